@@ -1,0 +1,30 @@
+# Compiler flags and libraries for all of hone.
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(nlohmann_json 3.10 REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(Threads REQUIRED)
+
+find_program(HONE_CCACHE ccache)
+if(HONE_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${HONE_CCACHE})
+endif()
+find_program(HONE_LLD NAMES ld.lld)
+if(HONE_LLD)
+  add_link_options(-fuse-ld=lld)
+endif()
+
+# Baseline x86-64-v3; wider kernels are chosen at run time. No contraction and no fast-math: debug, release and
+# sanitizer builds compute the same bits.
+add_compile_options(-march=x86-64-v3 -ffp-contract=off -fno-math-errno -fno-trapping-math
+                    -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror=return-type
+                    -Wno-missing-field-initializers)
+set(CMAKE_CXX_FLAGS_RELEASE "-O3")
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g -D_GLIBCXX_ASSERTIONS")
+
+if(HONE_SANITIZE)
+  add_compile_options(-fsanitize=${HONE_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${HONE_SANITIZE})
+  if(HONE_SANITIZE STREQUAL "undefined")
+    add_compile_options(-fno-sanitize-recover=all)
+  endif()
+endif()

@@ -1,0 +1,37 @@
+#include "core/dtype.h"
+
+#include <array>
+
+#include "core/error.h"
+
+namespace hone {
+namespace {
+
+struct Entry {
+  DType dtype;
+  std::string_view name;
+  std::size_t size;
+};
+constexpr std::array<Entry, 6> kEntries{{{DType::f32, "f32", 4},
+                                         {DType::bf16, "bf16", 2},
+                                         {DType::f64, "f64", 8},
+                                         {DType::i32, "i32", 4},
+                                         {DType::i64, "i64", 8},
+                                         {DType::u8, "u8", 1}}};
+
+const Entry& entry_of(DType dtype) { return kEntries[static_cast<std::size_t>(dtype)]; }
+
+}  // namespace
+
+std::size_t size_of(DType dtype) { return entry_of(dtype).size; }
+std::string_view name_of(DType dtype) { return entry_of(dtype).name; }
+bool is_floating(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f64; }
+
+DType dtype_from_name(std::string_view name) {
+  for (const Entry& entry : kEntries) {
+    if (entry.name == name) return entry.dtype;
+  }
+  throw Error(text_of("unknown element type '", name, "'"));
+}
+
+}  // namespace hone

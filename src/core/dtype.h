@@ -1,0 +1,47 @@
+// Element types.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace hone {
+
+enum class DType : std::uint8_t { f32, bf16, f64, i32, i64, u8 };
+
+[[nodiscard]] std::size_t size_of(DType dtype);            // bytes
+[[nodiscard]] std::string_view name_of(DType dtype);       // "f32", "bf16", ...
+[[nodiscard]] DType dtype_from_name(std::string_view name);  // throws Error
+[[nodiscard]] bool is_floating(DType dtype);
+
+// The upper half of a float, rounded to nearest even; NaN stays NaN.
+struct BFloat16 {
+  std::uint16_t bits = 0;
+
+  BFloat16() = default;
+  explicit BFloat16(float value) {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t rounded = word + 0x7FFFu + ((word >> 16) & 1u);
+    bits = (word & 0x7FFFFFFFu) > 0x7F800000u ? static_cast<std::uint16_t>((word >> 16) | 0x40u)
+                                              : static_cast<std::uint16_t>(rounded >> 16);
+  }
+  explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+};
+
+template <class T>
+struct DTypeOf;
+template <>
+struct DTypeOf<float> { static constexpr DType value = DType::f32; };
+template <>
+struct DTypeOf<double> { static constexpr DType value = DType::f64; };
+template <>
+struct DTypeOf<BFloat16> { static constexpr DType value = DType::bf16; };
+template <>
+struct DTypeOf<std::int32_t> { static constexpr DType value = DType::i32; };
+template <>
+struct DTypeOf<std::int64_t> { static constexpr DType value = DType::i64; };
+template <>
+struct DTypeOf<std::uint8_t> { static constexpr DType value = DType::u8; };
+
+}  // namespace hone

@@ -1,0 +1,23 @@
+#include "core/error.h"
+
+namespace hone {
+namespace {
+
+std::string join(std::string_view where, std::string_view what, std::string_view fix) {
+  std::string text;
+  if (!where.empty()) text.append(where).append(": ");
+  text.append(what);
+  if (!fix.empty()) text.append(" (").append(fix).append(")");
+  return text;
+}
+
+}  // namespace
+
+Error::Error(std::string_view where, std::string_view what, std::string_view fix)
+    : std::runtime_error(join(where, what, fix)) {}
+
+void fail_assertion(const char* condition, const char* file, int line, const std::string& message) {
+  throw Defect(text_of(file, ":", line, ": ", condition, message.empty() ? "" : ": ", message));
+}
+
+}  // namespace hone

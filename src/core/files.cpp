@@ -1,0 +1,135 @@
+#include "core/files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+
+namespace hone {
+namespace fs = std::filesystem;
+namespace {
+
+[[noreturn]] void fail(const fs::path& path, std::string_view action) {
+  const int error = errno;
+  throw Error(path.string(), text_of(action, ": ", std::strerror(error)));
+}
+
+class Descriptor {
+ public:
+  Descriptor(const fs::path& path, int flags, std::string_view action) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+    if (fd_ < 0) fail(path, action);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() { ::close(fd_); }
+  [[nodiscard]] int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+void write_all(const Descriptor& file, const fs::path& path, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(file.get(), content.data(), content.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      fail(path, "cannot write");
+    }
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+}  // namespace
+
+std::string read_file(const fs::path& path) {
+  const Descriptor file(path, O_RDONLY, "cannot open");
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) fail(path, "cannot read");
+  if (S_ISDIR(status.st_mode)) throw Error(path.string(), "is a folder, not a file");
+  std::string content(static_cast<std::size_t>(status.st_size), '\0');
+  std::size_t filled = 0;
+  for (;;) {
+    if (filled == content.size()) content.resize(content.size() + 4096);
+    const ssize_t count = ::read(file.get(), content.data() + filled, content.size() - filled);
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      fail(path, "cannot read");
+    }
+    if (count == 0) break;
+    filled += static_cast<std::size_t>(count);
+  }
+  content.resize(filled);
+  return content;
+}
+
+void write_file(const fs::path& path, std::string_view content) {
+  fs::path partial = path;
+  partial += ".partial";
+  {
+    const Descriptor file(partial, O_WRONLY | O_CREAT | O_TRUNC, "cannot create");
+    write_all(file, partial, content);
+    if (::fsync(file.get()) != 0) fail(partial, "cannot sync");
+  }
+  if (::rename(partial.c_str(), path.c_str()) != 0) fail(path, "cannot replace");
+  sync_path(parent_of(path));
+}
+
+void append_file(const fs::path& path, std::string_view content) {
+  const Descriptor file(path, O_WRONLY | O_CREAT | O_APPEND, "cannot open for appending");
+  write_all(file, path, content);
+}
+
+void create_directories(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) throw Error(path.string(), text_of("cannot create the folder: ", error.message()));
+}
+
+void sync_path(const fs::path& path) {
+  const Descriptor file(path, O_RDONLY, "cannot open");
+  if (::fsync(file.get()) != 0 && errno != EINVAL) fail(path, "cannot sync");
+}
+
+void publish_directory(const fs::path& from, const fs::path& to) {
+  for (const auto& entry : fs::recursive_directory_iterator(from)) {
+    if (entry.is_regular_file() || entry.is_directory()) sync_path(entry.path());
+  }
+  sync_path(from);
+  if (::rename(from.c_str(), to.c_str()) != 0) fail(to, text_of("cannot rename ", from.string(), " to it"));
+  sync_path(parent_of(to));
+}
+
+MappedFile::MappedFile(const fs::path& path) {
+  const Descriptor file(path, O_RDONLY, "cannot open");
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) fail(path, "cannot read");
+  if (!S_ISREG(status.st_mode)) throw Error(path.string(), "is not a regular file");
+  size_ = static_cast<std::size_t>(status.st_size);
+  if (size_ == 0) return;
+  void* mapping = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (mapping == MAP_FAILED) fail(path, "cannot map");
+  data_ = static_cast<const std::byte*>(mapping);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+}  // namespace hone

@@ -1,0 +1,43 @@
+// Files: whole reads, memory maps, and writes that leave the old file or the new one, never a part.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace hone {
+
+// All throw Error with the path and the system's reason.
+[[nodiscard]] std::string read_file(const std::filesystem::path& path);
+// Written beside as PATH.partial, synced, renamed over PATH; the folder is synced too.
+void write_file(const std::filesystem::path& path, std::string_view content);
+void append_file(const std::filesystem::path& path, std::string_view content);
+void create_directories(const std::filesystem::path& path);
+// Syncs a file or a folder to the disk.
+void sync_path(const std::filesystem::path& path);
+// Syncs every file below `from`, then renames the folder to `to` (which must not exist) and syncs its parent.
+void publish_directory(const std::filesystem::path& from, const std::filesystem::path& to);
+
+// A file mapped read-only. Movable; unmapped at the end of its life.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  explicit MappedFile(const std::filesystem::path& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
+  [[nodiscard]] std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace hone

@@ -1,0 +1,29 @@
+#include "core/json.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/files.h"
+
+namespace hone {
+
+Json parse_json(std::string_view text, std::string_view where) {
+  try {
+    return Json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    const std::size_t end = std::min<std::size_t>(error.byte > 0 ? error.byte - 1 : 0, text.size());
+    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
+    const std::size_t newline = text.substr(0, end).rfind('\n');
+    const std::size_t column = newline == std::string_view::npos ? end + 1 : end - newline;
+    throw Error(where, text_of("not valid JSON at line ", line, ", column ", column));
+  }
+}
+
+Json read_json(const std::filesystem::path& path) { return parse_json(read_file(path), path.string()); }
+
+void write_json(const std::filesystem::path& path, const Json& value) {
+  write_file(path, value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace hone

@@ -1,0 +1,14 @@
+// What the program tells its user: notices on standard error, one line each.
+#pragma once
+
+#include <string_view>
+
+namespace hone {
+
+void log_info(std::string_view message);     // "hone: MESSAGE"
+void log_warning(std::string_view message);  // "hone: warning: MESSAGE"
+// As log_info, but a message is said once in the life of the process.
+void log_once(std::string_view message);
+void set_quiet(bool quiet);  // drops log_info and log_once
+
+}  // namespace hone

@@ -1,0 +1,49 @@
+// Counter-based random numbers: a number depends on its key and its counter, never on threads or on order.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace hone {
+
+// Philox 4x32 with 10 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+[[nodiscard]] constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::array<std::uint32_t, 4> counter) {
+  auto k0 = static_cast<std::uint32_t>(key);
+  auto k1 = static_cast<std::uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t{0xD2511F53u} * counter[0];
+    const std::uint64_t b = std::uint64_t{0xCD9E8D57u} * counter[2];
+    counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ k0, static_cast<std::uint32_t>(b),
+               static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ k1, static_cast<std::uint32_t>(a)};
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return counter;
+}
+
+// In (0, 1): the 24 upper bits, centred, so that neither end is reached.
+[[nodiscard]] constexpr float uniform_from(std::uint32_t bits) {
+  return (static_cast<float>(bits >> 8) + 0.5f) * 0x1p-24f;
+}
+
+// A stream of numbers addressed by index. `name` separates uses that share a seed ("weights", "shuffle", "sample").
+class RandomStream {
+ public:
+  RandomStream(std::uint64_t seed, std::string_view name, std::uint64_t step = 0);
+
+  [[nodiscard]] std::uint32_t bits(std::uint64_t index) const;
+  [[nodiscard]] float uniform(std::uint64_t index) const { return uniform_from(bits(index)); }
+  [[nodiscard]] float normal(std::uint64_t index) const;  // mean 0, deviation 1 (Box-Muller)
+  [[nodiscard]] std::uint64_t below(std::uint64_t index, std::uint64_t bound) const;  // in [0, bound)
+  // A permutation of 0..count-1 (Fisher-Yates over this stream).
+  [[nodiscard]] std::vector<std::uint32_t> permutation(std::uint32_t count) const;
+
+ private:
+  std::uint64_t key_;
+  std::uint64_t step_;
+};
+
+}  // namespace hone

@@ -1,0 +1,24 @@
+// Small text helpers.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hone {
+
+[[nodiscard]] std::vector<std::string> split(std::string_view text, char separator);
+[[nodiscard]] std::string_view trim(std::string_view text);  // ASCII white space
+[[nodiscard]] std::string join(std::span<const std::string> parts, std::string_view separator);
+// The candidate with the fewest edits from `word`, or "" where none is near enough to be meant.
+[[nodiscard]] std::string nearest_name(std::string_view word, std::span<const std::string> candidates);
+// "3.2 GiB"; "512 B".
+[[nodiscard]] std::string format_bytes(std::uint64_t bytes);
+// "1,234,567".
+[[nodiscard]] std::string format_count(std::int64_t count);
+// "1h 02m", "3m 04s", "12s".
+[[nodiscard]] std::string format_duration(double seconds);
+
+}  // namespace hone

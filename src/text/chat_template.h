@@ -1,0 +1,39 @@
+// Chat templates: Jinja as models ship them, rendered as transformers renders them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/json.h"
+
+namespace hone {
+
+// A rendered conversation. `assistant` holds the byte ranges [begin, end) that {% generation %} blocks produced.
+struct RenderedChat {
+  std::string text;
+  std::vector<std::pair<std::size_t, std::size_t>> assistant;
+};
+
+class ChatTemplate {
+ public:
+  // Throws Error with the template's line where it does not parse.
+  explicit ChatTemplate(std::string_view source);
+
+  // `messages`: an array of {"role", "content", ...}. `variables`: an object with what else the template may read
+  // (bos_token, eos_token, tools, enable_thinking ...). Throws Error with the template's line, also where rendering
+  // takes more steps or output than the limits allow.
+  [[nodiscard]] RenderedChat render(const Json& messages, bool add_generation_prompt, const Json& variables) const;
+
+ private:
+  struct Node;
+  std::shared_ptr<const Node> root_;
+};
+
+// The template used where a model has none: ChatML.
+[[nodiscard]] std::string_view chatml_template();
+
+}  // namespace hone

@@ -1,0 +1,51 @@
+// Byte-level BPE tokenizers in the Hugging Face tokenizer.json form.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hone {
+
+using TokenId = std::int32_t;
+
+class Tokenizer {
+ public:
+  // Reads FOLDER/tokenizer.json, and tokenizer_config.json where there is one. Throws Error.
+  [[nodiscard]] static Tokenizer load(const std::filesystem::path& folder);
+
+  // Ids as the reference's encode(text, add_special_tokens=False) gives them; special tokens written in the text are
+  // recognised. Invalid UTF-8 is read as Python's bytes.decode(errors='replace') reads it. Thread-safe.
+  [[nodiscard]] std::vector<TokenId> encode(std::string_view text) const;
+  [[nodiscard]] std::string decode(std::span<const TokenId> ids, bool skip_special_tokens = false) const;
+
+  [[nodiscard]] std::int64_t vocab_size() const;  // added tokens included: the largest id + 1
+  [[nodiscard]] std::optional<TokenId> token_id(std::string_view token) const;
+  [[nodiscard]] std::optional<TokenId> eos_token_id() const;  // of tokenizer_config.json
+  [[nodiscard]] std::optional<TokenId> bos_token_id() const;
+  [[nodiscard]] std::optional<TokenId> pad_token_id() const;
+  [[nodiscard]] bool is_special(TokenId id) const;
+  // The bytes that an id stands for (a special token: its text).
+  [[nodiscard]] std::string_view token_bytes(TokenId id) const;
+
+  // Adds special tokens that are not there yet, with the next ids.
+  void add_special_tokens(std::span<const std::string> tokens);
+  void set_eos_token(std::string_view token);
+  // The template text of chat_template.jinja or of tokenizer_config.json; empty where there is none.
+  [[nodiscard]] const std::string& chat_template() const;
+  void set_chat_template(std::string text);
+  // Writes tokenizer.json, tokenizer_config.json and, where there is a template, chat_template.jinja.
+  void save(const std::filesystem::path& folder) const;
+
+ private:
+  struct Data;
+  explicit Tokenizer(std::shared_ptr<const Data> data);
+  std::shared_ptr<const Data> data_;
+};
+
+}  // namespace hone
