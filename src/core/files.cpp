@@ -22,7 +22,8 @@ namespace {
 
 class Descriptor {
  public:
-  Descriptor(const fs::path& path, int flags, std::string_view action) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+  Descriptor(const fs::path& path, int flags, std::string_view action)
+      : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
     if (fd_ < 0) fail(path, action);
   }
   Descriptor(const Descriptor&) = delete;
@@ -34,14 +35,14 @@ class Descriptor {
   int fd_;
 };
 
-void write_all(const Descriptor& file, const fs::path& path, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t written = ::write(file.get(), content.data(), content.size());
+void write_all(int descriptor, const fs::path& path, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
     if (written < 0) {
       if (errno == EINTR) continue;
       fail(path, "cannot write");
     }
-    content.remove_prefix(static_cast<std::size_t>(written));
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
 }
 
@@ -51,7 +52,7 @@ fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.
 
 std::string read_file(const fs::path& path) {
   const Descriptor file(path, O_RDONLY, "cannot open");
-  struct stat status {};
+  struct stat status{};
   if (::fstat(file.get(), &status) != 0) fail(path, "cannot read");
   if (S_ISDIR(status.st_mode)) throw Error(path.string(), "is a folder, not a file");
   std::string content(static_cast<std::size_t>(status.st_size), '\0');
@@ -71,20 +72,14 @@ std::string read_file(const fs::path& path) {
 }
 
 void write_file(const fs::path& path, std::string_view content) {
-  fs::path partial = path;
-  partial += ".partial";
-  {
-    const Descriptor file(partial, O_WRONLY | O_CREAT | O_TRUNC, "cannot create");
-    write_all(file, partial, content);
-    if (::fsync(file.get()) != 0) fail(partial, "cannot sync");
-  }
-  if (::rename(partial.c_str(), path.c_str()) != 0) fail(path, "cannot replace");
-  sync_path(parent_of(path));
+  FileWriter file(path);
+  file.write(content);
+  file.commit();
 }
 
 void append_file(const fs::path& path, std::string_view content) {
   const Descriptor file(path, O_WRONLY | O_CREAT | O_APPEND, "cannot open for appending");
-  write_all(file, path, content);
+  write_all(file.get(), path, std::as_bytes(std::span(content)));
 }
 
 void create_directories(const fs::path& path) {
@@ -107,9 +102,31 @@ void publish_directory(const fs::path& from, const fs::path& to) {
   sync_path(parent_of(to));
 }
 
+FileWriter::FileWriter(fs::path path) : path_(std::move(path)), partial_(path_) {
+  partial_ += ".partial";
+  descriptor_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) fail(partial_, "cannot create");
+}
+
+FileWriter::~FileWriter() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(partial_.c_str());
+}
+
+void FileWriter::write(std::span<const std::byte> bytes) { write_all(descriptor_, partial_, bytes); }
+
+void FileWriter::commit() {
+  HONE_ASSERT(descriptor_ >= 0, path_.string(), " is committed already");
+  if (::fsync(descriptor_) != 0) fail(partial_, "cannot sync");
+  if (::rename(partial_.c_str(), path_.c_str()) != 0) fail(path_, "cannot replace");
+  ::close(std::exchange(descriptor_, -1));
+  sync_path(parent_of(path_));
+}
+
 MappedFile::MappedFile(const fs::path& path) {
   const Descriptor file(path, O_RDONLY, "cannot open");
-  struct stat status {};
+  struct stat status{};
   if (::fstat(file.get(), &status) != 0) fail(path, "cannot read");
   if (!S_ISREG(status.st_mode)) throw Error(path.string(), "is not a regular file");
   size_ = static_cast<std::size_t>(status.st_size);

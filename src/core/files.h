@@ -21,6 +21,25 @@ void sync_path(const std::filesystem::path& path);
 // Syncs every file below `from`, then renames the folder to `to` (which must not exist) and syncs its parent.
 void publish_directory(const std::filesystem::path& from, const std::filesystem::path& to);
 
+// A file written piece by piece beside its place, as PATH.partial. commit() syncs it, renames it over PATH and syncs the
+// folder; without a commit nothing is left.
+class FileWriter {
+ public:
+  explicit FileWriter(std::filesystem::path path);
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+  ~FileWriter();
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  void commit();
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path partial_;
+  int descriptor_ = -1;
+};
+
 // A file mapped read-only. Movable; unmapped at the end of its life.
 class MappedFile {
  public:
