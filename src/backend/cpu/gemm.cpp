@@ -1,0 +1,263 @@
+#include "backend/cpu/gemm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "backend/cpu/gemm_kernels.h"
+#include "backend/cpu/gemm_pack.h"
+#include "core/error.h"
+#include "core/parallel.h"
+
+namespace hone {
+namespace {
+
+constexpr std::int64_t kAlignment = 64;           // bytes
+constexpr std::int64_t kWorkPerThread = 1 << 19;  // multiply-adds that are worth waking a thread for
+constexpr std::int64_t kFewRows = 24;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
+
+template <class Real>
+const TileKernels<Real>& tile_kernels();
+
+template <>
+const TileKernels<float>& tile_kernels<float>() {
+  static const TileKernels<float> kernels =
+      __builtin_cpu_supports("avx512f") ? tile_kernels_avx512() : tile_kernels_avx2();
+  return kernels;
+}
+
+template <>
+const TileKernels<double>& tile_kernels<double>() {
+  static const TileKernels<double> kernels = tile_kernels_avx2_f64();
+  return kernels;
+}
+
+// How one thread cuts its part of C. A panel of b stays in the first-level cache while the panels of a block of a pass
+// over it from the second; none of this changes a result.
+template <class Real>
+struct Blocking {
+  std::int64_t depth;        // steps of the chains at a time
+  std::int64_t rows_packed;  // rows of a, packed at a time
+  std::int64_t columns;      // columns of b, packed at a time
+  std::int64_t rows;         // rows of C between two packings of the same b
+  bool partial;              // the chains are kept in the workspace between two blocks of steps
+
+  explicit Blocking(const GemmArgs& args) {
+    const auto& tile = tile_kernels<Real>();
+    const bool few = args.m <= kFewRows;
+    const std::int64_t most_depth = few ? 512 : 1024 / static_cast<std::int64_t>(sizeof(Real));
+    depth = std::max<std::int64_t>(
+        round_up(ceil_div(args.k, ceil_div(std::max<std::int64_t>(args.k, 1), most_depth)), 8), 8);
+    rows_packed = std::min<std::int64_t>(144, round_up(args.m, tile.rows));
+    // With few rows a packed panel is used at once, and need not outlive the first-level cache.
+    columns = std::min<std::int64_t>(few && args.transpose_b == Transpose::yes ? tile.columns : 512,
+                                     round_up(args.n, tile.columns));
+    partial = args.c_type == DType::bf16 && depth < args.k;
+    rows = partial ? std::min<std::int64_t>(720, round_up(args.m, tile.rows)) : round_up(args.m, tile.rows);
+  }
+
+  [[nodiscard]] std::int64_t a_size() const { return round_up(rows_packed * depth, 16); }
+  [[nodiscard]] std::int64_t b_size() const { return round_up(columns * depth, 16); }
+  [[nodiscard]] std::int64_t partial_size() const { return partial ? round_up(rows * columns, 16) : 0; }
+  [[nodiscard]] std::size_t bytes() const {
+    return static_cast<std::size_t>(a_size() + b_size() + partial_size()) * sizeof(Real);
+  }
+};
+
+void narrow(float* out, const float* values, std::int64_t count) { std::memcpy(out, values, count * sizeof(float)); }
+void narrow(double* out, const double* values, std::int64_t count) { std::memcpy(out, values, count * sizeof(double)); }
+void narrow(BFloat16* out, const float* values, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = BFloat16(values[i]);
+}
+
+// One thread's rectangle of C.
+template <class Real, class Out>
+class Part {
+ public:
+  Part(const GemmArgs& args, const Blocking<Real>& blocking, std::byte* workspace)
+      : args_(args), blocking_(blocking), tile_(tile_kernels<Real>()), a_(reinterpret_cast<Real*>(workspace)) {
+    b_ = a_ + blocking.a_size();
+    partial_ = b_ + blocking.b_size();
+  }
+
+  void run(std::int64_t row_begin, std::int64_t row_end, std::int64_t column_begin, std::int64_t column_end) {
+    for (column_ = column_begin; column_ < column_end; column_ += blocking_.columns) {
+      columns_ = std::min(blocking_.columns, column_end - column_);
+      for (std::int64_t row = row_begin; row < row_end; row += blocking_.rows) {
+        run_chains(row, std::min(blocking_.rows, row_end - row));
+      }
+    }
+  }
+
+ private:
+  // All steps of the chains of rows [row, row + rows) and the current columns. With k = 0 one empty step still writes
+  // C.
+  void run_chains(std::int64_t row, std::int64_t rows) {
+    const PackSource a{args_.a, args_.a_type, args_.lda, args_.transpose_a == Transpose::yes};
+    const PackSource b{args_.b, args_.b_type, args_.ldb, args_.transpose_b == Transpose::no};
+    std::int64_t step = 0;
+    do {
+      depth_ = std::min(blocking_.depth, args_.k - step);
+      load_ = step > 0 || args_.accumulate;
+      last_ = step + depth_ == args_.k;
+      pack(b, column_, columns_, step, depth_, tile_.columns, b_);
+      for (std::int64_t i = 0; i < rows; i += blocking_.rows_packed) {
+        const std::int64_t packed = std::min(blocking_.rows_packed, rows - i);
+        pack(a, row + i, packed, step, depth_, tile_.rows, a_);
+        for (std::int64_t j = 0; j < columns_; j += tile_.columns) {
+          for (std::int64_t r = 0; r < packed; r += tile_.rows) run_tile(row, i, r, packed, j);
+        }
+      }
+      step += depth_;
+    } while (step < args_.k);
+  }
+
+  // The tile at packed row r of the block that starts `block` rows below `row`, and at packed column j.
+  void run_tile(std::int64_t row, std::int64_t block, std::int64_t r, std::int64_t packed, std::int64_t j) {
+    const std::int64_t rows = std::min<std::int64_t>(tile_.rows, packed - r);
+    const std::int64_t columns = std::min<std::int64_t>(tile_.columns, columns_ - j);
+    const auto kernel = tile_.kernel[rows - 1];
+    const Real* a = a_ + r * depth_;
+    const Real* b = b_ + j * depth_;
+    Real* sums;
+    std::int64_t stride;
+    Out* c = static_cast<Out*>(args_.c) + (row + block + r) * args_.ldc + column_ + j;
+    if constexpr (std::is_same_v<Real, Out>) {
+      sums = c;
+      stride = args_.ldc;
+    } else {
+      sums = partial_ + (block + r) * blocking_.columns + j;
+      stride = blocking_.columns;
+    }
+    const bool direct = columns == tile_.columns && (std::is_same_v<Real, Out> || !last_);
+    if (direct) {
+      kernel(depth_, a, b, sums, stride, load_);
+      if (last_ && args_.bias != nullptr) {
+        for (std::int64_t i = 0; i < rows; ++i) add_bias(sums + i * stride, j, columns);
+      }
+      return;
+    }
+    alignas(kAlignment) Real tile[kMaxTileRows * kMaxTileColumns];
+    const std::size_t row_bytes = static_cast<std::size_t>(columns) * sizeof(Real);
+    std::fill_n(tile, rows * tile_.columns, Real(0));
+    for (std::int64_t i = 0; load_ && i < rows; ++i)
+      std::memcpy(tile + i * tile_.columns, sums + i * stride, row_bytes);
+    kernel(depth_, a, b, tile, tile_.columns, load_);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      Real* from = tile + i * tile_.columns;
+      if (last_ && args_.bias != nullptr) add_bias(from, j, columns);
+      if (last_) {
+        narrow(c + i * args_.ldc, from, columns);
+      } else {
+        std::memcpy(sums + i * stride, from, row_bytes);
+      }
+    }
+  }
+
+  void add_bias(Real* values, std::int64_t j, std::int64_t columns) const {
+    const std::int64_t first = column_ + j;
+    if (args_.bias_type == DType::bf16) {
+      const auto* bias = static_cast<const BFloat16*>(args_.bias) + first;
+      for (std::int64_t i = 0; i < columns; ++i) values[i] += static_cast<float>(bias[i]);
+    } else {
+      const auto* bias = static_cast<const Real*>(args_.bias) + first;
+      for (std::int64_t i = 0; i < columns; ++i) values[i] += bias[i];
+    }
+  }
+
+  const GemmArgs& args_;
+  const Blocking<Real>& blocking_;
+  const TileKernels<Real>& tile_;
+  Real* a_;
+  Real* b_;
+  Real* partial_;
+  std::int64_t column_ = 0, columns_ = 0, depth_ = 0;
+  bool load_ = false, last_ = false;
+};
+
+// A grid of threads over C: the rectangle of the busiest thread is the smallest, then the nearest to a square.
+struct Grid {
+  std::int64_t rows = 1, columns = 1;
+};
+
+template <class Real>
+Grid grid_of(const GemmArgs& args, std::int64_t threads) {
+  const auto& tile = tile_kernels<Real>();
+  Grid best;
+  double best_cost = 0.0;
+  for (std::int64_t rows = 1; rows <= threads; ++rows) {
+    const std::int64_t columns = threads / rows;
+    const auto m = static_cast<double>(ceil_div(ceil_div(args.m, tile.rows), rows) * tile.rows);
+    const auto n = static_cast<double>(ceil_div(ceil_div(args.n, tile.columns), columns) * tile.columns);
+    const double cost = m * n + 8.0 * (m + n);  // multiply-adds, and elements packed
+    if (rows > 1 && cost >= best_cost) continue;
+    best = {rows, columns};
+    best_cost = cost;
+  }
+  return best;
+}
+
+// The i-th of `count` parts of [0, size), cut at multiples of `unit`.
+std::int64_t cut(std::int64_t size, std::int64_t unit, std::int64_t i, std::int64_t count) {
+  return std::min(ceil_div(size, unit) * i / count * unit, size);
+}
+
+template <class Real, class Out>
+void run(const GemmArgs& args) {
+  const Blocking<Real> blocking(args);
+  const std::size_t share = blocking.bytes();
+  void* base = args.workspace.data();
+  std::size_t space = args.workspace.size();
+  HONE_ASSERT(std::align(kAlignment, share, base, space) != nullptr, args.workspace.size(), " bytes of workspace, ",
+              share + kAlignment, " needed");
+  const std::int64_t worthwhile = std::max<std::int64_t>(args.m * args.n * args.k / kWorkPerThread, 1);
+  const std::int64_t threads =
+      std::min({static_cast<std::int64_t>(thread_count()), static_cast<std::int64_t>(space / share), worthwhile});
+  const Grid grid = grid_of<Real>(args, threads);
+  const auto& tile = tile_kernels<Real>();
+  parallel_for(grid.rows * grid.columns, 1, [&](std::int64_t begin, std::int64_t end) {
+    Part<Real, Out> part(args, blocking, static_cast<std::byte*>(base) + static_cast<std::size_t>(begin) * share);
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t row = i / grid.columns;
+      const std::int64_t column = i % grid.columns;
+      part.run(cut(args.m, tile.rows, row, grid.rows), cut(args.m, tile.rows, row + 1, grid.rows),
+               cut(args.n, tile.columns, column, grid.columns), cut(args.n, tile.columns, column + 1, grid.columns));
+    }
+  });
+}
+
+void check(const GemmArgs& args) {
+  const auto types = {args.a_type, args.b_type, args.c_type, args.bias == nullptr ? args.c_type : args.bias_type};
+  const bool all_f64 = std::ranges::all_of(types, [](DType type) { return type == DType::f64; });
+  const bool none_f64 =
+      std::ranges::all_of(types, [](DType type) { return type == DType::f32 || type == DType::bf16; });
+  HONE_ASSERT(all_f64 || none_f64, name_of(args.a_type), " ", name_of(args.b_type), " ", name_of(args.c_type));
+  HONE_ASSERT(!args.accumulate || (args.bias == nullptr && args.c_type != DType::bf16), name_of(args.c_type));
+  const bool flipped_a = args.transpose_a == Transpose::yes;
+  const bool flipped_b = args.transpose_b == Transpose::yes;
+  HONE_ASSERT(args.m >= 0 && args.n >= 0 && args.k >= 0, args.m, " ", args.n, " ", args.k);
+  HONE_ASSERT(
+      args.lda >= (flipped_a ? args.m : args.k) && args.ldb >= (flipped_b ? args.k : args.n) && args.ldc >= args.n,
+      args.lda, " ", args.ldb, " ", args.ldc);
+}
+
+}  // namespace
+
+void gemm(const GemmArgs& args) {
+  check(args);
+  if (args.m == 0 || args.n == 0) return;
+  if (args.c_type == DType::f64) return run<double, double>(args);
+  if (args.c_type == DType::bf16) return run<float, BFloat16>(args);
+  run<float, float>(args);
+}
+
+std::size_t gemm_workspace_bytes(const GemmArgs& args, int threads) {
+  const std::size_t share = args.c_type == DType::f64 ? Blocking<double>(args).bytes() : Blocking<float>(args).bytes();
+  return share * static_cast<std::size_t>(std::max(threads, 1)) + kAlignment;
+}
+
+}  // namespace hone

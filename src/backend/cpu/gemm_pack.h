@@ -1,0 +1,27 @@
+// Copies of blocks of matrices in the order in which the tile kernels read them.
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.h"
+
+namespace hone {
+
+// A matrix [lines, depth] seen from the sum: element (line, i) takes part in the i-th step of the chains of `line`.
+// It lies at data[line * stride + i], or at data[i * stride + line] if `depth_major`.
+struct PackSource {
+  const void* data;
+  DType dtype;
+  std::int64_t stride;
+  bool depth_major;
+};
+
+// Packs lines [first, first + lines) and steps [begin, begin + depth) in panels of `width` lines: panel p is
+// out[p * width * depth + i * width + j] = element(first + p * width + j, begin + i), widened; lines past the end of
+// the last panel are 0. `width` is even; out holds round_up(lines, width) * depth elements.
+void pack(const PackSource& source, std::int64_t first, std::int64_t lines, std::int64_t begin, std::int64_t depth,
+          int width, float* out);
+void pack(const PackSource& source, std::int64_t first, std::int64_t lines, std::int64_t begin, std::int64_t depth,
+          int width, double* out);
+
+}  // namespace hone
