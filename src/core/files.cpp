@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -50,6 +51,27 @@ fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.
 
 }  // namespace
 
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error) throw Error(folder.string(), text_of("cannot list the folder: ", error.message()));
+  std::ranges::sort(names);
+  return names;
+}
+
 std::string read_file(const fs::path& path) {
   const Descriptor file(path, O_RDONLY, "cannot open");
   struct stat status{};
@@ -88,6 +110,17 @@ void create_directories(const fs::path& path) {
   if (error) throw Error(path.string(), text_of("cannot create the folder: ", error.message()));
 }
 
+void rename_path(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) fail(to, text_of("cannot rename ", from.string(), " to it"));
+  sync_path(parent_of(to));
+}
+
+void remove_path(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) throw Error(path.string(), text_of("cannot remove: ", error.message()));
+}
+
 void sync_path(const fs::path& path) {
   const Descriptor file(path, O_RDONLY, "cannot open");
   if (::fsync(file.get()) != 0 && errno != EINVAL) fail(path, "cannot sync");
@@ -98,8 +131,7 @@ void publish_directory(const fs::path& from, const fs::path& to) {
     if (entry.is_regular_file() || entry.is_directory()) sync_path(entry.path());
   }
   sync_path(from);
-  if (::rename(from.c_str(), to.c_str()) != 0) fail(to, text_of("cannot rename ", from.string(), " to it"));
-  sync_path(parent_of(to));
+  rename_path(from, to);
 }
 
 FileWriter::FileWriter(fs::path path) : path_(std::move(path)), partial_(path_) {

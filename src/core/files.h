@@ -7,15 +7,25 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace hone {
 
-// All throw Error with the path and the system's reason.
+// Whether there is one; false where the system does not say.
+[[nodiscard]] bool is_file(const std::filesystem::path& path);
+[[nodiscard]] bool is_folder(const std::filesystem::path& path);
+
+// All below throw Error with the path and the system's reason.
+[[nodiscard]] std::vector<std::string> names_in(const std::filesystem::path& folder);  // sorted, "." and ".." left out
 [[nodiscard]] std::string read_file(const std::filesystem::path& path);
 // Written beside as PATH.partial, synced, renamed over PATH; the folder is synced too.
 void write_file(const std::filesystem::path& path, std::string_view content);
 void append_file(const std::filesystem::path& path, std::string_view content);
 void create_directories(const std::filesystem::path& path);
+// Replaces `to` where it is a file; syncs the parent of `to`.
+void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
+// A file, or a folder with all below; nothing happens where there is none.
+void remove_path(const std::filesystem::path& path);
 // Syncs a file or a folder to the disk.
 void sync_path(const std::filesystem::path& path);
 // Syncs every file below `from`, then renames the folder to `to` (which must not exist) and syncs its parent.

@@ -1,0 +1,184 @@
+#include "checkpoint/weight_files.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "checkpoint/safetensors_header.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/strings.h"
+
+namespace hone {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kSingleFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+
+std::string shard_name(std::size_t number, std::size_t count) {
+  std::array<char, 64> name{};
+  std::snprintf(name.data(), name.size(), "model-%05zu-of-%05zu.safetensors", number, count);
+  return name.data();
+}
+
+// The tensors of each shard, by the shard's file name. Not core's Json: that keeps the order of keys, and finding one
+// among the 90,000 of a large model takes it a walk over all of them.
+std::map<std::string, std::vector<std::string>> read_index(const fs::path& path) {
+  const std::string where = path.string();
+  const auto index = nlohmann::json::parse(read_file(path), nullptr, false);
+  if (index.is_discarded()) throw Error(where, "is not valid JSON");
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
+    throw Error(where, "holds no weight_map");
+  }
+  std::map<std::string, std::vector<std::string>> shards;
+  for (const auto& [tensor, file] : index["weight_map"].items()) {
+    if (!file.is_string()) throw Error(where, text_of("weight_map: tensor ", quoted_name(tensor), " has no file name"));
+    const auto& name = file.get_ref<const std::string&>();
+    if (name.empty() || name == ".." || name.find('/') != std::string::npos || name.find('\0') != std::string::npos) {
+      throw Error(where, text_of("weight_map: tensor ", quoted_name(tensor), ": ", quoted_name(name),
+                                 " is not the name of a file in this folder"));
+    }
+    shards[name].push_back(tensor);
+  }
+  if (shards.empty()) throw Error(where, "its weight_map is empty");
+  return shards;
+}
+
+bool is_shard_name(const std::string& name) {
+  static const std::regex pattern("model-[0-9]{5}-of-[0-9]{5}\\.safetensors");
+  return std::regex_match(name, pattern);
+}
+
+std::vector<std::string> shards_in(const fs::path& folder) {
+  std::vector<std::string> names = names_in(folder);
+  std::erase_if(names, [](const std::string& name) { return !is_shard_name(name); });
+  return names;
+}
+
+// Greedy, in order, as huggingface_hub's split_state_dict_into_shards_factory: a tensor that does not fit opens a new
+// shard, one that is larger than a shard gets its own.
+std::vector<std::vector<TensorSource>> split_into_shards(std::span<const TensorSource> sources,
+                                                         std::uint64_t max_shard_bytes) {
+  std::vector<std::vector<TensorSource>> shards;
+  std::vector<TensorSource> current;
+  std::uint64_t current_bytes = 0;
+  for (const TensorSource& source : sources) {
+    const std::uint64_t bytes = source.byte_count();
+    if (bytes > max_shard_bytes) {
+      shards.push_back({source});
+      continue;
+    }
+    if (!current.empty() && bytes > max_shard_bytes - current_bytes) {
+      shards.push_back(std::move(current));
+      current.clear();
+      current_bytes = 0;
+    }
+    current.push_back(source);
+    current_bytes += bytes;
+  }
+  if (!current.empty() || shards.empty()) shards.push_back(std::move(current));
+  return shards;
+}
+
+void write_index(const fs::path& folder, std::span<const std::vector<TensorSource>> shards) {
+  nlohmann::json weight_map = nlohmann::json::object();
+  std::uint64_t total_size = 0;
+  std::uint64_t total_parameters = 0;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    for (const TensorSource& source : shards[i]) {
+      weight_map[source.name] = shard_name(i + 1, shards.size());
+      total_size += source.byte_count();
+      total_parameters += source.byte_count() / size_of(source.dtype);
+    }
+  }
+  const nlohmann::json index{{"metadata", {{"total_parameters", total_parameters}, {"total_size", total_size}}},
+                             {"weight_map", std::move(weight_map)}};
+  write_file(folder / kIndexFile, index.dump(2) + "\n");
+}
+
+}  // namespace
+
+WeightFiles::WeightFiles(const fs::path& folder) : folder_(folder.string()) {
+  if (is_file(folder / kSingleFile)) {
+    files_.emplace_back(folder / kSingleFile);
+  } else if (is_file(folder / kIndexFile)) {
+    const auto shards = read_index(folder / kIndexFile);
+    files_.reserve(shards.size());
+    for (const auto& [name, tensors] : shards) {
+      if (!is_file(folder / name)) {
+        throw Error((folder / name).string(), text_of("is missing, but ", kIndexFile, " names it"));
+      }
+      const SafetensorsFile& file = files_.emplace_back(folder / name);
+      for (const std::string& tensor : tensors) {
+        if (file.find(tensor) == nullptr) {
+          throw Error(file.name(), text_of("holds no tensor ", quoted_name(tensor), ", but ", kIndexFile, " says so"));
+        }
+      }
+    }
+  } else if (is_folder(folder)) {
+    const auto shards = shards_in(folder);
+    if (!shards.empty()) {
+      throw Error(folder_, text_of("holds ", shards.front(), " but no ", kIndexFile),
+                  "the saving or copying of this model was interrupted");
+    }
+  }
+  for (const SafetensorsFile& file : files_) {
+    for (const StoredTensor& tensor : file.tensors()) {
+      const auto [found, inserted] = index_.emplace(tensor.name, &tensor);
+      if (!inserted) {
+        throw Error(file.name(), text_of("tensor ", quoted_name(tensor.name), " is also in ", found->second->file));
+      }
+    }
+  }
+}
+
+std::vector<std::string> WeightFiles::names() const {
+  std::vector<std::string> names;
+  names.reserve(index_.size());
+  for (const SafetensorsFile& file : files_) {
+    for (const StoredTensor& tensor : file.tensors()) names.push_back(tensor.name);
+  }
+  return names;
+}
+
+const StoredTensor* WeightFiles::find(std::string_view name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : found->second;
+}
+
+const StoredTensor& WeightFiles::at(std::string_view name) const {
+  if (const StoredTensor* tensor = find(name)) return *tensor;
+  if (empty()) throw Error(folder_, text_of("holds no weights: neither ", kSingleFile, " nor ", kIndexFile));
+  const std::string nearest = nearest_name(name, names());
+  throw Error(files_.size() == 1 ? files_.front().name() : folder_,
+              text_of("the weights hold no tensor ", quoted_name(name)),
+              nearest.empty() ? "" : text_of("the nearest is ", quoted_name(nearest)));
+}
+
+void write_weights(const fs::path& folder, std::span<const TensorSource> sources, std::uint64_t max_shard_bytes) {
+  HONE_ASSERT(max_shard_bytes > 0, "max_shard_bytes 0");
+  const auto shards = split_into_shards(sources, max_shard_bytes);
+  const std::vector<std::string> old_shards = shards_in(folder);
+  std::vector<std::string> written;
+  if (shards.size() == 1) {
+    write_safetensors(folder / kSingleFile, shards.front());
+  } else {
+    // Written under names that nothing reads, so that the old weights hold until all the new ones are on the disk.
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      written.push_back(shard_name(i + 1, shards.size()));
+      write_safetensors(folder / ("new-" + written.back()), shards[i]);
+    }
+    remove_path(folder / kSingleFile);
+  }
+  remove_path(folder / kIndexFile);
+  for (const std::string& name : written) rename_path(folder / ("new-" + name), folder / name);
+  for (const std::string& name : old_shards) {
+    if (std::ranges::find(written, name) == written.end()) remove_path(folder / name);
+  }
+  if (shards.size() > 1) write_index(folder, shards);
+}
+
+}  // namespace hone
