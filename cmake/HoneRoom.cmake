@@ -54,13 +54,13 @@ function(hone_registry room)
       endif()
     endforeach()
     if(found)
-      string(APPEND declarations "void register_${entry}${suffix}(${room}_registry_type&);\n")
+      string(APPEND declarations "void register_${entry}${suffix}(registry_type&);\n")
       string(APPEND calls "  register_${entry}${suffix}(registry);\n")
     endif()
   endforeach()
   string(CONCAT text "// Generated from the folders of src/${room}.\n#include \"${room}/registry.h\"\n\nnamespace hone {\n\n"
-         "using ${room}_registry_type = RegistryOf_${room};\n${declarations}\n"
-         "void register_all_${room}${suffix}(${room}_registry_type& registry) {\n  (void)registry;\n${calls}}\n\n}  // namespace hone\n")
+         "using registry_type = RegistryOf_${room}${suffix};\n${declarations}\n"
+         "void register_all_${room}${suffix}(registry_type& registry) {\n  (void)registry;\n${calls}}\n\n}  // namespace hone\n")
   set(file ${CMAKE_BINARY_DIR}/generated/${room}${suffix}_registry.cpp)
   file(GENERATE OUTPUT ${file} CONTENT "${text}")
   target_sources(hone_${room} PRIVATE ${file})

@@ -27,7 +27,7 @@ class Defect : public std::logic_error {
 template <class... Parts>
 [[nodiscard]] std::string text_of(const Parts&... parts) {
   std::ostringstream out;
-  (out << ... << parts);
+  ((void)(out << parts), ...);
   return out.str();
 }
 
@@ -36,7 +36,7 @@ template <class... Parts>
 }  // namespace hone
 
 // States an invariant; the remaining arguments, printed with the failure, are the values that were seen.
-#define HONE_ASSERT(condition, ...)                                                                      \
-  do {                                                                                                   \
+#define HONE_ASSERT(condition, ...)                                                                         \
+  do {                                                                                                      \
     if (!(condition)) ::hone::fail_assertion(#condition, __FILE__, __LINE__, ::hone::text_of(__VA_ARGS__)); \
   } while (false)

@@ -1,0 +1,43 @@
+#include "backend/device.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace hone {
+namespace {
+
+// Mapped rather than from the heap: zero-filled, page-aligned, and given back to the system at once.
+class CpuDevice final : public Device {
+ public:
+  DeviceKind kind() const override { return DeviceKind::cpu; }
+  std::string name() const override { return "cpu"; }
+  void upload(std::byte* device, const void* host, std::size_t bytes) override { std::memcpy(device, host, bytes); }
+  void download(void* host, const std::byte* device, std::size_t bytes) override { std::memcpy(host, device, bytes); }
+  void fill_zero(std::byte* device, std::size_t bytes) override { std::memset(device, 0, bytes); }
+  void synchronize() override {}
+
+ private:
+  std::byte* allocate(std::size_t bytes) override {
+    void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) {
+      throw Error("memory", text_of("cannot allocate ", format_bytes(bytes), ": ", std::strerror(errno), "; hone holds ",
+                                    format_bytes(allocated_bytes())));
+    }
+    return static_cast<std::byte*>(data);
+  }
+  void release(std::byte* data, std::size_t bytes) override { ::munmap(data, bytes); }
+};
+
+}  // namespace
+
+Device& cpu_device() {
+  static CpuDevice device;
+  return device;
+}
+
+}  // namespace hone

@@ -1,0 +1,77 @@
+// A device and its memory.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace hone {
+
+enum class DeviceKind { cpu, cuda };
+
+class Device;
+
+// Memory of a device; given back at the end of its life. Zero-filled when allocated.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Device& device, std::size_t bytes);
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer();
+
+  [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] std::size_t size() const { return size_; }  // bytes
+
+ private:
+  void swap(Buffer& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+
+  Device* device_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  [[nodiscard]] virtual DeviceKind kind() const = 0;
+  [[nodiscard]] virtual std::string name() const = 0;
+  // Host to device and back; both return when the copy is done.
+  virtual void upload(std::byte* device, const void* host, std::size_t bytes) = 0;
+  virtual void download(void* host, const std::byte* device, std::size_t bytes) = 0;
+  virtual void fill_zero(std::byte* device, std::size_t bytes) = 0;
+  virtual void synchronize() = 0;
+
+  // Bytes held in Buffers now.
+  [[nodiscard]] std::size_t allocated_bytes() const { return allocated_; }
+
+ private:
+  friend class Buffer;
+  virtual std::byte* allocate(std::size_t bytes) = 0;  // throws Error with both sizes where there is no room
+  virtual void release(std::byte* data, std::size_t bytes) = 0;
+
+  std::atomic<std::size_t> allocated_{0};
+};
+
+// The host. One object for the process.
+[[nodiscard]] Device& cpu_device();
+
+// Every tensor in a region starts at a multiple of this many bytes.
+inline constexpr std::size_t kAlignment = 64;
+[[nodiscard]] constexpr std::size_t align_up(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace hone

@@ -1,0 +1,36 @@
+#include "ops/add/add.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/gradient_builder.h"
+
+namespace hone {
+namespace {
+
+class Add final : public Op {
+ public:
+  std::string_view name() const override { return "add"; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const Type& a = required(inputs, 0, name());
+    const Type& b = required(inputs, 1, name());
+    expect(a == b, name(), text_of("the sides are ", to_text(a), " and ", to_text(b)));
+    return {a};
+  }
+  void gradient(GradientBuilder& builder, const Node&) const override {
+    const Tensor dy = builder.output_gradient(0);
+    if (!dy) return;
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (builder.needs(i)) builder.add(i, dy);
+    }
+  }
+};
+
+const Add kAdd;
+
+}  // namespace
+
+Tensor add(Tensor a, Tensor b) { return a.program().append1(kAdd, {}, {a, b}); }
+
+void register_add(OpRegistry& registry) { registry.add(kAdd); }
+
+}  // namespace hone

@@ -1,0 +1,18 @@
+// The operations of hone: one folder each, found by the build.
+#pragma once
+
+#include "program/kernel.h"
+#include "program/op.h"
+
+namespace hone {
+
+using RegistryOf_ops = OpRegistry;
+using RegistryOf_ops_cpu = KernelRegistry;
+
+void register_all_ops(OpRegistry& registry);          // generated
+void register_all_ops_cpu(KernelRegistry& registry);  // generated
+
+// Fills op_registry() and kernel_registry(), once in a process.
+void register_operations();
+
+}  // namespace hone

@@ -1,0 +1,73 @@
+#include "ops/rms_norm/rms_norm.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/gradient_builder.h"
+
+namespace hone {
+namespace {
+
+// (dy, x, weight, rstd, dweight or none) -> (dx, dweight or nothing), dweight in place.
+class RmsNormBackward final : public Op {
+ public:
+  std::string_view name() const override { return "rms_norm_backward"; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    std::vector<Type> outputs{required(inputs, 1, name())};
+    if (inputs.size() > 4 && inputs[4]) outputs.push_back(*inputs[4]);
+    return outputs;
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 8.0 * static_cast<double>(outputs[0].elements());
+    return cost;
+  }
+  std::optional<std::size_t> alias(std::size_t output) const override {
+    return output == 1 ? std::optional<std::size_t>(4) : std::nullopt;
+  }
+};
+
+const RmsNormBackward kBackward;
+
+// (x, weight) -> (y, rstd [rows])
+class RmsNorm final : public Op {
+ public:
+  std::string_view name() const override { return "rms_norm"; }
+  Attributes default_attributes() const override { return RmsNormAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const Type& x = required(inputs, 0, name());
+    const Type& weight = required(inputs, 1, name());
+    expect(x.shape.size() == 2 && weight.shape.size() == 1 && x.shape[1] == weight.shape[0], name(),
+           text_of("x is ", to_text(x), ", weight ", to_text(weight), "; wanted [rows, n] and [n]"));
+    return {x, Type{accumulator_of(x.dtype), {x.shape[0]}}};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 4.0 * static_cast<double>(outputs[0].elements());
+    return cost;
+  }
+  void gradient(GradientBuilder& builder, const Node&) const override {
+    const Tensor dy = builder.output_gradient(0);
+    if (!dy) return;
+    const Tensor dweight = builder.needs(1) ? builder.accumulator(1) : Tensor();
+    const std::vector<Tensor> inputs{dy, builder.input(0), builder.input(1), builder.output(1), dweight};
+    const std::vector<Tensor> outputs = builder.program().append(kBackward, {}, inputs);
+    if (builder.needs(0)) builder.add(0, outputs[0]);
+    if (dweight) builder.set_accumulator(1, outputs[1]);
+  }
+};
+
+const RmsNorm kForward;
+
+}  // namespace
+
+Tensor rms_norm(Tensor x, Tensor weight, const RmsNormAttributes& attributes) {
+  const std::vector<Tensor> inputs{x, weight};
+  return x.program().append(kForward, attributes, inputs)[0];
+}
+
+void register_rms_norm(OpRegistry& registry) {
+  registry.add(kForward);
+  registry.add(kBackward);
+}
+
+}  // namespace hone

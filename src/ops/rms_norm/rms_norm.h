@@ -1,0 +1,21 @@
+// Root mean square normalisation (Zhang and Sennrich, 2019): y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) +
+// epsilon).
+#pragma once
+
+#include "program/program.h"
+
+namespace hone {
+
+struct RmsNormAttributes {
+  double epsilon = 1e-6;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("epsilon", epsilon);
+  }
+};
+
+// x [rows, n], weight [n] -> y [rows, n]. The mean is taken in f32 and the result rounded once.
+[[nodiscard]] Tensor rms_norm(Tensor x, Tensor weight, const RmsNormAttributes& attributes);
+
+}  // namespace hone

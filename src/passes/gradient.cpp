@@ -1,0 +1,104 @@
+#include "passes/gradient.h"
+
+#include "core/error.h"
+#include "ops/add/add.h"
+#include "program/gradient_builder.h"
+#include "program/kernel.h"
+
+namespace hone {
+namespace {
+
+class Backward final : public GradientBuilder {
+ public:
+  Backward(Program& program, std::span<const Tensor> wanted)
+      : program_(program), needed_(program.values().size(), false), gradients_(program.values().size(), kNoValue) {
+    for (const Tensor& tensor : wanted) needed_[index(tensor.id())] = true;
+    for (std::size_t i = 0; i < needed_.size(); ++i) {
+      const Value& value = program.values()[i];
+      if (value.role == Role::weight && value.trainable) needed_[i] = true;
+    }
+    for (const Node& node : program.nodes()) {
+      bool any = false;
+      for (const ValueId id : node.inputs) any = any || (id != kNoValue && needed_[index(id)]);
+      for (const ValueId id : node.outputs) needed_[index(id)] = needed_[index(id)] || any;
+    }
+  }
+
+  void seed(const GradientSeed& seed) {
+    HONE_ASSERT(seed.value.type() == seed.gradient.type(), to_text(seed.value.type()), " has a gradient ",
+                to_text(seed.gradient.type()));
+    contribute(seed.value.id(), seed.gradient);
+  }
+
+  void run(const Node& node) {
+    bool arrived = false;
+    for (const ValueId id : node.outputs) arrived = arrived || gradients_[index(id)] != kNoValue;
+    bool wanted = false;
+    for (const ValueId id : node.inputs) wanted = wanted || (id != kNoValue && needed_[index(id)]);
+    if (!arrived || !wanted) return;
+    node_ = &node;
+    program_.set_scope(node.scope);
+    node.op->gradient(*this, node);
+  }
+
+  [[nodiscard]] Tensor gradient_of(ValueId id) { return program_.tensor(gradients_[index(id)]); }
+
+  Program& program() override { return program_; }
+  Tensor input(std::size_t i) override {
+    return i < node_->inputs.size() ? program_.tensor(node_->inputs[i]) : Tensor();
+  }
+  Tensor output(std::size_t i) override { return program_.tensor(node_->outputs.at(i)); }
+  Tensor output_gradient(std::size_t i) override { return gradient_of(node_->outputs.at(i)); }
+  bool needs(std::size_t i) override {
+    return i < node_->inputs.size() && node_->inputs[i] != kNoValue && needed_[index(node_->inputs[i])];
+  }
+  void add(std::size_t i, Tensor gradient) override {
+    const ValueId id = node_->inputs.at(i);
+    HONE_ASSERT(program_.value(id).role != Role::weight, "weight ", program_.value(id).name, " wants an accumulator");
+    contribute(id, gradient);
+  }
+  Tensor accumulator(std::size_t i) override {
+    const ValueId id = node_->inputs.at(i);
+    const Value& weight = program_.value(id);
+    HONE_ASSERT(weight.role == Role::weight, node_->op->name(), " at ", node_->scope, ": input ", i, " is no weight");
+    if (gradients_[index(id)] == kNoValue) {
+      const Type type{accumulator_of(weight.type.dtype), weight.type.shape};
+      gradients_[index(id)] = program_.gradient(weight.name, type).id();
+    }
+    return gradient_of(id);
+  }
+  void set_accumulator(std::size_t i, Tensor updated) override {
+    gradients_[index(node_->inputs.at(i))] = updated.id();
+  }
+
+ private:
+  static std::size_t index(ValueId id) { return static_cast<std::size_t>(id); }
+
+  void contribute(ValueId id, Tensor gradient) {
+    ValueId& slot = gradients_[index(id)];
+    slot = slot == kNoValue ? gradient.id() : hone::add(program_.tensor(slot), gradient).id();
+  }
+
+  Program& program_;
+  const Node* node_ = nullptr;
+  std::vector<bool> needed_;
+  std::vector<ValueId> gradients_;  // by value of the forward program
+};
+
+}  // namespace
+
+std::vector<Tensor> append_gradients(Program& program, std::span<const GradientSeed> seeds,
+                                     std::span<const Tensor> wanted) {
+  program.set_phase(Phase::backward);
+  Backward backward(program, wanted);
+  const std::vector<Node> forward = program.nodes();  // a copy: the list grows meanwhile
+  for (const GradientSeed& seed : seeds) backward.seed(seed);
+  for (auto node = forward.rbegin(); node != forward.rend(); ++node) backward.run(*node);
+  program.set_scope({});
+  program.set_phase(Phase::forward);
+  std::vector<Tensor> gradients;
+  for (const Tensor& tensor : wanted) gradients.push_back(backward.gradient_of(tensor.id()));
+  return gradients;
+}
+
+}  // namespace hone

@@ -1,0 +1,24 @@
+// Reverse-mode gradients of a traced program.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "program/program.h"
+
+namespace hone {
+
+// The gradient with which the backward pass starts at a value.
+struct GradientSeed {
+  Tensor value;
+  Tensor gradient;  // of the value's type
+};
+
+// Appends the backward pass of the program's nodes, in reverse order. The gradient of a trainable weight accumulates in
+// place into program.gradient(weight's name), made here (f32; f64 for f64 weights). Returns the gradients of `wanted`
+// (activations or inputs), invalid where none arrives. Nodes that no trainable weight and no wanted value depends on
+// get no backward pass.
+std::vector<Tensor> append_gradients(Program& program, std::span<const GradientSeed> seeds,
+                                     std::span<const Tensor> wanted = {});
+
+}  // namespace hone

@@ -1,0 +1,168 @@
+#include "program/executable.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/error.h"
+
+namespace hone {
+
+void Arena::reserve(std::size_t bytes) {
+  HONE_ASSERT(buffer_.size() == 0 || bytes <= bytes_, "the arena is in use with ", bytes_, " bytes; ", bytes,
+              " are wanted");
+  bytes_ = std::max(bytes_, bytes);
+}
+
+std::byte* Arena::base() {
+  if (buffer_.size() == 0 && bytes_ > 0) buffer_ = Buffer(*device_, bytes_);
+  return buffer_.data();
+}
+
+struct Executable::Impl {
+  struct Launch {
+    const Kernel* kernel = nullptr;  // null: a view
+    std::vector<TensorView> inputs;
+    std::vector<TensorView> outputs;
+    std::span<std::byte> workspace;
+  };
+
+  Program program;
+  std::shared_ptr<Arena> arena;
+  Bindings bindings;
+  MemoryPlan plan;
+  Buffer inputs;
+  std::vector<std::size_t> input_offset;  // by value id
+  Counts counts{};
+  std::vector<Launch> launches;  // empty until the first run
+  std::vector<double>* profile = nullptr;
+
+  [[nodiscard]] std::byte* storage(ValueId id) {
+    const ValueId root = program.storage_of(id);
+    const Value& value = program.value(root);
+    const auto bound = [&](const TensorStore* store) {
+      HONE_ASSERT(store != nullptr && store->contains(value.name), "nothing is bound to ", value.name);
+      HONE_ASSERT(
+          store->type(value.name).bytes() == value.type.bytes() && store->type(value.name).dtype == value.type.dtype,
+          value.name, " is ", to_text(value.type), ", bound to ", to_text(store->type(value.name)));
+      return store->data(value.name);
+    };
+    switch (value.role) {
+      case Role::weight:
+        return bound(bindings.weights);
+      case Role::gradient:
+        return bound(bindings.gradients);
+      case Role::state:
+        return bound(bindings.states);
+      case Role::input:
+        return inputs.data() + input_offset[static_cast<std::size_t>(root)];
+      case Role::activation:
+        break;
+    }
+    return arena->base() + plan.value_offset[static_cast<std::size_t>(root)];
+  }
+
+  [[nodiscard]] TensorView view(ValueId id) {
+    if (id == kNoValue) return {};
+    return {storage(id), &program.value(id).type, &counts};
+  }
+
+  void prepare() {
+    for (std::size_t i = 0; i < program.nodes().size(); ++i) {
+      const Node& node = program.nodes()[i];
+      Launch launch;
+      if (!node.op->is_view()) launch.kernel = &kernel_registry().get(node.op->name(), arena->device().kind());
+      for (const ValueId id : node.inputs) launch.inputs.push_back(view(id));
+      for (const ValueId id : node.outputs) launch.outputs.push_back(view(id));
+      if (plan.workspace_bytes[i] > 0) {
+        launch.workspace = {arena->base() + plan.workspace_offset[i], plan.workspace_bytes[i]};
+      }
+      launches.push_back(std::move(launch));
+    }
+  }
+};
+
+Executable::Executable(Program program, std::shared_ptr<Arena> arena, const Bindings& bindings)
+    : impl_(std::make_unique<Impl>()) {
+  Impl& impl = *impl_;
+  impl.program = std::move(program);
+  impl.arena = std::move(arena);
+  impl.bindings = bindings;
+  impl.plan = plan_memory(impl.program, impl.arena->device().kind());
+  impl.arena->reserve(impl.plan.arena);
+  impl.inputs = Buffer(impl.arena->device(), impl.plan.inputs);
+  impl.input_offset.assign(impl.program.values().size(), kNoOffset);
+  std::size_t offset = 0;
+  for (std::size_t id = 0; id < impl.program.values().size(); ++id) {
+    const Value& value = impl.program.values()[id];
+    if (value.role != Role::input) continue;
+    impl.input_offset[id] = offset;
+    offset += align_up(value.type.bytes());
+  }
+  // A count nobody sets means all rows.
+  for (const Value& value : impl.program.values()) {
+    if (value.type.shape.empty()) continue;
+    std::int64_t& count = impl.counts[static_cast<std::size_t>(value.type.shape[0].count)];
+    count = std::max(count, value.type.shape[0].size);
+  }
+}
+
+Executable::~Executable() = default;
+Executable::Executable(Executable&&) noexcept = default;
+Executable& Executable::operator=(Executable&&) noexcept = default;
+
+const Program& Executable::program() const { return impl_->program; }
+const MemoryPlan& Executable::plan() const { return impl_->plan; }
+
+void Executable::set_bytes(std::string_view input, DType dtype, std::span<const std::byte> bytes) {
+  const ValueId id = impl_->program.find(Role::input, input);
+  HONE_ASSERT(id != kNoValue, "the program has no input ", input);
+  const Type& type = impl_->program.value(id).type;
+  HONE_ASSERT(type.dtype == dtype && bytes.size() <= type.bytes(), input, " is ", to_text(type), "; ", bytes.size(),
+              " bytes of ", name_of(dtype), " are given");
+  impl_->arena->device().upload(impl_->inputs.data() + impl_->input_offset[static_cast<std::size_t>(id)], bytes.data(),
+                                bytes.size());
+}
+
+void Executable::set_count(Count count, std::int64_t value) {
+  for (const Value& each : impl_->program.values()) {
+    if (each.type.shape.empty() || each.type.shape[0].count != count) continue;
+    HONE_ASSERT(value >= 0 && value <= each.type.shape[0].size, "count ", value, " for ", to_text(each.type));
+    break;
+  }
+  impl_->counts[static_cast<std::size_t>(count)] = value;
+}
+
+void Executable::run() {
+  using Clock = std::chrono::steady_clock;
+  Impl& impl = *impl_;
+  if (impl.launches.empty()) impl.prepare();
+  if (impl.profile != nullptr) impl.profile->resize(impl.launches.size());
+  for (std::size_t i = 0; i < impl.launches.size(); ++i) {
+    const Impl::Launch& launch = impl.launches[i];
+    if (launch.kernel == nullptr) continue;
+    const auto start = impl.profile != nullptr ? Clock::now() : Clock::time_point();
+    launch.kernel->run({launch.inputs, launch.outputs, &impl.program.nodes()[i].attributes, launch.workspace});
+    if (impl.profile != nullptr) (*impl.profile)[i] += std::chrono::duration<double>(Clock::now() - start).count();
+  }
+}
+
+void Executable::get_bytes(std::string_view output, DType dtype, std::span<std::byte> bytes) const {
+  for (const Output& each : impl_->program.outputs()) {
+    if (each.name != output) continue;
+    const Type& type = impl_->program.value(each.value).type;
+    HONE_ASSERT(type.dtype == dtype && bytes.size() <= type.bytes(), output, " is ", to_text(type), "; ", bytes.size(),
+                " bytes of ", name_of(dtype), " are wanted");
+    impl_->arena->device().download(bytes.data(), impl_->storage(each.value), bytes.size());
+    return;
+  }
+  throw Defect(text_of("the program has no output ", output));
+}
+
+void Executable::set_profile(std::vector<double>* seconds) { impl_->profile = seconds; }
+
+void Executable::rebind_weights(const TensorStore& weights) {
+  impl_->bindings.weights = &weights;
+  impl_->launches.clear();
+}
+
+}  // namespace hone

@@ -1,0 +1,76 @@
+// A Program made ready to run on a device.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "backend/device.h"
+#include "program/kernel.h"
+#include "program/memory_plan.h"
+#include "program/program.h"
+#include "program/tensor_store.h"
+
+namespace hone {
+
+// The step arena that all executables of a process share: they run one after the other. Reserve for each, then use.
+class Arena {
+ public:
+  explicit Arena(Device& device) : device_(&device) {}
+  // Grows the arena to at least this size. Base and size are fixed at the first use.
+  void reserve(std::size_t bytes);
+  [[nodiscard]] std::byte* base();
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  [[nodiscard]] Device& device() const { return *device_; }
+
+ private:
+  Device* device_;
+  std::size_t bytes_ = 0;
+  Buffer buffer_;
+};
+
+// What the bound values of a program lie in. A store may serve several roles; a null store holds nothing.
+struct Bindings {
+  const TensorStore* weights = nullptr;
+  const TensorStore* gradients = nullptr;
+  const TensorStore* states = nullptr;
+};
+
+class Executable {
+ public:
+  // Compiles and reserves its arena bytes; allocates nothing but its inputs. The stores must outlive it.
+  Executable(Program program, std::shared_ptr<Arena> arena, const Bindings& bindings);
+  ~Executable();
+  Executable(Executable&&) noexcept;
+  Executable& operator=(Executable&&) noexcept;
+
+  [[nodiscard]] const Program& program() const;
+  [[nodiscard]] const MemoryPlan& plan() const;
+  // Fills an input; as many elements as `values` has, from its start.
+  template <class T>
+  void set(std::string_view input, std::span<const T> values) {
+    set_bytes(input, DTypeOf<T>::value, std::as_bytes(values));
+  }
+  void set_count(Count count, std::int64_t value);  // at most the capacity
+  void run();
+  // Reads an output; values.size() elements from its start.
+  template <class T>
+  void get(std::string_view output, std::span<T> values) const {
+    get_bytes(output, DTypeOf<T>::value, std::as_writable_bytes(values));
+  }
+  // Adds the seconds of every node of the following runs to `seconds` (by node index); null stops that.
+  void set_profile(std::vector<double>* seconds);
+  // Binds the weights to another store of the same tensors (a reference model).
+  void rebind_weights(const TensorStore& weights);
+
+ private:
+  void set_bytes(std::string_view input, DType dtype, std::span<const std::byte> bytes);
+  void get_bytes(std::string_view output, DType dtype, std::span<std::byte> bytes) const;
+
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hone

@@ -1,0 +1,114 @@
+// Kernels: the code of an operation on a device.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backend/device.h"
+#include "core/error.h"
+#include "program/attributes.h"
+#include "program/op.h"
+#include "program/type.h"
+
+namespace hone {
+
+// How much of each capacity this run uses, by Count; the entry of Count::none is not read.
+using Counts = std::array<std::int64_t, kCounts>;
+
+// One operand of a kernel call. `data` is null for an optional input that is not given.
+struct TensorView {
+  std::byte* data = nullptr;
+  const Type* type = nullptr;
+  const Counts* counts = nullptr;
+
+  explicit operator bool() const { return data != nullptr; }
+  [[nodiscard]] DType dtype() const { return type->dtype; }
+  [[nodiscard]] std::int64_t dim(std::size_t index) const { return type->shape[index].size; }
+  [[nodiscard]] std::int64_t capacity() const { return type->rows(); }  // rows there is room for
+  [[nodiscard]] std::int64_t rows() const {                             // rows in use
+    if (type->shape.empty() || type->shape[0].count == Count::none) return type->rows();
+    return (*counts)[static_cast<std::size_t>(type->shape[0].count)];
+  }
+  [[nodiscard]] std::int64_t row_size() const { return type->row_size(); }
+  [[nodiscard]] std::int64_t elements() const { return type->elements(); }
+  template <class T>
+  [[nodiscard]] T* as() const {
+    HONE_ASSERT(DTypeOf<T>::value == type->dtype, "a ", name_of(type->dtype), " tensor is read as ",
+                name_of(DTypeOf<T>::value));
+    return reinterpret_cast<T*>(data);
+  }
+};
+
+// One launch. A kernel writes every row of its outputs up to their capacity: rows past the count become finite values
+// (zero unless the operation says otherwise), and such rows of the inputs, finite too, touch no other row.
+struct KernelCall {
+  std::span<const TensorView> inputs;
+  std::span<const TensorView> outputs;
+  const Attributes* attributes = nullptr;
+  std::span<std::byte> workspace;  // as large as the kernel's `workspace` said
+
+  [[nodiscard]] const TensorView& in(std::size_t index) const { return inputs[index]; }
+  [[nodiscard]] const TensorView& out(std::size_t index) const { return outputs[index]; }
+  template <class T>
+  [[nodiscard]] const T& attributes_as() const {
+    return attributes->as<T>();
+  }
+};
+
+struct Kernel {
+  std::function<void(const KernelCall&)> run;
+  // Bytes of scratch memory for a node of these types; none by default.
+  std::function<std::size_t(InputTypes inputs, std::span<const Type> outputs, const Attributes&)> workspace;
+};
+
+class KernelRegistry {
+ public:
+  void add(std::string_view op, DeviceKind device, Kernel kernel);
+  // Throws Defect where the device has no kernel for the operation.
+  [[nodiscard]] const Kernel& get(std::string_view op, DeviceKind device) const;
+
+ private:
+  std::map<std::pair<std::string, DeviceKind>, Kernel> kernels_;
+};
+
+[[nodiscard]] KernelRegistry& kernel_registry();
+
+// Calls body.operator()<T>() with the C++ type of a floating dtype.
+template <class Body>
+void for_floating(DType dtype, const Body& body) {
+  switch (dtype) {
+    case DType::f32:
+      body.template operator()<float>();
+      return;
+    case DType::bf16:
+      body.template operator()<BFloat16>();
+      return;
+    case DType::f64:
+      body.template operator()<double>();
+      return;
+    default:
+      throw Defect(text_of("a floating type is wanted, not ", name_of(dtype)));
+  }
+}
+
+// What sums and statistics over values of T are kept in.
+template <class T>
+struct AccumulatorOf {
+  using type = float;
+};
+template <>
+struct AccumulatorOf<double> {
+  using type = double;
+};
+template <class T>
+using Accumulator = typename AccumulatorOf<T>::type;
+[[nodiscard]] constexpr DType accumulator_of(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+}  // namespace hone

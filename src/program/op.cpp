@@ -1,0 +1,56 @@
+#include "program/op.h"
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "program/program.h"
+
+namespace hone {
+
+void Op::gradient(GradientBuilder&, const Node& node) const {
+  throw Defect(text_of("operation ", name(), " at ", node.scope, " has no gradient"));
+}
+
+Cost Op::cost(InputTypes inputs, std::span<const Type> outputs, const Attributes&) const {
+  Cost cost;
+  for (const auto& input : inputs) {
+    if (input) cost.bytes_read += static_cast<double>(input->bytes());
+  }
+  for (const Type& output : outputs) cost.bytes_written += static_cast<double>(output.bytes());
+  return cost;
+}
+
+void OpRegistry::add(const Op& op) {
+  const bool added = ops_.emplace(op.name(), &op).second;
+  HONE_ASSERT(added, "operation ", op.name(), " is registered twice");
+}
+
+const Op& OpRegistry::get(std::string_view name) const {
+  const auto found = ops_.find(name);
+  if (found == ops_.end()) {
+    const std::string nearest = nearest_name(name, names());
+    throw Error(text_of("unknown operation '", name, "'", nearest.empty() ? "" : ", did you mean " + nearest + "?"));
+  }
+  return *found->second;
+}
+
+std::vector<std::string> OpRegistry::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, op] : ops_) names.push_back(name);
+  return names;
+}
+
+OpRegistry& op_registry() {
+  static OpRegistry registry;
+  return registry;
+}
+
+const Type& required(InputTypes inputs, std::size_t index, std::string_view op) {
+  if (index >= inputs.size() || !inputs[index]) throw Error(op, text_of("input ", index, " is missing"));
+  return *inputs[index];
+}
+
+void expect(bool condition, std::string_view op, const std::string& what) {
+  if (!condition) throw Error(op, what);
+}
+
+}  // namespace hone

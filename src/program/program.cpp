@@ -1,0 +1,134 @@
+#include "program/program.h"
+
+#include "core/error.h"
+
+namespace hone {
+
+const Value& Tensor::value() const {
+  HONE_ASSERT(valid(), "an invalid tensor is read");
+  return program_->value(id_);
+}
+
+Tensor Program::bound(Role role, std::string name, Type type, bool trainable) {
+  HONE_ASSERT(find(role, name) == kNoValue, "two bound values are named ", name);
+  values_.push_back({std::move(type), role, std::move(name), trainable, kNoValue, -1});
+  return {*this, static_cast<ValueId>(values_.size() - 1)};
+}
+
+Tensor Program::weight(std::string name, Type type, bool trainable) {
+  return bound(Role::weight, std::move(name), std::move(type), trainable);
+}
+Tensor Program::gradient(std::string name, Type type) {
+  return bound(Role::gradient, std::move(name), std::move(type), false);
+}
+Tensor Program::state(std::string name, Type type) {
+  return bound(Role::state, std::move(name), std::move(type), false);
+}
+Tensor Program::input(std::string name, Type type) {
+  return bound(Role::input, std::move(name), std::move(type), false);
+}
+
+std::vector<Tensor> Program::append(const Op& op, Attributes attributes, std::span<const Tensor> inputs) {
+  Node node{&op, std::move(attributes), {}, {}, scope_, phase_};
+  for (const Tensor& input : inputs) {
+    HONE_ASSERT(!input || &input.program() == this, "an input of ", op.name(), " belongs to another program");
+    node.inputs.push_back(input.id());
+  }
+  const std::vector<std::optional<Type>> input_types = types_of(node.inputs);
+  std::vector<Type> types;
+  try {
+    types = op.infer(input_types, node.attributes);
+  } catch (const Error& error) {
+    throw Error(scope_, error.what());
+  }
+  std::vector<Tensor> outputs;
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    Value value{std::move(types[i]), Role::activation, {}, false, kNoValue, static_cast<std::int32_t>(nodes_.size())};
+    if (const auto aliased = op.alias(i); aliased && node.inputs.at(*aliased) != kNoValue) {
+      value.alias_of = node.inputs[*aliased];
+      HONE_ASSERT(values_[static_cast<std::size_t>(value.alias_of)].type.bytes() == value.type.bytes(), op.name(),
+                  " aliases a value of another size");
+    }
+    node.outputs.push_back(static_cast<ValueId>(values_.size()));
+    values_.push_back(std::move(value));
+    outputs.emplace_back(*this, node.outputs.back());
+  }
+  nodes_.push_back(std::move(node));
+  return outputs;
+}
+
+Tensor Program::append1(const Op& op, Attributes attributes, std::initializer_list<Tensor> inputs) {
+  auto outputs = append(op, std::move(attributes), std::span<const Tensor>(inputs.begin(), inputs.size()));
+  HONE_ASSERT(outputs.size() == 1, op.name(), " has ", outputs.size(), " outputs");
+  return outputs[0];
+}
+
+void Program::output(std::string name, Tensor value) { outputs_.push_back({std::move(name), value.id()}); }
+
+ValueId Program::find(Role role, std::string_view name) const {
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const Value& value = values_[i];
+    if (value.producer < 0 && value.role == role && value.name == name) return static_cast<ValueId>(i);
+  }
+  return kNoValue;
+}
+
+ValueId Program::storage_of(ValueId id) const {
+  while (value(id).alias_of != kNoValue) id = value(id).alias_of;
+  return id;
+}
+
+std::vector<std::optional<Type>> Program::types_of(std::span<const ValueId> ids) const {
+  std::vector<std::optional<Type>> types;
+  types.reserve(ids.size());
+  for (const ValueId id : ids) types.push_back(id == kNoValue ? std::nullopt : std::optional<Type>(value(id).type));
+  return types;
+}
+
+Cost Program::cost() const {
+  Cost total;
+  for (const Node& node : nodes_) {
+    std::vector<Type> outputs;
+    for (const ValueId id : node.outputs) outputs.push_back(value(id).type);
+    const Cost cost = node.op->cost(types_of(node.inputs), outputs, node.attributes);
+    total.flops += cost.flops;
+    total.bytes_read += cost.bytes_read;
+    total.bytes_written += cost.bytes_written;
+  }
+  return total;
+}
+
+Scope::Scope(Program& program, std::string_view name) : program_(program), outer_(program.scope()) {
+  program.set_scope(outer_.empty() ? std::string(name) : outer_ + "." + std::string(name));
+}
+
+ProgramRewriter::ProgramRewriter(const Program& from)
+    : ProgramRewriter(from, [](const Value& value) { return value.type; }) {}
+
+Tensor ProgramRewriter::mapped(ValueId old) {
+  if (old == kNoValue) return {};
+  const ValueId id = map_.at(static_cast<std::size_t>(old));
+  HONE_ASSERT(id != kNoValue, "value %", old, " is used before it is made");
+  return to_.tensor(id);
+}
+
+std::vector<Tensor> ProgramRewriter::clone(const Node& node) {
+  std::vector<Tensor> inputs;
+  for (const ValueId id : node.inputs) inputs.push_back(mapped(id));
+  to_.set_scope(node.scope);
+  to_.set_phase(node.phase);
+  return to_.append(*node.op, node.attributes, inputs);
+}
+
+void ProgramRewriter::replay(const Node& node) {
+  const std::vector<Tensor> outputs = clone(node);
+  for (std::size_t i = 0; i < outputs.size(); ++i) map(node.outputs[i], outputs[i]);
+}
+
+Program ProgramRewriter::finish() {
+  for (const Output& output : from_.outputs()) to_.output(output.name, mapped(output.value));
+  to_.set_scope({});
+  return std::move(to_);
+}
+
+}  // namespace hone

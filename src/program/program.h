@@ -1,0 +1,180 @@
+// A Program: a flat, typed, static list of operations in order.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "program/op.h"
+#include "program/type.h"
+
+namespace hone {
+
+using ValueId = std::int32_t;
+inline constexpr ValueId kNoValue = -1;
+
+enum class Role : std::uint8_t {
+  weight,      // bound to a weight set
+  gradient,    // what micro-batches accumulate into, named as its weight
+  state,       // kept between runs: optimizer moments, KV pages
+  input,       // written by the host before a run
+  activation,  // in the step arena
+};
+
+enum class Phase : std::uint8_t { forward, backward, update };
+
+struct Value {
+  Type type;
+  Role role = Role::activation;
+  std::string name;             // of weights, gradients, states and inputs
+  bool trainable = false;       // weights: whether gradients are wanted
+  ValueId alias_of = kNoValue;  // the value in whose storage this one lies
+  std::int32_t producer = -1;   // index of the node, -1 for what is bound
+};
+
+struct Node {
+  const Op* op = nullptr;
+  Attributes attributes;
+  std::vector<ValueId> inputs;  // kNoValue: an optional input that is not given
+  std::vector<ValueId> outputs;
+  std::string scope;  // "layers.3.attention"
+  Phase phase = Phase::forward;
+};
+
+// A value that the host reads after a run.
+struct Output {
+  std::string name;
+  ValueId value = kNoValue;
+};
+
+class Program;
+
+// A handle to one value of a Program under construction.
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(Program& program, ValueId id) : program_(&program), id_(id) {}
+
+  [[nodiscard]] bool valid() const { return program_ != nullptr; }
+  explicit operator bool() const { return valid(); }
+  [[nodiscard]] Program& program() const { return *program_; }
+  [[nodiscard]] ValueId id() const { return program_ == nullptr ? kNoValue : id_; }
+  [[nodiscard]] const Value& value() const;
+  [[nodiscard]] const Type& type() const { return value().type; }
+  [[nodiscard]] DType dtype() const { return type().dtype; }
+  [[nodiscard]] const Shape& shape() const { return type().shape; }
+  [[nodiscard]] std::int64_t dim(std::size_t index) const { return shape().at(index).size; }
+
+ private:
+  Program* program_ = nullptr;
+  ValueId id_ = kNoValue;
+};
+
+class Program {
+ public:
+  // Values that are bound from outside. A name is used once a role.
+  Tensor weight(std::string name, Type type, bool trainable = true);
+  Tensor gradient(std::string name, Type type);
+  Tensor state(std::string name, Type type);
+  Tensor input(std::string name, Type type);
+  // Appends a node under the current scope and phase; types and aliases come from the operation.
+  std::vector<Tensor> append(const Op& op, Attributes attributes, std::span<const Tensor> inputs);
+  Tensor append1(const Op& op, Attributes attributes, std::initializer_list<Tensor> inputs);
+  void output(std::string name, Tensor value);
+
+  [[nodiscard]] const std::vector<Value>& values() const { return values_; }
+  [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
+  [[nodiscard]] const std::vector<Output>& outputs() const { return outputs_; }
+  [[nodiscard]] const Value& value(ValueId id) const { return values_.at(static_cast<std::size_t>(id)); }
+  [[nodiscard]] Tensor tensor(ValueId id) { return id == kNoValue ? Tensor() : Tensor(*this, id); }
+  // The bound value with this role and name, if there is one.
+  [[nodiscard]] ValueId find(Role role, std::string_view name) const;
+  // The value whose storage `id` uses in the end.
+  [[nodiscard]] ValueId storage_of(ValueId id) const;
+  [[nodiscard]] std::vector<std::optional<Type>> types_of(std::span<const ValueId> ids) const;
+  [[nodiscard]] Cost cost() const;  // of all nodes
+
+  void set_phase(Phase phase) { phase_ = phase; }
+  [[nodiscard]] Phase phase() const { return phase_; }
+  [[nodiscard]] const std::string& scope() const { return scope_; }
+  void set_scope(std::string scope) { scope_ = std::move(scope); }
+
+ private:
+  Tensor bound(Role role, std::string name, Type type, bool trainable);
+
+  std::vector<Value> values_;
+  std::vector<Node> nodes_;
+  std::vector<Output> outputs_;
+  std::string scope_;
+  Phase phase_ = Phase::forward;
+};
+
+// Extends the program's scope by ".NAME" for its own life.
+class Scope {
+ public:
+  Scope(Program& program, std::string_view name);
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+  ~Scope() { program_.set_scope(std::move(outer_)); }
+
+ private:
+  Program& program_;
+  std::string outer_;
+};
+
+// Copies a program node by node, so that a pass only says what it changes. Bound values are copied first, all of them
+// and in order; then the caller replays or replaces each node.
+class ProgramRewriter {
+ public:
+  explicit ProgramRewriter(const Program& from);
+  // As above, with the types of bound values changed by `retype(value)`.
+  template <class Retype>
+  ProgramRewriter(const Program& from, const Retype& retype);
+
+  [[nodiscard]] Program& program() { return to_; }
+  [[nodiscard]] Tensor mapped(ValueId old);  // invalid for kNoValue
+  void map(ValueId old, Tensor value) { map_.at(static_cast<std::size_t>(old)) = value.id(); }
+  // Appends a copy of `node` with mapped inputs; does not map its outputs.
+  std::vector<Tensor> clone(const Node& node);
+  // clone, and its outputs mapped.
+  void replay(const Node& node);
+  // Copies the outputs that are not there yet and returns the new program.
+  [[nodiscard]] Program finish();
+
+ private:
+  const Program& from_;
+  Program to_;
+  std::vector<ValueId> map_;
+};
+
+template <class Retype>
+ProgramRewriter::ProgramRewriter(const Program& from, const Retype& retype)
+    : from_(from), map_(from.values().size(), kNoValue) {
+  for (std::size_t i = 0; i < from.values().size(); ++i) {
+    const Value& value = from.values()[i];
+    if (value.producer >= 0) continue;
+    const Type type = retype(value);
+    switch (value.role) {
+      case Role::weight:
+        map_[i] = to_.weight(value.name, type, value.trainable).id();
+        break;
+      case Role::gradient:
+        map_[i] = to_.gradient(value.name, type).id();
+        break;
+      case Role::state:
+        map_[i] = to_.state(value.name, type).id();
+        break;
+      case Role::input:
+        map_[i] = to_.input(value.name, type).id();
+        break;
+      case Role::activation:
+        break;
+    }
+  }
+}
+
+}  // namespace hone

@@ -1,0 +1,229 @@
+#include "program/text.h"
+
+#include <array>
+#include <charconv>
+#include <map>
+#include <optional>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace hone {
+namespace {
+
+constexpr std::array<std::string_view, 5> kRoles{"weight", "gradient", "state", "input", "activation"};
+constexpr std::array<std::string_view, 3> kPhases{"forward", "backward", "update"};
+
+std::string operand(ValueId id) { return id == kNoValue ? "_" : "%" + std::to_string(id); }
+
+std::string bound_line(const Program& program, std::size_t id) {
+  const Value& value = program.values()[id];
+  return text_of("%", id, ": ", to_text(value.type), " = ", kRoles[static_cast<std::size_t>(value.role)], " \"",
+                 value.name, "\"", value.trainable ? " trainable" : "", "\n");
+}
+
+std::string node_line(const Program& program, const Node& node) {
+  std::string line;
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    if (i > 0) line.append(", ");
+    line.append(operand(node.outputs[i])).append(": ").append(to_text(program.value(node.outputs[i]).type));
+  }
+  line.append(node.outputs.empty() ? "" : " = ").append(node.op->name()).append("(");
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    if (i > 0) line.append(", ");
+    line.append(operand(node.inputs[i]));
+  }
+  line.append(")");
+  if (const std::string attributes = node.attributes.to_text(); !attributes.empty())
+    line.append(" {" + attributes + "}");
+  if (!node.scope.empty()) line.append(" @" + node.scope);
+  line.append(" ").append(kPhases[static_cast<std::size_t>(node.phase)]).append("\n");
+  return line;
+}
+
+// Reads one line from left to right.
+class LineReader {
+ public:
+  explicit LineReader(std::string_view line) : rest_(line) {}
+
+  bool accept(std::string_view token) {
+    skip_space();
+    if (!rest_.starts_with(token)) return false;
+    rest_.remove_prefix(token.size());
+    return true;
+  }
+  void expect(std::string_view token) {
+    if (!accept(token)) throw Error(text_of("expected '", token, "' before '", rest_.substr(0, 20), "'"));
+  }
+  std::string_view until(std::string_view stops) {
+    skip_space();
+    const std::size_t at = std::min(rest_.find_first_of(stops), rest_.size());
+    const std::string_view taken = rest_.substr(0, at);
+    rest_.remove_prefix(at);
+    return trim(taken);
+  }
+  // "%7" or "_".
+  std::optional<ValueId> value_id() {
+    skip_space();
+    if (accept("_")) return kNoValue;
+    if (!accept("%")) return std::nullopt;
+    ValueId id = 0;
+    const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), id);
+    if (error != std::errc() || id < 0) throw Error("expected a number after '%'");
+    rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+    return id;
+  }
+  std::string quoted() {
+    expect("\"");
+    const std::size_t at = rest_.find('"');
+    if (at == std::string_view::npos) throw Error("a quote is not closed");
+    std::string text(rest_.substr(0, at));
+    rest_.remove_prefix(at + 1);
+    return text;
+  }
+  [[nodiscard]] bool done() {
+    skip_space();
+    return rest_.empty();
+  }
+
+ private:
+  void skip_space() {
+    while (!rest_.empty() && rest_.front() == ' ') rest_.remove_prefix(1);
+  }
+  std::string_view rest_;
+};
+
+class ProgramReader {
+ public:
+  explicit ProgramReader(const OpRegistry& registry) : registry_(registry) {}
+
+  void read_line(std::string_view text) {
+    LineReader line(text);
+    if (line.done() || line.accept("#")) return;
+    if (line.accept("output")) {
+      std::string name = line.quoted();
+      line.expect("=");
+      program_.output(std::move(name), operand(line));
+      return;
+    }
+    std::vector<std::pair<ValueId, Type>> results;
+    while (const auto id = line.value_id()) {
+      line.expect(":");
+      const std::string type = std::string(line.until("]")) + "]";
+      line.expect("]");
+      results.emplace_back(*id, type_from_text(type));
+      if (!line.accept(",")) break;
+    }
+    if (!results.empty()) line.expect("=");
+    const std::string_view word = line.until(" (");
+    for (std::size_t role = 0; role < 4; ++role) {
+      if (word == kRoles[role]) return read_bound(line, static_cast<Role>(role), results);
+    }
+    read_node(line, word, results);
+  }
+
+  Program take() { return std::move(program_); }
+
+ private:
+  void read_bound(LineReader& line, Role role, const std::vector<std::pair<ValueId, Type>>& results) {
+    if (results.size() != 1) throw Error("a bound value is one value");
+    std::string name = line.quoted();
+    const bool trainable = line.accept("trainable");
+    const Type& type = results[0].second;
+    Tensor value;
+    switch (role) {
+      case Role::weight:
+        value = program_.weight(std::move(name), type, trainable);
+        break;
+      case Role::gradient:
+        value = program_.gradient(std::move(name), type);
+        break;
+      case Role::state:
+        value = program_.state(std::move(name), type);
+        break;
+      default:
+        value = program_.input(std::move(name), type);
+        break;
+    }
+    ids_[results[0].first] = value.id();
+  }
+
+  void read_node(LineReader& line, std::string_view name, const std::vector<std::pair<ValueId, Type>>& results) {
+    const Op& op = registry_.get(name);
+    line.expect("(");
+    std::vector<Tensor> inputs;
+    while (!line.accept(")")) {
+      inputs.push_back(operand(line));
+      line.accept(",");
+    }
+    Attributes attributes = op.default_attributes();
+    if (line.accept("{")) {
+      attributes = attributes.from_text(line.until("}"));
+      line.expect("}");
+    }
+    program_.set_scope(line.accept("@") ? std::string(line.until(" ")) : std::string());
+    const std::string_view phase = line.until(" ");
+    for (std::size_t i = 0; i < kPhases.size(); ++i) {
+      if (phase == kPhases[i]) program_.set_phase(static_cast<Phase>(i));
+    }
+    const std::vector<Tensor> outputs = program_.append(op, attributes, inputs);
+    if (outputs.size() != results.size())
+      throw Error(text_of(name, " has ", outputs.size(), " outputs, not ", results.size()));
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (outputs[i].type() != results[i].second) {
+        throw Error(text_of(name, " gives ", to_text(outputs[i].type()), ", not ", to_text(results[i].second)));
+      }
+      ids_[results[i].first] = outputs[i].id();
+    }
+  }
+
+  Tensor operand(LineReader& line) {
+    const auto id = line.value_id();
+    if (!id) throw Error("expected a value");
+    if (*id == kNoValue) return {};
+    const auto found = ids_.find(*id);
+    if (found == ids_.end()) throw Error(text_of("%", *id, " is used before it is made"));
+    return program_.tensor(found->second);
+  }
+
+  const OpRegistry& registry_;
+  Program program_;
+  std::map<ValueId, ValueId> ids_;
+};
+
+}  // namespace
+
+std::string to_text(const Program& program) {
+  // Bound values stand where they were made, between the nodes, so that parsing numbers them alike.
+  std::string text;
+  std::size_t next = 0;
+  const auto print_bound_before = [&](std::size_t end) {
+    for (; next < end; ++next) {
+      if (program.values()[next].producer < 0) text.append(bound_line(program, next));
+    }
+  };
+  for (const Node& node : program.nodes()) {
+    if (!node.outputs.empty()) print_bound_before(static_cast<std::size_t>(node.outputs.front()));
+    text.append(node_line(program, node));
+  }
+  print_bound_before(program.values().size());
+  for (const Output& output : program.outputs())
+    text.append(text_of("output \"", output.name, "\" = ", operand(output.value), "\n"));
+  return text;
+}
+
+Program program_from_text(std::string_view text, const OpRegistry& registry) {
+  ProgramReader reader(registry);
+  std::size_t number = 0;
+  for (const std::string& line : split(text, '\n')) {
+    ++number;
+    try {
+      reader.read_line(line);
+    } catch (const Error& error) {
+      throw Error(text_of("program, line ", number), error.what());
+    }
+  }
+  return reader.take();
+}
+
+}  // namespace hone

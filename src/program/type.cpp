@@ -1,0 +1,69 @@
+#include "program/type.h"
+
+#include <array>
+#include <charconv>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace hone {
+namespace {
+
+constexpr std::array<std::string_view, kCounts> kCountNames{"", "tokens", "sequences", "samples"};
+
+Dim dim_from_text(std::string_view text) {
+  Dim dim;
+  if (const std::size_t colon = text.find(':'); colon != std::string_view::npos) {
+    for (std::size_t i = 1; i < kCounts; ++i) {
+      if (kCountNames[i] == text.substr(0, colon)) dim.count = static_cast<Count>(i);
+    }
+    if (dim.count == Count::none) throw Error(text_of("unknown count in dimension '", text, "'"));
+    text.remove_prefix(colon + 1);
+  }
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), dim.size);
+  if (error != std::errc() || end != text.data() + text.size() || dim.size < 0) {
+    throw Error(text_of("'", text, "' is not a dimension"));
+  }
+  return dim;
+}
+
+}  // namespace
+
+std::int64_t Type::elements() const {
+  std::int64_t product = 1;
+  for (const Dim& dim : shape) product *= dim.size;
+  return product;
+}
+
+std::int64_t Type::row_size() const {
+  std::int64_t product = 1;
+  for (std::size_t i = 1; i < shape.size(); ++i) product *= shape[i].size;
+  return product;
+}
+
+std::size_t Type::bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype); }
+
+std::string to_text(const Type& type) {
+  std::string text(name_of(type.dtype));
+  text.push_back('[');
+  for (std::size_t i = 0; i < type.shape.size(); ++i) {
+    if (i > 0) text.append(", ");
+    const Dim& dim = type.shape[i];
+    if (dim.count != Count::none) text.append(kCountNames[static_cast<std::size_t>(dim.count)]).push_back(':');
+    text.append(std::to_string(dim.size));
+  }
+  return text + "]";
+}
+
+Type type_from_text(std::string_view text) {
+  const std::size_t open = text.find('[');
+  if (open == std::string_view::npos || text.back() != ']') throw Error(text_of("'", text, "' is not a type"));
+  Type type{dtype_from_name(text.substr(0, open)), {}};
+  const std::string_view inside = text.substr(open + 1, text.size() - open - 2);
+  if (trim(inside).empty()) return type;
+  for (const std::string& part : split(inside, ',')) type.shape.push_back(dim_from_text(trim(part)));
+  return type;
+}
+
+}  // namespace hone

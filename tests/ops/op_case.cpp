@@ -1,0 +1,389 @@
+#include "ops/op_case.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include "core/random.h"
+#include "ops/registry.h"
+#include "passes/gradient.h"
+#include "program/executable.h"
+
+namespace hone::test {
+namespace {
+
+double relative_tolerance(DType dtype) { return dtype == DType::f64 ? 1e-10 : dtype == DType::f32 ? 2e-5 : 2e-2; }
+
+std::vector<std::byte> to_bytes(DType dtype, const Values& values) {
+  std::vector<std::byte> bytes(values.size() * size_of(dtype));
+  const auto store = [&](auto convert) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto value = convert(values[i]);
+      std::memcpy(bytes.data() + i * sizeof(value), &value, sizeof(value));
+    }
+  };
+  switch (dtype) {
+    case DType::f32:
+      store([](double v) { return static_cast<float>(v); });
+      break;
+    case DType::f64:
+      store([](double v) { return v; });
+      break;
+    case DType::bf16:
+      store([](double v) { return BFloat16(static_cast<float>(v)); });
+      break;
+    case DType::i32:
+      store([](double v) { return static_cast<std::int32_t>(v); });
+      break;
+    case DType::i64:
+      store([](double v) { return static_cast<std::int64_t>(v); });
+      break;
+    case DType::u8:
+      store([](double v) { return static_cast<std::uint8_t>(v); });
+      break;
+  }
+  return bytes;
+}
+
+Values from_bytes(DType dtype, std::span<const std::byte> bytes) {
+  Values values(bytes.size() / size_of(dtype));
+  const auto load = [&](auto sample, auto convert) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      std::memcpy(&sample, bytes.data() + i * sizeof(sample), sizeof(sample));
+      values[i] = convert(sample);
+    }
+  };
+  const auto plain = [](auto v) { return static_cast<double>(v); };
+  switch (dtype) {
+    case DType::f32:
+      load(float{}, plain);
+      break;
+    case DType::f64:
+      load(double{}, plain);
+      break;
+    case DType::bf16:
+      load(BFloat16{}, [](BFloat16 v) { return static_cast<double>(static_cast<float>(v)); });
+      break;
+    case DType::i32:
+      load(std::int32_t{}, plain);
+      break;
+    case DType::i64:
+      load(std::int64_t{}, plain);
+      break;
+    case DType::u8:
+      load(std::uint8_t{}, plain);
+      break;
+  }
+  return values;
+}
+
+std::int64_t used_elements(const Type& type, const Counts& counts) {
+  if (type.shape.empty() || type.shape[0].count == Count::none) return type.elements();
+  const std::int64_t count = counts[static_cast<std::size_t>(type.shape[0].count)];
+  return (count == 0 ? type.rows() : count) * type.row_size();
+}
+
+Type run_type(const CaseInput& input, DType dtype) {
+  Type type = input.type;
+  if (type.dtype == DType::f32) type.dtype = input.keeps_dtype ? accumulator_of(dtype) : dtype;
+  return type;
+}
+
+// Values as the dtype holds them, the tail filled with large finite garbage.
+Values make_values(const CaseInput& input, const Type& type, const Counts& counts, std::uint64_t seed) {
+  const RandomStream random(seed, input.name);
+  const std::int64_t used = used_elements(type, counts);
+  Values values(static_cast<std::size_t>(type.elements()));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (static_cast<std::int64_t>(i) >= used) {
+      values[i] = is_floating(type.dtype) ? 1e3 * random.normal(i) : std::numeric_limits<std::int32_t>::max();
+    } else if (!input.values.empty()) {
+      values[i] = input.values[i];
+    } else {
+      values[i] = input.scale * random.normal(i);
+    }
+  }
+  return from_bytes(type.dtype, to_bytes(type.dtype, values));
+}
+
+struct Run {
+  std::vector<Type> output_types;
+  std::vector<Values> outputs;
+  std::vector<Values> gradients;  // by input; empty where none is wanted
+};
+
+class CaseRunner {
+ public:
+  CaseRunner(const OpCase& op_case, DType dtype, const Counts& counts)
+      : case_(op_case), dtype_(dtype), counts_(counts) {
+    for (const CaseInput& input : case_.inputs) {
+      types_.push_back(run_type(input, dtype));
+      inputs_.push_back(make_values(input, types_.back(), counts_, 7));
+    }
+  }
+
+  [[nodiscard]] const std::vector<Values>& inputs() const { return inputs_; }
+  void set_inputs(std::vector<Values> inputs) { inputs_ = std::move(inputs); }
+  [[nodiscard]] const Type& type(std::size_t i) const { return types_[i]; }
+
+  // The seed gradient of output i: random, zero past the count.
+  [[nodiscard]] Values seed_of(std::size_t i, const Type& type) const {
+    const RandomStream random(11, "seed" + std::to_string(i));
+    Values values(static_cast<std::size_t>(type.elements()), 0.0);
+    const std::int64_t used = used_elements(type, counts_);
+    for (std::int64_t k = 0; k < used; ++k)
+      values[static_cast<std::size_t>(k)] = random.normal(static_cast<std::uint64_t>(k));
+    return from_bytes(type.dtype, to_bytes(type.dtype, values));
+  }
+
+  [[nodiscard]] bool seeded(std::size_t i, const Type& type) const {
+    return case_.seeded.empty() ? is_floating(type.dtype) : case_.seeded[i];
+  }
+
+  [[nodiscard]] Run run() const {
+    Program program;
+    std::vector<Tensor> inputs;
+    std::vector<NamedType> weights;
+    for (std::size_t i = 0; i < case_.inputs.size(); ++i) {
+      const CaseInput& input = case_.inputs[i];
+      if (input.weight) weights.push_back({input.name, types_[i]});
+      inputs.push_back(input.weight ? program.weight(input.name, types_[i], input.differentiable)
+                                    : program.input(input.name, types_[i]));
+    }
+    const std::vector<Tensor> outputs = case_.build(program, inputs);
+    Run result;
+    std::vector<GradientSeed> seeds;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      program.output("output" + std::to_string(i), outputs[i]);
+      result.output_types.push_back(outputs[i].type());
+      if (!seeded(i, outputs[i].type())) continue;
+      seeds.push_back({outputs[i], program.input("seed" + std::to_string(i), outputs[i].type())});
+    }
+    std::vector<std::size_t> wanted_index;
+    std::vector<Tensor> wanted;
+    for (std::size_t i = 0; i < case_.inputs.size(); ++i) {
+      if (case_.inputs[i].weight || !case_.inputs[i].differentiable || !is_floating(types_[i].dtype)) continue;
+      wanted_index.push_back(i);
+      wanted.push_back(inputs[i]);
+    }
+    std::vector<Tensor> wanted_gradients;
+    if (!seeds.empty()) wanted_gradients = append_gradients(program, seeds, wanted);
+    for (std::size_t k = 0; k < wanted_gradients.size(); ++k) {
+      EXPECT_TRUE(wanted_gradients[k].valid())
+          << case_.name << ": no gradient for " << case_.inputs[wanted_index[k]].name;
+      if (wanted_gradients[k]) program.output("gradient" + std::to_string(wanted_index[k]), wanted_gradients[k]);
+    }
+    std::vector<NamedType> gradient_types;
+    for (const Value& value : program.values()) {
+      if (value.role == Role::gradient) gradient_types.push_back({value.name, value.type});
+    }
+
+    TensorStore weight_store(cpu_device(), weights);
+    TensorStore gradient_store(cpu_device(), gradient_types);
+    auto arena = std::make_shared<Arena>(cpu_device());
+    Executable executable(std::move(program), arena, {.weights = &weight_store, .gradients = &gradient_store});
+    poison(*arena);
+    for (std::size_t i = 0; i < case_.inputs.size(); ++i) {
+      const std::vector<std::byte> bytes = to_bytes(types_[i].dtype, inputs_[i]);
+      if (case_.inputs[i].weight) {
+        weight_store.upload(case_.inputs[i].name, bytes);
+      } else {
+        set(executable, case_.inputs[i].name, types_[i], bytes);
+      }
+    }
+    for (std::size_t i = 0; i < result.output_types.size(); ++i) {
+      const Type& type = result.output_types[i];
+      if (seeded(i, type)) set(executable, "seed" + std::to_string(i), type, to_bytes(type.dtype, seed_of(i, type)));
+    }
+    for (std::size_t c = 1; c < kCounts; ++c) {
+      if (counts_[c] != 0) executable.set_count(static_cast<Count>(c), counts_[c]);
+    }
+    executable.run();
+    for (std::size_t i = 0; i < result.output_types.size(); ++i) {
+      result.outputs.push_back(get(executable, "output" + std::to_string(i), result.output_types[i]));
+    }
+    if (seeds.empty()) return result;
+    result.gradients.resize(case_.inputs.size());
+    for (std::size_t i = 0; i < case_.inputs.size(); ++i) {
+      const std::string& name = case_.inputs[i].name;
+      if (case_.inputs[i].weight && case_.inputs[i].differentiable) {
+        result.gradients[i] = from_bytes(gradient_store.type(name).dtype, gradient_store.download(name));
+      }
+    }
+    for (const std::size_t i : wanted_index) {
+      result.gradients[i] = get(executable, "gradient" + std::to_string(i), types_[i]);
+    }
+    return result;
+  }
+
+ private:
+  // Uninitialised arena memory must not matter: it starts as NaN.
+  static void poison(Arena& arena) {
+    if (arena.bytes() > 0) std::memset(arena.base(), 0xFF, arena.bytes());
+  }
+
+  static void set(Executable& executable, const std::string& name, const Type& type,
+                  const std::vector<std::byte>& bytes) {
+    const auto as = [&]<class T>() {
+      executable.set<T>(name, {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)});
+    };
+    switch (type.dtype) {
+      case DType::i32:
+        as.template operator()<std::int32_t>();
+        break;
+      case DType::i64:
+        as.template operator()<std::int64_t>();
+        break;
+      case DType::u8:
+        as.template operator()<std::uint8_t>();
+        break;
+      default:
+        for_floating(type.dtype, as);
+    }
+  }
+
+  static Values get(const Executable& executable, const std::string& name, const Type& type) {
+    std::vector<std::byte> bytes(type.bytes());
+    const auto as = [&]<class T>() {
+      executable.get<T>(name, {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)});
+    };
+    switch (type.dtype) {
+      case DType::i32:
+        as.template operator()<std::int32_t>();
+        break;
+      case DType::i64:
+        as.template operator()<std::int64_t>();
+        break;
+      case DType::u8:
+        as.template operator()<std::uint8_t>();
+        break;
+      default:
+        for_floating(type.dtype, as);
+    }
+    return from_bytes(type.dtype, bytes);
+  }
+
+  const OpCase& case_;
+  DType dtype_;
+  Counts counts_;
+  std::vector<Type> types_;
+  std::vector<Values> inputs_;
+};
+
+double largest(const Values& values, std::int64_t used) {
+  double most = 0;
+  for (std::int64_t i = 0; i < used; ++i) most = std::max(most, std::abs(values[static_cast<std::size_t>(i)]));
+  return most;
+}
+
+// max|a-b| / max|b| over the used part.
+void expect_close(const Values& actual, const Values& expected, std::int64_t used, double tolerance,
+                  const std::string& what) {
+  ASSERT_LE(static_cast<std::size_t>(used), expected.size()) << what;
+  const double scale = std::max(largest(expected, used), 1e-12);
+  for (std::int64_t i = 0; i < used; ++i) {
+    const double a = actual[static_cast<std::size_t>(i)];
+    const double b = expected[static_cast<std::size_t>(i)];
+    if (a == b) continue;
+    ASSERT_LE(std::abs(a - b) / scale, tolerance) << what << " at " << i << ": " << a << " for " << b;
+    ASSERT_FALSE(std::isnan(a)) << what << " at " << i;
+  }
+}
+
+void expect_finite_tail(const Values& values, std::int64_t used, bool zero, const std::string& what) {
+  for (std::size_t i = static_cast<std::size_t>(used); i < values.size(); ++i) {
+    ASSERT_TRUE(std::isfinite(values[i])) << what << ": row past the count is not finite at " << i;
+    if (zero) {
+      ASSERT_EQ(values[i], 0.0) << what << ": row past the count is not zero at " << i;
+    }
+  }
+}
+
+// sum over seeded outputs of seed * output, by the reference.
+double objective(const OpCase& op_case, const CaseRunner& runner, const Run& run, std::span<const Values> inputs,
+                 const Counts& counts) {
+  const std::vector<Values> outputs = op_case.reference(inputs, counts);
+  double sum = 0;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!runner.seeded(i, run.output_types[i])) continue;
+    const Values seed = runner.seed_of(i, run.output_types[i]);
+    const std::int64_t used = used_elements(run.output_types[i], counts);
+    for (std::int64_t k = 0; k < used; ++k)
+      sum += seed[static_cast<std::size_t>(k)] * outputs[i][static_cast<std::size_t>(k)];
+  }
+  return sum;
+}
+
+void check_against_differences(const OpCase& op_case, const CaseRunner& runner, const Run& run, const Counts& counts) {
+  constexpr double kStep = 1e-5;
+  constexpr std::int64_t kSamples = 24;
+  const RandomStream random(3, op_case.name);
+  for (std::size_t i = 0; i < op_case.inputs.size(); ++i) {
+    if (run.gradients[i].empty()) continue;
+    const std::int64_t used = used_elements(runner.type(i), counts);
+    const double scale = std::max(largest(run.gradients[i], used), 1e-6);
+    for (std::int64_t s = 0; s < std::min(kSamples, used); ++s) {
+      const auto at =
+          used <= kSamples
+              ? static_cast<std::size_t>(s)
+              : static_cast<std::size_t>(random.below(static_cast<std::uint64_t>(s), static_cast<std::uint64_t>(used)));
+      std::vector<Values> inputs = runner.inputs();
+      inputs[i][at] += kStep;
+      const double above = objective(op_case, runner, run, inputs, counts);
+      inputs[i][at] -= 2 * kStep;
+      const double below = objective(op_case, runner, run, inputs, counts);
+      const double expected = (above - below) / (2 * kStep);
+      ASSERT_NEAR(run.gradients[i][at] / scale, expected / scale, 1e-6)
+          << op_case.name << ": gradient of " << op_case.inputs[i].name << " at " << at;
+    }
+  }
+}
+
+void check_counts(const OpCase& op_case, const Counts& counts, const std::string& label) {
+  const Run exact = [&] {
+    const CaseRunner runner(op_case, DType::f64, counts);
+    Run run = runner.run();
+    if (!run.gradients.empty()) check_against_differences(op_case, runner, run, counts);
+    return run;
+  }();
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    const CaseRunner runner(op_case, dtype, counts);
+    const Run run = runner.run();
+    const std::string what = op_case.name + ", " + std::string(name_of(dtype)) + ", " + label;
+    const double tolerance = relative_tolerance(dtype) * op_case.tolerance;
+    const std::vector<Values> expected = op_case.reference(runner.inputs(), counts);
+    ASSERT_EQ(expected.size(), run.outputs.size()) << what;
+    for (std::size_t i = 0; i < run.outputs.size(); ++i) {
+      const std::int64_t used = used_elements(run.output_types[i], counts);
+      const std::string tensor = what + ": output " + std::to_string(i);
+      expect_close(run.outputs[i], expected[i], used, tolerance, tensor);
+      expect_finite_tail(run.outputs[i], used, false, tensor);
+    }
+    if (run.gradients.empty()) continue;
+    // The float64 run on these very inputs is the reference of the gradients.
+    CaseRunner wide(op_case, DType::f64, counts);
+    wide.set_inputs(runner.inputs());
+    const Run reference = wide.run();
+    for (std::size_t i = 0; i < run.gradients.size(); ++i) {
+      if (run.gradients[i].empty()) continue;
+      const std::int64_t used = used_elements(runner.type(i), counts);
+      const std::string tensor = what + ": gradient of " + op_case.inputs[i].name;
+      expect_close(run.gradients[i], reference.gradients[i], used, 2 * tolerance, tensor);
+      expect_finite_tail(run.gradients[i], used, true, tensor);
+    }
+  }
+}
+
+}  // namespace
+
+void check(const OpCase& op_case) {
+  register_operations();
+  check_counts(op_case, Counts{}, "at capacity");
+  if (op_case.below != Counts{}) check_counts(op_case, op_case.below, "below capacity");
+}
+
+}  // namespace hone::test
