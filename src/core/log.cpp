@@ -1,6 +1,5 @@
 #include "core/log.h"
 
-#include <atomic>
 #include <cstdio>
 #include <mutex>
 #include <set>
@@ -9,29 +8,64 @@
 namespace hone {
 namespace {
 
-std::atomic<bool> quiet_now{false};
+// All that is written to standard error goes through here, so that lines never mix.
+class Console {
+ public:
+  static Console& instance() {
+    static Console console;
+    return console;
+  }
 
-void print(std::string_view prefix, std::string_view message) {
-  std::string line(prefix);
-  line.append(message).push_back('\n');
-  std::fwrite(line.data(), 1, line.size(), stderr);
-}
+  void print(std::string_view prefix, std::string_view message) {
+    const std::scoped_lock lock(mutex_);
+    write(prefix, message);
+  }
+
+  void print_unless_quiet(std::string_view message, bool once) {
+    const std::scoped_lock lock(mutex_);
+    if (quiet_ || (once && !said_.emplace(message).second)) return;
+    write("hone: ", message);
+  }
+
+  void set_status(std::string_view line) {
+    const std::scoped_lock lock(mutex_);
+    if (status_.empty() && line.empty()) return;
+    status_ = line;
+    put(kClear + status_);
+  }
+
+  void set_quiet(bool quiet) {
+    const std::scoped_lock lock(mutex_);
+    quiet_ = quiet;
+  }
+
+ private:
+  inline static const std::string kClear = "\r\033[K";  // to the line's start, and erase it
+
+  void write(std::string_view prefix, std::string_view message) {
+    std::string text = status_.empty() ? "" : kClear;
+    text.append(prefix).append(message).push_back('\n');
+    put(text + status_);
+  }
+
+  static void put(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stderr);
+    std::fflush(stderr);
+  }
+
+  std::mutex mutex_;
+  std::set<std::string, std::less<>> said_;
+  std::string status_;
+  bool quiet_ = false;
+};
 
 }  // namespace
 
-void log_info(std::string_view message) {
-  if (!quiet_now) print("hone: ", message);
-}
-
-void log_warning(std::string_view message) { print("hone: warning: ", message); }
-
-void log_once(std::string_view message) {
-  static std::mutex mutex;
-  static std::set<std::string, std::less<>> said;
-  const std::scoped_lock lock(mutex);
-  if (said.emplace(message).second) log_info(message);
-}
-
-void set_quiet(bool quiet) { quiet_now = quiet; }
+void log_info(std::string_view message) { Console::instance().print_unless_quiet(message, false); }
+void log_once(std::string_view message) { Console::instance().print_unless_quiet(message, true); }
+void log_warning(std::string_view message) { Console::instance().print("hone: warning: ", message); }
+void log_line(std::string_view line) { Console::instance().print("", line); }
+void set_quiet(bool quiet) { Console::instance().set_quiet(quiet); }
+void set_status_line(std::string_view line) { Console::instance().set_status(line); }
 
 }  // namespace hone

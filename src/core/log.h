@@ -9,6 +9,10 @@ void log_info(std::string_view message);     // "hone: MESSAGE"
 void log_warning(std::string_view message);  // "hone: warning: MESSAGE"
 // As log_info, but a message is said once in the life of the process.
 void log_once(std::string_view message);
-void set_quiet(bool quiet);  // drops log_info and log_once
+void log_line(std::string_view line);  // "LINE", whether quiet or not
+void set_quiet(bool quiet);            // drops log_info and log_once
+
+// A line that stays below all messages, for a terminal: a progress bar. An empty one takes it away.
+void set_status_line(std::string_view line);
 
 }  // namespace hone

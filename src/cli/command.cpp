@@ -1,0 +1,27 @@
+#include "cli/command.h"
+
+#include <cstdlib>
+
+#include "core/error.h"
+#include "core/log.h"
+
+namespace hone {
+
+std::string command_help(const CommandText& text, const OptionTable& table) {
+  std::string help = text_of("Usage: hone ", text.name, " ");
+  if (!text.positionals.empty()) help += text.positionals + " ";
+  help += "[--config FILE.yaml] [--key value ...]\n\n" + text.summary + ".\n";
+  if (!text.details.empty()) help += "\n" + text.details + "\n";
+  return help + "\n" + option_help(table);
+}
+
+void apply_input(const CommandText& text, const OptionInput& input) {
+  if (!input.positionals.empty() && text.positionals.empty()) {
+    throw Error(text_of("hone ", text.name), text_of("takes no argument ", shown(input.positionals[0])),
+                "flags begin with --");
+  }
+  for (const std::string& notice : input.notices) log_once(notice);
+  for (const auto& [name, value] : input.environment) ::setenv(name.c_str(), value.c_str(), 1);
+}
+
+}  // namespace hone

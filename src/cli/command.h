@@ -1,0 +1,52 @@
+// A command of the program: `hone NAME ...`.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "core/options.h"
+
+namespace hone {
+
+struct Command {
+  std::string name;
+  std::string summary;  // one line, for `hone --help`
+  std::function<std::string()> help;
+  // Returns the exit code. Throws Error for what the user can mend, Interrupted once it has saved.
+  std::function<int(std::span<const std::string>)> run;
+};
+
+struct CommandText {
+  std::string name;
+  std::string summary;
+  std::string positionals = {};  // as the usage line shows them; empty: there are none
+  std::string details = {};      // paragraphs between the usage line and the options
+};
+
+// "Usage: hone NAME ...", the details, the options.
+[[nodiscard]] std::string command_help(const CommandText& text, const OptionTable& table);
+// Refuses positionals that the command does not take, says the notices, sets the environment.
+void apply_input(const CommandText& text, const OptionInput& input);
+
+// A command whose keys and flags are the fields of Options. `run` gets them as read, unchecked beyond what each
+// declaration says.
+template <class Options>
+[[nodiscard]] Command make_command(const CommandText& text, int (*run)(const Options&, const OptionInput&),
+                                   std::span<const ForeignKey> foreign = {}) {
+  const auto help = [text] {
+    Options defaults;
+    return command_help(text, OptionTable(defaults));
+  };
+  return {.name = text.name,
+          .summary = text.summary,
+          .help = help,
+          .run = [text, run, foreign](std::span<const std::string> arguments) {
+            Options options;
+            const OptionInput input = read_options(OptionTable(options), arguments, foreign);
+            apply_input(text, input);
+            return run(options, input);
+          }};
+}
+
+}  // namespace hone

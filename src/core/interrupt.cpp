@@ -1,0 +1,48 @@
+#include "core/interrupt.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <string_view>
+
+namespace hone {
+namespace {
+
+constexpr int kExitInterrupted = 130;
+std::atomic<bool> arrived{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
+
+void say(std::string_view text) {
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+extern "C" void on_signal(int) {
+  const int error = errno;
+  if (arrived.exchange(true)) {
+    say("\n");
+    ::_exit(kExitInterrupted);
+  }
+  say("\nhone: stopping; once more leaves at once\n");
+  errno = error;
+}
+
+}  // namespace
+
+void catch_interrupts() {
+  struct sigaction action{};
+  action.sa_handler = on_signal;
+  ::sigemptyset(&action.sa_mask);
+  // Without SA_RESTART: a read that waits for a person returns with EINTR.
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+
+bool interrupted() { return arrived.load(std::memory_order_relaxed); }
+void clear_interrupt() { arrived.store(false, std::memory_order_relaxed); }
+void throw_if_interrupted() {
+  if (interrupted()) throw Interrupted();
+}
+
+}  // namespace hone

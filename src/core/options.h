@@ -1,0 +1,181 @@
+// Options declared once. A struct of options names its members, with the text that explains them:
+//
+//   struct SampleOptions {
+//     double temperature = 1.0;
+//     template <class Visitor>
+//     void fields(Visitor& v) {
+//       v.group("Sampling");
+//       v("temperature", temperature, "Divides the logits", at_least(0));
+//     }
+//   };
+//
+// From that come YAML keys, flags, help, the printed values and the table in the docs. A base's or a member's options
+// are included by calling its fields(v); a member whose type has fields() of its own may also be named, and is then a
+// map: `lr_scheduler_kwargs: {min_lr_rate: 0.1}`, --lr_scheduler_kwargs.min_lr_rate 0.1.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/json.h"
+#include "core/yaml.h"
+
+namespace hone {
+
+// Where a number, or each number of a list, may lie.
+struct Range {
+  double least = -std::numeric_limits<double>::infinity();
+  double most = std::numeric_limits<double>::infinity();
+  bool least_excluded = false;
+  bool most_excluded = false;
+};
+[[nodiscard]] constexpr Range at_least(double least) { return {.least = least}; }
+[[nodiscard]] constexpr Range above(double bound) { return {.least = bound, .least_excluded = true}; }
+[[nodiscard]] constexpr Range within(double least, double most) { return {.least = least, .most = most}; }
+
+// The names of an enumeration whose values count from 0:
+//
+//   template <> struct EnumNames<Rollout> { static constexpr EnumTable value{.names = kNames}; };
+//
+// An enumeration with the name "no", "none" or "false" reads a YAML false as that, one with "true" a YAML true.
+struct EnumTable {
+  std::span<const std::string_view> names;
+  std::span<const std::pair<std::string_view, std::string_view>> aliases =
+      {};                                          // another spelling, the name it stands for
+  std::span<const std::string_view> not_yet = {};  // names that other tools know and hone does not implement
+};
+template <class Enum>
+struct EnumNames;
+
+template <class Enum>
+[[nodiscard]] std::string_view name_of(Enum value)
+  requires requires { EnumNames<Enum>::value; }
+{
+  return EnumNames<Enum>::value.names[static_cast<std::size_t>(value)];
+}
+
+struct EnumTarget {
+  void* value;
+  std::size_t (*get)(const void*);
+  void (*set)(void*, std::size_t);
+  const EnumTable* table;
+};
+
+// The member that holds an option's value.
+using OptionTarget =
+    std::variant<bool*, std::int64_t*, double*, std::string*, std::optional<bool>*, std::optional<std::int64_t>*,
+                 std::optional<double>*, std::optional<std::string>*, std::vector<std::int64_t>*, std::vector<double>*,
+                 std::vector<std::string>*, EnumTarget>;
+
+struct Option {
+  std::string name;  // with underscores; "map.key" for a key of a map
+  std::string help;
+  std::string group;
+  Range range;
+  OptionTarget target;
+  std::string default_text;  // as help shows it; empty where there is no value
+};
+
+class OptionTable;
+template <class T>
+concept OptionGroup = requires(T& options, OptionTable& table) { options.fields(table); };
+
+// The options of one struct, which must outlive the table.
+class OptionTable {
+ public:
+  template <class Options>
+  explicit OptionTable(Options& options) {
+    options.fields(*this);
+  }
+
+  // What fields() calls.
+  void group(std::string_view title) { group_ = title; }
+  template <class T>
+  void operator()(std::string_view name, T& member, std::string_view help, Range range = {}) {
+    if constexpr (OptionGroup<T>) {
+      const std::string outer = std::exchange(prefix_, prefix_ + std::string(name) + ".");
+      member.fields(*this);
+      prefix_ = outer;
+    } else if constexpr (requires { EnumNames<T>::value; }) {
+      add(name,
+          EnumTarget{&member, [](const void* value) { return static_cast<std::size_t>(*static_cast<const T*>(value)); },
+                     [](void* value, std::size_t index) { *static_cast<T*>(value) = static_cast<T>(index); },
+                     &EnumNames<T>::value},
+          help, range);
+    } else {
+      add(name, &member, help, range);
+    }
+  }
+  // Another spelling of an option that is in the table.
+  void alias(std::string_view other, std::string_view name);
+
+  [[nodiscard]] std::span<const Option> options() const { return options_; }
+  [[nodiscard]] const Option* find(std::string_view name) const;  // by name or alias; nullptr where there is none
+  [[nodiscard]] bool is_map(std::string_view name) const;         // whether there are options "NAME.key"
+  [[nodiscard]] std::vector<std::string> names() const;           // aliases and maps included
+
+ private:
+  void add(std::string_view name, OptionTarget target, std::string_view help, Range range);
+
+  std::vector<Option> options_;
+  std::map<std::string, std::string, std::less<>> aliases_;
+  std::string group_;
+  std::string prefix_;
+};
+
+// A key that the tools whose recipes hone reads know, and that is no option here.
+struct ForeignKey {
+  enum class Kind : std::uint8_t {
+    no_effect,  // changes nothing in hone: accepted, said once
+    not_yet,    // an error, unless the value asks for nothing
+    never,      // an error, unless the value asks for nothing
+  };
+  std::string_view name;
+  Kind kind;
+  std::string_view note;           // why; or what is not there
+  std::string_view harmless = {};  // values that ask for nothing beside null, false, "", none, no, [] and {}: "a|b"
+};
+
+// What was read beside the options themselves.
+struct OptionInput {
+  bool help = false;                 // --help was seen; nothing else was read
+  std::vector<std::string> notices;  // what to say once: keys that were accepted without effect
+  std::vector<std::string> positionals;
+  std::vector<std::pair<std::string, std::string>> environment;  // of `env:`
+  std::map<std::string, std::string, std::less<>> places;        // option -> "FILE:LINE: KEY" or "--KEY"
+
+  // Where an option's value came from, to begin an error with; its name where it is the default.
+  [[nodiscard]] std::string place_of(std::string_view name) const;
+  [[nodiscard]] bool was_set(std::string_view name) const { return places.contains(name); }
+};
+
+// Reads a document of keys. All throw Error with the place, the value seen and what is expected.
+void read_option_keys(const OptionTable& table, const YamlValue& document, std::string_view file,
+                      std::span<const ForeignKey> foreign, OptionInput& input);
+// Reads flags: `--key value`, `--key=value`, hyphens or underscores; `--key` and `--no_key` for booleans; lists as
+// `a,b`, `[a, b]` or several values up to the next flag; maps as `{key: value}`. What is no flag and belongs to none is
+// a positional, and so is all after `--`.
+void read_option_flags(const OptionTable& table, std::span<const std::string> arguments,
+                       std::span<const ForeignKey> foreign, OptionInput& input);
+// A command line: the file that --config names, then the flags over it.
+[[nodiscard]] OptionInput read_options(const OptionTable& table, std::span<const std::string> arguments,
+                                       std::span<const ForeignKey> foreign = {});
+
+// The options in groups, aligned, with defaults.
+[[nodiscard]] std::string option_help(const OptionTable& table);
+// A Markdown table of the same.
+[[nodiscard]] std::string option_markdown(const OptionTable& table);
+// The values in effect. read_option_keys takes both back.
+[[nodiscard]] Json option_json(const OptionTable& table);
+[[nodiscard]] std::string option_yaml(const OptionTable& table);
+
+}  // namespace hone

@@ -1,0 +1,88 @@
+#include "rl/options.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace hone {
+namespace {
+
+std::string divisors_text(std::int64_t number) {
+  constexpr std::size_t kMost = 12;
+  constexpr std::int64_t kLargest = 4096;
+  std::vector<std::string> divisors;
+  for (std::int64_t divisor = 2; divisor <= std::min(number, kLargest) && divisors.size() < kMost; ++divisor) {
+    if (number % divisor == 0) divisors.push_back(std::to_string(divisor));
+  }
+  return join(divisors, ", ");
+}
+
+std::string devices_text(std::int64_t devices) { return text_of(devices, devices == 1 ? " device" : " devices"); }
+
+// The micro-steps of a generation, from whichever of the two keys is set.
+std::int64_t steps_of(const GrpoOptions& options, std::int64_t devices, const OptionInput& input) {
+  if (!options.generation_batch_size) {
+    return options.steps_per_generation.value_or(options.gradient_accumulation_steps);
+  }
+  if (options.steps_per_generation) {
+    throw Error(input.place_of("generation_batch_size"),
+                text_of("both generation_batch_size ", *options.generation_batch_size, " and steps_per_generation ",
+                        *options.steps_per_generation, " are set"),
+                "keep one of them");
+  }
+  const std::int64_t micro = options.per_device_train_batch_size * devices;
+  if (*options.generation_batch_size % micro != 0) {
+    throw Error(input.place_of("generation_batch_size"),
+                text_of(*options.generation_batch_size, " is not a multiple of per_device_train_batch_size ",
+                        options.per_device_train_batch_size, " x ", devices_text(devices), " = ", micro),
+                text_of("for example ", (*options.generation_batch_size / micro + 1) * micro));
+  }
+  return *options.generation_batch_size / micro;
+}
+
+}  // namespace
+
+GrpoBatch grpo_batch(const GrpoOptions& options, std::int64_t devices, const OptionInput& input) {
+  GrpoBatch batch;
+  batch.micro_batch = options.per_device_train_batch_size;
+  batch.steps_per_generation = steps_of(options, devices, input);
+  batch.completions = batch.micro_batch * devices * batch.steps_per_generation;
+  const std::int64_t accumulation = options.gradient_accumulation_steps;
+  if (batch.steps_per_generation % accumulation != 0 && accumulation % batch.steps_per_generation != 0) {
+    throw Error(input.place_of("steps_per_generation"),
+                text_of("neither of steps_per_generation ", batch.steps_per_generation,
+                        " and gradient_accumulation_steps ", accumulation, " is a multiple of the other"),
+                "an optimizer step would straddle generations");
+  }
+  if (batch.completions % options.num_generations != 0) {
+    throw Error(input.place_of("num_generations"),
+                text_of("per_device_train_batch_size ", batch.micro_batch, " x ", devices_text(devices),
+                        " x steps_per_generation ", batch.steps_per_generation, " = ", batch.completions,
+                        " completions a generation do not divide by num_generations ", options.num_generations),
+                text_of("num_generations may be ", divisors_text(batch.completions)));
+  }
+  batch.prompts = batch.completions / options.num_generations;
+  return batch;
+}
+
+void check_options(const GrpoOptions& options, const OptionInput& input) {
+  check_training(options, options, options, true, input);
+  if (options.reward_funcs.empty()) throw Error(input.place_of("reward_funcs"), "no reward is named");
+  if (!options.reward_weights.empty() && options.reward_weights.size() != options.reward_funcs.size()) {
+    throw Error(input.place_of("reward_weights"),
+                text_of(options.reward_weights.size(), " weights for ", options.reward_funcs.size(),
+                        " rewards: ", join(options.reward_funcs, ", ")));
+  }
+  if (options.loss_type == GrpoLoss::cispo && !options.epsilon_high) {
+    throw Error(input.place_of("loss_type"), "cispo needs epsilon_high, the cap of the ratio", "5.0 is usual");
+  }
+  const std::int64_t evaluated = options.per_device_eval_batch_size;
+  if (options.eval_strategy != Interval::no && evaluated % options.num_generations != 0) {
+    throw Error(input.place_of("per_device_eval_batch_size"),
+                text_of(evaluated, " completions do not divide by num_generations ", options.num_generations));
+  }
+  (void)grpo_batch(options, 1, input);
+}
+
+}  // namespace hone

@@ -1,0 +1,198 @@
+// The keys of `hone grpo`, with the names and defaults of TRL 0.18 except where the help says otherwise.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/options.h"
+#include "train/options.h"
+
+namespace hone {
+
+enum class GrpoLoss : std::uint8_t { grpo, bnpo, dr_grpo, dapo, cispo };
+template <>
+struct EnumNames<GrpoLoss> {
+  static constexpr std::array<std::string_view, 5> kNames{"grpo", "bnpo", "dr_grpo", "dapo", "cispo"};
+  static constexpr EnumTable value{.names = kNames};
+};
+
+enum class ImportanceLevel : std::uint8_t { token, sequence };
+template <>
+struct EnumNames<ImportanceLevel> {
+  static constexpr std::array<std::string_view, 2> kNames{"token", "sequence"};
+  static constexpr EnumTable value{.names = kNames};
+};
+
+enum class RewardScale : std::uint8_t { group, batch, none };
+template <>
+struct EnumNames<RewardScale> {
+  static constexpr std::array<std::string_view, 3> kNames{"group", "batch", "none"};
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 1> kAliases{{{"true", "group"}}};
+  static constexpr EnumTable value{.names = kNames, .aliases = kAliases};
+};
+
+enum class RolloutKind : std::uint8_t { own };
+template <>
+struct EnumNames<RolloutKind> {
+  static constexpr std::array<std::string_view, 1> kNames{"own"};
+  static constexpr std::array<std::string_view, 1> kNotYet{"server"};
+  static constexpr EnumTable value{.names = kNames, .not_yet = kNotYet};
+};
+
+// Over what the length reward takes its shortest and longest completion.
+enum class LengthScope : std::uint8_t { group, call };
+template <>
+struct EnumNames<LengthScope> {
+  static constexpr std::array<std::string_view, 2> kNames{"group", "call"};
+  static constexpr EnumTable value{.names = kNames};
+};
+
+struct RewardKeys {
+  std::vector<std::string> reward_funcs{"accuracy", "format", "tag_count"};
+  std::vector<double> reward_weights;
+  bool strip_thoughts = false;
+  LengthScope length_scope = LengthScope::group;
+  double cosine_min_value_wrong = 0.0;
+  double cosine_max_value_wrong = -0.5;
+  double cosine_min_value_correct = 0.5;
+  double cosine_max_value_correct = 1.0;
+  std::int64_t cosine_max_len = 1000;
+  std::int64_t repetition_n_grams = 3;
+  double repetition_max_penalty = -1.0;
+  std::int64_t max_completion_len = 16384;
+  std::int64_t soft_punish_cache = 4096;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v.group("Rewards");
+    v("reward_funcs", reward_funcs, "Rewards by name");
+    v("reward_weights", reward_weights, "One weight a reward; unset: 1 each");
+    v("strip_thoughts", strip_thoughts, "accuracy: judge only what follows the last </think>");
+    v("length_scope", length_scope, "length: over what the shortest and longest completion are taken");
+    v("cosine_min_value_wrong", cosine_min_value_wrong, "cosine: a wrong completion of length 0");
+    v("cosine_max_value_wrong", cosine_max_value_wrong, "cosine: a wrong completion of cosine_max_len");
+    v("cosine_min_value_correct", cosine_min_value_correct, "cosine: a correct completion of cosine_max_len");
+    v("cosine_max_value_correct", cosine_max_value_correct, "cosine: a correct completion of length 0");
+    v("cosine_max_len", cosine_max_len, "cosine: characters of a half wave", at_least(1));
+    v("repetition_n_grams", repetition_n_grams, "repetition_penalty: words of an n-gram", at_least(1));
+    v("repetition_max_penalty", repetition_max_penalty, "repetition_penalty: the reward of pure repetition",
+      {.most = 0});
+    v("max_completion_len", max_completion_len, "soft_overlong_punishment: tokens at which it is -1", at_least(1));
+    v("soft_punish_cache", soft_punish_cache, "soft_overlong_punishment: tokens over which it falls", at_least(1));
+  }
+};
+
+struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys {
+  std::string chat_template;
+  std::string system_prompt;
+  std::string dataset_prompt_column = "prompt";
+  bool shuffle_dataset = true;
+
+  std::int64_t num_generations = 8;
+  std::optional<std::int64_t> steps_per_generation;
+  std::optional<std::int64_t> generation_batch_size;
+  std::optional<std::int64_t> max_prompt_length = 512;
+  std::int64_t max_completion_length = 256;
+  double temperature = 1.0;
+  double top_p = 1.0;
+  std::optional<std::int64_t> top_k;
+  std::optional<double> min_p;
+  double repetition_penalty = 1.0;
+  RolloutKind rollout = RolloutKind::own;
+  bool exact_logprobs = true;
+
+  double beta = 0.04;
+  std::int64_t num_iterations = 1;
+  double epsilon = 0.2;
+  std::optional<double> epsilon_high;
+  std::optional<double> delta;
+  GrpoLoss loss_type = GrpoLoss::bnpo;
+  ImportanceLevel importance_sampling_level = ImportanceLevel::token;
+  RewardScale scale_rewards = RewardScale::group;
+  bool mask_truncated_completions = false;
+  double top_entropy_quantile = 1.0;
+  bool sync_ref_model = false;
+  double ref_model_mixup_alpha = 0.6;
+  std::int64_t ref_model_sync_steps = 512;
+
+  bool log_completions = false;
+  std::optional<std::int64_t> num_completions_to_print;
+
+  GrpoOptions() { learning_rate = 1e-6; }
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    ModelOptions::fields(v);
+    v("chat_template", chat_template, "Jinja text or a file of it, in place of the model's");
+    DatasetOptions::fields(v);
+    v("dataset_prompt_column", dataset_prompt_column, "Column of prompts");
+    v("system_prompt", system_prompt, "Put before conversations that have no system message");
+    v("shuffle_dataset", shuffle_dataset, "Shuffle the prompts");
+    RewardKeys::fields(v);
+    generation_fields(v);
+    loss_fields(v);
+    TrainingOptions::fields(v);
+    v("log_completions", log_completions, "Print completions with their rewards at each logged step");
+    v("num_completions_to_print", num_completions_to_print, "How many; unset: all", at_least(1));
+  }
+
+ private:
+  template <class Visitor>
+  void generation_fields(Visitor& v) {
+    v.group("Generation");
+    v("num_generations", num_generations, "Completions a prompt", within(2, 1'000'000));
+    v("steps_per_generation", steps_per_generation, "Micro-steps a generation; unset: gradient_accumulation_steps",
+      kCount);
+    v("generation_batch_size", generation_batch_size, "Completions a generation, in place of steps_per_generation",
+      at_least(1));
+    v("max_prompt_length", max_prompt_length, "Tokens a prompt; longer ones keep their last; null: no limit",
+      at_least(1));
+    v("max_completion_length", max_completion_length, "Tokens a completion", at_least(1));
+    v("temperature", temperature, "Divides the logits", above(0));
+    v("top_p", top_p, "Sample from the likeliest tokens of this total probability",
+      {.least = 0, .most = 1, .least_excluded = true});
+    v("top_k", top_k, "Sample from this many likeliest tokens; unset or 0: all", at_least(0));
+    v("min_p", min_p, "Sample from tokens of at least this share of the likeliest one's probability", within(0, 1));
+    v("repetition_penalty", repetition_penalty, "Divides the logits of tokens that have occurred", above(0));
+    v("rollout", rollout, "What generates: the engine of this process");
+    v("exact_logprobs", exact_logprobs, "Rollout and trainer compute bitwise the same probabilities");
+  }
+
+  template <class Visitor>
+  void loss_fields(Visitor& v) {
+    v.group("Loss");
+    v("loss_type", loss_type, "Loss and its normaliser");
+    v("beta", beta, "Weight of the KL to the reference model; 0: there is none", at_least(0));
+    v("num_iterations", num_iterations, "Passes over each generation", at_least(1));
+    v("epsilon", epsilon, "The ratio is clipped below 1 - epsilon", at_least(0));
+    v("epsilon_high", epsilon_high, "and above 1 + epsilon_high; unset: epsilon; cispo: the cap itself", at_least(0));
+    v("delta", delta, "Upper bound of the ratio before it is clipped", above(0));
+    v("importance_sampling_level", importance_sampling_level, "Ratios of tokens, or of whole sequences (GSPO)");
+    v("scale_rewards", scale_rewards, "Over what advantages are divided by the standard deviation");
+    v("mask_truncated_completions", mask_truncated_completions, "No loss on completions without an end");
+    v("top_entropy_quantile", top_entropy_quantile, "Share of the tokens, by entropy, that the policy term keeps",
+      within(0, 1));
+    v("sync_ref_model", sync_ref_model, "Move the reference model towards the policy");
+    v("ref_model_mixup_alpha", ref_model_mixup_alpha, "The policy's share at such a move", within(0, 1));
+    v("ref_model_sync_steps", ref_model_sync_steps, "Steps between such moves", at_least(1));
+  }
+};
+
+// How completions are laid over micro-steps, as in TRL 0.18.
+struct GrpoBatch {
+  std::int64_t micro_batch = 0;           // completions a micro-step on one device
+  std::int64_t steps_per_generation = 0;  // micro-steps that share a generation
+  std::int64_t completions = 0;           // a generation, on all devices
+  std::int64_t prompts = 0;               // a generation
+};
+// Throws Error that shows the arithmetic where something does not divide.
+[[nodiscard]] GrpoBatch grpo_batch(const GrpoOptions& options, std::int64_t devices, const OptionInput& input);
+
+// Throws Error where values contradict each other or something needed is unset.
+void check_options(const GrpoOptions& options, const OptionInput& input);
+
+}  // namespace hone

@@ -1,0 +1,191 @@
+#include "train/foreign_keys.h"
+
+#include <array>
+
+namespace hone {
+namespace {
+
+constexpr auto kNoEffect = ForeignKey::Kind::no_effect;
+constexpr auto kNotYet = ForeignKey::Kind::not_yet;
+constexpr auto kNever = ForeignKey::Kind::never;
+
+constexpr std::string_view kOwnKernels = "hone has one implementation of it";
+constexpr std::string_view kOwnLoader = "hone reads and tokenises data in its own way";
+constexpr std::string_view kNoHub = "nothing is pushed to a hub";
+constexpr std::string_view kNoWandb = "report_to does not name wandb";
+constexpr std::string_view kOwnEngine = "completions come from hone's engine in this process";
+constexpr std::string_view kNoLora = "use_peft is not set";
+constexpr std::string_view kNoCode = "no code reward is named";
+constexpr std::string_view kOneProcess = "one process trains";
+constexpr std::string_view kNoPadding = "hone lays sequences end to end and pads nothing";
+constexpr std::string_view kNoBest = "load_best_model_at_end is not set";
+
+constexpr std::array kKeys = std::to_array<ForeignKey>({
+    // The model.
+    {"attn_implementation", kNoEffect, kOwnKernels, "eager"},
+    {"use_liger_kernel", kNoEffect, kOwnKernels},
+    {"use_liger_loss", kNoEffect, kOwnKernels},
+    {"liger_kernel_config", kNoEffect, kOwnKernels},
+    {"trust_remote_code", kNoEffect, "no code is loaded with a model"},
+    {"use_cache", kNoEffect, "training needs no KV cache"},
+    {"use_fast", kNoEffect, "hone has one tokenizer", "true"},
+    {"cache_implementation", kNoEffect, kOwnEngine},
+    {"cache_dir", kNoEffect, "models are read where they lie"},
+    {"gradient_checkpointing_kwargs", kNoEffect, "both kinds give the same numbers here"},
+    {"gradient_checkpointing_use_reentrant", kNoEffect, "both kinds give the same numbers here"},
+    {"tf32", kNoEffect, "products are f32 or bfloat16"},
+    {"bf16_full_eval", kNoEffect, "evaluation computes as training does"},
+    {"half_precision_backend", kNoEffect, "hone has one", "auto"},
+    {"torch_compile", kNoEffect, "hone is compiled"},
+    {"torch_compile_backend", kNoEffect, "hone is compiled"},
+    {"torch_compile_mode", kNoEffect, "hone is compiled"},
+    {"disable_dropout", kNoEffect, "there is no dropout"},
+    {"model_revision", kNotYet, "downloading models is", "main"},
+    {"tokenizer_name", kNotYet, "a tokenizer that is not the model's is"},
+    {"config_overrides", kNotYet, "overriding a model's config is"},
+    {"model_init_kwargs", kNotYet, "passing arguments to the model is"},
+    {"fp16", kNever, "float16 training is not offered, use bf16"},
+    {"fp16_full_eval", kNever, "float16 is not offered, use bf16"},
+    {"load_in_8bit", kNever, "8-bit weights are not offered"},
+    {"load_in_4bit", kNever, "4-bit weights are not offered"},
+    {"use_fp8", kNotYet, "FP8 training is"},
+    {"fp8_weight_quant", kNoEffect, "use_fp8 is not set"},
+    {"fp8_activation_quant", kNoEffect, "use_fp8 is not set"},
+    {"activation_offloading", kNotYet, "offloading activations is"},
+    // LoRA.
+    {"use_peft", kNotYet, "LoRA is"},
+    {"lora_r", kNoEffect, kNoLora},
+    {"lora_alpha", kNoEffect, kNoLora},
+    {"lora_dropout", kNoEffect, kNoLora},
+    {"lora_target_modules", kNoEffect, kNoLora},
+    {"lora_modules_to_save", kNoEffect, kNoLora},
+    {"lora_task_type", kNoEffect, kNoLora},
+    {"use_rslora", kNoEffect, kNoLora},
+    {"use_dora", kNoEffect, kNoLora},
+    {"bnb_4bit_quant_type", kNoEffect, "4-bit weights are not offered"},
+    {"use_bnb_nested_quant", kNoEffect, "4-bit weights are not offered"},
+    // Data.
+    {"dataset_num_proc", kNoEffect, kOwnLoader},
+    {"dataset_batch_size", kNoEffect, kOwnLoader},
+    {"dataloader_num_workers", kNoEffect, kOwnLoader},
+    {"dataloader_pin_memory", kNoEffect, kOwnLoader, "true"},
+    {"dataloader_persistent_workers", kNoEffect, kOwnLoader},
+    {"dataloader_prefetch_factor", kNoEffect, kOwnLoader},
+    {"preprocessing_num_workers", kNoEffect, kOwnLoader},
+    {"remove_unused_columns", kNoEffect, "columns that are not needed are not read", "true"},
+    {"label_names", kNoEffect, "columns are named by the dataset keys"},
+    {"group_by_length", kNoEffect, kNoPadding},
+    {"padding_free", kNoEffect, kNoPadding},
+    {"pad_to_multiple_of", kNoEffect, kNoPadding},
+    {"pad_token", kNoEffect, kNoPadding},
+    {"dataset_mixture", kNotYet, "mixing datasets is"},
+    {"dataset_kwargs", kNotYet, "passing arguments to the dataset is"},
+    {"dataset_streaming", kNotYet, "streaming a dataset from a hub is"},
+    {"dataloader_drop_last", kNotYet, "dropping the last batch is"},
+    {"eval_packing", kNotYet, "packing evaluation otherwise than training is"},
+    {"data_seed", kNotYet, "a seed for the data alone is", "42"},
+    {"ignore_data_skip", kNotYet, "resuming at the start of the data is"},
+    // Optimization.
+    {"optim_args", kNotYet, "passing arguments to the optimizer is"},
+    {"optim_target_modules", kNotYet, "choosing the optimizer's modules is"},
+    {"label_smoothing_factor", kNotYet, "label smoothing is", "0|0.0"},
+    {"neftune_noise_alpha", kNotYet, "NEFTune is"},
+    {"average_tokens_across_devices", kNoEffect, "the loss is always the mean over all target tokens", "true"},
+    {"auto_find_batch_size", kNoEffect, "the memory of a run is known before it starts"},
+    {"torch_empty_cache_steps", kNoEffect, "memory is laid out once"},
+    {"full_determinism", kNoEffect, "a run is always repeatable", "true"},
+    {"do_train", kNoEffect, "the command trains", "true"},
+    {"do_predict", kNotYet, "prediction after training is"},
+    // Evaluation, logs, checkpoints.
+    {"do_eval", kNoEffect, "eval_strategy says when to evaluate"},
+    {"eval_delay", kNotYet, "delaying evaluation is", "0|0.0"},
+    {"eval_on_start", kNotYet, "evaluation before the first step is"},
+    {"eval_accumulation_steps", kNoEffect, "evaluation keeps no logits"},
+    {"prediction_loss_only", kNoEffect, "evaluation computes the loss"},
+    {"load_best_model_at_end", kNotYet, "loading the best model at the end is"},
+    {"metric_for_best_model", kNoEffect, kNoBest},
+    {"greater_is_better", kNoEffect, kNoBest},
+    {"save_safetensors", kNoEffect, "weights are always saved as safetensors", "true"},
+    {"save_on_each_node", kNoEffect, kOneProcess},
+    {"log_level", kNoEffect, "hone has one", "info|passive"},
+    {"log_level_replica", kNoEffect, kOneProcess, "warning"},
+    {"log_on_each_node", kNoEffect, kOneProcess, "true"},
+    {"logging_strategy", kNotYet, "logging otherwise than by steps is", "steps"},
+    {"logging_dir", kNoEffect, "report_to does not name tensorboard"},
+    {"logging_nan_inf_filter", kNoEffect, "on_nonfinite says what happens", "true"},
+    {"include_num_input_tokens_seen", kNoEffect, "num_tokens is always logged"},
+    {"include_tokens_per_second", kNoEffect, "tokens_per_second is always logged"},
+    {"skip_memory_metrics", kNoEffect, "memory is always logged", "true"},
+    {"disable_tqdm", kNoEffect, "the bar is drawn on a terminal only"},
+    {"report_to", kNotYet, "reporting to other programs is"},
+    {"wandb_entity", kNoEffect, kNoWandb},
+    {"wandb_project", kNoEffect, kNoWandb},
+    {"wandb_run_group", kNoEffect, kNoWandb},
+    {"wandb_log_unique_prompts", kNoEffect, kNoWandb},
+    {"callbacks", kNotYet, "callbacks are"},
+    {"benchmarks", kNotYet, "benchmarks during training are"},
+    // Hubs.
+    {"push_to_hub", kNotYet, "pushing to a hub is"},
+    {"push_to_hub_revision", kNotYet, "pushing to a hub is"},
+    {"hub_model_id", kNoEffect, kNoHub},
+    {"hub_model_revision", kNoEffect, kNoHub, "main"},
+    {"hub_strategy", kNoEffect, kNoHub},
+    {"hub_token", kNoEffect, kNoHub},
+    {"hub_private_repo", kNoEffect, kNoHub},
+    {"hub_always_push", kNoEffect, kNoHub},
+    {"overwrite_hub_revision", kNoEffect, kNoHub},
+    // Several devices.
+    {"deepspeed", kNotYet, "DeepSpeed's configuration is"},
+    {"fsdp", kNotYet, "sharding over devices is"},
+    {"fsdp_config", kNoEffect, "fsdp is not set"},
+    {"accelerator_config", kNoEffect, kOneProcess},
+    {"ddp_backend", kNoEffect, kOneProcess},
+    {"ddp_timeout", kNoEffect, kOneProcess},
+    {"ddp_bucket_cap_mb", kNoEffect, kOneProcess},
+    {"ddp_find_unused_parameters", kNoEffect, kOneProcess},
+    {"ddp_broadcast_buffers", kNoEffect, kOneProcess},
+    {"ds3_gather_for_generation", kNoEffect, kOneProcess, "true"},
+    {"local_rank", kNoEffect, kOneProcess, "-1|0"},
+    {"use_cpu", kNoEffect, "device says where to run"},
+    // GRPO: generation.
+    {"use_vllm", kNoEffect, kOwnEngine},
+    {"vllm_mode", kNoEffect, kOwnEngine},
+    {"vllm_device", kNoEffect, kOwnEngine},
+    {"vllm_dtype", kNoEffect, kOwnEngine},
+    {"vllm_max_model_len", kNoEffect, kOwnEngine},
+    {"vllm_server_url", kNoEffect, kOwnEngine},
+    {"vllm_server_base_url", kNoEffect, kOwnEngine},
+    {"vllm_server_host", kNoEffect, kOwnEngine},
+    {"vllm_server_port", kNoEffect, kOwnEngine},
+    {"vllm_server_timeout", kNoEffect, kOwnEngine},
+    {"vllm_group_port", kNoEffect, kOwnEngine},
+    {"vllm_gpu_memory_utilization", kNoEffect, kOwnEngine},
+    {"vllm_tensor_parallel_size", kNoEffect, kOwnEngine},
+    {"vllm_enable_prefix_caching", kNoEffect, kOwnEngine},
+    {"vllm_enable_sleep_mode", kNoEffect, kOwnEngine},
+    {"vllm_model_impl", kNoEffect, kOwnEngine},
+    {"vllm_importance_sampling_correction", kNoEffect, "rollout and trainer have the same probabilities"},
+    {"vllm_importance_sampling_mode", kNoEffect, "rollout and trainer have the same probabilities"},
+    {"vllm_importance_sampling_cap", kNoEffect, "rollout and trainer have the same probabilities"},
+    {"vllm_guided_decoding_regex", kNotYet, "guided decoding in rollouts is"},
+    {"use_transformers_paged", kNoEffect, kOwnEngine},
+    {"generation_kwargs", kNotYet, "passing arguments to generation is"},
+    {"max_staleness", kNotYet, "training on rollouts of older weights is", "0"},
+    {"wandb_log_completions", kNoEffect, kNoWandb},
+    // GRPO: code rewards.
+    {"code_language", kNoEffect, kNoCode, "python"},
+    {"code_provider", kNoEffect, kNoCode},
+    {"code_eval_test_batch_size", kNoEffect, kNoCode, "1"},
+    {"code_eval_scoring_mode", kNoEffect, kNoCode, "weighted_sum"},
+    {"parallel_code_exec_per_proc", kNoEffect, kNoCode, "2"},
+    {"ioi_provider", kNoEffect, kNoCode},
+    {"e2b_router_url", kNoEffect, kNoCode},
+    {"morph_router_url", kNoEffect, kNoCode},
+    {"enforce_same_language", kNoEffect, kNoCode},
+});
+
+}  // namespace
+
+std::span<const ForeignKey> training_foreign_keys() { return kKeys; }
+
+}  // namespace hone

@@ -1,0 +1,84 @@
+#include "train/options.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+
+namespace hone {
+namespace {
+
+void require_text(const std::string& value, std::string_view key, std::string_view fix) {
+  if (value.empty()) throw Error(key, "is not set", fix);
+}
+
+void check_steps(double value, std::string_view key, const OptionInput& input) {
+  if (value < 1 || value == std::floor(value)) return;
+  throw Error(input.place_of(key), text_of("expected a whole number of steps or a share below 1, saw ", value));
+}
+
+}  // namespace
+
+void check_training(const ModelOptions& model, const DatasetOptions& data, const TrainingOptions& training,
+                    bool needs_model, const OptionInput& input) {
+  if (needs_model) require_text(model.model_name_or_path, "model_name_or_path", "the folder of the model to train");
+  require_text(data.dataset_name, "dataset_name", "the file or folder of the data to train on");
+  require_text(training.output_dir, "output_dir", "the folder for checkpoints and the final model");
+  check_steps(training.logging_steps, "logging_steps", input);
+  check_steps(training.save_steps, "save_steps", input);
+  if (training.eval_steps) check_steps(*training.eval_steps, "eval_steps", input);
+  if (training.max_steps == 0) {
+    throw Error(input.place_of("max_steps"), "saw 0, which leaves nothing to train", "-1 trains num_train_epochs");
+  }
+  if (model.bf16 == true && model.torch_dtype == TorchDtype::float32) {
+    throw Error(input.place_of("bf16"), "f32 weights with bfloat16 products are not implemented yet",
+                "set torch_dtype: bfloat16, or bf16: false");
+  }
+  if (training.activation_memory_gib && training.gradient_checkpointing != Recomputation::automatic) {
+    throw Error(
+        input.place_of("activation_memory_gib"),
+        text_of("gradient_checkpointing ", name_of(training.gradient_checkpointing), " leaves nothing to choose"),
+        "set gradient_checkpointing: auto");
+  }
+}
+
+void check_options(const PretrainOptions& options, const OptionInput& input) {
+  check_training(options, options, options, false, input);
+  if (options.model_name_or_path.empty() == options.model_config_path.empty()) {
+    throw Error("model_config_path",
+                options.model_config_path.empty() ? "neither it nor model_name_or_path is set"
+                                                  : "both it and model_name_or_path are set",
+                "a config.json starts from scratch, a model's folder goes on from its weights");
+  }
+  if (!options.model_config_path.empty()) {
+    require_text(options.tokenizer_name_or_path, "tokenizer_name_or_path", "the folder of the tokenizer to train with");
+  }
+}
+
+void check_options(const SftOptions& options, const OptionInput& input) {
+  check_training(options, options, options, true, input);
+  if (options.packing && !options.max_length) {
+    throw Error(input.place_of("packing"), "packing needs a max_length, saw null", "set max_length, for example 4096");
+  }
+}
+
+std::optional<DType> weight_dtype(const ModelOptions& options) {
+  if (options.torch_dtype == TorchDtype::bfloat16 || options.bf16 == true) return DType::bf16;
+  if (options.torch_dtype == TorchDtype::float32) return DType::f32;
+  return std::nullopt;
+}
+
+std::int64_t interval_steps(double value, std::int64_t total_steps) {
+  const double steps = value < 1 ? std::ceil(static_cast<double>(total_steps) * value) : value;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(steps));
+}
+
+Schedule make_schedule(const TrainingOptions& options, std::int64_t total_steps) {
+  return Schedule({.type = options.lr_scheduler_type,
+                   .learning_rate = options.learning_rate,
+                   .total_steps = total_steps,
+                   .warmup_steps = warmup_steps_of(total_steps, options.warmup_steps, options.warmup_ratio),
+                   .kwargs = options.lr_scheduler_kwargs});
+}
+
+}  // namespace hone

@@ -1,0 +1,267 @@
+// The keys of the training commands, with the names and defaults of transformers 4.52 and TRL 0.18 except where the
+// help says otherwise. Keys of those tools that are not here are in train/foreign_keys.h.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/dtype.h"
+#include "core/options.h"
+#include "train/schedule.h"
+
+namespace hone {
+
+enum class TorchDtype : std::uint8_t { automatic, bfloat16, float32 };
+template <>
+struct EnumNames<TorchDtype> {
+  static constexpr std::array<std::string_view, 3> kNames{"auto", "bfloat16", "float32"};
+  static constexpr std::array<std::string_view, 3> kNotYet{"float16", "float8", "int8"};
+  static constexpr EnumTable value{.names = kNames, .not_yet = kNotYet};
+};
+
+enum class DeviceChoice : std::uint8_t { automatic, cpu };
+template <>
+struct EnumNames<DeviceChoice> {
+  static constexpr std::array<std::string_view, 2> kNames{"auto", "cpu"};
+  static constexpr std::array<std::string_view, 2> kNotYet{"cuda", "gpu"};
+  static constexpr EnumTable value{.names = kNames, .not_yet = kNotYet};
+};
+
+enum class OptimizerType : std::uint8_t { adamw };
+template <>
+struct EnumNames<OptimizerType> {
+  static constexpr std::array<std::string_view, 1> kNames{"adamw_torch"};
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 1> kAliases{
+      {{"adamw_torch_fused", "adamw_torch"}}};
+  static constexpr std::array<std::string_view, 8> kNotYet{
+      "adamw_bf16", "adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "paged_adamw_32bit",
+      "muon",       "sgd",        "adafactor"};
+  static constexpr EnumTable value{.names = kNames, .aliases = kAliases, .not_yet = kNotYet};
+};
+
+// When to evaluate or to save.
+enum class Interval : std::uint8_t { no, steps, epoch };
+template <>
+struct EnumNames<Interval> {
+  static constexpr std::array<std::string_view, 3> kNames{"no", "steps", "epoch"};
+  static constexpr std::array<std::string_view, 1> kNotYet{"best"};
+  static constexpr EnumTable value{.names = kNames, .not_yet = kNotYet};
+};
+
+enum class Recomputation : std::uint8_t { off, on, automatic };
+template <>
+struct EnumNames<Recomputation> {
+  static constexpr std::array<std::string_view, 3> kNames{"false", "true", "auto"};
+  static constexpr EnumTable value{.names = kNames};
+};
+
+enum class OnNonfinite : std::uint8_t { stop, skip };
+template <>
+struct EnumNames<OnNonfinite> {
+  static constexpr std::array<std::string_view, 2> kNames{"stop", "skip"};
+  static constexpr EnumTable value{.names = kNames};
+};
+
+enum class PackingStrategy : std::uint8_t { bfd, wrapped };
+template <>
+struct EnumNames<PackingStrategy> {
+  static constexpr std::array<std::string_view, 2> kNames{"bfd", "wrapped"};
+  static constexpr std::array<std::string_view, 2> kNotYet{"bfd_split", "ffd"};
+  static constexpr EnumTable value{.names = kNames, .not_yet = kNotYet};
+};
+
+// Of counts that are multiplied with each other.
+constexpr Range kCount = within(1, 1'000'000);
+
+struct ModelOptions {
+  std::string model_name_or_path;
+  TorchDtype torch_dtype = TorchDtype::automatic;
+  std::optional<bool> bf16;
+  DeviceChoice device = DeviceChoice::automatic;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v.group("Model");
+    v("model_name_or_path", model_name_or_path, "Folder of the model to start from");
+    v("torch_dtype", torch_dtype, "Type of the weights; auto is the checkpoint's");
+    v("bf16", bf16, "Compute in bfloat16");
+    v("device", device, "Where to run");
+    v.alias("dtype", "torch_dtype");
+  }
+};
+
+struct DatasetOptions {
+  std::string dataset_name;
+  std::string dataset_config;
+  std::string dataset_train_split = "train";
+  std::string dataset_test_split = "test";
+  std::string eval_dataset_name;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v.group("Data");
+    v("dataset_name", dataset_name, "File or folder of the data");
+    v("dataset_config", dataset_config, "Configuration of a dataset that has several");
+    v("dataset_train_split", dataset_train_split, "Split to train on");
+    v("dataset_test_split", dataset_test_split, "Split to evaluate on");
+    v("eval_dataset_name", eval_dataset_name, "File or folder to evaluate on, where it is no split of dataset_name");
+  }
+};
+
+struct TrainingOptions {
+  std::int64_t per_device_train_batch_size = 8;
+  std::int64_t per_device_eval_batch_size = 8;
+  std::int64_t gradient_accumulation_steps = 1;
+  double num_train_epochs = 3;
+  std::int64_t max_steps = -1;
+  double max_grad_norm = 1.0;
+  Recomputation gradient_checkpointing = Recomputation::automatic;
+  std::optional<double> activation_memory_gib;
+  OnNonfinite on_nonfinite = OnNonfinite::stop;
+  std::int64_t seed = 42;
+
+  OptimizerType optim = OptimizerType::adamw;
+  double learning_rate = 5e-5;
+  double weight_decay = 0;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_epsilon = 1e-8;
+  SchedulerType lr_scheduler_type = SchedulerType::linear;
+  SchedulerKwargs lr_scheduler_kwargs;
+  double warmup_ratio = 0;
+  std::int64_t warmup_steps = 0;
+
+  std::string output_dir;
+  bool overwrite_output_dir = false;
+  std::string resume_from_checkpoint;
+  double logging_steps = 10;
+  bool logging_first_step = false;
+  Interval eval_strategy = Interval::no;
+  std::optional<double> eval_steps;
+  Interval save_strategy = Interval::steps;
+  double save_steps = 500;
+  std::optional<std::int64_t> save_total_limit;
+  bool save_only_model = false;
+  std::string run_name;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v.group("Training");
+    v("per_device_train_batch_size", per_device_train_batch_size, "Sequences a micro-step", kCount);
+    v("per_device_eval_batch_size", per_device_eval_batch_size, "Sequences a step of evaluation", kCount);
+    v("gradient_accumulation_steps", gradient_accumulation_steps, "Micro-steps an optimizer step", kCount);
+    v("num_train_epochs", num_train_epochs, "Passes over the data; may be a fraction", above(0));
+    v("max_steps", max_steps, "Optimizer steps; above 0 it wins over num_train_epochs", at_least(-1));
+    v("max_grad_norm", max_grad_norm, "Gradients are scaled down to this norm; 0: never", at_least(0));
+    v("gradient_checkpointing", gradient_checkpointing,
+      "Recompute activations in the backward pass; auto recomputes the least that fits the memory");
+    v("activation_memory_gib", activation_memory_gib, "Memory for activations that auto keeps to, in GiB", above(0));
+    v("on_nonfinite", on_nonfinite, "What to do at a NaN or infinite loss or gradient; skip goes on without the step");
+    v("seed", seed, "Of shuffling, initialisation and sampling", at_least(0));
+
+    v.group("Optimizer");
+    v("optim", optim, "Optimizer");
+    v("learning_rate", learning_rate, "Peak learning rate", at_least(0));
+    v("weight_decay", weight_decay, "Of all weights but norms and biases", at_least(0));
+    v("adam_beta1", adam_beta1, "Decay of the first moment", kBelowOne);
+    v("adam_beta2", adam_beta2, "Decay of the second moment", kBelowOne);
+    v("adam_epsilon", adam_epsilon, "Added to the root of the second moment", above(0));
+    v("lr_scheduler_type", lr_scheduler_type, "Schedule of the learning rate");
+    v("lr_scheduler_kwargs", lr_scheduler_kwargs, "");
+    v("warmup_ratio", warmup_ratio, "Share of the steps over which the rate rises from 0", within(0, 1));
+    v("warmup_steps", warmup_steps, "Steps of the warm-up; above 0 it wins over warmup_ratio", at_least(0));
+
+    v.group("Output");
+    v("output_dir", output_dir, "Folder of checkpoints, metrics and the final model");
+    v("overwrite_output_dir", overwrite_output_dir, "Start anew although output_dir holds a checkpoint");
+    v("resume_from_checkpoint", resume_from_checkpoint,
+      "A checkpoint's folder, or true for the latest; unset, the latest in output_dir is resumed where there is one");
+    v("logging_steps", logging_steps, "Steps between logged lines; below 1 a share of the run", above(0));
+    v("logging_first_step", logging_first_step, "Log the first step too");
+    v("eval_strategy", eval_strategy, "When to evaluate");
+    v("eval_steps", eval_steps, "Steps between evaluations; below 1 a share; unset: logging_steps", above(0));
+    v("save_strategy", save_strategy, "When to save a checkpoint");
+    v("save_steps", save_steps, "Steps between checkpoints; below 1 a share of the run", above(0));
+    v("save_total_limit", save_total_limit, "Checkpoints to keep; the oldest go first", at_least(1));
+    v("save_only_model", save_only_model, "Save no optimizer state; such a checkpoint cannot be resumed");
+    v("run_name", run_name, "Name of the run in its logs");
+    v.alias("evaluation_strategy", "eval_strategy");
+  }
+
+ private:
+  static constexpr Range kBelowOne{.least = 0, .most = 1, .most_excluded = true};
+};
+
+struct PretrainOptions : ModelOptions, DatasetOptions, TrainingOptions {
+  std::string model_config_path;
+  std::string tokenizer_name_or_path;
+  std::string dataset_text_field = "text";
+  std::int64_t block_size = 512;
+
+  PretrainOptions() { learning_rate = 5e-4; }
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    ModelOptions::fields(v);
+    v("model_config_path", model_config_path, "config.json of a model to initialise, in place of model_name_or_path");
+    v("tokenizer_name_or_path", tokenizer_name_or_path, "Folder of the tokenizer, where it is not the model's");
+    DatasetOptions::fields(v);
+    v("dataset_text_field", dataset_text_field, "Column of plain text");
+    v("block_size", block_size, "Tokens a training sequence", at_least(2));
+    TrainingOptions::fields(v);
+  }
+};
+
+struct SftOptions : ModelOptions, DatasetOptions, TrainingOptions {
+  std::string chat_template;
+  std::string eos_token;
+  std::string system_prompt;
+  std::string dataset_text_field = "text";
+  std::string dataset_prompt_column = "prompt";
+  std::string dataset_completion_column = "completion";
+  std::optional<std::int64_t> max_length = 1024;
+  bool packing = false;
+  PackingStrategy packing_strategy = PackingStrategy::bfd;
+  std::optional<bool> completion_only_loss;
+  bool assistant_only_loss = false;
+
+  SftOptions() { learning_rate = 2e-5; }
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    ModelOptions::fields(v);
+    v("chat_template", chat_template, "Jinja text or a file of it, in place of the model's");
+    v("eos_token", eos_token, "Token that ends a turn, in place of the tokenizer's");
+    DatasetOptions::fields(v);
+    v("dataset_text_field", dataset_text_field, "Column of plain text");
+    v("dataset_prompt_column", dataset_prompt_column, "Column of prompts");
+    v("dataset_completion_column", dataset_completion_column, "Column of completions");
+    v("system_prompt", system_prompt, "Put before conversations that have no system message");
+    v("max_length", max_length, "Tokens a sequence; longer ones are cut; null: no limit", at_least(2));
+    v("packing", packing, "Put several documents into one sequence; they never see each other");
+    v("packing_strategy", packing_strategy, "How: best fit decreasing, or one stream cut at max_length");
+    v("completion_only_loss", completion_only_loss, "Loss on completions only; unset: where there are prompts");
+    v("assistant_only_loss", assistant_only_loss, "Loss on assistant turns only");
+    v.alias("max_seq_length", "max_length");
+    TrainingOptions::fields(v);
+  }
+};
+
+// All throw Error, beginning with the place that `input` records, where values contradict each other or something
+// needed is unset.
+void check_options(const PretrainOptions& options, const OptionInput& input);
+void check_options(const SftOptions& options, const OptionInput& input);
+// The part that all commands share; `needs_model`: model_name_or_path must be set.
+void check_training(const ModelOptions& model, const DatasetOptions& data, const TrainingOptions& training,
+                    bool needs_model, const OptionInput& input);
+
+// The type of weights and activations; none: the checkpoint's.
+[[nodiscard]] std::optional<DType> weight_dtype(const ModelOptions& options);
+// Steps between events: a value below 1 is a share of the run, rounded up.
+[[nodiscard]] std::int64_t interval_steps(double value, std::int64_t total_steps);
+[[nodiscard]] Schedule make_schedule(const TrainingOptions& options, std::int64_t total_steps);
+
+}  // namespace hone
