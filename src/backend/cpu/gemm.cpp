@@ -49,9 +49,8 @@ struct Blocking {
   explicit Blocking(const GemmArgs& args) {
     const auto& tile = tile_kernels<Real>();
     const bool few = args.m <= kFewRows;
-    const std::int64_t most_depth = few ? 512 : 1024 / static_cast<std::int64_t>(sizeof(Real));
-    depth = std::max<std::int64_t>(
-        round_up(ceil_div(args.k, ceil_div(std::max<std::int64_t>(args.k, 1), most_depth)), 8), 8);
+    const std::int64_t most = most_depth(args.m);
+    depth = std::max<std::int64_t>(round_up(ceil_div(args.k, ceil_div(std::max<std::int64_t>(args.k, 1), most)), 8), 8);
     rows_packed = std::min<std::int64_t>(144, round_up(args.m, tile.rows));
     // With few rows a packed panel is used at once, and need not outlive the first-level cache.
     columns = std::min<std::int64_t>(few && args.transpose_b == Transpose::yes ? tile.columns : 512,
@@ -60,6 +59,20 @@ struct Blocking {
     rows = partial ? std::min<std::int64_t>(720, round_up(args.m, tile.rows)) : round_up(args.m, tile.rows);
   }
 
+  // The most that products of at most these rows and steps take: fewer of them may go in deeper blocks.
+  [[nodiscard]] static std::size_t most_bytes(const GemmArgs& args) {
+    const auto bytes = [&args](std::int64_t rows) {
+      GemmArgs smaller = args;
+      smaller.m = rows;
+      Blocking blocking(smaller);
+      blocking.depth = std::max(blocking.depth, std::min(most_depth(rows), round_up(args.k, 8)));
+      return blocking.bytes();
+    };
+    return std::max(bytes(args.m), bytes(std::min(args.m, kFewRows)));
+  }
+  [[nodiscard]] static std::int64_t most_depth(std::int64_t rows) {
+    return rows <= kFewRows ? 512 : 1024 / static_cast<std::int64_t>(sizeof(Real));
+  }
   [[nodiscard]] std::int64_t a_size() const { return round_up(rows_packed * depth, 16); }
   [[nodiscard]] std::int64_t b_size() const { return round_up(columns * depth, 16); }
   [[nodiscard]] std::int64_t partial_size() const { return partial ? round_up(rows * columns, 16) : 0; }
@@ -104,10 +117,10 @@ class Part {
       depth_ = std::min(blocking_.depth, args_.k - step);
       load_ = step > 0 || args_.accumulate;
       last_ = step + depth_ == args_.k;
-      pack(b, column_, columns_, step, depth_, tile_.columns, b_);
+      pack(b, {column_, columns_, step, depth_}, tile_.columns, b_);
       for (std::int64_t i = 0; i < rows; i += blocking_.rows_packed) {
         const std::int64_t packed = std::min(blocking_.rows_packed, rows - i);
-        pack(a, row + i, packed, step, depth_, tile_.rows, a_);
+        pack(a, {row + i, packed, step, depth_}, tile_.rows, a_);
         for (std::int64_t j = 0; j < columns_; j += tile_.columns) {
           for (std::int64_t r = 0; r < packed; r += tile_.rows) run_tile(row, i, r, packed, j);
         }
@@ -256,7 +269,8 @@ void gemm(const GemmArgs& args) {
 }
 
 std::size_t gemm_workspace_bytes(const GemmArgs& args, int threads) {
-  const std::size_t share = args.c_type == DType::f64 ? Blocking<double>(args).bytes() : Blocking<float>(args).bytes();
+  const std::size_t share =
+      args.c_type == DType::f64 ? Blocking<double>::most_bytes(args) : Blocking<float>::most_bytes(args);
   return share * static_cast<std::size_t>(std::max(threads, 1)) + kAlignment;
 }
 

@@ -37,7 +37,8 @@ struct GemmArgs {
 
 void gemm(const GemmArgs& args);
 
-// Bytes of workspace with which gemm() of these sizes and types uses up to `threads` threads. At most a few MiB each.
+// Bytes of workspace with which gemm() of these types and sizes, and of any smaller m and k, uses up to `threads`
+// threads. At most a few MiB each.
 [[nodiscard]] std::size_t gemm_workspace_bytes(const GemmArgs& args, int threads);
 
 }  // namespace hone

@@ -15,118 +15,158 @@ __m256 load8(const BFloat16* p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
 
-// The first `count` lanes; count is 2, 4, 6 or 8.
-void store_lanes(float* out, __m256 v, int count) {
-  if (count == 8) return _mm256_storeu_ps(out, v);
-  __m128 half = _mm256_castps256_ps128(v);
-  if (count >= 4) {
-    _mm_storeu_ps(out, half);
-    half = _mm256_extractf128_ps(v, 1);
-    out += 4;
-  }
-  if (count % 4 != 0) _mm_storel_pi(reinterpret_cast<__m64*>(out), half);
+// Eight elements of each of two lines: the first four of both in `low`, the last four in `high`.
+void load_pair(const float* p, const float* q, __m256& low, __m256& high) {
+  low = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps(q), 1);
+  high = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + 4)), _mm_loadu_ps(q + 4), 1);
+}
+void load_pair(const BFloat16* p, const BFloat16* q, __m256& low, __m256& high) {
+  const __m128i first = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m128i second = _mm_loadu_si128(reinterpret_cast<const __m128i*>(q));
+  const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(first), second, 1);
+  low = _mm256_castsi256_ps(_mm256_unpacklo_epi16(_mm256_setzero_si256(), both));
+  high = _mm256_castsi256_ps(_mm256_unpackhi_epi16(_mm256_setzero_si256(), both));
 }
 
-// Transposes an 8 by 8 block.
-void transpose8(__m256 (&r)[8]) {
-  __m256 t[8], u[8];
-  for (int i = 0; i < 4; ++i) {
-    t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
-    t[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
-  }
-  for (int i = 0; i < 2; ++i) {
-    u[4 * i] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0x44);
-    u[4 * i + 1] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0xEE);
-    u[4 * i + 2] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0x44);
-    u[4 * i + 3] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0xEE);
-  }
-  for (int i = 0; i < 4; ++i) {
-    r[i] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x20);
-    r[i + 4] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
+template <int Lanes>
+void store_lanes(float* out, __m256 v) {
+  static_assert(Lanes == 4 || Lanes == 6 || Lanes == 8);
+  if constexpr (Lanes == 8) {
+    _mm256_storeu_ps(out, v);
+  } else {
+    _mm_storeu_ps(out, _mm256_castps256_ps128(v));
+    if constexpr (Lanes == 6) _mm_storel_pi(reinterpret_cast<__m64*>(out + 4), _mm256_extractf128_ps(v, 1));
   }
 }
 
-// out[i * width + j] = data[j * stride + i] for j < lines; 0 for lines <= j < width.
-template <class T>
-void pack_lines(const T* data, std::int64_t stride, std::int64_t lines, std::int64_t depth, int width, float* out) {
-  const std::int64_t whole = depth - depth % 8;
-  for (std::int64_t i = 0; i < whole; i += 8) {
-    for (int group = 0; group < width; group += 8) {
-      const int lanes = std::min(width - group, 8);
-      __m256 r[8];
-      for (int j = 0; j < 8; ++j) {
-        const bool present = j < lanes && group + j < lines;
-        r[j] = present ? load8(data + (group + j) * stride + i) : _mm256_setzero_ps();
-      }
-      transpose8(r);
-      for (int j = 0; j < 8; ++j) store_lanes(out + (i + j) * width + group, r[j], lanes);
-    }
+// Four columns of eight lines, from the pairs of lines 0 and 4, 1 and 5, 2 and 6, 3 and 7.
+template <int Lanes>
+void store_columns(const __m256 (&pair)[4], float* out, int width) {
+  const __m256 t0 = _mm256_unpacklo_ps(pair[0], pair[1]);
+  const __m256 t1 = _mm256_unpackhi_ps(pair[0], pair[1]);
+  const __m256 t2 = _mm256_unpacklo_ps(pair[2], pair[3]);
+  const __m256 t3 = _mm256_unpackhi_ps(pair[2], pair[3]);
+  store_lanes<Lanes>(out, _mm256_shuffle_ps(t0, t2, 0x44));
+  store_lanes<Lanes>(out + width, _mm256_shuffle_ps(t0, t2, 0xEE));
+  store_lanes<Lanes>(out + 2 * width, _mm256_shuffle_ps(t1, t3, 0x44));
+  store_lanes<Lanes>(out + 3 * width, _mm256_shuffle_ps(t1, t3, 0xEE));
+}
+
+// Eight steps of up to eight lines; `zeros` stands in for a line that is not there.
+template <int Lanes, class T>
+void pack_block(const T* data, std::int64_t stride, std::int64_t lines, const T* zeros, int width, float* out) {
+  __m256 low[4], high[4];
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const T* p = j < lines ? data + j * stride : zeros;
+    const T* q = j + 4 < lines && j + 4 < Lanes ? data + (j + 4) * stride : zeros;
+    load_pair(p, q, low[j], high[j]);
   }
-  for (std::int64_t i = whole; i < depth; ++i) {
-    for (int j = 0; j < width; ++j) {
-      out[i * width + j] = j < lines ? static_cast<float>(data[j * stride + i]) : 0.0F;
-    }
+  store_columns<Lanes>(low, out, width);
+  store_columns<Lanes>(high, out + 4 * width, width);
+}
+
+// All whole blocks of up to eight lines. Not more lines at once: those of a matrix whose stride is a power of two share
+// one set of the first-level cache.
+template <int Lanes, class T>
+void pack_group(const T* data, std::int64_t stride, std::int64_t lines, std::int64_t depth, int width, float* out) {
+  static constexpr T kZeros[8] = {};
+  for (std::int64_t i = 0; i + 8 <= depth; i += 8) {
+    pack_block<Lanes>(data + i, stride, lines, kZeros, width, out + i * width);
   }
 }
 
-template <class T>
-void pack_lines(const T* data, std::int64_t stride, std::int64_t lines, std::int64_t depth, int width, double* out) {
-  for (std::int64_t j = 0; j < width; ++j) {
-    for (std::int64_t i = 0; i < depth; ++i) out[i * width + j] = j < lines ? data[j * stride + i] : 0.0;
+// out[i * Width + j] = data[j * stride + i] for j < lines; 0 for lines <= j < Width.
+template <int Width, class T>
+void pack_lines(const T* data, std::int64_t stride, std::int64_t lines, std::int64_t depth, float* out) {
+  constexpr int kRest = Width % 8;
+  constexpr int kDone = Width - kRest;
+  for (int j = 0; j < kDone; j += 8) pack_group<8>(data + j * stride, stride, lines - j, depth, Width, out + j);
+  if constexpr (kRest > 0) {
+    pack_group<kRest>(data + kDone * stride, stride, lines - kDone, depth, Width, out + kDone);
+  }
+  for (std::int64_t i = depth - depth % 8; i < depth; ++i) {
+    for (int j = 0; j < Width; ++j) out[i * Width + j] = j < lines ? static_cast<float>(data[j * stride + i]) : 0.0F;
   }
 }
 
-// One step of the chains: out[j] = row[j] for j < lines; 0 for lines <= j < width.
-template <class T>
-void pack_step(const T* row, std::int64_t lines, int width, float* out) {
-  if (lines >= (width + 7) / 8 * 8) {  // whole vectors may be read
-    for (int j = 0; j < width; j += 8) store_lanes(out + j, load8(row + j), std::min(width - j, 8));
+template <int Width>
+void pack_lines(const double* data, std::int64_t stride, std::int64_t lines, std::int64_t depth, double* out) {
+  for (std::int64_t i = 0; i < depth; ++i) {
+    for (std::int64_t j = 0; j < Width; ++j) out[i * Width + j] = j < lines ? data[j * stride + i] : 0.0;
+  }
+}
+
+// One step of the chains: out[j] = row[j] for j < lines; 0 for lines <= j < Width.
+template <int Width, class T>
+void pack_step(const T* row, std::int64_t lines, float* out) {
+  constexpr int kRest = Width % 8;
+  if (lines >= Width + (8 - kRest) % 8) {  // whole vectors may be read
+#pragma GCC unroll 4
+    for (int j = 0; j + 8 <= Width; j += 8) store_lanes<8>(out + j, load8(row + j));
+    if constexpr (kRest > 0) store_lanes<kRest>(out + Width - kRest, load8(row + Width - kRest));
     return;
   }
-  for (int j = 0; j < width; ++j) out[j] = j < lines ? static_cast<float>(row[j]) : 0.0F;
+  for (int j = 0; j < Width; ++j) out[j] = j < lines ? static_cast<float>(row[j]) : 0.0F;
 }
 
-void pack_step(const double* row, std::int64_t lines, int width, double* out) {
-  for (int j = 0; j < width; ++j) out[j] = j < lines ? row[j] : 0.0;
+template <int Width>
+void pack_step(const double* row, std::int64_t lines, double* out) {
+  for (int j = 0; j < Width; ++j) out[j] = j < lines ? row[j] : 0.0;
 }
 
-template <class T, class Real>
-void pack_typed(const PackSource& source, std::int64_t first, std::int64_t lines, std::int64_t begin,
-                std::int64_t depth, int width, Real* out) {
+template <int Width, class T, class Real>
+void pack_panels(const PackSource& source, const PackRange& range, Real* out) {
   const T* data = static_cast<const T*>(source.data);
+  const auto [first, lines, begin, depth] = range;
   if (!source.depth_major) {
-    for (std::int64_t line = 0; line < lines; line += width) {
-      pack_lines(data + (first + line) * source.stride + begin, source.stride, lines - line, depth, width,
-                 out + line * depth);
+    for (std::int64_t line = 0; line < lines; line += Width) {
+      pack_lines<Width>(data + (first + line) * source.stride + begin, source.stride, lines - line, depth,
+                        out + line * depth);
     }
     return;
   }
   // Some panels at a time: long reads of each row, and few open lines of the copy.
-  const std::int64_t group = std::max(128 / width, 1) * width;
-  for (std::int64_t start = 0; start < lines; start += group) {
-    const std::int64_t end = std::min(start + group, lines);
+  constexpr std::int64_t kGroup = std::max(128 / Width, 1) * Width;
+  for (std::int64_t start = 0; start < lines; start += kGroup) {
+    const std::int64_t end = std::min(start + kGroup, lines);
     for (std::int64_t i = 0; i < depth; ++i) {
       const T* row = data + (begin + i) * source.stride + first;
-      for (std::int64_t line = start; line < end; line += width) {
-        pack_step(row + line, lines - line, width, out + line * depth + i * width);
+      for (std::int64_t line = start; line < end; line += Width) {
+        pack_step<Width>(row + line, lines - line, out + line * depth + i * Width);
       }
     }
   }
 }
 
-}  // namespace
-
-void pack(const PackSource& source, std::int64_t first, std::int64_t lines, std::int64_t begin, std::int64_t depth,
-          int width, float* out) {
-  if (source.dtype == DType::f32) return pack_typed<float>(source, first, lines, begin, depth, width, out);
+template <int Width>
+void pack_width(const PackSource& source, const PackRange& range, float* out) {
+  if (source.dtype == DType::f32) return pack_panels<Width, float>(source, range, out);
   HONE_ASSERT(source.dtype == DType::bf16, name_of(source.dtype));
-  pack_typed<BFloat16>(source, first, lines, begin, depth, width, out);
+  pack_panels<Width, BFloat16>(source, range, out);
 }
 
-void pack(const PackSource& source, std::int64_t first, std::int64_t lines, std::int64_t begin, std::int64_t depth,
-          int width, double* out) {
+}  // namespace
+
+void pack(const PackSource& source, const PackRange& range, int width, float* out) {
+  switch (width) {
+    case 6:
+      return pack_width<6>(source, range, out);
+    case 12:
+      return pack_width<12>(source, range, out);
+    case 16:
+      return pack_width<16>(source, range, out);
+    case 32:
+      return pack_width<32>(source, range, out);
+    default:
+      HONE_ASSERT(false, "panels of width ", width);
+  }
+}
+
+void pack(const PackSource& source, const PackRange& range, int width, double* out) {
   HONE_ASSERT(source.dtype == DType::f64, name_of(source.dtype));
-  pack_typed<double>(source, first, lines, begin, depth, width, out);
+  HONE_ASSERT(width == 6 || width == 8, "panels of width ", width);
+  width == 6 ? pack_panels<6, double>(source, range, out) : pack_panels<8, double>(source, range, out);
 }
 
 }  // namespace hone

@@ -16,12 +16,16 @@ struct PackSource {
   bool depth_major;
 };
 
-// Packs lines [first, first + lines) and steps [begin, begin + depth) in panels of `width` lines: panel p is
-// out[p * width * depth + i * width + j] = element(first + p * width + j, begin + i), widened; lines past the end of
-// the last panel are 0. `width` is even; out holds round_up(lines, width) * depth elements.
-void pack(const PackSource& source, std::int64_t first, std::int64_t lines, std::int64_t begin, std::int64_t depth,
-          int width, float* out);
-void pack(const PackSource& source, std::int64_t first, std::int64_t lines, std::int64_t begin, std::int64_t depth,
-          int width, double* out);
+// Lines [first, first + lines), steps [begin, begin + depth).
+struct PackRange {
+  std::int64_t first, lines;
+  std::int64_t begin, depth;
+};
+
+// Packs a range in panels of `width` lines: out[p * width * depth + i * width + j] is the element
+// (first + p * width + j, begin + i), widened; lines past the end of the last panel are 0. `width` is that of a side of
+// a tile (gemm_kernels.h); out holds round_up(lines, width) * depth elements.
+void pack(const PackSource& source, const PackRange& range, int width, float* out);
+void pack(const PackSource& source, const PackRange& range, int width, double* out);
 
 }  // namespace hone
