@@ -1,0 +1,155 @@
+#include "data/source.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "data/readers.h"
+
+namespace hone {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::array<std::string_view, 5> kReadable = {".jsonl", ".ndjson", ".json", ".txt", ".text"};
+constexpr std::array<std::string_view, 6> kNotYet = {".parquet", ".arrow", ".csv", ".tsv", ".gz", ".zst"};
+
+template <std::size_t N>
+bool is_one_of(const std::array<std::string_view, N>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::unique_ptr<RowReader> reader_of(const fs::path& path, const SourceOptions& options) {
+  const std::string extension = path.extension().string();
+  if (extension == ".json") return make_json_reader(path);
+  if (extension == ".txt" || extension == ".text") return make_text_reader(path, options.sample_by);
+  return make_jsonl_reader(path);
+}
+
+void require_readable(const fs::path& path) {
+  const std::string extension = path.extension().string();
+  if (is_one_of(kReadable, extension)) return;
+  const std::string what = is_one_of(kNotYet, extension) ? text_of(extension, " files cannot be read yet")
+                                                         : text_of("'", extension, "' is not a known format of data");
+  throw Error(path.string(), what, "give .jsonl, .json or .txt");
+}
+
+// The split that a word of `name` means, as Hugging Face's loader looks for it between separators.
+std::optional<std::string_view> split_named_in(std::string_view name) {
+  constexpr std::string_view kSeparators = "-._ 0123456789/";
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kWords = {{{"train", "train"},
+                                                                                     {"training", "train"},
+                                                                                     {"validation", "validation"},
+                                                                                     {"valid", "validation"},
+                                                                                     {"dev", "validation"},
+                                                                                     {"val", "validation"},
+                                                                                     {"test", "test"},
+                                                                                     {"testing", "test"},
+                                                                                     {"eval", "test"},
+                                                                                     {"evaluation", "test"}}};
+  while (!name.empty()) {
+    const std::size_t end = std::min(name.find_first_of(kSeparators), name.size());
+    for (const auto& [word, split] : kWords) {
+      if (name.substr(0, end) == word) return split;
+    }
+    name.remove_prefix(std::min(end + 1, name.size()));
+  }
+  return std::nullopt;
+}
+
+std::vector<fs::path> data_files_below(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string file_name = it->path().filename().string();
+    if (file_name.starts_with('.')) {
+      if (it->is_directory()) it.disable_recursion_pending();
+      continue;
+    }
+    const std::string extension = it->path().extension().string();
+    const bool is_data = is_one_of(kReadable, extension) || is_one_of(kNotYet, extension);
+    if (is_data && it->is_regular_file()) files.push_back(it->path());
+  }
+  if (error) throw Error(folder.string(), text_of("cannot list the folder: ", error.message()));
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// The files of `split`; all are train where no name says otherwise.
+std::vector<fs::path> files_of_split(const fs::path& folder, const std::vector<fs::path>& files,
+                                     const std::string& split) {
+  for (const bool by_file_name : {true, false}) {
+    std::vector<fs::path> chosen;
+    std::vector<std::string> seen;
+    for (const fs::path& file : files) {
+      const std::string text =
+          by_file_name ? file.filename().string() : file.parent_path().lexically_relative(folder).generic_string();
+      const auto named = split_named_in(text);
+      if (!named) continue;
+      if (*named == split) chosen.push_back(file);
+      if (std::find(seen.begin(), seen.end(), *named) == seen.end()) seen.emplace_back(*named);
+    }
+    if (seen.empty()) continue;
+    if (chosen.empty()) {
+      throw Error(folder.string(), text_of("has no split '", split, "'; it has: ", join(seen, ", ")));
+    }
+    return chosen;
+  }
+  if (split != "train") throw Error(folder.string(), text_of("has no split '", split, "'; it has: train"));
+  return files;
+}
+
+}  // namespace
+
+void BadRows::add(const RowPlace& place, std::string_view reason) {
+  if (first_.size() < kShown) first_.push_back(text_of(*place.file, " ", place.unit, " ", place.number, ": ", reason));
+  ++count_;
+}
+
+std::string BadRows::describe(std::int64_t rows) const {
+  if (count_ == 0) return "";
+  std::string text = text_of(format_count(count_), " of ", format_count(rows), " rows left out: ", join(first_, "; "));
+  const std::int64_t more = count_ - static_cast<std::int64_t>(first_.size());
+  if (more > 0) text += text_of("; and ", format_count(more), " more");
+  return text;
+}
+
+SampleBy sample_by_from_name(std::string_view name) {
+  if (name == "document") return SampleBy::document;
+  if (name == "paragraph") return SampleBy::paragraph;
+  if (name == "line") return SampleBy::line;
+  throw Error("sample_by", text_of("'", name, "' is not known"), "use document, paragraph or line");
+}
+
+Source::Source(const fs::path& path, const SourceOptions& options) : name_(path.string()), options_(options) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) {
+    throw Error(name_, "no such file or folder",
+                "give the path of a .jsonl, .json or .txt file, or of a folder of them");
+  }
+  if (!fs::is_directory(status)) {
+    if (options.split != "train") throw Error(name_, text_of("a single file has no split '", options.split, "'"));
+    files_ = {path};
+  } else {
+    const std::vector<fs::path> files = data_files_below(path);
+    if (files.empty()) throw Error(name_, "the folder holds no data", "put .jsonl, .json or .txt files into it");
+    files_ = files_of_split(path, files, options.split);
+  }
+  for (const fs::path& file : files_) require_readable(file);
+}
+
+void Source::for_each_row(BadRows& bad, const std::function<void(Json&, const RowPlace&)>& visit) const {
+  for (const fs::path& file : files_) {
+    const std::unique_ptr<RowReader> reader = reader_of(file, options_);
+    Json row;
+    RowPlace place;
+    while (reader->next(row, place, bad)) visit(row, place);
+  }
+}
+
+}  // namespace hone

@@ -1,0 +1,77 @@
+// Sources: files of rows. A row is a JSON object.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json.h"
+
+namespace hone {
+
+// Where a row stands, for messages.
+struct RowPlace {
+  std::shared_ptr<const std::string> file;
+  std::string_view unit = "line";  // what `number` counts: "line" or "row"
+  std::int64_t number = 0;         // from 1
+};
+
+// The rows that could not be used: all counted, the first few named.
+class BadRows {
+ public:
+  void add(const RowPlace& place, std::string_view reason);
+  [[nodiscard]] std::int64_t count() const { return count_; }
+  // "data.jsonl line 3: not valid JSON (column 5)", at most kShown.
+  [[nodiscard]] const std::vector<std::string>& first() const { return first_; }
+  // One line: how many of `rows` were left out, and the first of them; "" where there is none.
+  [[nodiscard]] std::string describe(std::int64_t rows) const;
+
+  static constexpr std::size_t kShown = 5;
+
+ private:
+  std::int64_t count_ = 0;
+  std::vector<std::string> first_;
+};
+
+// What is one document in a plain text file (`sample_by` of Hugging Face's text loader).
+enum class SampleBy { document, paragraph, line };
+[[nodiscard]] SampleBy sample_by_from_name(std::string_view name);  // throws Error
+
+struct SourceOptions {
+  SampleBy sample_by = SampleBy::document;
+  std::string split = "train";  // train, validation or test: of a folder's files, by their names
+};
+
+// Reads one file, row by row. One implementation a format.
+class RowReader {
+ public:
+  virtual ~RowReader() = default;
+  // The next usable row and its place; false at the end. Unusable rows go to `bad`. Throws Error where the file as a
+  // whole cannot be read.
+  [[nodiscard]] virtual bool next(Json& row, RowPlace& place, BadRows& bad) = 0;
+};
+
+// A file, or a folder of files, known to exist and to be of formats that can be read.
+class Source {
+ public:
+  // A folder's files are taken in the order of their paths. They are dealt to splits as Hugging Face's loader does: by
+  // the words train, validation (valid, dev, val) and test (testing, eval, evaluation) in the file names, else in the
+  // folder names below `path`; where there is none of them all files are train. Throws Error.
+  Source(const std::filesystem::path& path, const SourceOptions& options);
+
+  [[nodiscard]] const std::string& name() const { return name_; }  // the path as given
+  [[nodiscard]] const std::vector<std::filesystem::path>& files() const { return files_; }
+  // Calls visit for every usable row in order.
+  void for_each_row(BadRows& bad, const std::function<void(Json& row, const RowPlace& place)>& visit) const;
+
+ private:
+  std::string name_;
+  std::vector<std::filesystem::path> files_;
+  SourceOptions options_;
+};
+
+}  // namespace hone
