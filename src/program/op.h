@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "program/attributes.h"
@@ -15,6 +16,7 @@
 namespace hone {
 
 class GradientBuilder;
+class Program;
 struct Node;
 
 // Work of one run of a node at full capacity.
@@ -22,6 +24,14 @@ struct Cost {
   double flops = 0;
   double bytes_read = 0;
   double bytes_written = 0;
+};
+
+// Nodes of a program that one node of a fused operation can stand for.
+struct Fusion {
+  std::vector<std::size_t> nodes;                                // indices, ascending; the fused node takes the first's place
+  std::vector<std::int32_t> inputs;                              // values of the program
+  Attributes attributes;
+  std::vector<std::pair<std::int32_t, std::size_t>> outputs;     // an old value, and the fused output that replaces it
 };
 
 // An optional input that is not given has no type.
@@ -43,6 +53,14 @@ class Op {
 
   // By default no FLOPs, every input read once and every output written once.
   [[nodiscard]] virtual Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const;
+
+  // For a fused operation: whether the nodes that begin at index `first` are an instance of it. Every output of those
+  // nodes that is used elsewhere must be among `outputs`.
+  [[nodiscard]] virtual std::optional<Fusion> fuse(const Program& program, std::size_t first) const {
+    (void)program;
+    (void)first;
+    return std::nullopt;
+  }
 
   // The input in whose storage this output lies (an update in place, or a view), or nothing.
   [[nodiscard]] virtual std::optional<std::size_t> alias(std::size_t output) const {

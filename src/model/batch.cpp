@@ -1,0 +1,52 @@
+#include "model/batch.h"
+
+#include "ops/attention/attention.h"
+#include "ops/kv_append/kv_append.h"
+#include "ops/paged_attention/paged_attention.h"
+
+namespace hone {
+
+DocumentBatch::DocumentBatch(Program& program, const Capacity& capacity) {
+  const Dim rows(capacity.tokens, Count::tokens);
+  tokens = program.input("tokens", {DType::i32, {rows}});
+  positions = program.input("positions", {DType::i32, {rows}});
+  cu_seqlens_ = program.input("cu_seqlens", {DType::i32, {capacity.sequences + 1}});
+}
+
+Tensor DocumentBatch::attend(std::int64_t, Tensor qkv, const AttentionShape& shape) {
+  return attention(qkv, cu_seqlens_,
+                   {.heads = shape.heads, .kv_heads = shape.kv_heads, .head_dim = shape.head_dim, .scale = shape.scale});
+}
+
+std::string KvLayout::key_name(std::int64_t layer) { return "layers." + std::to_string(layer) + ".keys"; }
+std::string KvLayout::value_name(std::int64_t layer) { return "layers." + std::to_string(layer) + ".values"; }
+
+PagedBatch::PagedBatch(Program& program, const Capacity& capacity, const KvLayout& layout, DType dtype)
+    : layout_(layout), dtype_(dtype) {
+  const Dim rows(capacity.tokens, Count::tokens);
+  const Dim requests(capacity.sequences, Count::sequences);
+  tokens = program.input("tokens", {DType::i32, {rows}});
+  positions = program.input("positions", {DType::i32, {rows}});
+  cu_seqlens_ = program.input("cu_seqlens", {DType::i32, {capacity.sequences + 1}});
+  slots_ = program.input("slots", {DType::i32, {rows}});
+  block_table_ = program.input("block_table", {DType::i32, {requests, layout.max_blocks}});
+  starts_ = program.input("starts", {DType::i32, {requests}});
+}
+
+Tensor PagedBatch::attend(std::int64_t layer, Tensor qkv, const AttentionShape& shape) {
+  Program& program = qkv.program();
+  const Type page{dtype_, {layout_.num_blocks, layout_.block_size, shape.kv_heads * shape.head_dim}};
+  const Tensor old_keys = program.state(KvLayout::key_name(layer), page);
+  const Tensor old_values = program.state(KvLayout::value_name(layer), page);
+  const auto [keys, values] =
+      kv_append(qkv, old_keys, old_values, slots_,
+                {.heads = shape.heads, .kv_heads = shape.kv_heads, .head_dim = shape.head_dim});
+  return paged_attention(qkv, keys, values, block_table_, cu_seqlens_, starts_,
+                         {.heads = shape.heads,
+                          .kv_heads = shape.kv_heads,
+                          .head_dim = shape.head_dim,
+                          .scale = shape.scale,
+                          .block_size = layout_.block_size});
+}
+
+}  // namespace hone

@@ -1,0 +1,71 @@
+// What a model's forward pass reads besides its weights: tokens, positions, and how its queries find their keys.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "program/program.h"
+
+namespace hone {
+
+struct AttentionShape {
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  double scale = 1.0;
+};
+
+class Batch {
+ public:
+  virtual ~Batch() = default;
+
+  Tensor tokens;     // i32 [tokens]
+  Tensor positions;  // i32 [tokens], from 0 in each document
+
+  // qkv [tokens, (heads + 2 kv_heads) head_dim] -> [tokens, heads head_dim]. Layers count from 0.
+  virtual Tensor attend(std::int64_t layer, Tensor qkv, const AttentionShape& shape) = 0;
+};
+
+// Room for the tokens of one run and for the documents or requests among them.
+struct Capacity {
+  std::int64_t tokens = 0;
+  std::int64_t sequences = 0;
+  bool operator==(const Capacity&) const = default;
+};
+
+// Documents laid end to end; none sees another. Inputs: "tokens", "positions", "cu_seqlens" [sequences + 1] (entries past
+// the last document repeat the end).
+class DocumentBatch final : public Batch {
+ public:
+  DocumentBatch(Program& program, const Capacity& capacity);
+  Tensor attend(std::int64_t layer, Tensor qkv, const AttentionShape& shape) override;
+
+ private:
+  Tensor cu_seqlens_;
+};
+
+// Pages of keys and values.
+struct KvLayout {
+  std::int64_t num_blocks = 0;
+  std::int64_t block_size = 0;           // tokens a page
+  std::int64_t max_blocks = 0;           // pages a request may have: the width of a block table
+  [[nodiscard]] static std::string key_name(std::int64_t layer);    // of the state that holds a layer's keys
+  [[nodiscard]] static std::string value_name(std::int64_t layer);
+};
+
+// Chunks of requests that append to pages, then attend to all that their pages hold. Inputs: those of DocumentBatch for
+// the new tokens, "slots" i32 [tokens] (page x block_size + offset), "block_table" i32 [sequences, max_blocks], "starts"
+// i32 [sequences] (the position of each request's first new token).
+class PagedBatch final : public Batch {
+ public:
+  PagedBatch(Program& program, const Capacity& capacity, const KvLayout& layout, DType dtype);
+  Tensor attend(std::int64_t layer, Tensor qkv, const AttentionShape& shape) override;
+
+ private:
+  KvLayout layout_;
+  DType dtype_;  // of the pages
+  Tensor cu_seqlens_, slots_, block_table_, starts_;
+};
+
+}  // namespace hone

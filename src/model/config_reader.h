@@ -1,0 +1,32 @@
+// Reads keys of config.json; every error names the key, the value seen and what was expected.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/json.h"
+
+namespace hone {
+
+class ConfigReader {
+ public:
+  explicit ConfigReader(const Json& config) : config_(config) {}
+
+  [[nodiscard]] bool has(std::string_view key) const;  // there, and not null
+  [[nodiscard]] std::int64_t positive(std::string_view key) const;
+  [[nodiscard]] std::int64_t positive(std::string_view key, std::int64_t otherwise) const;
+  [[nodiscard]] double number(std::string_view key) const;
+  [[nodiscard]] double number(std::string_view key, double otherwise) const;
+  [[nodiscard]] bool boolean(std::string_view key, bool otherwise) const;
+  [[nodiscard]] std::string text(std::string_view key, std::string_view otherwise) const;
+  [[nodiscard]] ConfigReader object(std::string_view key) const;
+
+ private:
+  [[nodiscard]] const Json& at(std::string_view key) const;
+  [[noreturn]] void fail(std::string_view key, std::string_view expected) const;
+
+  const Json& config_;
+};
+
+}  // namespace hone

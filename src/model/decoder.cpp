@@ -1,0 +1,199 @@
+#include "model/decoder.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "model/config_reader.h"
+#include "ops/add/add.h"
+#include "ops/embedding/embedding.h"
+#include "ops/linear/linear.h"
+#include "ops/qk_norm/qk_norm.h"
+#include "ops/rms_norm/rms_norm.h"
+#include "ops/rope/rope.h"
+#include "ops/swiglu/swiglu.h"
+
+namespace hone {
+namespace {
+
+std::string layer_name(std::int64_t layer, std::string_view rest) { return text_of("layers.", layer, ".", rest); }
+
+class Decoder final : public Model {
+ public:
+  Decoder(const Json& config, const DecoderOptions& options)
+      : json_(config), config_(parse_decoder_config(config, options)), options_(options) {
+    describe_weights();
+  }
+
+  const ModelShape& shape() const override { return config_.shape; }
+  const Json& config() const override { return json_; }
+  const std::vector<WeightSpec>& weights() const override { return specs_; }
+  std::string_view head() const override { return config_.tie_word_embeddings ? "embedding" : "head"; }
+
+  Tensor forward(WeightBinder& w, Batch& batch) const override {
+    Program& program = batch.tokens.program();
+    const Tensor table = rope_table(batch.positions, config_.rope);
+    Tensor x = [&] {
+      const Scope scope(program, "embedding");
+      return embedding(batch.tokens, w("embedding"));
+    }();
+    for (std::int64_t layer = 0; layer < config_.shape.num_hidden_layers; ++layer) {
+      const Scope scope(program, text_of("layers.", layer));
+      x = attention_block(w, batch, layer, x, table);
+      x = mlp_block(w, layer, x);
+    }
+    const Scope scope(program, "norm");
+    return rms_norm(x, w("norm"), {.epsilon = config_.rms_norm_eps});
+  }
+
+ private:
+  // x + out(attention(rope(qkv(norm(x)))))
+  Tensor attention_block(WeightBinder& w, Batch& batch, std::int64_t layer, Tensor x, Tensor table) const {
+    const Scope scope(x.program(), "attention");
+    const ModelShape& s = config_.shape;
+    const Tensor h = rms_norm(x, w(layer_name(layer, "input_norm")), {.epsilon = config_.rms_norm_eps});
+    const Tensor bias = options_.qkv_bias ? w(layer_name(layer, "attention.qkv_bias")) : Tensor();
+    Tensor qkv = linear(h, w(layer_name(layer, "attention.qkv")), bias);
+    if (options_.qk_norm) {
+      qkv = qk_norm(qkv, w(layer_name(layer, "attention.q_norm")), w(layer_name(layer, "attention.k_norm")),
+                    {.heads = s.num_attention_heads,
+                     .kv_heads = s.num_key_value_heads,
+                     .head_dim = s.head_dim,
+                     .epsilon = config_.rms_norm_eps});
+    }
+    qkv = rope(qkv, table, {.heads = s.num_attention_heads + s.num_key_value_heads, .head_dim = s.head_dim});
+    const Tensor o = batch.attend(layer, qkv,
+                                  {.heads = s.num_attention_heads,
+                                   .kv_heads = s.num_key_value_heads,
+                                   .head_dim = s.head_dim,
+                                   .scale = 1.0 / std::sqrt(static_cast<double>(s.head_dim))});
+    return x + linear(o, w(layer_name(layer, "attention.out")));
+  }
+
+  // x + down(swiglu(gate_up(norm(x))))
+  Tensor mlp_block(WeightBinder& w, std::int64_t layer, Tensor x) const {
+    const Scope scope(x.program(), "mlp");
+    const Tensor h = rms_norm(x, w(layer_name(layer, "mlp_norm")), {.epsilon = config_.rms_norm_eps});
+    return x + linear(swiglu(linear(h, w(layer_name(layer, "mlp.gate_up")))), w(layer_name(layer, "mlp.down")));
+  }
+
+  void describe_weights() {
+    const ModelShape& s = config_.shape;
+    const auto matrix = [&](std::string name, std::int64_t rows, std::int64_t columns, std::string part) {
+      specs_.push_back({std::move(name), {rows, columns}, {{std::move(part), 0, rows}}});
+    };
+    const auto norm = [&](std::string name, std::int64_t size, std::string part) {
+      specs_.push_back({std::move(name), {size}, {{std::move(part), 0, size}}, Initializer::ones, false});
+    };
+    matrix("embedding", s.vocab_size, s.hidden_size, "model.embed_tokens.weight");
+    for (std::int64_t layer = 0; layer < s.num_hidden_layers; ++layer) describe_layer(layer, matrix, norm);
+    norm("norm", s.hidden_size, "model.norm.weight");
+    if (!config_.tie_word_embeddings) matrix("head", s.vocab_size, s.hidden_size, "lm_head.weight");
+  }
+
+  template <class Matrix, class Norm>
+  void describe_layer(std::int64_t layer, const Matrix& matrix, const Norm& norm) {
+    const ModelShape& s = config_.shape;
+    const std::int64_t q = s.num_attention_heads * s.head_dim;
+    const std::int64_t kv = s.num_key_value_heads * s.head_dim;
+    const std::string part = text_of("model.layers.", layer, ".");
+    const auto qkv_parts = [&](std::string_view suffix) {
+      return std::vector<WeightPart>{{text_of(part, "self_attn.q_proj.", suffix), 0, q},
+                                     {text_of(part, "self_attn.k_proj.", suffix), q, kv},
+                                     {text_of(part, "self_attn.v_proj.", suffix), q + kv, kv}};
+    };
+    norm(layer_name(layer, "input_norm"), s.hidden_size, part + "input_layernorm.weight");
+    specs_.push_back({layer_name(layer, "attention.qkv"), {q + 2 * kv, s.hidden_size}, qkv_parts("weight")});
+    if (options_.qkv_bias) {
+      specs_.push_back(
+          {layer_name(layer, "attention.qkv_bias"), {q + 2 * kv}, qkv_parts("bias"), Initializer::zeros, false});
+    }
+    if (options_.qk_norm) {
+      norm(layer_name(layer, "attention.q_norm"), s.head_dim, part + "self_attn.q_norm.weight");
+      norm(layer_name(layer, "attention.k_norm"), s.head_dim, part + "self_attn.k_norm.weight");
+    }
+    matrix(layer_name(layer, "attention.out"), s.hidden_size, q, part + "self_attn.o_proj.weight");
+    norm(layer_name(layer, "mlp_norm"), s.hidden_size, part + "post_attention_layernorm.weight");
+    const std::int64_t inner = config_.intermediate_size;
+    specs_.push_back({layer_name(layer, "mlp.gate_up"),
+                      {2 * inner, s.hidden_size},
+                      {{part + "mlp.gate_proj.weight", 0, inner}, {part + "mlp.up_proj.weight", inner, inner}}});
+    matrix(layer_name(layer, "mlp.down"), s.hidden_size, inner, part + "mlp.down_proj.weight");
+  }
+
+  Json json_;
+  DecoderConfig config_;
+  DecoderOptions options_;
+  std::vector<WeightSpec> specs_;
+};
+
+// Both spellings: rope_theta beside rope_scaling, and transformers 5's rope_parameters, which holds all.
+RopeTableAttributes parse_rope(const ConfigReader& config, std::int64_t head_dim) {
+  RopeTableAttributes rope;
+  rope.head_dim = head_dim;
+  rope.theta = config.number("rope_theta", 10000.0);
+  const bool together = config.has("rope_parameters");
+  if (!together && !config.has("rope_scaling")) return rope;
+  const ConfigReader scaling = config.object(together ? "rope_parameters" : "rope_scaling");
+  rope.theta = scaling.number("rope_theta", rope.theta);
+  const std::string type = scaling.text("rope_type", scaling.text("type", "default"));
+  if (type == "default") return rope;
+  if (type != "llama3") {
+    throw Error("config.json", text_of("rope scaling '", type, "' is not known"), "hone knows default and llama3");
+  }
+  rope.scaling = type;
+  rope.factor = scaling.number("factor");
+  rope.low_freq_factor = scaling.number("low_freq_factor");
+  rope.high_freq_factor = scaling.number("high_freq_factor");
+  rope.original_max_position_embeddings = scaling.positive("original_max_position_embeddings");
+  return rope;
+}
+
+void refuse(const ConfigReader& config, std::string_view key, bool wanted) {
+  if (config.boolean(key, wanted) != wanted) {
+    throw Error("config.json", text_of("'", key, "': ", wanted ? "false" : "true", " is not supported by hone"));
+  }
+}
+
+}  // namespace
+
+DecoderConfig parse_decoder_config(const Json& json, const DecoderOptions& options) {
+  const ConfigReader config(json);
+  DecoderConfig parsed;
+  ModelShape& s = parsed.shape;
+  s.vocab_size = config.positive("vocab_size");
+  s.hidden_size = config.positive("hidden_size");
+  s.num_hidden_layers = config.positive("num_hidden_layers");
+  s.num_attention_heads = config.positive("num_attention_heads");
+  s.num_key_value_heads = config.positive("num_key_value_heads", s.num_attention_heads);
+  s.max_position_embeddings = config.positive("max_position_embeddings", 2048);
+  if (!config.has("head_dim") && s.hidden_size % s.num_attention_heads != 0) {
+    throw Error("config.json", text_of("hidden_size ", s.hidden_size, " is no multiple of num_attention_heads ",
+                                       s.num_attention_heads, " and there is no head_dim"));
+  }
+  s.head_dim = config.positive("head_dim", s.hidden_size / s.num_attention_heads);
+  if (s.num_attention_heads % s.num_key_value_heads != 0) {
+    throw Error("config.json", text_of("num_attention_heads ", s.num_attention_heads,
+                                       " is no multiple of num_key_value_heads ", s.num_key_value_heads));
+  }
+  if (s.head_dim % 8 != 0 || s.head_dim > 256) {
+    throw Error("config.json", text_of("head_dim ", s.head_dim, " is not supported"), "a multiple of 8 up to 256");
+  }
+  parsed.intermediate_size = config.positive("intermediate_size");
+  parsed.rms_norm_eps = config.number("rms_norm_eps", 1e-6);
+  parsed.tie_word_embeddings = config.boolean("tie_word_embeddings", options.default_tied);
+  parsed.rope = parse_rope(config, s.head_dim);
+  if (const std::string activation = config.text("hidden_act", "silu"); activation != "silu") {
+    throw Error("config.json", text_of("hidden_act '", activation, "' is not supported"), "silu");
+  }
+  if (!options.qkv_bias) refuse(config, "attention_bias", false);
+  refuse(config, "mlp_bias", false);
+  refuse(config, "use_sliding_window", false);
+  return parsed;
+}
+
+std::unique_ptr<Model> make_decoder(const Json& config, const DecoderOptions& options) {
+  return std::make_unique<Decoder>(config, options);
+}
+
+}  // namespace hone

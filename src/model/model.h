@@ -1,0 +1,67 @@
+// The contract of a model family: configuration, weights under the checkpoint's names, forward pass.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "core/json.h"
+#include "model/batch.h"
+#include "model/weight_spec.h"
+#include "program/program.h"
+
+namespace hone {
+
+// What the engine, the planner and the trainer need to know of any model.
+struct ModelShape {
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t num_hidden_layers = 0;
+  std::int64_t num_attention_heads = 0;
+  std::int64_t num_key_value_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t max_position_embeddings = 0;
+};
+
+// Declares weights of the program under construction by the names of their specs. Types are those of f32; the precision
+// pass changes them.
+class WeightBinder {
+ public:
+  WeightBinder(Program& program, const std::vector<WeightSpec>& specs, bool trainable);
+  Tensor operator()(std::string_view name);  // throws Defect where no spec has the name
+
+ private:
+  Program& program_;
+  const std::vector<WeightSpec>& specs_;
+  bool trainable_;
+};
+
+// One configured model.
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  [[nodiscard]] virtual const ModelShape& shape() const = 0;
+  // config.json, for transformers to read; what hone does not know is kept as it came.
+  [[nodiscard]] virtual const Json& config() const = 0;
+  [[nodiscard]] virtual const std::vector<WeightSpec>& weights() const = 0;
+  // Traces tokens -> hidden states after the last norm [tokens, hidden_size].
+  [[nodiscard]] virtual Tensor forward(WeightBinder& weights, Batch& batch) const = 0;
+  // The output projection [vocab_size, hidden_size].
+  [[nodiscard]] virtual std::string_view head() const = 0;
+};
+
+// A family, found by model_type of config.json.
+class Family {
+ public:
+  virtual ~Family() = default;
+  [[nodiscard]] virtual std::string_view model_type() const = 0;
+  // Throws Error naming the key where the configuration is incomplete, contradicts itself or asks for what hone has not.
+  [[nodiscard]] virtual std::unique_ptr<Model> create(const Json& config) const = 0;
+};
+
+// Elements of all weights.
+[[nodiscard]] std::int64_t parameter_count(const Model& model);
+
+}  // namespace hone

@@ -1,0 +1,20 @@
+// Qwen 3, dense: an RMS norm on every head of queries and keys.
+#include "model/decoder.h"
+#include "model/registry.h"
+
+namespace hone {
+namespace {
+
+class Qwen3Family final : public Family {
+ public:
+  std::string_view model_type() const override { return "qwen3"; }
+  std::unique_ptr<Model> create(const Json& config) const override { return make_decoder(config, {.qk_norm = true}); }
+};
+
+const Qwen3Family kFamily;
+
+}  // namespace
+
+void register_qwen3(FamilyRegistry& registry) { registry.add(kFamily); }
+
+}  // namespace hone

@@ -1,0 +1,30 @@
+// A model's weights in memory: read from a folder, made at random, written back.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "backend/device.h"
+#include "checkpoint/model_directory.h"
+#include "model/model.h"
+#include "program/tensor_store.h"
+
+namespace hone {
+
+// The blocks of a model's weights in one dtype, by the names of the specs.
+[[nodiscard]] std::vector<NamedType> weight_types(const Model& model, DType dtype);
+
+// Every weight read and converted. Throws Error where a tensor is missing, has another shape (both are shown) or is one
+// that the model does not have; nothing is returned half loaded.
+[[nodiscard]] TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype, Device& device);
+
+// Normal numbers of deviation initializer_range (config.json; 0.02), zeros and ones, as the specs say. Each depends on
+// the seed, its tensor's name in the checkpoint and its index alone.
+[[nodiscard]] TensorStore random_weights(const Model& model, std::uint64_t seed, DType dtype, Device& device);
+
+// Writes config.json and the weights for transformers to load. `generation_config` may be null.
+void save_model(const std::filesystem::path& path, const Model& model, const TensorStore& weights,
+                const Json* generation_config);
+
+}  // namespace hone

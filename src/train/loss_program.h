@@ -1,0 +1,57 @@
+// The programs that a micro-batch runs through.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "data/host_batch.h"
+#include "model/model.h"
+#include "passes/recompute.h"
+#include "program/executable.h"
+
+namespace hone {
+
+// How a traced loss becomes a program.
+struct LossProgramOptions {
+  Capacity capacity;
+  DType dtype = DType::f32;
+  Recompute recompute = Recompute::none;
+  std::size_t activation_budget = 0;  // bytes of the arena, for Recompute::automatic
+  DeviceKind device = DeviceKind::cpu;
+};
+
+// A loss as it is traced: the program, the batch and, per token, the log-probability of its target.
+struct LossTrace {
+  Program program;
+  Tensor logp;     // f32 [tokens]; 0 where there is no target
+  Tensor entropy;  // f32 [tokens]
+  Tensor hit;      // f32 [tokens]: 1 where the target is the likeliest token
+};
+
+// tokens -> log p(target), with inputs "targets" and those of DocumentBatch. log p is at this temperature.
+void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacity& capacity, bool trainable,
+                             double temperature);
+// Precision and forward fusion; then, where `loss` names an output [1], its gradients and recomputation.
+[[nodiscard]] Program finish_loss(Program program, const char* loss, const LossProgramOptions& options);
+
+// loss = sum of loss_weights[t] x -log p(target[t]); accumulates the gradients of all weights. Outputs: "loss" [1],
+// "entropy" and "hit" [tokens].
+[[nodiscard]] Program trace_training(const Model& model, const LossProgramOptions& options);
+// The same without gradients: evaluation.
+[[nodiscard]] Program trace_evaluation(const Model& model, const LossProgramOptions& options);
+
+// Writes tokens, positions, cu_seqlens and targets, and sets the counts.
+void feed(Executable& executable, const HostBatch& batch);
+
+// Sums over the target tokens of what ran.
+struct LossSums {
+  double loss = 0;        // as weighted
+  double entropy = 0;
+  double hits = 0;
+  double target_tokens = 0;
+  void add(const LossSums& other);
+};
+// Feeds the batch with weights mask x `weight`, runs, reads.
+[[nodiscard]] LossSums run_loss(Executable& executable, const HostBatch& batch, double weight);
+
+}  // namespace hone

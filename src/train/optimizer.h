@@ -1,0 +1,56 @@
+// The optimizer of a run: gradients, moments, master weights and the program that updates them all.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "model/model.h"
+#include "model/weights.h"
+#include "ops/adamw/adamw.h"
+#include "program/executable.h"
+
+namespace hone {
+
+// What one update did.
+struct UpdateResult {
+  double grad_norm = 0;   // before clipping
+  bool applied = true;    // false: the norm was not finite, and the weights are as they were
+};
+
+class Optimizer {
+ public:
+  // `weights` is updated in place; weights of bf16 get f32 masters, taken from them now. The decay of `attributes`
+  // applies to the weights that decay.
+  Optimizer(const Model& model, TensorStore& weights, std::shared_ptr<Arena> arena, const AdamwAttributes& attributes);
+
+  // Where micro-batches accumulate; zero after every update.
+  [[nodiscard]] const TensorStore& gradients() const { return gradients_; }
+  // max_grad_norm 0: no clipping.
+  UpdateResult update(double learning_rate, double max_grad_norm);
+  // Forgets that a number was not finite, so that the next update counts again.
+  void clear_guard();
+
+  [[nodiscard]] std::int64_t steps() const { return steps_; }  // updates that were applied
+  [[nodiscard]] const TensorStore& states() const { return states_; }
+  // For a resume: the states of a checkpoint have been uploaded into `states()`, and this many updates were applied.
+  [[nodiscard]] TensorStore& mutable_states() { return states_; }
+  void set_steps(std::int64_t steps) { steps_ = steps; }
+  [[nodiscard]] const Executable& executable() const { return *executable_; }
+
+  // The stores' tensors and the update's program, for plans made without a run.
+  [[nodiscard]] static std::vector<NamedType> gradient_types(const Model& model, DType dtype);
+  [[nodiscard]] static std::vector<NamedType> state_types(const Model& model, DType dtype);
+  [[nodiscard]] static Program trace_update(const Model& model, DType dtype, const AdamwAttributes& attributes);
+
+ private:
+  AdamwAttributes attributes_;
+  TensorStore gradients_;
+  TensorStore states_;
+  std::optional<Executable> executable_;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace hone
