@@ -43,12 +43,21 @@ void field_from_text(std::string_view text, std::string& value) {
 std::vector<AttributeText> split_attributes(std::string_view text) {
   std::vector<AttributeText> entries;
   if (trim(text).empty()) return entries;
-  for (const std::string& part : split(text, ',')) {
+  const auto add = [&](std::string_view part) {
     const std::string_view entry = trim(part);
     const std::size_t equals = entry.find('=');
     if (equals == std::string_view::npos) throw Error(text_of("'", entry, "' is not NAME=VALUE"));
     entries.push_back({std::string(entry.substr(0, equals)), std::string(entry.substr(equals + 1))});
+  };
+  std::size_t begin = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') quoted = !quoted;
+    if (text[i] != ',' || quoted) continue;
+    add(text.substr(begin, i - begin));
+    begin = i + 1;
   }
+  add(text.substr(begin));
   return entries;
 }
 
