@@ -1,0 +1,63 @@
+#include "ops/adamw/adamw.h"
+
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/kernel.h"
+
+namespace hone {
+namespace {
+
+// (weight, gradient, m, v, master or none, norm, hyper, bad) -> (weight, gradient, m, v, master or nothing), in place.
+class Adamw final : public Op {
+ public:
+  std::string_view name() const override { return "adamw"; }
+  Attributes default_attributes() const override { return AdamwAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const Type& weight = required(inputs, 0, name());
+    expect(is_floating(weight.dtype), name(), text_of("the weight is ", to_text(weight), "; wanted a floating type"));
+    const DType wide = accumulator_of(weight.dtype);
+    const auto check = [&](std::size_t index, const char* what, const Shape& shape) {
+      const Type wanted{wide, shape};
+      expect(required(inputs, index, name()) == wanted, name(),
+             text_of(what, " is ", to_text(*inputs[index]), "; wanted ", to_text(wanted)));
+    };
+    check(1, "the gradient", weight.shape);
+    check(2, "m", weight.shape);
+    check(3, "v", weight.shape);
+    if (inputs[4]) {
+      check(4, "the master weight", weight.shape);
+      expect(weight.dtype != wide, name(), text_of("the weight is ", to_text(weight), " and needs no master weight"));
+    }
+    check(5, "the norm", {1});
+    check(6, "hyper", {kAdamwHypers});
+    expect(required(inputs, 7, name()) == Type{DType::i32, {1}}, name(),
+           text_of("bad is ", to_text(*inputs[7]), "; wanted i32[1]"));
+    std::vector<Type> outputs{weight, *inputs[1], *inputs[2], *inputs[3]};
+    if (inputs[4]) outputs.push_back(*inputs[4]);
+    return outputs;
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 14.0 * static_cast<double>(outputs[0].elements());
+    return cost;
+  }
+  std::optional<std::size_t> alias(std::size_t output) const override { return output; }
+};
+
+const Adamw kAdamw;
+
+}  // namespace
+
+AdamwTensors adamw(const AdamwTensors& tensors, const AdamwStep& step, const AdamwAttributes& attributes) {
+  const std::vector<Tensor> inputs{tensors.weight, tensors.gradient, tensors.m,  tensors.v,
+                                   tensors.master, step.norm,        step.hyper, step.bad};
+  const std::vector<Tensor> outputs = tensors.weight.program().append(kAdamw, attributes, inputs);
+  return {outputs[0], outputs[1], outputs[2], outputs[3], outputs.size() > 4 ? outputs[4] : Tensor()};
+}
+
+void register_adamw(OpRegistry& registry) { registry.add(kAdamw); }
+
+}  // namespace hone

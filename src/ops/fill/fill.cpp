@@ -1,0 +1,30 @@
+#include "ops/fill/fill.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+
+namespace hone {
+namespace {
+
+class Fill final : public Op {
+ public:
+  std::string_view name() const override { return "fill"; }
+  Attributes default_attributes() const override { return FillAttributes{}; }
+  std::vector<Type> infer(InputTypes, const Attributes& attributes) const override {
+    Type type = type_from_text(attributes.as<FillAttributes>().type);
+    expect(is_floating(type.dtype), name(), text_of("the type is ", to_text(type), "; wanted a floating one"));
+    return {std::move(type)};
+  }
+};
+
+const Fill kFill;
+
+}  // namespace
+
+Tensor fill(Program& program, const Type& type, double value) {
+  return program.append1(kFill, FillAttributes{.value = value, .type = to_text(type)}, {});
+}
+
+void register_fill(OpRegistry& registry) { registry.add(kFill); }
+
+}  // namespace hone

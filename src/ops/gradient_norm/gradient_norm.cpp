@@ -1,0 +1,40 @@
+#include "ops/gradient_norm/gradient_norm.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+
+namespace hone {
+namespace {
+
+class GradientNorm final : public Op {
+ public:
+  std::string_view name() const override { return "gradient_norm"; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const DType dtype = accumulator_of(required(inputs, 0, name()).dtype);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Type& gradient = required(inputs, i, name());
+      expect(is_floating(gradient.dtype) && accumulator_of(gradient.dtype) == dtype, name(),
+             text_of("gradient ", i, " is ", to_text(gradient), ", the first ", to_text(*inputs[0]),
+                     "; wanted floating types, all of them f64 or none"));
+    }
+    return {Type{dtype, {1}}};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    for (const auto& input : inputs) cost.flops += 2.0 * static_cast<double>(input->elements());
+    return cost;
+  }
+};
+
+const GradientNorm kGradientNorm;
+
+}  // namespace
+
+Tensor gradient_norm(std::span<const Tensor> gradients) {
+  HONE_ASSERT(!gradients.empty(), "a norm over no gradients");
+  return gradients[0].program().append(kGradientNorm, {}, gradients)[0];
+}
+
+void register_gradient_norm(OpRegistry& registry) { registry.add(kGradientNorm); }
+
+}  // namespace hone

@@ -1,0 +1,26 @@
+#include <cmath>
+
+#include "ops/registry.h"
+#include "ops/rows.h"
+
+namespace hone {
+namespace {
+
+template <class T>
+void forward(const KernelCall& call) {
+  const TensorView& values = call.in(0);
+  const T* each = values.as<T>();
+  for (std::int64_t i = 0; i < values.rows() * values.row_size(); ++i) {
+    if (!std::isfinite(widen(each[i]))) *call.out(0).as<std::int32_t>() = 1;
+  }
+}
+
+}  // namespace
+
+void register_guard_cpu(KernelRegistry& registry) {
+  registry.add(
+      "guard", DeviceKind::cpu,
+      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+}
+
+}  // namespace hone

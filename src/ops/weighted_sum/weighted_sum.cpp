@@ -1,0 +1,57 @@
+#include "ops/weighted_sum/weighted_sum.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/gradient_builder.h"
+
+namespace hone {
+namespace {
+
+// (dy [1], weights) -> dvalues
+class WeightedSumBackward final : public Op {
+ public:
+  std::string_view name() const override { return "weighted_sum_backward"; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = static_cast<double>(outputs[0].elements());
+    return cost;
+  }
+};
+
+const WeightedSumBackward kBackward;
+
+class WeightedSum final : public Op {
+ public:
+  std::string_view name() const override { return "weighted_sum"; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const Type& values = required(inputs, 0, name());
+    const Type& weights = required(inputs, 1, name());
+    expect(values == weights && values.shape.size() == 1 && values.dtype == accumulator_of(values.dtype), name(),
+           text_of("values are ", to_text(values), ", weights ", to_text(weights), "; wanted f32[rows] twice"));
+    return {Type{values.dtype, {1}}};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 2.0 * static_cast<double>(inputs[0]->elements());
+    return cost;
+  }
+  void gradient(GradientBuilder& builder, const Node&) const override {
+    const Tensor dy = builder.output_gradient(0);
+    if (!dy || !builder.needs(0)) return;
+    builder.add(0, builder.program().append1(kBackward, {}, {dy, builder.input(1)}));
+  }
+};
+
+const WeightedSum kForward;
+
+}  // namespace
+
+Tensor weighted_sum(Tensor values, Tensor weights) { return values.program().append1(kForward, {}, {values, weights}); }
+
+void register_weighted_sum(OpRegistry& registry) {
+  registry.add(kForward);
+  registry.add(kBackward);
+}
+
+}  // namespace hone

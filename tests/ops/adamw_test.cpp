@@ -1,0 +1,244 @@
+#include "ops/adamw/adamw.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "core/json.h"
+#include "core/random.h"
+#include "ops/gradient_norm/gradient_norm.h"
+#include "ops/guard/guard.h"
+#include "ops/registry.h"
+#include "program/executable.h"
+#include "support/paths.h"
+
+namespace hone::test {
+namespace {
+
+struct Weight {
+  std::string name;
+  Shape shape;
+  double weight_decay = 0;
+};
+
+struct StepNumbers {
+  double learning_rate = 0;
+  std::int64_t step = 1;  // from 1
+  double max_grad_norm = 0;
+};
+
+// An update program over some weights, with its stores.
+class Optimizer {
+ public:
+  Optimizer(const std::vector<Weight>& weights, DType dtype, bool master, AdamwAttributes attributes)
+      : attributes_(attributes) {
+    register_operations();
+    const DType wide = accumulator_of(dtype);
+    std::vector<NamedType> weight_types;
+    std::vector<NamedType> gradient_types;
+    std::vector<NamedType> state_types{{"bad", {DType::i32, {1}}}};
+    for (const Weight& weight : weights) {
+      weight_types.push_back({weight.name, {dtype, weight.shape}});
+      gradient_types.push_back({weight.name, {wide, weight.shape}});
+      for (const char* state : {"m.", "v.", "master."}) {
+        state_types.push_back({state + weight.name, {wide, weight.shape}});
+      }
+    }
+    weights_ = TensorStore(cpu_device(), weight_types);
+    gradients_ = TensorStore(cpu_device(), gradient_types);
+    states_ = TensorStore(cpu_device(), state_types);
+
+    Program program;
+    std::vector<Tensor> gradients;
+    for (const NamedType& each : gradient_types) gradients.push_back(program.gradient(each.name, each.type));
+    AdamwStep step;
+    step.norm = gradient_norm(gradients);
+    step.hyper = program.input("hyper", {wide, {kAdamwHypers}});
+    step.bad = guard(step.norm, program.state("bad", {DType::i32, {1}}));
+    const auto state = [&](const std::string& name, const Weight& weight) {
+      return program.state(name + weight.name, {wide, weight.shape});
+    };
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      attributes.weight_decay = weights[i].weight_decay;
+      adamw({program.weight(weights[i].name, weight_types[i].type), gradients[i], state("m.", weights[i]),
+             state("v.", weights[i]), master ? state("master.", weights[i]) : Tensor()},
+            step, attributes);
+    }
+    program.output("norm", step.norm);
+    executable_ =
+        std::make_unique<Executable>(std::move(program), std::make_shared<Arena>(cpu_device()),
+                                     Bindings{.weights = &weights_, .gradients = &gradients_, .states = &states_});
+  }
+
+  TensorStore& weights() { return weights_; }
+  TensorStore& gradients() { return gradients_; }
+  TensorStore& states() { return states_; }
+
+  // Returns the norm.
+  float run(const StepNumbers& numbers) {
+    std::vector<float> hyper(kAdamwHypers, 0.0f);
+    const auto step = static_cast<double>(numbers.step);
+    hyper[static_cast<std::size_t>(AdamwHyper::learning_rate)] = static_cast<float>(numbers.learning_rate);
+    hyper[static_cast<std::size_t>(AdamwHyper::correction1)] =
+        static_cast<float>(1.0 / (1.0 - std::pow(attributes_.beta1, step)));
+    hyper[static_cast<std::size_t>(AdamwHyper::correction2)] =
+        static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(attributes_.beta2, step)));
+    hyper[static_cast<std::size_t>(AdamwHyper::max_grad_norm)] = static_cast<float>(numbers.max_grad_norm);
+    executable_->set<float>("hyper", hyper);
+    executable_->run();
+    std::vector<float> norm(1);
+    executable_->get<float>("norm", norm);
+    return norm[0];
+  }
+
+ private:
+  AdamwAttributes attributes_;
+  TensorStore weights_, gradients_, states_;
+  std::unique_ptr<Executable> executable_;
+};
+
+void upload(TensorStore& store, const std::string& name, const std::vector<float>& values) {
+  store.upload(name, std::as_bytes(std::span(values)));
+}
+
+std::vector<float> floats(const TensorStore& store, const std::string& name) {
+  const std::vector<std::byte> bytes = store.download(name);
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+void expect_near(const std::vector<float>& actual, const std::vector<float>& expected, const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_NEAR(actual[i], expected[i], 1e-6 * std::max(1.0f, std::abs(expected[i]))) << what << " at " << i;
+  }
+}
+
+TEST(Adamw, FollowsTorchOverTwentySteps) {
+  const Json run = read_json(fixture("ops/adamw.json"));
+  std::vector<Weight> weights;
+  for (const auto& [name, shape] : run.at("shapes").items()) {
+    Weight weight{name, {}, run.at("weight_decay").at(name).get<double>()};
+    for (const auto& size : shape) weight.shape.emplace_back(size.get<std::int64_t>());
+    weights.push_back(weight);
+  }
+  Optimizer optimizer(weights, DType::f32, false,
+                      {.beta1 = run.at("beta1").get<double>(),
+                       .beta2 = run.at("beta2").get<double>(),
+                       .epsilon = run.at("epsilon").get<double>()});
+  for (const Weight& weight : weights) {
+    upload(optimizer.weights(), weight.name, run.at("start").at(weight.name).get<std::vector<float>>());
+  }
+  const double max_grad_norm = run.at("max_grad_norm").get<double>();
+  int clipped = 0;
+  StepNumbers numbers{.step = 0, .max_grad_norm = max_grad_norm};
+  for (const auto& step : run.at("steps")) {
+    for (const Weight& weight : weights) {
+      upload(optimizer.gradients(), weight.name, step.at("gradients").at(weight.name).get<std::vector<float>>());
+    }
+    numbers.learning_rate = step.at("learning_rate").get<double>();
+    ++numbers.step;
+    const float norm = optimizer.run(numbers);
+    EXPECT_NEAR(norm, step.at("norm").get<float>(), 1e-6 * norm);
+    if (norm > max_grad_norm) ++clipped;
+    for (const Weight& weight : weights) {
+      expect_near(floats(optimizer.weights(), weight.name),
+                  step.at("weights").at(weight.name).get<std::vector<float>>(),
+                  weight.name + ", step " + std::to_string(numbers.step));
+      for (const float each : floats(optimizer.gradients(), weight.name)) ASSERT_EQ(each, 0.0f);
+    }
+  }
+  EXPECT_EQ(clipped, 8);
+  for (const Weight& weight : weights) {
+    const auto& state = run.at("state").at(weight.name);
+    expect_near(floats(optimizer.states(), "m." + weight.name), state.at("exp_avg").get<std::vector<float>>(), "m");
+    expect_near(floats(optimizer.states(), "v." + weight.name), state.at("exp_avg_sq").get<std::vector<float>>(), "v");
+  }
+}
+
+std::vector<float> normal_floats(std::size_t count, const char* name, float scale) {
+  const RandomStream random(3, name);
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = scale * random.normal(i);
+  return values;
+}
+
+// With a master weight, a weight of bf16 is at every step the rounded weight of a run in f32.
+TEST(Adamw, MasterWeightIsTheWeightInFull) {
+  const std::vector<Weight> weights{{"w", {40000}, 0.01}};
+  const AdamwAttributes attributes{.weight_decay = 0.01};
+  Optimizer full(weights, DType::f32, false, attributes);
+  Optimizer half(weights, DType::bf16, true, attributes);
+  Optimizer rounded(weights, DType::bf16, false, attributes);
+  const std::vector<float> start = normal_floats(40000, "start", 1.0f);
+  std::vector<BFloat16> start_rounded;
+  for (const float each : start) start_rounded.emplace_back(each);
+  upload(full.weights(), "w", start);
+  upload(half.states(), "master.w", start);
+  half.weights().upload("w", std::as_bytes(std::span(start_rounded)));
+  rounded.weights().upload("w", std::as_bytes(std::span(start_rounded)));
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    const std::vector<float> gradient = normal_floats(40000, "gradient", 0.1f * static_cast<float>(step));
+    for (Optimizer* each : {&full, &half, &rounded}) {
+      upload(each->gradients(), "w", gradient);
+      each->run({.learning_rate = 1e-4, .step = step});
+    }
+    const std::vector<float> expected = floats(full.weights(), "w");
+    ASSERT_EQ(floats(half.states(), "master.w"), expected);
+    const std::vector<std::byte> bytes = half.weights().download("w");
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      BFloat16 actual;
+      std::memcpy(&actual, bytes.data() + 2 * i, 2);
+      ASSERT_EQ(actual.bits, BFloat16(expected[i]).bits) << i;
+    }
+  }
+  EXPECT_NE(half.weights().download("w"), rounded.weights().download("w"));
+}
+
+// A norm that is not finite leaves everything as it was but the gradient, then and for the rest of the run.
+TEST(Adamw, StopsAtWhatIsNotFinite) {
+  Optimizer optimizer({{"w", {300}, 0.1}}, DType::f32, false, {});
+  upload(optimizer.weights(), "w", normal_floats(300, "start", 1.0f));
+  upload(optimizer.gradients(), "w", normal_floats(300, "gradient", 1.0f));
+  optimizer.run({.learning_rate = 0.1, .max_grad_norm = 1.0});
+  const std::vector<std::byte> weight = optimizer.weights().download("w");
+  const std::vector<std::byte> m = optimizer.states().download("m.w");
+  const std::vector<std::byte> v = optimizer.states().download("v.w");
+  const auto bad = [&] { return static_cast<int>(optimizer.states().download("bad")[0]); };
+  EXPECT_EQ(bad(), 0);
+  std::vector<float> gradient = normal_floats(300, "gradient", 1.0f);
+  for (const float value : {NAN, INFINITY, 1.0f}) {
+    gradient[7] = value;
+    upload(optimizer.gradients(), "w", gradient);
+    optimizer.run({.learning_rate = 0.1, .step = 2, .max_grad_norm = 1.0});
+    EXPECT_EQ(bad(), 1);
+    EXPECT_EQ(optimizer.weights().download("w"), weight);
+    EXPECT_EQ(optimizer.states().download("m.w"), m);
+    EXPECT_EQ(optimizer.states().download("v.w"), v);
+    EXPECT_EQ(floats(optimizer.gradients(), "w"), std::vector<float>(300, 0.0f));
+  }
+}
+
+TEST(Adamw, NamesWhatDoesNotFit) {
+  register_operations();
+  Program program;
+  const Type type{DType::f32, {4}};
+  const Tensor one = program.input("norm", {DType::f32, {1}});
+  const AdamwStep step{one, program.input("hyper", {DType::f32, {kAdamwHypers}}),
+                       program.state("bad", {DType::i32, {1}})};
+  const AdamwTensors tensors{program.weight("w", type), program.gradient("w", type), program.state("m", type),
+                             program.state("v", {DType::f32, {5}}), Tensor()};
+  try {
+    (void)adamw(tensors, step, {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("v is f32[5]; wanted f32[4]"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace hone::test
