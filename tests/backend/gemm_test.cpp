@@ -187,6 +187,24 @@ TEST(Gemm, SmallWorkspaceCostsThreadsOnly) {
   EXPECT_THROW(gemm(call), Defect);
 }
 
+TEST(Gemm, WorkspaceServesSmallerProducts) {
+  for (const bool flip_b : {false, true}) {
+    const Case<float, float, float> large(200, 530, 1100, false, flip_b, false, false);
+    std::vector<std::byte> workspace(gemm_workspace_bytes(large.args, 1));
+    for (const std::int64_t m : {1, 20, 24, 25, 150}) {
+      for (const std::int64_t k : {1, 256, 512, 600}) {
+        const Case<float, float, float> small(m, 530, k, false, flip_b, false, false);
+        std::vector<float> result = small.c;
+        GemmArgs call = small.args;
+        call.workspace = workspace;
+        call.c = result.data();
+        gemm(call);
+        EXPECT_TRUE(same_bits(result, small.expected())) << m << " " << k;
+      }
+    }
+  }
+}
+
 TEST(Gemm, WorkspaceIsModest) {
   for (const DType type : {DType::f32, DType::bf16, DType::f64}) {
     const GemmArgs args{.m = 8192,
