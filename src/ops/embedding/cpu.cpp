@@ -1,0 +1,54 @@
+#include <algorithm>
+
+#include "ops/embedding/embedding.h"
+#include "ops/registry.h"
+#include "ops/rows.h"
+
+namespace hone {
+namespace {
+
+template <class T>
+void forward(const KernelCall& call) {
+  const TensorView& tokens = call.in(0);
+  const TensorView& weight = call.in(1);
+  const std::int64_t n = weight.row_size();
+  const auto* ids = tokens.as<std::int32_t>();
+  const T* table = weight.as<T>();
+  T* ys = call.out(0).as<T>();
+  for (std::int64_t row = 0; row < tokens.rows(); ++row) {
+    HONE_ASSERT(ids[row] >= 0 && ids[row] < weight.dim(0), "token ", ids[row], " at row ", row, " of a vocabulary of ",
+                weight.dim(0));
+  }
+  for_rows(tokens.rows(), n, [&](std::int64_t row) { std::copy_n(table + ids[row] * n, n, ys + row * n); });
+  zero_tail(call.out(0));
+}
+
+// Each thread adds all rows, in order, into its own columns of the table.
+template <class T>
+void gradient(const KernelCall& call) {
+  using A = Accumulator<T>;
+  const TensorView& dy = call.in(0);
+  const std::int64_t n = dy.row_size();
+  const T* dys = dy.as<T>();
+  const auto* ids = call.in(1).as<std::int32_t>();
+  A* dweight = call.out(0).as<A>();
+  parallel_for(n, 64, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = 0; row < dy.rows(); ++row) {
+      A* sum = dweight + ids[row] * n;
+      for (std::int64_t i = begin; i < end; ++i) sum[i] += widen(dys[row * n + i]);
+    }
+  });
+}
+
+}  // namespace
+
+void register_embedding_cpu(KernelRegistry& registry) {
+  registry.add(
+      "embedding", DeviceKind::cpu,
+      {[](const KernelCall& call) { for_floating(call.in(1).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+  registry.add(
+      "embedding_gradient", DeviceKind::cpu,
+      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { gradient<T>(call); }); }, {}});
+}
+
+}  // namespace hone

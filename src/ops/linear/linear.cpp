@@ -1,0 +1,107 @@
+#include "ops/linear/linear.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/gradient_builder.h"
+#include "program/kernel.h"
+
+namespace hone {
+namespace {
+
+Cost product_cost(const Cost& traffic, const Type& rows_by_k, std::int64_t n) {
+  Cost cost = traffic;
+  cost.flops = 2.0 * static_cast<double>(rows_by_k.elements()) * static_cast<double>(n);
+  return cost;
+}
+
+// (dy, weight) -> dx, of the weight's dtype.
+class LinearInputGradient final : public Op {
+ public:
+  std::string_view name() const override { return "linear_input_gradient"; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const Type& dy = required(inputs, 0, name());
+    const Type& weight = required(inputs, 1, name());
+    return {Type{weight.dtype, {dy.shape[0], weight.shape[1]}}};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    return product_cost(Op::cost(inputs, outputs, attributes), outputs[0], inputs[1]->shape[0].size);
+  }
+};
+
+// (dy, x, dweight) -> dweight, in place.
+class LinearWeightGradient final : public Op {
+ public:
+  std::string_view name() const override { return "linear_weight_gradient"; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 2, name())}; }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    return product_cost(Op::cost(inputs, outputs, attributes), *inputs[1], outputs[0].shape[0].size);
+  }
+  std::optional<std::size_t> alias(std::size_t) const override { return 2; }
+};
+
+// (dy, dbias) -> dbias, in place.
+class LinearBiasGradient final : public Op {
+ public:
+  std::string_view name() const override { return "linear_bias_gradient"; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = static_cast<double>(inputs[0]->elements());
+    return cost;
+  }
+  std::optional<std::size_t> alias(std::size_t) const override { return 1; }
+};
+
+const LinearInputGradient kInputGradient;
+const LinearWeightGradient kWeightGradient;
+const LinearBiasGradient kBiasGradient;
+
+// (x, weight, bias or none) -> y
+class Linear final : public Op {
+ public:
+  std::string_view name() const override { return "linear"; }
+  Attributes default_attributes() const override { return LinearAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& x = required(inputs, 0, name());
+    const Type& weight = required(inputs, 1, name());
+    expect(x.shape.size() == 2 && weight.shape.size() == 2 && x.shape[1] == weight.shape[1] && x.dtype == weight.dtype,
+           name(), text_of("x is ", to_text(x), ", weight ", to_text(weight), "; wanted [rows, k] and [n, k]"));
+    if (inputs.size() > 2 && inputs[2]) {
+      const Type& bias = *inputs[2];
+      expect(bias.shape.size() == 1 && bias.shape[0] == weight.shape[0] && bias.dtype == x.dtype, name(),
+             text_of("bias is ", to_text(bias), ", weight ", to_text(weight), "; wanted [n] and [n, k]"));
+    }
+    const bool f32_output = attributes.as<LinearAttributes>().f32_output;
+    return {Type{f32_output ? accumulator_of(x.dtype) : x.dtype, {x.shape[0], weight.shape[0].size}}};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    return product_cost(Op::cost(inputs, outputs, attributes), *inputs[0], outputs[0].shape[1].size);
+  }
+  void gradient(GradientBuilder& builder, const Node&) const override {
+    const Tensor dy = builder.output_gradient(0);
+    if (!dy) return;
+    Program& program = builder.program();
+    if (builder.needs(1)) {
+      builder.set_accumulator(1, program.append1(kWeightGradient, {}, {dy, builder.input(0), builder.accumulator(1)}));
+    }
+    if (builder.needs(2)) builder.set_accumulator(2, program.append1(kBiasGradient, {}, {dy, builder.accumulator(2)}));
+    if (builder.needs(0)) builder.add(0, program.append1(kInputGradient, {}, {dy, builder.input(1)}));
+  }
+};
+
+const Linear kLinear;
+
+}  // namespace
+
+Tensor linear(Tensor x, Tensor weight, Tensor bias, const LinearAttributes& attributes) {
+  return x.program().append1(kLinear, attributes, {x, weight, bias});
+}
+
+void register_linear(OpRegistry& registry) {
+  registry.add(kLinear);
+  registry.add(kInputGradient);
+  registry.add(kWeightGradient);
+  registry.add(kBiasGradient);
+}
+
+}  // namespace hone

@@ -1,0 +1,92 @@
+#include "ops/linear/linear.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "ops/op_case.h"
+#include "ops/test_run.h"
+
+namespace hone::test {
+namespace {
+
+OpCase linear_case(std::int64_t rows, std::int64_t k, std::int64_t n, bool with_bias, bool f32_output) {
+  OpCase op_case{
+      .name = "linear_" + std::to_string(rows) + "x" + std::to_string(k) + "x" + std::to_string(n) +
+              (with_bias ? "_bias" : "") + (f32_output ? "_f32" : ""),
+      .inputs = {{"x", {DType::f32, {{rows, Count::tokens}, k}}}, {"weight", {DType::f32, {n, k}}, true}},
+      .below = {0, rows / 2 + 1},
+      .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
+        return {linear(in[0], in[1], with_bias ? in[2] : Tensor(), {.f32_output = f32_output})};
+      },
+      .reference =
+          [=](std::span<const Values> in, const Counts&) {
+            Values y(static_cast<std::size_t>(rows * n));
+            for (std::int64_t row = 0; row < rows; ++row) {
+              for (std::int64_t j = 0; j < n; ++j) {
+                double sum = with_bias ? in[2][j] : 0.0;
+                for (std::int64_t i = 0; i < k; ++i) sum += in[0][row * k + i] * in[1][j * k + i];
+                y[row * n + j] = sum;
+              }
+            }
+            return std::vector<Values>{y};
+          },
+  };
+  if (with_bias) op_case.inputs.push_back({"bias", {DType::f32, {n}}, true});
+  return op_case;
+}
+
+TEST(Linear, Cases) {
+  check(linear_case(1, 8, 4, false, false));
+  check(linear_case(7, 33, 19, true, false));
+  check(linear_case(64, 48, 80, false, true));
+  check(linear_case(130, 40, 24, true, true));
+}
+
+// The rows of y = x W^T + b, computed `count` at a time in a program of capacity `count`.
+template <class T>
+std::vector<T> rows_in_groups(std::int64_t rows, std::int64_t count, std::int64_t k, std::int64_t n) {
+  Program program;
+  const DType dtype = DTypeOf<T>::value;
+  const Tensor x = program.input("x", {dtype, {{count, Count::tokens}, k}});
+  program.output("y", linear(x, program.weight("weight", {dtype, {n, k}}), program.weight("bias", {dtype, {n}})));
+  TestRun run(std::move(program));
+  run.set_weight("weight", normal_values<T>(static_cast<std::size_t>(n * k), 1));
+  run.set_weight("bias", normal_values<T>(static_cast<std::size_t>(n), 2));
+  const std::vector<T> xs = normal_values<T>(static_cast<std::size_t>(rows * k), 3);
+  std::vector<T> ys;
+  for (std::int64_t row = 0; row < rows; row += count) {
+    const std::int64_t used = std::min(count, rows - row);
+    run.set("x", std::vector<T>(xs.begin() + row * k, xs.begin() + (row + used) * k));
+    run.executable().set_count(Count::tokens, used);
+    run.executable().run();
+    const std::vector<T> part = run.output<T>("y", static_cast<std::size_t>(used * n));
+    ys.insert(ys.end(), part.begin(), part.end());
+  }
+  return ys;
+}
+
+template <class T>
+void expect_rows_independent() {
+  const std::vector<T> whole = rows_in_groups<T>(1000, 1000, 300, 96);
+  for (const std::int64_t count : {1, 7, 64}) {
+    EXPECT_TRUE(same_bits(rows_in_groups<T>(1000, count, 300, 96), whole)) << count << " rows at a time";
+  }
+}
+
+TEST(Linear, RowsDoNotDependOnTheirNumber) {
+  expect_rows_independent<float>();
+  expect_rows_independent<BFloat16>();
+  expect_rows_independent<double>();
+}
+
+TEST(Linear, RefusesShapesThatDoNotFit) {
+  Program program;
+  const Tensor x = program.input("x", {DType::f32, {4, 8}});
+  EXPECT_THROW((void)linear(x, program.weight("w", {DType::f32, {3, 9}})), Error);
+  EXPECT_THROW((void)linear(x, program.weight("b", {DType::bf16, {3, 8}})), Error);
+  const Tensor weight = program.weight("v", {DType::f32, {3, 8}});
+  EXPECT_THROW((void)linear(x, weight, program.weight("bias", {DType::f32, {4}})), Error);
+}
+
+}  // namespace
+}  // namespace hone::test
