@@ -59,6 +59,8 @@ bool parse_number(std::string_view text, Number& number) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+bool is_boolean_word(std::string_view text) { return text == "0" || text == "1" || yaml_boolean(text).has_value(); }
+
 // One scalar into a member; false where the text does not fit it.
 bool parse_scalar(std::string_view text, const Range&, bool& value) {
   if (!is_boolean_word(text)) return false;
@@ -153,6 +155,9 @@ void set_list(const Option& option, std::vector<T>& list, const YamlValue& value
 }  // namespace
 
 bool takes_no_value(const Option& option) {
+  if (const auto* target = std::get_if<EnumTarget>(&option.target)) {
+    return std::ranges::count(target->table->names, "true") > 0;
+  }
   return std::holds_alternative<bool*>(option.target) || std::holds_alternative<std::optional<bool>*>(option.target);
 }
 
@@ -174,7 +179,10 @@ bool may_be_unset(const Option& option) {
       option.target);
 }
 
-bool is_boolean_word(std::string_view text) { return text == "0" || text == "1" || yaml_boolean(text).has_value(); }
+bool is_value_of_switch(const Option& option, std::string_view word) {
+  const auto* target = std::get_if<EnumTarget>(&option.target);
+  return target == nullptr ? is_boolean_word(word) : find_name(*target->table, word) < target->table->names.size();
+}
 
 std::string expectation_of(const Option& option) {
   return std::visit(

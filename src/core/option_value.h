@@ -9,10 +9,11 @@
 
 namespace hone {
 
-[[nodiscard]] bool takes_no_value(const Option& option);  // a boolean: `--key` alone sets it
+[[nodiscard]] bool takes_no_value(const Option& option);  // `--key` alone means true
 [[nodiscard]] bool is_list(const Option& option);
 [[nodiscard]] bool may_be_unset(const Option& option);
-[[nodiscard]] bool is_boolean_word(std::string_view text);
+// Whether a word after `--key` is its value where the key also stands alone.
+[[nodiscard]] bool is_value_of_switch(const Option& option, std::string_view word);
 // "a number above 0", "one of a, b".
 [[nodiscard]] std::string expectation_of(const Option& option);
 // Throws Error "PLACE: expected ..., saw ...". A null leaves an option that cannot be unset as it is.

@@ -29,18 +29,29 @@ bool asks_for_nothing(const ForeignKey& key, const YamlValue& value) {
   return !key.harmless.empty() && std::ranges::count(split(key.harmless, '|'), text) > 0;
 }
 
+// Where a value was given: "FILE:LINE: KEY" or "--KEY".
+struct Place {
+  std::string file;  // empty: the command line
+  int line = 0;
+  std::string key;
+
+  [[nodiscard]] std::string text() const {
+    return file.empty() ? "--" + shortened(key) : text_of(file, ":", line, ": ", shortened(key));
+  }
+  [[nodiscard]] Place below(const std::string& name, int at) const { return {file, at, key + "." + name}; }
+};
+
 // Gives values to the options of a table, from wherever they are read.
 class Assigner {
  public:
   Assigner(const OptionTable& table, std::span<const ForeignKey> foreign, OptionInput& input)
       : table_(table), foreign_(foreign), input_(input) {}
 
-  // `place` begins the error, `record` is what OptionInput::places keeps.
-  void assign(const std::string& key, const YamlValue& value, const std::string& place) {
+  void assign(const std::string& key, const YamlValue& value, const Place& place) {
     if (key == "env") return read_environment(value, place);
     if (const Option* option = table_.find(key)) {
-      set_option(*option, value, place);
-      input_.places[option->name] = place;
+      set_option(*option, value, place.text());
+      input_.places[option->name] = place.text();
     } else if (table_.is_map(key)) {
       read_map(key, value, place);
     } else if (const ForeignKey* other = find_foreign(key)) {
@@ -55,51 +66,51 @@ class Assigner {
     return at == foreign_.end() ? nullptr : &*at;
   }
 
-  [[noreturn]] void fail_unknown(const std::string& key, const std::string& place) const {
+  [[noreturn]] void fail_unknown(const std::string& key, const Place& place) const {
     std::vector<std::string> known = table_.names();
     for (const ForeignKey& other : foreign_) known.emplace_back(other.name);
     const std::string nearest = nearest_name(key, known);
-    throw Error(place, "unknown key",
+    throw Error(place.text(), "unknown key",
                 nearest.empty() ? "--help lists the keys" : text_of("did you mean ", nearest, "?"));
   }
 
  private:
-  void read_environment(const YamlValue& value, const std::string& place) {
+  void read_environment(const YamlValue& value, const Place& place) {
     if (value.kind == YamlValue::Kind::null) return;
     if (value.kind != YamlValue::Kind::map) {
-      throw Error(place, text_of("expected a map of environment variables, saw ", shown(value)));
+      throw Error(place.text(), text_of("expected a map of environment variables, saw ", shown(value)));
     }
     for (std::size_t i = 0; i < value.items.size(); ++i) {
       const YamlValue& item = value.items[i];
       const std::string& name = value.keys[i];
       if (item.kind == YamlValue::Kind::list || item.kind == YamlValue::Kind::map) {
-        throw Error(text_of(place, ".", name), text_of("expected text, saw ", shown(item)));
+        throw Error(place.below(name, item.line).text(), text_of("expected text, saw ", shown(item)));
       }
       if (name.empty() || name.find('=') != std::string::npos || name.find('\0') != std::string::npos) {
-        throw Error(place, text_of(shown(name), " cannot be the name of an environment variable"));
+        throw Error(place.text(), text_of(shown(name), " cannot be the name of an environment variable"));
       }
       input_.environment.emplace_back(name, item.scalar);
     }
   }
 
-  void read_map(const std::string& key, const YamlValue& value, const std::string& place) {
+  void read_map(const std::string& key, const YamlValue& value, const Place& place) {
     if (value.kind == YamlValue::Kind::null) return;
-    if (value.kind != YamlValue::Kind::map) throw Error(place, text_of("expected a map, saw ", shown(value)));
+    if (value.kind != YamlValue::Kind::map) throw Error(place.text(), text_of("expected a map, saw ", shown(value)));
     for (std::size_t i = 0; i < value.items.size(); ++i) {
-      assign(text_of(key, ".", value.keys[i]), value.items[i], text_of(place, ".", value.keys[i]));
+      assign(text_of(key, ".", value.keys[i]), value.items[i], place.below(value.keys[i], value.items[i].line));
     }
   }
 
-  void read_foreign(const ForeignKey& key, const YamlValue& value, const std::string& place) {
+  void read_foreign(const ForeignKey& key, const YamlValue& value, const Place& place) {
     if (asks_for_nothing(key, value)) return;
     switch (key.kind) {
       case ForeignKey::Kind::no_effect:
         input_.notices.push_back(text_of(key.name, " has no effect: ", key.note));
         return;
       case ForeignKey::Kind::not_yet:
-        throw Error(place, text_of(key.note, " not implemented yet, saw ", shown(value)), "remove the key");
+        throw Error(place.text(), text_of(key.note, " not implemented yet, saw ", shown(value)), "remove the key");
       case ForeignKey::Kind::never:
-        throw Error(place, text_of(key.note, ", saw ", shown(value)), "remove the key");
+        throw Error(place.text(), text_of(key.note, ", saw ", shown(value)), "remove the key");
     }
   }
 
@@ -138,25 +149,26 @@ class FlagReader {
   void read_flag(const std::string& argument) {
     const std::size_t equals = argument.find('=');
     const std::string key = with_underscores(std::string_view(argument).substr(2, equals - 2));
-    const std::string place = "--" + key;
+    const Place place{.key = key};
     if (equals != std::string::npos) return assigner_.assign(key, value_of(key, argument.substr(equals + 1)), place);
 
     const Option* option = table_.find(key);
-    if (option != nullptr && takes_no_value(*option) && !(value_follows() && is_boolean_word(arguments_[at_]))) {
+    if (option != nullptr && takes_no_value(*option) &&
+        !(value_follows() && is_value_of_switch(*option, arguments_[at_]))) {
       return assigner_.assign(key, scalar("true"), place);
     }
     if (option != nullptr && is_list(*option)) return read_list(key, place);
     if (option == nullptr && !table_.is_map(key) && read_without_option(key, place)) return;
-    if (!value_follows()) throw Error(place, "a value is missing", option ? expectation_of(*option) : "");
+    if (!value_follows()) throw Error(place.text(), "a value is missing", option ? expectation_of(*option) : "");
     const std::string& text = arguments_[at_++];
     assigner_.assign(key, value_of(key, text), place);
   }
 
-  void read_list(const std::string& key, const std::string& place) {
+  void read_list(const std::string& key, const Place& place) {
     const std::size_t first = at_;
     while (value_follows()) ++at_;
     const auto values = arguments_.subspan(first, at_ - first);
-    if (values.empty()) throw Error(place, "a value is missing", expectation_of(*table_.find(key)));
+    if (values.empty()) throw Error(place.text(), "a value is missing", expectation_of(*table_.find(key)));
     if (values.size() == 1) return assigner_.assign(key, value_of(key, values[0]), place);
     YamlValue list{.kind = YamlValue::Kind::list};
     for (const std::string& value : values) list.items.push_back(scalar(value));
@@ -164,7 +176,7 @@ class FlagReader {
   }
 
   // --no_key for a boolean, and keys that only other tools have; false where the flag is neither.
-  bool read_without_option(const std::string& key, const std::string& place) {
+  bool read_without_option(const std::string& key, const Place& place) {
     if (key.starts_with("no_")) {
       const Option* option = table_.find(std::string_view(key).substr(3));
       if (option != nullptr && takes_no_value(*option)) {
@@ -214,7 +226,9 @@ void OptionTable::add(std::string_view name, OptionTarget target, std::string_vi
                 .target = target,
                 .default_text = {}};
   HONE_ASSERT(find(option.name) == nullptr, "the option ", option.name, " is declared twice");
-  option.default_text = value_text(option);
+  const auto* enumeration = std::get_if<EnumTarget>(&option.target);
+  option.default_text =
+      enumeration != nullptr ? enumeration->table->names[enumeration->get(enumeration->value)] : value_text(option);
   options_.push_back(std::move(option));
 }
 
@@ -264,10 +278,11 @@ void read_option_keys(const OptionTable& table, const YamlValue& document, std::
   std::map<std::string, std::string> seen;
   for (std::size_t i = 0; i < document.items.size(); ++i) {
     const std::string key = with_underscores(document.keys[i]);
-    const std::string place = text_of(file, ":", document.items[i].line, ": ", shortened(key));
+    const Place place{std::string(file), document.items[i].line, key};
     const Option* option = table.find(key);
     const auto [other, fresh] = seen.emplace(option != nullptr ? option->name : key, key);
-    if (!fresh) throw Error(place, text_of("says again what ", other->second, " said above"), "keep one of them");
+    if (!fresh)
+      throw Error(place.text(), text_of("says again what ", other->second, " said above"), "keep one of them");
     assigner.assign(key, document.items[i], place);
   }
 }
