@@ -1,0 +1,158 @@
+#include "data/encode.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/parallel.h"
+#include "core/strings.h"
+#include "data/encode_rows.h"
+#include "data/render.h"
+#include "data/target_mask.h"
+
+namespace hone {
+namespace {
+
+struct PendingRow {
+  Json row;
+  RowPlace place;
+  std::string fault;          // why the row cannot be used
+  std::exception_ptr defect;  // anything but the row's fault
+};
+
+void encode_block(std::vector<PendingRow>& block, const std::function<void(std::size_t, const Json&)>& encode) {
+  parallel_for(static_cast<std::int64_t>(block.size()), 8, [&](std::int64_t begin, std::int64_t end) {
+    for (auto slot = static_cast<std::size_t>(begin); slot < static_cast<std::size_t>(end); ++slot) {
+      PendingRow& pending = block[slot];
+      try {
+        encode(slot, pending.row);
+      } catch (const Error& error) {
+        pending.fault = error.what();
+      } catch (...) {
+        pending.defect = std::current_exception();
+      }
+    }
+  });
+}
+
+std::int64_t count_targets(const TokenizedExample& example) {
+  if (example.tokens.empty()) return 0;
+  if (example.is_target.empty()) return static_cast<std::int64_t>(example.tokens.size()) - 1;
+  return std::count(example.is_target.begin() + 1, example.is_target.end(), 1);
+}
+
+struct EncodedExample {
+  TokenizedExample example;
+  std::int64_t targets = 0;
+  bool is_cut = false;
+};
+
+EncodedExample encode_example(const Json& row, const Tokenizer& tokenizer, const ChatTemplate& chat_template,
+                              const Json& variables, const EncodeOptions& options) {
+  const RenderedRow rendered = render_row(row, chat_template, variables, options);
+  EncodedExample out;
+  auto& [tokens, is_target] = out.example;
+  tokens = tokenizer.encode(rendered.text);
+  if (!rendered.all_targets) is_target = target_mask(tokenizer, rendered.text, tokens, rendered.targets);
+  if (rendered.needs_eos) {
+    const auto eos = tokenizer.eos_token_id();
+    if (!eos) throw Error("the tokenizer has no eos_token to end a text with");
+    if (tokens.empty() || tokens.back() != *eos) {
+      tokens.push_back(*eos);
+      if (!rendered.all_targets) is_target.push_back(1);
+    }
+  }
+  const auto limit = static_cast<std::size_t>(options.max_length);
+  out.is_cut = limit > 0 && tokens.size() > limit;
+  if (out.is_cut) {
+    tokens.resize(limit);
+    if (!is_target.empty()) is_target.resize(limit);
+  }
+  out.targets = count_targets(out.example);
+  if (out.targets == 0) {
+    throw Error(out.is_cut ? text_of("no token to learn is left within max_length ", limit) : "no token to learn");
+  }
+  return out;
+}
+
+}  // namespace
+
+void encode_rows(const Source& source, EncodingReport& report,
+                 const std::function<void(std::size_t, const Json&)>& encode,
+                 const std::function<void(std::size_t)>& take) {
+  std::vector<PendingRow> block;
+  std::int64_t taken = 0;
+  const std::int64_t bad_before = report.bad.count();
+  const auto flush = [&] {
+    encode_block(block, encode);
+    for (std::size_t slot = 0; slot < block.size(); ++slot) {
+      if (block[slot].defect) std::rethrow_exception(block[slot].defect);
+      if (!block[slot].fault.empty()) {
+        report.bad.add(block[slot].place, block[slot].fault);
+        continue;
+      }
+      take(slot);
+      ++taken;
+    }
+    block.clear();
+  };
+  source.for_each_row(report.bad, [&](Json& row, const RowPlace& place) {
+    block.push_back({.row = std::move(row), .place = place, .fault = {}, .defect = {}});
+    if (block.size() == kRowsAtOnce) flush();
+  });
+  flush();
+  const std::int64_t rows = taken + report.bad.count() - bad_before;
+  report.rows += rows;
+  if (taken == 0) {
+    throw Error(source.name(), rows == 0 ? "holds no rows" : "leaves nothing to use: " + report.bad.describe(rows));
+  }
+}
+
+void EncodingReport::log(std::string_view source, std::string_view limit) const {
+  if (bad.count() > 0) log_warning(text_of(source, ": ", bad.describe(rows)));
+  if (cut > 0) {
+    char share[16];
+    std::snprintf(share, sizeof share, "%.1f%%", 100.0 * static_cast<double>(cut) / static_cast<double>(examples));
+    log_info(text_of(source, ": ", format_count(cut), " of ", format_count(examples), " (", share,
+                     ") were longer than ", limit, " and were cut there"));
+  }
+}
+
+Json template_variables(const Tokenizer& tokenizer) {
+  Json variables = Json::object();
+  const auto add = [&](const char* name, std::optional<TokenId> id) {
+    if (id) variables[name] = std::string(tokenizer.token_bytes(*id));
+  };
+  add("bos_token", tokenizer.bos_token_id());
+  add("eos_token", tokenizer.eos_token_id());
+  add("pad_token", tokenizer.pad_token_id());
+  return variables;
+}
+
+ExampleSet encode_examples(const Source& source, const Tokenizer& tokenizer, const ChatTemplate& chat_template,
+                           const EncodeOptions& options, EncodingReport& report) {
+  if (options.max_length < 0) throw Error("max_length", text_of("is ", options.max_length), "it must be above 0");
+  const Json variables = template_variables(tokenizer);
+  std::vector<EncodedExample> slots(kRowsAtOnce);
+  ExampleSetBuilder builder;
+  encode_rows(
+      source, report,
+      [&](std::size_t slot, const Json& row) {
+        slots[slot] = encode_example(row, tokenizer, chat_template, variables, options);
+      },
+      [&](std::size_t slot) {
+        const EncodedExample& encoded = slots[slot];
+        builder.add(encoded.example);
+        ++report.examples;
+        report.tokens += static_cast<std::int64_t>(encoded.example.tokens.size());
+        report.target_tokens += encoded.targets;
+        report.cut += encoded.is_cut ? 1 : 0;
+      });
+  return std::move(builder).finish();
+}
+
+}  // namespace hone

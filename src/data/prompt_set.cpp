@@ -1,0 +1,96 @@
+#include "data/prompt_set.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/error.h"
+#include "data/encode_rows.h"
+#include "data/render.h"
+
+namespace hone {
+namespace {
+
+struct EncodedPrompt {
+  Prompt prompt;
+  bool is_cut = false;
+};
+
+EncodedPrompt encode_prompt(const Json& row, const Tokenizer& tokenizer, const ChatTemplate& chat_template,
+                            const Json& variables, const PromptOptions& options) {
+  const std::string_view column = prompt_column_of(row, options.columns);
+  Json messages = is_text(row, column) ? Json::array({{{"role", "user"}, {"content", text_in(row, column)}}})
+                                       : messages_in(row, column);
+  add_system_prompt(messages, options.columns);
+  RenderedPrompt rendered = render_prompt(messages, chat_template, row_variables(row, variables));
+
+  EncodedPrompt out;
+  std::vector<TokenId>& tokens = out.prompt.tokens;
+  tokens = tokenizer.encode(rendered.text);
+  const auto limit = static_cast<std::size_t>(options.max_prompt_length);
+  out.is_cut = limit > 0 && tokens.size() > limit;
+  if (out.is_cut) tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(limit));
+  if (tokens.empty()) throw Error("the template renders the prompt as nothing");
+  out.prompt.prefill = std::move(rendered.prefill);
+  out.prompt.row = row.dump();
+  return out;
+}
+
+std::size_t end_of(const std::vector<std::int64_t>& ends, std::int64_t index) {
+  return index < 0 ? 0 : static_cast<std::size_t>(ends[static_cast<std::size_t>(index)]);
+}
+
+}  // namespace
+
+std::span<const TokenId> PromptSet::tokens(std::int64_t prompt) const {
+  HONE_ASSERT(prompt >= 0 && prompt < size(), prompt, " of ", size());
+  const std::size_t begin = end_of(token_ends_, prompt - 1);
+  return std::span<const TokenId>(tokens_).subspan(begin, end_of(token_ends_, prompt) - begin);
+}
+
+std::string_view PromptSet::prefill(std::int64_t prompt) const {
+  HONE_ASSERT(prompt >= 0 && prompt < size(), prompt, " of ", size());
+  const std::size_t begin = end_of(row_ends_, prompt);
+  return std::string_view(texts_).substr(begin, end_of(prefill_ends_, prompt) - begin);
+}
+
+Json PromptSet::row(std::int64_t prompt) const {
+  HONE_ASSERT(prompt >= 0 && prompt < size(), prompt, " of ", size());
+  const std::size_t begin = end_of(prefill_ends_, prompt - 1);
+  return parse_json(std::string_view(texts_).substr(begin, end_of(row_ends_, prompt) - begin), "prompt");
+}
+
+void PromptSet::add(const Prompt& prompt) {
+  tokens_.insert(tokens_.end(), prompt.tokens.begin(), prompt.tokens.end());
+  token_ends_.push_back(static_cast<std::int64_t>(tokens_.size()));
+  texts_ += prompt.row;
+  row_ends_.push_back(static_cast<std::int64_t>(texts_.size()));
+  texts_ += prompt.prefill;
+  prefill_ends_.push_back(static_cast<std::int64_t>(texts_.size()));
+  longest_ = std::max(longest_, static_cast<std::int64_t>(prompt.tokens.size()));
+}
+
+PromptSet encode_prompts(const Source& source, const Tokenizer& tokenizer, const ChatTemplate& chat_template,
+                         const PromptOptions& options, EncodingReport& report) {
+  if (options.max_prompt_length < 0) {
+    throw Error("max_prompt_length", text_of("is ", options.max_prompt_length), "it must be above 0");
+  }
+  const Json variables = template_variables(tokenizer);
+  std::vector<EncodedPrompt> slots(kRowsAtOnce);
+  PromptSet set;
+  encode_rows(
+      source, report,
+      [&](std::size_t slot, const Json& row) {
+        slots[slot] = encode_prompt(row, tokenizer, chat_template, variables, options);
+      },
+      [&](std::size_t slot) {
+        const EncodedPrompt& encoded = slots[slot];
+        set.add(encoded.prompt);
+        ++report.examples;
+        report.tokens += static_cast<std::int64_t>(encoded.prompt.tokens.size());
+        report.cut += encoded.is_cut ? 1 : 0;
+      });
+  return set;
+}
+
+}  // namespace hone
