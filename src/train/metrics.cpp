@@ -1,0 +1,130 @@
+#include "train/metrics.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/strings.h"
+
+namespace hone {
+namespace fs = std::filesystem;
+namespace {
+
+MetricRow row_of(const Json& json, const std::string& where) {
+  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) {
+    throw Error(where, "expected a JSON object with a whole number \"step\"");
+  }
+  MetricRow row;
+  for (const auto& [name, value] : json.items()) {
+    if (name == "step") {
+      row.step = value;
+    } else if (value.is_number()) {
+      row.values.emplace_back(name, value);
+    } else if (value.is_null()) {
+      row.values.emplace_back(name, std::numeric_limits<double>::quiet_NaN());
+    }
+  }
+  return row;
+}
+
+// The lines that end in a newline: what follows the last one was cut off by a kill.
+std::vector<std::string> whole_lines(const std::string& text) {
+  std::vector<std::string> lines = split(text, '\n');
+  lines.pop_back();
+  return lines;
+}
+
+std::string line_of(const fs::path& path, std::size_t index) { return text_of(path.string(), ":", index + 1); }
+
+}  // namespace
+
+void MetricRow::set(std::string_view name, double value) {
+  const auto at = std::ranges::find(values, name, &std::pair<std::string, double>::first);
+  if (at != values.end()) {
+    at->second = value;
+  } else {
+    values.emplace_back(name, value);
+  }
+}
+
+std::optional<double> MetricRow::find(std::string_view name) const {
+  const auto at = std::ranges::find(values, name, &std::pair<std::string, double>::first);
+  return at == values.end() ? std::nullopt : std::optional<double>(at->second);
+}
+
+MetricsWriter::MetricsWriter(fs::path path, std::optional<std::int64_t> resumed_step) : path_(std::move(path)) {
+  std::string kept;
+  if (resumed_step && fs::exists(path_)) {
+    const std::vector<std::string> lines = whole_lines(read_file(path_));
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (trim(lines[i]).empty()) continue;
+      const std::string where = line_of(path_, i);
+      if (row_of(parse_json(lines[i], where), where).step <= *resumed_step) kept += lines[i] + "\n";
+    }
+  }
+  write_file(path_, kept);
+}
+
+void MetricsWriter::append(const MetricRow& row) const {
+  Json json = Json::object();
+  json["step"] = row.step;
+  for (const auto& [name, value] : row.values) json[name] = std::isfinite(value) ? Json(value) : Json(nullptr);
+  append_file(path_, json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+std::vector<MetricRow> read_metrics(const fs::path& path) {
+  std::vector<MetricRow> rows;
+  const std::vector<std::string> lines = whole_lines(read_file(path));
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (trim(lines[i]).empty()) continue;
+    const std::string where = line_of(path, i);
+    rows.push_back(row_of(parse_json(lines[i], where), where));
+  }
+  return rows;
+}
+
+MetricSeries metric_series(std::span<const MetricRow> rows, std::string_view name) {
+  MetricSeries series{.name = std::string(name)};
+  for (const MetricRow& row : rows) {
+    const std::optional<double> value = row.find(name);
+    if (!value || std::isnan(*value)) continue;
+    series.steps.push_back(static_cast<double>(row.step));
+    series.values.push_back(*value);
+  }
+  return series;
+}
+
+std::string metric_text(double value) {
+  constexpr double kCounts = 1000;
+  constexpr double kExact = 1e15;
+  if (std::isnan(value)) return "n/a";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  const double size = std::abs(value);
+  if (size >= kCounts && size < kExact) return format_count(std::llround(value));
+  std::array<char, 32> buffer{};
+  const bool whole = value == std::floor(value);
+  const bool plain = size >= 0.01 && size < kCounts;
+  std::snprintf(buffer.data(), buffer.size(), whole && size < kCounts ? "%.0f" : plain ? "%.4f" : "%.4g", value);
+  return buffer.data();
+}
+
+std::string metric_line(const MetricRow& row, std::int64_t total_steps, std::span<const std::string_view> names) {
+  std::string line = text_of("step ", row.step);
+  if (total_steps > 0) line += text_of("/", total_steps);
+  const auto add = [&](std::string_view name, double value) { line += text_of(" | ", name, " ", metric_text(value)); };
+  if (names.empty()) {
+    for (const auto& [name, value] : row.values) add(name, value);
+  }
+  for (const std::string_view name : names) {
+    if (const std::optional<double> value = row.find(name)) add(name, *value);
+  }
+  return line;
+}
+
+}  // namespace hone
