@@ -1,0 +1,177 @@
+// Elementary functions and reductions whose bits depend on neither the compiler's choice of vectors nor the machine.
+//
+// The f32 functions are branch-free polynomials with explicit fma, so that plain loops over them vectorise; the
+// constants are those of Moshier's Cephes library. Their error against the true value is below 2 ulp. The f64 overloads
+// call the standard library: they serve references, not speed.
+#pragma once
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "core/dtype.h"
+
+namespace hone {
+
+namespace detail {
+
+// 2^n for -126 <= n <= 127.
+inline float power_of_two(std::int32_t n) { return std::bit_cast<float>(static_cast<std::uint32_t>(n + 127) << 23); }
+
+}  // namespace detail
+
+// e^x. -inf gives 0, results below the normal range are rounded like any other, overflow gives inf, NaN gives NaN.
+inline float vexp(float x) {
+  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it rounds to an integer
+  float y = x < 89.0F ? x : 89.0F;
+  y = y > -104.0F ? y : -104.0F;
+  const float shifted = std::fma(y, 1.44269504088896341F, kRound);
+  const float n = shifted - kRound;
+  float r = std::fma(n, -0.693359375F, y);
+  r = std::fma(n, 2.12194440e-4F, r);
+  float p = std::fma(1.9875691500e-4F, r, 1.3981999507e-3F);
+  p = std::fma(p, r, 8.3334519073e-3F);
+  p = std::fma(p, r, 4.1665795894e-2F);
+  p = std::fma(p, r, 1.6666665459e-1F);
+  p = std::fma(p, r, 5.0000001201e-1F);
+  p = std::fma(p, r * r, r) + 1.0F;
+  const auto whole =
+      static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kRound));
+  const std::int32_t half = whole >> 1;
+  const float value = p * detail::power_of_two(half) * detail::power_of_two(whole - half);
+  return x == x ? value : x;
+}
+inline double vexp(double x) { return std::exp(x); }
+
+// The natural logarithm. 0 gives -inf, a negative x or NaN gives NaN, inf gives inf.
+inline float vlog(float x) {
+  const bool tiny = x < std::numeric_limits<float>::min();
+  const float normal = tiny ? x * 8388608.0F : x;
+  // x = m * 2^e with m in [sqrt(1/2), sqrt(2)).
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(normal) - 0x3F3504F3U;
+  const auto e = static_cast<float>(static_cast<std::int32_t>(bits) >> 23) - (tiny ? 23.0F : 0.0F);
+  const float m = std::bit_cast<float>((bits & 0x007FFFFFU) + 0x3F3504F3U) - 1.0F;
+  const float z = m * m;
+  float p = std::fma(7.0376836292e-2F, m, -1.1514610310e-1F);
+  p = std::fma(p, m, 1.1676998740e-1F);
+  p = std::fma(p, m, -1.2420140846e-1F);
+  p = std::fma(p, m, 1.4249322787e-1F);
+  p = std::fma(p, m, -1.6668057665e-1F);
+  p = std::fma(p, m, 2.0000714765e-1F);
+  p = std::fma(p, m, -2.4999993993e-1F);
+  p = std::fma(p, m, 3.3333331174e-1F);
+  float y = p * m * z;
+  y = std::fma(e, -2.12194440e-4F, y);
+  y = std::fma(-0.5F, z, y);
+  float value = std::fma(e, 0.693359375F, m + y);
+  value = x < std::numeric_limits<float>::infinity() ? value : x;  // inf and NaN
+  value = x > 0.0F || x != x
+              ? value
+              : (x == 0.0F ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN());
+  return value;
+}
+inline double vlog(double x) { return std::log(x); }
+
+// 1 / (1 + e^-x), accurate in both tails.
+inline float vsigmoid(float x) {
+  const float e = vexp(-std::fabs(x));
+  return (x < 0.0F ? e : 1.0F) / (1.0F + e);
+}
+inline double vsigmoid(double x) { return x < 0.0 ? std::exp(x) / (1.0 + std::exp(x)) : 1.0 / (1.0 + std::exp(-x)); }
+
+inline float vtanh(float x) {
+  const float a = std::fabs(x);
+  const float large = 1.0F - 2.0F / (vexp(2.0F * a) + 1.0F);
+  const float z = x * x;
+  float p = std::fma(-5.70498872745e-3F, z, 2.06390887954e-2F);
+  p = std::fma(p, z, -5.37397155531e-2F);
+  p = std::fma(p, z, 1.33314422036e-1F);
+  p = std::fma(p, z, -3.33332819422e-1F);
+  const float small = std::fma(p * z, a, a);
+  return std::copysign(a < 0.625F ? small : large, x);
+}
+inline double vtanh(double x) { return std::tanh(x); }
+
+// Reductions over n elements in sixteen lanes: lane i takes the elements i, i + 16, ... in order, and the lanes are
+// combined as a tree, lane i with lane i + 8, then + 4, + 2, + 1. The result depends on the values and n alone.
+namespace detail {
+
+template <class Real>
+struct Lanes;
+template <>
+struct Lanes<float> {
+  using Vector = __m256;
+  static constexpr int kCount = 8;
+  static Vector load(const float* p) { return _mm256_loadu_ps(p); }
+  static Vector load(const BFloat16* p) {
+    const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+  }
+  static void store(float* p, Vector v) { _mm256_storeu_ps(p, v); }
+};
+template <>
+struct Lanes<double> {
+  using Vector = __m256d;
+  static constexpr int kCount = 4;
+  static Vector load(const double* p) { return _mm256_loadu_pd(p); }
+  static void store(double* p, Vector v) { _mm256_storeu_pd(p, v); }
+};
+
+inline __m256 fused(__m256 x, __m256 y, __m256 z) { return _mm256_fmadd_ps(x, y, z); }
+inline __m256d fused(__m256d x, __m256d y, __m256d z) { return _mm256_fmadd_pd(x, y, z); }
+inline float fused(float x, float y, float z) { return std::fma(x, y, z); }
+inline double fused(double x, double y, double z) { return std::fma(x, y, z); }
+
+// lane[i % 16] = step(lane[i % 16], x[i] ...), i ascending, begun at `start`; then the lanes combined.
+template <class Real, class Step, class Combine, class... Ts>
+Real reduce16(std::int64_t n, Real start, const Step& step, const Combine& combine, const Ts*... x) {
+  using L = Lanes<Real>;
+  constexpr int kVectors = 16 / L::kCount;
+  Real lane[16];
+  std::fill_n(lane, 16, start);
+  std::int64_t i = 0;
+  if (n >= 16) {
+    typename L::Vector v[kVectors];
+    for (int j = 0; j < kVectors; ++j) v[j] = L::load(lane);
+    for (; i + 16 <= n; i += 16) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) v[j] = step(v[j], L::load(x + i + j * L::kCount)...);
+    }
+    for (int j = 0; j < kVectors; ++j) L::store(lane + j * L::kCount, v[j]);
+  }
+  for (int j = 0; j < 16 && i + j < n; ++j) lane[j] = step(lane[j], static_cast<Real>(x[i + j])...);
+  for (int width = 8; width > 0; width /= 2) {
+    for (int j = 0; j < width; ++j) lane[j] = combine(lane[j], lane[j + width]);
+  }
+  return lane[0];
+}
+
+}  // namespace detail
+
+template <class T>
+[[nodiscard]] Accumulator<T> sum16(const T* x, std::int64_t n) {
+  const auto add = [](auto a, auto b) { return a + b; };
+  return detail::reduce16(n, Accumulator<T>(0), add, add, x);
+}
+
+// The sum of x[i] * y[i], each product fused with its addition.
+template <class T, class U>
+[[nodiscard]] Accumulator<T> dot16(const T* x, const U* y, std::int64_t n) {
+  const auto add_product = [](auto sum, auto a, auto b) { return detail::fused(a, b, sum); };
+  const auto add = [](auto a, auto b) { return a + b; };
+  return detail::reduce16(n, Accumulator<T>(0), add_product, add, x, y);
+}
+
+// The greatest element, NaN left out; -inf if there is none.
+template <class T>
+[[nodiscard]] Accumulator<T> max16(const T* x, std::int64_t n) {
+  const auto greater = [](auto a, auto b) { return b > a ? b : a; };
+  return detail::reduce16(n, -std::numeric_limits<Accumulator<T>>::infinity(), greater, greater, x);
+}
+
+}  // namespace hone
