@@ -60,7 +60,8 @@ GrpoBatch grpo_batch(const GrpoOptions& options, std::int64_t devices, const Opt
                 text_of("per_device_train_batch_size ", batch.micro_batch, " x ", devices_text(devices),
                         " x steps_per_generation ", batch.steps_per_generation, " = ", batch.completions,
                         " completions a generation do not divide by num_generations ", options.num_generations),
-                text_of("num_generations may be ", divisors_text(batch.completions)));
+                batch.completions < 2 ? "a larger batch is needed"
+                                      : text_of("num_generations may be ", divisors_text(batch.completions)));
   }
   batch.prompts = batch.completions / options.num_generations;
   return batch;

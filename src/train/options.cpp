@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "train/accelerate.h"
 
 namespace hone {
 namespace {
@@ -24,6 +25,7 @@ void check_training(const ModelOptions& model, const DatasetOptions& data, const
   if (needs_model) require_text(model.model_name_or_path, "model_name_or_path", "the folder of the model to train");
   require_text(data.dataset_name, "dataset_name", "the file or folder of the data to train on");
   require_text(training.output_dir, "output_dir", "the folder for checkpoints and the final model");
+  if (!training.config_file.empty()) check_accelerate(read_accelerate(training.config_file), training.config_file);
   check_steps(training.logging_steps, "logging_steps", input);
   check_steps(training.save_steps, "save_steps", input);
   if (training.eval_steps) check_steps(*training.eval_steps, "eval_steps", input);

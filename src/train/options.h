@@ -10,6 +10,7 @@
 
 #include "core/dtype.h"
 #include "core/options.h"
+#include "data/source.h"
 #include "train/schedule.h"
 
 namespace hone {
@@ -71,6 +72,19 @@ struct EnumNames<PackingStrategy> {
   static constexpr std::array<std::string_view, 2> kNames{"bfd", "wrapped"};
   static constexpr std::array<std::string_view, 2> kNotYet{"bfd_split", "ffd"};
   static constexpr EnumTable value{.names = kNames, .not_yet = kNotYet};
+};
+
+// How pre-training takes its sequences from the text.
+enum class WindowSampling : std::uint8_t { blocks, windows };
+template <>
+struct EnumNames<WindowSampling> {
+  static constexpr std::array<std::string_view, 2> kNames{"blocks", "windows"};
+  static constexpr EnumTable value{.names = kNames};
+};
+template <>
+struct EnumNames<SampleBy> {
+  static constexpr std::array<std::string_view, 3> kNames{"document", "paragraph", "line"};
+  static constexpr EnumTable value{.names = kNames};
 };
 
 // Of counts that are multiplied with each other.
@@ -146,6 +160,7 @@ struct TrainingOptions {
   std::optional<std::int64_t> save_total_limit;
   bool save_only_model = false;
   std::string run_name;
+  std::string config_file;
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -188,6 +203,7 @@ struct TrainingOptions {
     v("save_total_limit", save_total_limit, "Checkpoints to keep; the oldest go first", at_least(1));
     v("save_only_model", save_only_model, "Save no optimizer state; such a checkpoint cannot be resumed");
     v("run_name", run_name, "Name of the run in its logs");
+    v("config_file", config_file, "accelerate's YAML");
     v.alias("evaluation_strategy", "eval_strategy");
   }
 
@@ -200,6 +216,9 @@ struct PretrainOptions : ModelOptions, DatasetOptions, TrainingOptions {
   std::string tokenizer_name_or_path;
   std::string dataset_text_field = "text";
   std::int64_t block_size = 512;
+  WindowSampling sampling = WindowSampling::blocks;
+  SampleBy sample_by = SampleBy::document;
+  double test_split_size = 0;
 
   PretrainOptions() { learning_rate = 5e-4; }
 
@@ -211,6 +230,10 @@ struct PretrainOptions : ModelOptions, DatasetOptions, TrainingOptions {
     DatasetOptions::fields(v);
     v("dataset_text_field", dataset_text_field, "Column of plain text");
     v("block_size", block_size, "Tokens a training sequence", at_least(2));
+    v("sampling", sampling, "blocks: the text cut at block_size, shuffled; windows: drawn anywhere in it");
+    v("sample_by", sample_by, "What is one document in a text file");
+    v("test_split_size", test_split_size, "Share of the text, from its end, that is held out for evaluation",
+      within(0, 0.9));
     TrainingOptions::fields(v);
   }
 };

@@ -1,0 +1,153 @@
+#include "rl/options.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "support/golden.h"
+#include "support/paths.h"
+#include "train/foreign_keys.h"
+
+namespace hone {
+namespace {
+
+struct Read {
+  GrpoOptions options;
+  OptionInput input;
+};
+
+Read read(const std::vector<std::string>& arguments) {
+  Read result;
+  result.input = read_options(OptionTable(result.options), arguments, training_foreign_keys());
+  return result;
+}
+
+std::string error_of(const std::vector<std::string>& arguments) {
+  std::vector<std::string> all{"--model_name_or_path", "m", "--dataset_name", "d", "--output_dir", "o"};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  try {
+    const Read result = read(all);
+    check_options(result.options, result.input);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(GrpoOptions, TheRecipeIsAccepted) {
+  const Read result = read({"--config", test::fixture("train/recipes/grpo.yaml").string()});
+  check_options(result.options, result.input);
+  const GrpoOptions& options = result.options;
+  EXPECT_EQ(options.dataset_prompt_column, "problem");
+  EXPECT_EQ(options.num_generations, 16);
+  EXPECT_EQ(options.max_prompt_length, 1024);
+  EXPECT_EQ(options.max_completion_length, 4096);
+  EXPECT_EQ(options.reward_funcs, (std::vector<std::string>{"accuracy", "format", "tag_count"}));
+  EXPECT_EQ(options.reward_weights, (std::vector<double>{1, 1, 1}));
+  EXPECT_EQ(options.learning_rate, 2e-5);
+  EXPECT_EQ(options.gradient_checkpointing, Recomputation::off);
+  EXPECT_EQ(
+      result.input.notices,
+      (std::vector<std::string>{"use_vllm has no effect: completions come from hone's engine in this process",
+                                "vllm_server_url has no effect: completions come from hone's engine in this process"}));
+  const GrpoBatch batch = grpo_batch(options, 1, result.input);
+  EXPECT_EQ(batch.completions, 32);
+  EXPECT_EQ(batch.prompts, 2);
+}
+
+TEST(GrpoOptions, UnsetKeysTakeTheDefaultsOfTrl) {
+  const GrpoOptions options;
+  EXPECT_EQ(options.learning_rate, 1e-6);
+  EXPECT_EQ(options.beta, 0.04);
+  EXPECT_EQ(options.epsilon, 0.2);
+  EXPECT_EQ(options.num_generations, 8);
+  EXPECT_EQ(options.loss_type, GrpoLoss::bnpo);
+  EXPECT_EQ(options.scale_rewards, RewardScale::group);
+  EXPECT_EQ(options.max_prompt_length, 512);
+  EXPECT_EQ(options.max_completion_length, 256);
+  EXPECT_EQ(options.ref_model_mixup_alpha, 0.6);
+  EXPECT_EQ(options.ref_model_sync_steps, 512);
+  EXPECT_EQ(options.reward_funcs, (std::vector<std::string>{"accuracy", "format", "tag_count"}));
+}
+
+TEST(GrpoOptions, RewardScaleTakesBooleansAndNames) {
+  for (const char* text : {"true", "yes", "group"}) {
+    EXPECT_EQ(read({"--scale_rewards", text}).options.scale_rewards, RewardScale::group) << text;
+  }
+  for (const char* text : {"false", "none", "no"}) {
+    EXPECT_EQ(read({"--scale_rewards", text}).options.scale_rewards, RewardScale::none) << text;
+  }
+  EXPECT_EQ(read({"--scale_rewards", "batch"}).options.scale_rewards, RewardScale::batch);
+}
+
+TEST(GrpoOptions, BatchesAreLaidOutAsInTrl) {
+  struct Case {
+    std::vector<std::string> arguments;
+    std::int64_t devices, steps, completions, prompts;
+  };
+  const std::vector<Case> cases{
+      {{}, 1, 1, 8, 1},
+      {{"--gradient_accumulation_steps", "4"}, 1, 4, 32, 4},
+      {{"--gradient_accumulation_steps", "4", "--steps_per_generation", "8"}, 2, 8, 128, 16},
+      {{"--generation_batch_size", "64"}, 2, 4, 64, 8},
+      {{"--per_device_train_batch_size", "3", "--num_generations", "6", "--steps_per_generation", "2"}, 1, 2, 6, 1},
+      {{"--gradient_accumulation_steps", "4", "--steps_per_generation", "2"}, 1, 2, 16, 2},
+  };
+  for (const Case& one : cases) {
+    const Read result = read(one.arguments);
+    const GrpoBatch batch = grpo_batch(result.options, one.devices, result.input);
+    EXPECT_EQ(batch.steps_per_generation, one.steps);
+    EXPECT_EQ(batch.completions, one.completions);
+    EXPECT_EQ(batch.prompts, one.prompts);
+  }
+}
+
+TEST(GrpoOptions, WhatDoesNotFitGetsOneExactLine) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> table{
+      {{"--num_generations", "6"},
+       "--num_generations: per_device_train_batch_size 8 x 1 device x steps_per_generation 1 = 8 completions a "
+       "generation do not divide by num_generations 6 (num_generations may be 2, 4, 8)"},
+      {{"--per_device_train_batch_size", "1"},
+       "num_generations: per_device_train_batch_size 1 x 1 device x steps_per_generation 1 = 1 completions a "
+       "generation do not divide by num_generations 8 (a larger batch is needed)"},
+      {{"--num_generations", "1"}, "--num_generations: expected a whole number from 2 to 1000000, saw '1'"},
+      {{"--generation_batch_size", "20"},
+       "--generation_batch_size: 20 is not a multiple of per_device_train_batch_size 8 x 1 device = 8 (for example "
+       "24)"},
+      {{"--generation_batch_size", "16", "--steps_per_generation", "2"},
+       "--generation_batch_size: both generation_batch_size 16 and steps_per_generation 2 are set (keep one of them)"},
+      {{"--gradient_accumulation_steps", "4", "--steps_per_generation", "6"},
+       "--steps_per_generation: neither of steps_per_generation 6 and gradient_accumulation_steps 4 is a multiple of "
+       "the other (an optimizer step would straddle generations)"},
+      {{"--reward_weights", "1", "2"}, "--reward_weights: 2 weights for 3 rewards: accuracy, format, tag_count"},
+      {{"--reward_funcs", "[]"}, "--reward_funcs: no reward is named"},
+      {{"--loss_type", "cispo"}, "--loss_type: cispo needs epsilon_high, the cap of the ratio (5.0 is usual)"},
+      {{"--loss_type", "gspo"},
+       "--loss_type: expected one of grpo, bnpo, dr_grpo, dapo, cispo, saw 'gspo' (did you "
+       "mean grpo?)"},
+      {{"--rollout", "server"}, "--rollout: 'server' is not implemented yet, expected one of own"},
+      {{"--eval_strategy", "steps", "--per_device_eval_batch_size", "4"},
+       "--per_device_eval_batch_size: 4 completions do not divide by num_generations 8"},
+      {{"--temperature", "0"}, "--temperature: expected a number above 0, saw '0'"},
+      {{"--top_p", "1.5"}, "--top_p: expected a number above 0 and of at most 1, saw '1.5'"},
+      {{"--per_device_train_batch_size", "1000000", "--gradient_accumulation_steps", "999983", "--num_generations",
+        "999979"},
+       "--num_generations: per_device_train_batch_size 1000000 x 1 device x steps_per_generation 999983 = 999983000000 "
+       "completions a generation do not divide by num_generations 999979 (num_generations may be 2, 4, 5, 8, 10, 16, "
+       "20, 25, 32, 40, 50, 64)"},
+  };
+  for (const auto& [arguments, line] : table) EXPECT_EQ(error_of(arguments), line);
+}
+
+TEST(GrpoOptions, ForeignKeysAreNoOptions) {
+  GrpoOptions options;
+  const OptionTable table(options);
+  for (const ForeignKey& key : training_foreign_keys()) EXPECT_EQ(table.find(key.name), nullptr) << key.name;
+}
+
+TEST(GrpoOptions, HelpIsFrozen) {
+  GrpoOptions options;
+  test::expect_golden("rl/grpo_options.txt", option_help(OptionTable(options)));
+}
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,170 @@
+#include "train/options.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "support/golden.h"
+#include "support/paths.h"
+#include "train/accelerate.h"
+#include "train/foreign_keys.h"
+
+namespace hone {
+namespace {
+
+template <class Options>
+struct Read {
+  Options options;
+  OptionInput input;
+};
+
+template <class Options>
+Read<Options> read(const std::vector<std::string>& arguments) {
+  Read<Options> result;
+  result.input = read_options(OptionTable(result.options), arguments, training_foreign_keys());
+  return result;
+}
+
+template <class Options>
+std::string error_of(const std::vector<std::string>& arguments) {
+  try {
+    const Read<Options> result = read<Options>(arguments);
+    check_options(result.options, result.input);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string recipe(std::string_view name) { return test::fixture("train/recipes/" + std::string(name)).string(); }
+
+TEST(TrainingOptions, TheSftRecipeIsAccepted) {
+  const auto result = read<SftOptions>({"--config", recipe("sft.yaml")});
+  check_options(result.options, result.input);
+  const SftOptions& options = result.options;
+  EXPECT_EQ(options.model_name_or_path, "Qwen/Qwen2.5-Math-7B");
+  EXPECT_EQ(options.dataset_config, "all");
+  EXPECT_TRUE(options.packing);
+  EXPECT_EQ(options.max_length, 4096);
+  EXPECT_EQ(options.per_device_train_batch_size, 4);
+  EXPECT_EQ(options.gradient_accumulation_steps, 4);
+  EXPECT_EQ(options.learning_rate, 4e-5);
+  EXPECT_EQ(options.lr_scheduler_type, SchedulerType::cosine_with_min_lr);
+  EXPECT_EQ(options.lr_scheduler_kwargs.min_lr_rate, 0.1);
+  EXPECT_EQ(options.warmup_ratio, 0.03);
+  EXPECT_EQ(options.num_train_epochs, 1);
+  EXPECT_EQ(options.max_grad_norm, 0.2);
+  EXPECT_EQ(options.gradient_checkpointing, Recomputation::on);
+  EXPECT_EQ(options.save_strategy, Interval::epoch);
+  EXPECT_EQ(options.save_total_limit, 2);
+  EXPECT_EQ(weight_dtype(options), DType::bf16);
+  EXPECT_EQ(result.input.notices,
+            (std::vector<std::string>{"dataset_num_proc has no effect: hone reads and tokenises data in its own way",
+                                      "use_liger_kernel has no effect: hone has one implementation of it"}));
+}
+
+TEST(TrainingOptions, EveryKeyOfOpenR1IsAccepted) {
+  const auto result = read<SftOptions>({"--config", recipe("open_r1_sft.yaml")});
+  check_options(result.options, result.input);
+  EXPECT_EQ(result.options.eos_token, "<|im_end|>");
+  EXPECT_EQ(result.options.eval_strategy, Interval::no);
+  EXPECT_EQ(result.options.completion_only_loss, std::nullopt);
+}
+
+TEST(TrainingOptions, TheAccelerateFileIsRead) {
+  const AccelerateOptions options = read_accelerate(recipe("accelerate.yaml"));
+  EXPECT_EQ(options.distributed_type, "DEEPSPEED");
+  EXPECT_EQ(options.num_processes, 8);
+  EXPECT_EQ(options.mixed_precision, "bf16");
+  EXPECT_EQ(error_of<SftOptions>({"--config", recipe("sft.yaml"), "--config_file", recipe("accelerate.yaml")}),
+            recipe("accelerate.yaml") +
+                ": training with 8 processes on 1 machine is not implemented yet (set num_processes and num_machines "
+                "to 1, or leave config_file out)");
+}
+
+TEST(TrainingOptions, UnsetKeysTakeTheDefaultsOfTheTools) {
+  const SftOptions sft;
+  EXPECT_EQ(sft.learning_rate, 2e-5);
+  EXPECT_EQ(sft.max_length, 1024);
+  EXPECT_EQ(sft.per_device_train_batch_size, 8);
+  EXPECT_EQ(sft.num_train_epochs, 3);
+  EXPECT_EQ(sft.save_steps, 500);
+  EXPECT_EQ(sft.logging_steps, 10);
+  EXPECT_EQ(sft.seed, 42);
+  EXPECT_EQ(sft.lr_scheduler_type, SchedulerType::linear);
+  EXPECT_EQ(weight_dtype(sft), std::nullopt);
+}
+
+TEST(TrainingOptions, ContradictionsGetOneExactLine) {
+  const std::vector<std::string> base{"--model_name_or_path", "m", "--dataset_name", "d", "--output_dir", "o"};
+  const std::vector<std::pair<std::vector<std::string>, std::string>> table{
+      {{}, "no error"},
+      {{"--max_steps", "0"}, "--max_steps: saw 0, which leaves nothing to train (-1 trains num_train_epochs)"},
+      {{"--save-steps", "2.5"}, "--save_steps: expected a whole number of steps or a share below 1, saw 2.5"},
+      {{"--save_steps", "0.25"}, "no error"},
+      {{"--packing", "--max_length", "null"},
+       "--packing: packing needs a max_length, saw null (set max_length, for example 4096)"},
+      {{"--bf16", "--torch_dtype", "float32"},
+       "--bf16: f32 weights with bfloat16 products are not implemented yet (set torch_dtype: bfloat16, or bf16: "
+       "false)"},
+      {{"--gradient_checkpointing", "--activation_memory_gib", "2"},
+       "--activation_memory_gib: gradient_checkpointing true leaves nothing to choose (set gradient_checkpointing: "
+       "auto)"},
+      {{"--optim", "muon"}, "--optim: 'muon' is not implemented yet, expected one of adamw_torch"},
+      {{"--optim", "adamw_torch_fused"}, "no error"},
+      {{"--use_peft"}, "--use_peft: LoRA is not implemented yet, saw 'true' (remove the key)"},
+      {{"--load_in_4bit", "true"}, "--load_in_4bit: 4-bit weights are not offered, saw 'true' (remove the key)"},
+      {{"--report_to", "wandb"},
+       "--report_to: reporting to other programs is not implemented yet, saw 'wandb' (remove the key)"},
+      {{"--learning_rat", "1"}, "--learning_rat: unknown key (did you mean learning_rate?)"},
+      {{"--output_dir="}, "output_dir: is not set (the folder for checkpoints and the final model)"},
+  };
+  for (const auto& [extra, line] : table) {
+    std::vector<std::string> arguments = base;
+    arguments.insert(arguments.end(), extra.begin(), extra.end());
+    EXPECT_EQ(error_of<SftOptions>(arguments), line);
+  }
+}
+
+TEST(TrainingOptions, PretrainingNeedsOneStart) {
+  const std::vector<std::string> base{"--dataset_name", "d", "--output_dir", "o"};
+  const auto with = [&](std::vector<std::string> extra) {
+    extra.insert(extra.end(), base.begin(), base.end());
+    return error_of<PretrainOptions>(extra);
+  };
+  EXPECT_NE(with({}).find("neither it nor model_name_or_path is set"), std::string::npos);
+  EXPECT_NE(with({"--model_config_path", "c", "--model_name_or_path", "m"}).find("both"), std::string::npos);
+  EXPECT_NE(with({"--model_config_path", "c"}).find("tokenizer_name_or_path: is not set"), std::string::npos);
+  EXPECT_EQ(with({"--model_config_path", "c", "--tokenizer_name_or_path", "t"}), "no error");
+  EXPECT_EQ(with({"--model_name_or_path", "m"}), "no error");
+}
+
+TEST(TrainingOptions, IntervalsBelowOneAreShares) {
+  EXPECT_EQ(interval_steps(500, 1000), 500);
+  EXPECT_EQ(interval_steps(0.1, 1000), 100);
+  EXPECT_EQ(interval_steps(0.1, 15), 2);
+  EXPECT_EQ(interval_steps(0.001, 10), 1);
+}
+
+TEST(TrainingOptions, ForeignKeysAreNoOptionsAndNamedOnce) {
+  SftOptions sft;
+  const OptionTable table(sft);
+  std::set<std::string_view> names;
+  for (const ForeignKey& key : training_foreign_keys()) {
+    EXPECT_EQ(table.find(key.name), nullptr) << key.name;
+    EXPECT_TRUE(names.insert(key.name).second) << key.name;
+    EXPECT_FALSE(key.note.empty()) << key.name;
+  }
+}
+
+TEST(TrainingOptions, HelpIsFrozen) {
+  SftOptions sft;
+  PretrainOptions pretrain;
+  test::expect_golden("train/sft_options.txt", option_help(OptionTable(sft)));
+  test::expect_golden("train/pretrain_options.txt", option_help(OptionTable(pretrain)));
+}
+
+}  // namespace
+}  // namespace hone
