@@ -1,0 +1,49 @@
+// The length reward of Kimi k1.5 (arXiv 2501.12599), as in open-r1: lambda = 0.5 - (length - min)/(max - min) in
+// characters where the answer is right, min(0, lambda) where it is wrong.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "reward/answers.h"
+#include "reward/characters.h"
+#include "reward/registry.h"
+
+namespace hone {
+namespace {
+
+RewardScores score_lengths(std::span<const RewardInput> batch, const RewardOptions& options) {
+  std::vector<std::int64_t> lengths;
+  std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> range;  // of a group, or of the whole call
+  const auto scope = [&](const RewardInput& input) {
+    return options.length_scope == LengthScope::group ? input.group : 0;
+  };
+  for (const RewardInput& input : batch) {
+    const auto length = static_cast<std::int64_t>(code_points(input.completion));
+    lengths.push_back(length);
+    auto& [shortest, longest] = range.try_emplace(scope(input), length, length).first->second;
+    shortest = std::min(shortest, length);
+    longest = std::max(longest, length);
+  }
+  RewardScores scores;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const auto [shortest, longest] = range.at(scope(batch[i]));
+    if (shortest == longest) {
+      scores.emplace_back(0.0);
+      continue;
+    }
+    const double lambda = 0.5 - static_cast<double>(lengths[i] - shortest) / static_cast<double>(longest - shortest);
+    const bool wrong = judge_answer(batch[i], options) == Verdict::wrong;  // a gold that does not parse counts as right
+    scores.emplace_back(wrong ? std::min(0.0, lambda) : lambda);
+  }
+  return scores;
+}
+
+}  // namespace
+
+void register_length(RewardRegistry& registry) {
+  registry.add("length", "len_reward", [](const RewardOptions& options) -> RewardFunction {
+    return [options](std::span<const RewardInput> batch) { return score_lengths(batch, options); };
+  });
+}
+
+}  // namespace hone

@@ -1,0 +1,124 @@
+#include "reward/math/answer.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "reward/characters.h"
+#include "reward/math/normalize.h"
+#include "reward/math/plain_numbers.h"
+#include "reward/math/value.h"
+
+namespace hone {
+namespace {
+
+struct Reading {
+  std::string text;
+  std::optional<MathValue> value;
+};
+
+Reading read_number(const AnswerMatch::Piece& piece) {
+  Reading reading{canonical_number(piece.text), std::nullopt};
+  reading.value = parse_arithmetic(reading.text);
+  // A minus sign is part of the number here.
+  if (reading.value) {
+    reading.value->scalar.number = true;
+    reading.value->scalar.decimal = reading.text.find('.') != std::string::npos;
+    if (piece.percent) reading.value = as_percent(*reading.value);
+  }
+  return reading;
+}
+
+// "3 = 1 + 1 + 1" with more than two sides, and no list: the last side, where the whole does not parse.
+std::string_view last_side(std::string_view latex) {
+  if (latex.find_first_of(",;") != std::string_view::npos) return latex;
+  std::size_t sides = 1;
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < latex.size(); ++i) {
+    const bool relation = i > 0 && std::string_view("\\<!>").find(latex[i - 1]) != std::string_view::npos;
+    if (latex[i] != '=' || relation) continue;
+    ++sides;
+    last = i + 1;
+  }
+  return sides > 2 ? latex.substr(last) : latex;
+}
+
+Reading read_latex(const AnswerMatch::Piece& piece, const NormalizeOptions& options) {
+  Reading reading{normalize_latex(piece.text, options), std::nullopt};
+  if (reading.text.size() > kLongestAnswer) return reading;
+  reading.value = parse_latex(reading.text);
+  if (!reading.value) {
+    if (const std::string_view last = last_side(reading.text); last != reading.text) reading.value = parse_latex(last);
+  }
+  if (reading.value && piece.percent) reading.value = as_percent(*reading.value);
+  return reading;
+}
+
+// Several pieces that all parse form one set, sets among them dissolved; else the first counts.
+Reading read_pieces(const AnswerMatch& match, bool repair) {
+  const BoxRule boxes = match.kind == AnswerMatch::Kind::bare_box ? BoxRule::last : BoxRule::all;
+  std::vector<Reading> readings;
+  for (const AnswerMatch::Piece& piece : match.pieces) readings.push_back(read_latex(piece, {boxes, repair}));
+  const bool all_parse = std::ranges::all_of(readings, [](const Reading& r) { return r.value.has_value(); });
+  if (readings.size() == 1 || !all_parse) return std::move(readings[0]);
+  Reading joined{readings[0].text, MathValue{}};
+  joined.value->kind = MathValue::Kind::set;
+  for (std::size_t i = 0; i < readings.size(); ++i) {
+    if (i > 0) joined.text += " and " + readings[i].text;
+    MathValue& value = *readings[i].value;
+    if (value.kind == MathValue::Kind::set) {
+      std::ranges::move(value.items, std::back_inserter(joined.value->items));
+    } else {
+      joined.value->items.push_back(std::move(value));
+    }
+  }
+  return joined;
+}
+
+Reading read(const AnswerMatch& match, bool repair) {
+  switch (match.kind) {
+    case AnswerMatch::Kind::number:
+      return read_number(match.pieces[0]);
+    case AnswerMatch::Kind::expression: {
+      const std::string_view text = match.pieces[0].text;
+      return {std::string(text), parse_arithmetic(text)};
+    }
+    case AnswerMatch::Kind::latex:
+    case AnswerMatch::Kind::bare_box:
+      break;
+  }
+  return read_pieces(match, repair);
+}
+
+}  // namespace
+
+std::optional<MathAnswer> parse_math(std::string_view text, const AnswerRule& rule) {
+  std::optional<MathAnswer> fallback;
+  for (const AnswerMatch& match : find_answers(text, rule.extraction)) {
+    Reading reading = read(match, rule.repair);
+    if (!fallback && !reading.text.empty()) fallback = MathAnswer{reading.text, nullptr};
+    if (reading.value) {
+      const std::string& shown = fallback ? fallback->text : reading.text;
+      return MathAnswer{shown, std::make_shared<const MathValue>(std::move(*reading.value))};
+    }
+    if (rule.first_match_only) break;
+  }
+  return fallback;
+}
+
+std::optional<MathAnswer> parse_gold(std::string_view text) {
+  return parse_math(text,
+                    {.extraction = {.expressions = true, .unanchored = true, .boxed_priority = 50}, .repair = true});
+}
+
+std::optional<MathAnswer> parse_answer(std::string_view text) {
+  return parse_math(text, {.extraction = {.boxed_priority = 0}});
+}
+
+bool equal(const MathAnswer& gold, const MathAnswer& answer) {
+  if (gold.value && answer.value && equal_values(*gold.value, *answer.value)) return true;
+  const std::string_view left = strip(gold.text);
+  return !left.empty() && left == strip(answer.text);
+}
+
+}  // namespace hone

@@ -1,0 +1,39 @@
+// Golds and answers: from text to meaning, and whether they agree. This is the interface that rewards and evaluation
+// use.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "reward/math/extraction.h"
+
+namespace hone {
+
+struct MathValue;
+
+// An answer as it was found. Copies share the value.
+struct MathAnswer {
+  std::string text;                        // normalised LaTeX, or the number; may be empty
+  std::shared_ptr<const MathValue> value;  // null where the text does not parse
+};
+
+struct AnswerRule {
+  ExtractionRule extraction;
+  bool first_match_only = true;  // no second try where the first match does not parse
+  bool repair = false;           // malformed operators ("\frac12")
+};
+
+// A match that parses is taken; where none does, the first match's text alone. Nothing where there is no match.
+[[nodiscard]] std::optional<MathAnswer> parse_math(std::string_view text, const AnswerRule& rule);
+
+// open-r1's rules. Golds: LaTeX, numbers and expressions, anchored or not, repaired, first match only.
+[[nodiscard]] std::optional<MathAnswer> parse_gold(std::string_view text);
+// Answers: LaTeX in a box or behind an anchor; boxes first; first match only, nothing repaired.
+[[nodiscard]] std::optional<MathAnswer> parse_answer(std::string_view text);
+
+// Whether an answer means the gold (Math-Verify 0.9): the values agree, or the texts are the same.
+[[nodiscard]] bool equal(const MathAnswer& gold, const MathAnswer& answer);
+
+}  // namespace hone

@@ -1,0 +1,29 @@
+// The text of an answer, as LaTeX, brought to the form that the parser reads: the rules of latex2sympy2_extended 1.11
+// (NormalizationConfig with basic_latex, units and boxed), which Math-Verify 0.9 applies.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace hone {
+
+enum class BoxRule {
+  all,   // every box of the text, joined by commas (a text in delimiters)
+  last,  // the last box, with those before it that belong to it (a bare \boxed)
+};
+
+// The content of the boxes; the text itself where there is none. Linear.
+[[nodiscard]] std::string boxed_content(std::string_view text, BoxRule rule);
+
+// Text longer than this is no answer: it is left as it is, and does not parse.
+inline constexpr std::size_t kLongestAnswer = 2048;  // bytes
+
+struct NormalizeOptions {
+  BoxRule boxes = BoxRule::all;
+  bool repair = false;  // malformed operators ("\frac12", "\sqrt2", "^(2)") and a leading point: for golds
+};
+
+[[nodiscard]] std::string normalize_latex(std::string_view text, const NormalizeOptions& options);
+
+}  // namespace hone

@@ -1,0 +1,55 @@
+// What an answer means.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reward/math/expression.h"
+
+namespace hone {
+
+// A single expression, with how it was written, as far as equality depends on it.
+struct Scalar {
+  Expression value;
+  bool number = false;   // one number: "3", "-1.5", "\frac{2}{3}", "2\frac{1}{2}"; not "2 \cdot 3"
+  bool decimal = false;  // of a number or a percentage: written with a point
+  bool percent = false;  // "50\%"; value is 1/2
+  // Lower-cased letters of a symbol or of symbols side by side ("Evelyn", "\text{Evelyn}"); else empty.
+  std::string letters;
+  bool symbol = false;  // one symbol: "x", "\text{Evelyn}"
+};
+
+struct MathValue {
+  enum class Kind {
+    scalar,
+    equation,  // items: left side, right side (of a chain: the first and the last)
+    set,       // items in any order
+    tuple,
+    interval,  // items: the ends
+    set_union,
+    matrix,  // items row by row, each a tuple
+    opaque,  // well-formed, but beyond what is computed here: compared as text without spaces
+  };
+  Kind kind = Kind::scalar;
+  Scalar scalar;
+  std::vector<MathValue> items;
+  bool left_open = false;
+  bool right_open = false;
+  std::string text;  // of an opaque value
+};
+
+// Reads normalised LaTeX with the grammar of latex2sympy2_extended 1.11 as far as it concerns numbers, polynomials and
+// their quotients, radicals, symbols, equations, sets, tuples, intervals and matrices; functions, inequalities and what
+// overflows become opaque. Nothing where the text does not parse. Depth and length are bounded.
+[[nodiscard]] std::optional<MathValue> parse_latex(std::string_view text);
+// Reads a plain arithmetic expression ("3 * (4 + 5)/2", "2^10") as Python would after replacing ^ by **.
+[[nodiscard]] std::optional<MathValue> parse_arithmetic(std::string_view text);
+// The same value in hundredths; nothing where it is no single number.
+[[nodiscard]] std::optional<MathValue> as_percent(const MathValue& value);
+
+// Whether an answer means the gold, by Math-Verify 0.9's rules.
+[[nodiscard]] bool equal_values(const MathValue& gold, const MathValue& answer);
+
+}  // namespace hone

@@ -1,0 +1,62 @@
+// The n-gram repetition penalty (arXiv 2502.03373, appendix C.2), as in open-r1: (1 - unique/total) x max_penalty over
+// lower-cased words between white space.
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "reward/characters.h"
+#include "reward/registry.h"
+
+namespace hone {
+namespace {
+
+// Each distinct word gets a number, so that an n-gram is a short list of numbers.
+std::vector<std::size_t> numbered_words(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (std::size_t at = skip_spaces(text, 0); at < text.size(); at = skip_spaces(text, at)) {
+    const std::size_t begin = at;
+    while (at < text.size() && space_at(text, at) == 0) at = next_code_point(text, at);
+    words.push_back(text.substr(begin, at - begin));
+  }
+  std::vector<std::string_view> known = words;
+  std::ranges::sort(known);
+  const auto [last, end] = std::ranges::unique(known);
+  known.erase(last, end);
+  std::vector<std::size_t> numbers;
+  for (const std::string_view word : words) {
+    numbers.push_back(static_cast<std::size_t>(std::ranges::lower_bound(known, word) - known.begin()));
+  }
+  return numbers;
+}
+
+double score_repetition(std::string_view text, std::size_t n, double max_penalty) {
+  const std::string lowered = lower_case(text);
+  const std::vector<std::size_t> words = numbered_words(lowered);
+  if (words.size() < n) return 0.0;
+  const std::size_t total = words.size() - n + 1;
+  std::set<std::vector<std::size_t>> distinct;
+  for (std::size_t i = 0; i < total; ++i) {
+    const auto begin = words.begin() + static_cast<std::ptrdiff_t>(i);
+    distinct.emplace(begin, begin + static_cast<std::ptrdiff_t>(n));
+  }
+  return (1.0 - static_cast<double>(distinct.size()) / static_cast<double>(total)) * max_penalty;
+}
+
+}  // namespace
+
+void register_repetition_penalty(RewardRegistry& registry) {
+  registry.add("repetition_penalty", "repetition_penalty_reward", [](const RewardOptions& options) {
+    const std::int64_t n = options.repetition_n_grams;
+    const double max_penalty = options.repetition_max_penalty;
+    if (n < 1 || n > 64) throw Error("repetition_n_grams", text_of(n, " is not between 1 and 64"));
+    if (!(max_penalty <= 0.0))
+      throw Error("repetition_max_penalty", text_of(max_penalty, " is above 0"), "a penalty is negative");
+    return each([n, max_penalty](const RewardInput& input) -> std::optional<double> {
+      return score_repetition(input.completion, static_cast<std::size_t>(n), max_penalty);
+    });
+  });
+}
+
+}  // namespace hone

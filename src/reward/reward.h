@@ -1,0 +1,57 @@
+// What a reward is: a function from a batch of completions to one number, or none, for each.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json.h"
+
+namespace hone {
+
+// One completion to be judged. The views and the pointer stay the caller's.
+struct RewardInput {
+  std::string_view completion;   // without special tokens, an assistant prefill of the prompt prepended
+  const Json* row = nullptr;     // the columns of the prompt's row; an object
+  std::int64_t group = 0;        // which prompt of the batch; its completions share the number
+  std::int64_t token_count = 0;  // tokens of the completion, EOS included
+  bool ended = true;             // by EOS, rather than by the length limit
+};
+
+// A score a completion; nothing where the reward has no opinion (it adds nothing to the completion's sum).
+using RewardScores = std::vector<std::optional<double>>;
+// A reward sees a whole batch at once, because some compare the completions of a group.
+using RewardFunction = std::function<RewardScores(std::span<const RewardInput>)>;
+
+enum class LengthScope { group, call };
+
+// The recipe's keys that rewards read, with open-r1's names and defaults.
+struct RewardOptions {
+  bool strip_thoughts = false;   // accuracy and its kin: only what follows the last </think> counts
+  bool think_prefilled = false;  // the prompt ended in "<think>\n" and the completions lack it
+  double cosine_min_value_wrong = 0.0;
+  double cosine_max_value_wrong = -0.5;
+  double cosine_min_value_correct = 0.5;
+  double cosine_max_value_correct = 1.0;
+  std::int64_t cosine_max_len = 1000;  // characters
+  std::int64_t repetition_n_grams = 3;
+  double repetition_max_penalty = -1.0;     // at most 0
+  std::int64_t max_completion_len = 16384;  // tokens
+  std::int64_t soft_punish_cache = 4096;    // tokens
+  LengthScope length_scope = LengthScope::group;
+};
+
+struct Reward {
+  std::string name;         // as in reward_funcs: "accuracy"
+  std::string metric_name;  // as in metrics: "accuracy_reward"
+  RewardFunction score;     // throws Error where the row lacks what the reward needs
+};
+
+// The reward that judges every completion by itself.
+[[nodiscard]] RewardFunction each(std::function<std::optional<double>(const RewardInput&)> judge);
+
+}  // namespace hone

@@ -1,0 +1,19 @@
+// Tags that R1-style completions carry.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace hone {
+
+inline constexpr std::string_view kThinkOpening = "<think>\n";
+
+// What follows the last "</think>"; all of the text where there is none.
+[[nodiscard]] std::string_view without_thoughts(std::string_view text);
+// Non-overlapping occurrences, counted from the left as Python's str.count does.
+[[nodiscard]] std::size_t count_occurrences(std::string_view text, std::string_view word);
+// True where the completion must be read as if "<think>\n" stood before it: the template prefilled the tag (said once)
+// and the caller did not prepend it.
+[[nodiscard]] bool needs_think_opening(std::string_view completion, bool think_prefilled);
+
+}  // namespace hone
