@@ -5,13 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 namespace hone {
 
 enum class DType : std::uint8_t { f32, bf16, f64, i32, i64, u8 };
 
-[[nodiscard]] std::size_t size_of(DType dtype);            // bytes
-[[nodiscard]] std::string_view name_of(DType dtype);       // "f32", "bf16", ...
+[[nodiscard]] std::size_t size_of(DType dtype);              // bytes
+[[nodiscard]] std::string_view name_of(DType dtype);         // "f32", "bf16", ...
 [[nodiscard]] DType dtype_from_name(std::string_view name);  // throws Error
 [[nodiscard]] bool is_floating(DType dtype);
 
@@ -32,16 +33,33 @@ struct BFloat16 {
 template <class T>
 struct DTypeOf;
 template <>
-struct DTypeOf<float> { static constexpr DType value = DType::f32; };
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
 template <>
-struct DTypeOf<double> { static constexpr DType value = DType::f64; };
+struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
 template <>
-struct DTypeOf<BFloat16> { static constexpr DType value = DType::bf16; };
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::bf16;
+};
 template <>
-struct DTypeOf<std::int32_t> { static constexpr DType value = DType::i32; };
+struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::i32;
+};
 template <>
-struct DTypeOf<std::int64_t> { static constexpr DType value = DType::i64; };
+struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::i64;
+};
 template <>
-struct DTypeOf<std::uint8_t> { static constexpr DType value = DType::u8; };
+struct DTypeOf<std::uint8_t> {
+  static constexpr DType value = DType::u8;
+};
+
+// What sums and statistics over values of T are kept in.
+template <class T>
+using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
+[[nodiscard]] constexpr DType accumulator_of(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
 }  // namespace hone

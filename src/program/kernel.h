@@ -98,17 +98,4 @@ void for_floating(DType dtype, const Body& body) {
   }
 }
 
-// What sums and statistics over values of T are kept in.
-template <class T>
-struct AccumulatorOf {
-  using type = float;
-};
-template <>
-struct AccumulatorOf<double> {
-  using type = double;
-};
-template <class T>
-using Accumulator = typename AccumulatorOf<T>::type;
-[[nodiscard]] constexpr DType accumulator_of(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
-
 }  // namespace hone
