@@ -1,0 +1,88 @@
+#include "ops/linear_logprobs/linear_logprobs.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/gradient_builder.h"
+#include "program/kernel.h"
+
+namespace hone {
+namespace {
+
+double products(const Type& x, const Type& weight) {
+  return 2.0 * static_cast<double>(x.elements()) * static_cast<double>(weight.rows());
+}
+
+// (dlogp, x, weight, targets, lse, dweight or none) -> (dx, dweight or nothing), dweight in place.
+class LinearLogprobsBackward final : public Op {
+ public:
+  std::string_view name() const override { return "linear_logprobs_backward"; }
+  Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    std::vector<Type> outputs{required(inputs, 1, name())};
+    if (inputs[5]) outputs.push_back(*inputs[5]);
+    return outputs;
+  }
+  // The logits are computed again.
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = (outputs.size() > 1 ? 3.0 : 2.0) * products(*inputs[1], *inputs[2]);
+    return cost;
+  }
+  std::optional<std::size_t> alias(std::size_t output) const override {
+    return output == 1 ? std::optional<std::size_t>(5) : std::nullopt;
+  }
+};
+
+const LinearLogprobsBackward kBackward;
+
+class LinearLogprobsOp final : public Op {
+ public:
+  std::string_view name() const override { return "linear_logprobs"; }
+  Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& x = required(inputs, 0, name());
+    const Type& weight = required(inputs, 1, name());
+    const Type& targets = required(inputs, 2, name());
+    expect(is_floating(x.dtype) && x.dtype == weight.dtype && x.shape.size() == 2 && weight.shape.size() == 2 &&
+               x.shape[1] == weight.shape[1],
+           name(),
+           text_of("x is ", to_text(x), ", weight ", to_text(weight), "; wanted [rows, hidden] and [vocab, hidden]"));
+    expect(targets == Type{DType::i32, {x.shape[0]}}, name(),
+           text_of("targets are ", to_text(targets), "; wanted ", to_text(Type{DType::i32, {x.shape[0]}})));
+    const double temperature = attributes.as<LinearLogprobsAttributes>().temperature;
+    expect(temperature > 0, name(), text_of("the temperature is ", temperature, "; wanted more than 0"));
+    return std::vector<Type>(4, Type{accumulator_of(x.dtype), {x.shape[0]}});
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = products(*inputs[0], *inputs[1]);
+    return cost;
+  }
+  void gradient(GradientBuilder& builder, const Node& node) const override {
+    const Tensor dlogp = builder.output_gradient(0);
+    if (!dlogp) return;
+    const Tensor dweight = builder.needs(1) ? builder.accumulator(1) : Tensor();
+    const std::vector<Tensor> inputs{dlogp,  builder.input(0), builder.input(1), builder.input(2), builder.output(3),
+                                     dweight};
+    const std::vector<Tensor> outputs = builder.program().append(kBackward, node.attributes, inputs);
+    if (builder.needs(0)) builder.add(0, outputs[0]);
+    if (dweight) builder.set_accumulator(1, outputs[1]);
+  }
+};
+
+const LinearLogprobsOp kForward;
+
+}  // namespace
+
+LinearLogprobs linear_logprobs(Tensor x, Tensor weight, Tensor targets, const LinearLogprobsAttributes& attributes) {
+  const std::vector<Tensor> inputs{x, weight, targets};
+  const std::vector<Tensor> outputs = x.program().append(kForward, attributes, inputs);
+  return {outputs[0], outputs[1], outputs[2], outputs[3]};
+}
+
+void register_linear_logprobs(OpRegistry& registry) {
+  registry.add(kForward);
+  registry.add(kBackward);
+}
+
+}  // namespace hone
