@@ -1,9 +1,9 @@
 #include "backend/cpu/gemm.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 
 #include "backend/cpu/gemm_kernels.h"
 #include "backend/cpu/gemm_pack.h"
@@ -19,22 +19,6 @@ constexpr std::int64_t kFewRows = 24;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
-
-template <class Real>
-const TileKernels<Real>& tile_kernels();
-
-template <>
-const TileKernels<float>& tile_kernels<float>() {
-  static const TileKernels<float> kernels =
-      __builtin_cpu_supports("avx512f") ? tile_kernels_avx512() : tile_kernels_avx2();
-  return kernels;
-}
-
-template <>
-const TileKernels<double>& tile_kernels<double>() {
-  static const TileKernels<double> kernels = tile_kernels_avx2_f64();
-  return kernels;
-}
 
 // How one thread cuts its part of C. A panel of b stays in the first-level cache while the panels of a block of a pass
 // over it from the second; none of this changes a result.

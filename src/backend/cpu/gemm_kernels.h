@@ -18,6 +18,14 @@ struct TileKernels {
   Kernel kernel[kMaxTileRows];
 };
 
+// Those of this machine.
+template <class Real>
+[[nodiscard]] const TileKernels<Real>& tile_kernels();
+template <>
+const TileKernels<float>& tile_kernels<float>();
+template <>
+const TileKernels<double>& tile_kernels<double>();
+
 [[nodiscard]] TileKernels<float> tile_kernels_avx2();
 [[nodiscard]] TileKernels<double> tile_kernels_avx2_f64();
 [[nodiscard]] TileKernels<float> tile_kernels_avx512();  // only where the machine has AVX-512F

@@ -4,16 +4,11 @@
 
 #include <algorithm>
 
+#include "backend/cpu/vector_math.h"
 #include "core/error.h"
 
 namespace hone {
 namespace {
-
-__m256 load8(const float* p) { return _mm256_loadu_ps(p); }
-__m256 load8(const BFloat16* p) {
-  const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
-}
 
 // Eight elements of each of two lines: the first four of both in `low`, the last four in `high`.
 void load_pair(const float* p, const float* q, __m256& low, __m256& high) {
@@ -103,8 +98,8 @@ void pack_step(const T* row, std::int64_t lines, float* out) {
   constexpr int kRest = Width % 8;
   if (lines >= Width + (8 - kRest) % 8) {  // whole vectors may be read
 #pragma GCC unroll 4
-    for (int j = 0; j + 8 <= Width; j += 8) store_lanes<8>(out + j, load8(row + j));
-    if constexpr (kRest > 0) store_lanes<kRest>(out + Width - kRest, load8(row + Width - kRest));
+    for (int j = 0; j + 8 <= Width; j += 8) store_lanes<8>(out + j, Lanes<float>::load(row + j));
+    if constexpr (kRest > 0) store_lanes<kRest>(out + Width - kRest, Lanes<float>::load(row + Width - kRest));
     return;
   }
   for (int j = 0; j < Width; ++j) out[j] = j < lines ? static_cast<float>(row[j]) : 0.0F;

@@ -18,6 +18,28 @@
 
 namespace hone {
 
+// Vectors of the baseline; bf16 is widened.
+template <class Real>
+struct Lanes;
+template <>
+struct Lanes<float> {
+  using Vector = __m256;
+  static constexpr int kCount = 8;
+  static Vector load(const float* p) { return _mm256_loadu_ps(p); }
+  static Vector load(const BFloat16* p) {
+    const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+  }
+  static void store(float* p, Vector v) { _mm256_storeu_ps(p, v); }
+};
+template <>
+struct Lanes<double> {
+  using Vector = __m256d;
+  static constexpr int kCount = 4;
+  static Vector load(const double* p) { return _mm256_loadu_pd(p); }
+  static void store(double* p, Vector v) { _mm256_storeu_pd(p, v); }
+};
+
 namespace detail {
 
 // 2^n for -126 <= n <= 127.
@@ -100,27 +122,6 @@ inline double vtanh(double x) { return std::tanh(x); }
 // Reductions over n elements in sixteen lanes: lane i takes the elements i, i + 16, ... in order, and the lanes are
 // combined as a tree, lane i with lane i + 8, then + 4, + 2, + 1. The result depends on the values and n alone.
 namespace detail {
-
-template <class Real>
-struct Lanes;
-template <>
-struct Lanes<float> {
-  using Vector = __m256;
-  static constexpr int kCount = 8;
-  static Vector load(const float* p) { return _mm256_loadu_ps(p); }
-  static Vector load(const BFloat16* p) {
-    const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
-  }
-  static void store(float* p, Vector v) { _mm256_storeu_ps(p, v); }
-};
-template <>
-struct Lanes<double> {
-  using Vector = __m256d;
-  static constexpr int kCount = 4;
-  static Vector load(const double* p) { return _mm256_loadu_pd(p); }
-  static void store(double* p, Vector v) { _mm256_storeu_pd(p, v); }
-};
 
 inline __m256 fused(__m256 x, __m256 y, __m256 z) { return _mm256_fmadd_ps(x, y, z); }
 inline __m256d fused(__m256d x, __m256d y, __m256d z) { return _mm256_fmadd_pd(x, y, z); }

@@ -1,0 +1,70 @@
+// What the attention passes share.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "backend/cpu/attention.h"
+#include "core/error.h"
+#include "core/parallel.h"
+
+namespace hone {
+
+inline constexpr std::int64_t kKeyTile = 64;
+inline constexpr std::size_t kWorkspaceAlignment = 64;  // bytes
+
+inline std::int64_t attention_round_up(std::int64_t value, std::int64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+// Cuts one thread's share of a workspace into arrays.
+class WorkspaceCutter {
+ public:
+  explicit WorkspaceCutter(std::byte* base) : base_(base) {}
+  template <class U>
+  U* take(std::int64_t count) {
+    U* result = reinterpret_cast<U*>(base_ + used_);
+    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(U);
+    used_ += (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+    return result;
+  }
+  [[nodiscard]] std::size_t used() const { return used_; }
+
+ private:
+  std::byte* base_;
+  std::size_t used_ = 0;
+};
+
+// Calls body(share of the workspace, thread, threads) on as many threads as the workspace has shares for.
+template <class Body>
+void for_each_share(std::span<std::byte> workspace, std::size_t share, const Body& body) {
+  void* base = workspace.data();
+  std::size_t space = workspace.size();
+  HONE_ASSERT(std::align(kWorkspaceAlignment, share, base, space) != nullptr, workspace.size(), " bytes of workspace, ",
+              share + kWorkspaceAlignment, " needed");
+  const std::int64_t threads = std::min<std::int64_t>(thread_count(), static_cast<std::int64_t>(space / share));
+  parallel_for(threads, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t thread = begin; thread < end; ++thread) {
+      body(static_cast<std::byte*>(base) + static_cast<std::size_t>(thread) * share, thread, threads);
+    }
+  });
+}
+
+inline void check_cu_seqlens(std::span<const std::int32_t> cu_seqlens, std::int64_t capacity) {
+  HONE_ASSERT(!cu_seqlens.empty() && cu_seqlens[0] == 0, "cu_seqlens must start with 0");
+  for (std::size_t s = 1; s < cu_seqlens.size(); ++s) {
+    HONE_ASSERT(cu_seqlens[s] >= cu_seqlens[s - 1], "cu_seqlens[", s, "] = ", cu_seqlens[s], " after ",
+                cu_seqlens[s - 1]);
+  }
+  HONE_ASSERT(cu_seqlens.back() <= capacity, cu_seqlens.back(), " tokens, room for ", capacity);
+}
+
+template <class T>
+void zero_rows(const HeadRows<T>& rows, std::int64_t begin, std::int64_t end, std::int64_t width) {
+  for (std::int64_t t = begin; t < end; ++t) std::fill_n(rows.data + t * rows.stride, width, T());
+}
+
+}  // namespace hone

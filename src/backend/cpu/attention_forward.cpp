@@ -1,0 +1,313 @@
+#include <cmath>
+#include <limits>
+
+#include "backend/cpu/attention.h"
+#include "backend/cpu/attention_common.h"
+#include "backend/cpu/gemm_kernels.h"
+#include "backend/cpu/gemm_pack.h"
+
+namespace hone {
+namespace {
+
+constexpr std::int64_t kUnitRows = 96;  // query rows that share a packing of the keys; a multiple of a tile's rows
+
+// Rows of a tile's keys or values, and the distance of two of them.
+template <class T>
+struct TileRows {
+  const T* data;
+  std::int64_t stride;
+};
+
+// Keys and values that lie as the queries do.
+template <class T>
+struct PlainKeys {
+  const AttentionForwardArgs<T>& args;
+
+  [[nodiscard]] std::int64_t start(std::int64_t) const { return 0; }
+  [[nodiscard]] TileRows<T> rows(const HeadRows<const T>& from, std::int64_t sequence, std::int64_t head,
+                                 std::int64_t first) const {
+    const auto& queries = args.queries;
+    const std::int64_t token = queries.cu_seqlens[static_cast<std::size_t>(sequence)] + first;
+    return {from.data + token * from.stride + head * queries.shape.head_dim, from.stride};
+  }
+  [[nodiscard]] TileRows<T> keys(std::int64_t sequence, std::int64_t head, std::int64_t first, std::int64_t, T*) const {
+    return rows(args.k, sequence, head, first);
+  }
+  [[nodiscard]] TileRows<T> values(std::int64_t sequence, std::int64_t head, std::int64_t first, std::int64_t,
+                                   T*) const {
+    return rows(args.v, sequence, head, first);
+  }
+};
+
+// Keys and values in pages: gathered a tile at a time.
+template <class T>
+struct PagedKeys {
+  const PagedAttentionArgs<T>& args;
+
+  [[nodiscard]] std::int64_t start(std::int64_t sequence) const {
+    return args.start[static_cast<std::size_t>(sequence)];
+  }
+  [[nodiscard]] TileRows<T> rows(const T* cache, std::int64_t sequence, std::int64_t head, std::int64_t first,
+                                 std::int64_t count, T* gathered) const {
+    const AttentionShape& shape = args.queries.shape;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t position = first + i;
+      const std::int64_t page =
+          args.block_table[static_cast<std::size_t>(sequence * args.max_blocks + position / args.block_size)];
+      HONE_ASSERT(page >= 0 && page < args.num_blocks, "page ", page, " of ", args.num_blocks);
+      const std::int64_t row = page * args.block_size + position % args.block_size;
+      std::copy_n(cache + (row * shape.num_kv_heads + head) * shape.head_dim, shape.head_dim,
+                  gathered + i * shape.head_dim);
+    }
+    return {gathered, shape.head_dim};
+  }
+  [[nodiscard]] TileRows<T> keys(std::int64_t sequence, std::int64_t head, std::int64_t first, std::int64_t count,
+                                 T* gathered) const {
+    return rows(args.k_cache, sequence, head, first, count, gathered);
+  }
+  [[nodiscard]] TileRows<T> values(std::int64_t sequence, std::int64_t head, std::int64_t first, std::int64_t count,
+                                   T* gathered) const {
+    return rows(args.v_cache, sequence, head, first, count, gathered);
+  }
+};
+
+// One thread's buffers.
+template <class T>
+struct ForwardBuffers {
+  using Real = Accumulator<T>;
+  T* gathered;         // [max(kUnitRows, kKeyTile), head_dim]
+  Real* queries;       // panels [rows of a tile] of the unit's queries
+  Real* keys;          // panels of a tile's keys
+  Real* values;        // panels of a tile's values
+  Real* outputs;       // [kUnitRows, width]
+  Real* weights;       // [rows of a tile, kKeyTile]: scores, then e^(score - greatest)
+  Real* packed;        // the weights as a panel
+  Real* greatest;      // [kUnitRows]
+  Real* sums;          // [kUnitRows]
+  std::int64_t width;  // head_dim, rounded up to whole tiles
+  std::size_t bytes;
+
+  ForwardBuffers(const AttentionShape& shape, std::byte* base) {
+    const auto& tile = tile_kernels<Real>();
+    WorkspaceCutter cutter(base);
+    width = attention_round_up(shape.head_dim, tile.columns);
+    gathered = cutter.take<T>(std::max(kUnitRows, kKeyTile) * shape.head_dim);
+    queries = cutter.take<Real>(kUnitRows * shape.head_dim);
+    keys = cutter.take<Real>(kKeyTile * shape.head_dim);
+    values = cutter.take<Real>(kKeyTile * width);
+    outputs = cutter.take<Real>(kUnitRows * width);
+    weights = cutter.take<Real>(kMaxTileRows * kKeyTile);
+    packed = cutter.take<Real>(kMaxTileRows * kKeyTile);
+    greatest = cutter.take<Real>(kUnitRows);
+    sums = cutter.take<Real>(kUnitRows);
+    bytes = cutter.used();
+  }
+};
+
+// Rows [first, first + rows) of one sequence and one key head; row r is query r / group, head r % group of the group.
+template <class T, class Keys>
+class ForwardUnit {
+ public:
+  using Real = Accumulator<T>;
+
+  ForwardUnit(const AttentionQueries<T>& args, const Keys& keys, std::byte* workspace)
+      : args_(args),
+        keys_(keys),
+        tile_(tile_kernels<Real>()),
+        buffers_(args.shape, workspace),
+        head_dim_(args.shape.head_dim),
+        group_(args.shape.num_heads / args.shape.num_kv_heads) {}
+
+  void run(std::int64_t sequence, std::int64_t kv_head, std::int64_t first, std::int64_t rows) {
+    first_ = first;
+    rows_ = rows;
+    kv_head_ = kv_head;
+    token_ = args_.cu_seqlens[static_cast<std::size_t>(sequence)];
+    start_ = keys_.start(sequence);
+    pack_queries();
+    std::fill_n(buffers_.outputs, rows * buffers_.width, Real(0));
+    std::fill_n(buffers_.greatest, rows, -std::numeric_limits<Real>::infinity());
+    std::fill_n(buffers_.sums, rows, Real(0));
+    const std::int64_t all_keys = keys_seen(rows - 1);
+    for (std::int64_t key = 0; key < all_keys; key += kKeyTile) {
+      const std::int64_t keys = std::min(kKeyTile, all_keys - key);
+      pack_keys(sequence, key, keys);
+      for (std::int64_t row = 0; row < rows; row += tile_.rows) attend(row, key, keys);
+    }
+    write();
+  }
+
+ private:
+  // How many keys a row of the unit sees.
+  [[nodiscard]] std::int64_t keys_seen(std::int64_t row) const { return start_ + (first_ + row) / group_ + 1; }
+
+  void pack_queries() {
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      const std::int64_t token = token_ + (first_ + row) / group_;
+      const std::int64_t head = kv_head_ * group_ + (first_ + row) % group_;
+      std::copy_n(args_.q.data + token * args_.q.stride + head * head_dim_, head_dim_,
+                  buffers_.gathered + row * head_dim_);
+    }
+    const PackSource source{buffers_.gathered, DTypeOf<T>::value, head_dim_, false};
+    pack(source, {0, rows_, 0, head_dim_}, tile_.rows, buffers_.queries);
+  }
+
+  void pack_keys(std::int64_t sequence, std::int64_t key, std::int64_t count) {
+    const TileRows<T> k = keys_.keys(sequence, kv_head_, key, count, buffers_.gathered);
+    pack({k.data, DTypeOf<T>::value, k.stride, false}, {0, count, 0, head_dim_}, tile_.columns, buffers_.keys);
+    const TileRows<T> v = keys_.values(sequence, kv_head_, key, count, buffers_.gathered);
+    pack({v.data, DTypeOf<T>::value, v.stride, true}, {0, head_dim_, 0, count}, tile_.columns, buffers_.values);
+    tile_keys_ = count;
+  }
+
+  // One tile of rows against one tile of keys.
+  void attend(std::int64_t row, std::int64_t key, std::int64_t keys) {
+    const std::int64_t end = std::min<std::int64_t>(row + tile_.rows, rows_);
+    std::int64_t begin = row;
+    while (begin < end && keys_seen(begin) <= key) ++begin;
+    if (begin == end) return;
+    const std::int64_t rows = end - begin;
+    const std::int64_t skipped = begin - row;
+    const std::int64_t seen = std::min(keys, keys_seen(end - 1) - key);
+    const Real* queries = buffers_.queries + row * head_dim_ + skipped;
+    for (std::int64_t j = 0; j < seen; j += tile_.columns) {
+      tile_.kernel[rows - 1](head_dim_, queries, buffers_.keys + j * head_dim_, buffers_.weights + j, kKeyTile, false);
+    }
+    for (std::int64_t r = 0; r < rows; ++r) {
+      soften(begin + r, buffers_.weights + r * kKeyTile, std::min(keys, keys_seen(begin + r) - key));
+    }
+    pack({buffers_.weights, DTypeOf<Real>::value, kKeyTile, false}, {0, rows, 0, seen}, tile_.rows, buffers_.packed);
+    add_values(begin, rows, key, keys);
+  }
+
+  // Scores of `count` keys become weights relative to the greatest score so far, to which sum and output are brought.
+  void soften(std::int64_t row, Real* weights, std::int64_t count) {
+    const auto scale = static_cast<Real>(args_.shape.scale);
+    for (std::int64_t j = 0; j < count; ++j) weights[j] *= scale;
+    std::fill(weights + count, weights + kKeyTile, -std::numeric_limits<Real>::infinity());
+    const Real before = buffers_.greatest[row];
+    const Real here = max16(weights, kKeyTile);
+    const Real greatest = here > before ? here : before;
+    for (std::int64_t j = 0; j < kKeyTile; ++j) weights[j] = vexp(weights[j] - greatest);
+    const Real sum = sum16(weights, kKeyTile);
+    if (greatest == before) {
+      buffers_.sums[row] += sum;
+      return;
+    }
+    const Real decay = vexp(before - greatest);
+    buffers_.greatest[row] = greatest;
+    buffers_.sums[row] = std::fma(buffers_.sums[row], decay, sum);
+    Real* output = buffers_.outputs + row * buffers_.width;
+    for (std::int64_t d = 0; d < buffers_.width; ++d) output[d] *= decay;
+  }
+
+  // The chains of all rows over the keys that all see, then those of the later rows over the rest.
+  void add_values(std::int64_t begin, std::int64_t rows, std::int64_t key, std::int64_t keys) {
+    const std::int64_t common = std::min(keys, keys_seen(begin) - key);
+    for (std::int64_t d = 0; d < buffers_.width; d += tile_.columns) {
+      const Real* values = buffers_.values + d * tile_keys_;
+      Real* outputs = buffers_.outputs + begin * buffers_.width + d;
+      tile_.kernel[rows - 1](common, buffers_.packed, values, outputs, buffers_.width, true);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const std::int64_t rest = std::min(keys, keys_seen(begin + r) - key) - common;
+        if (rest == 0) continue;
+        tile_.kernel[0](rest, buffers_.packed + common * tile_.rows + r, values + common * tile_.columns,
+                        outputs + r * buffers_.width, buffers_.width, true);
+      }
+    }
+  }
+
+  void write() {
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      const std::int64_t token = token_ + (first_ + row) / group_;
+      const std::int64_t head = kv_head_ * group_ + (first_ + row) % group_;
+      const Real* output = buffers_.outputs + row * buffers_.width;
+      T* o = args_.o.data + token * args_.o.stride + head * head_dim_;
+      for (std::int64_t d = 0; d < head_dim_; ++d) o[d] = T(output[d] / buffers_.sums[row]);
+      args_.lse[token * args_.shape.num_heads + head] = buffers_.greatest[row] + vlog(buffers_.sums[row]);
+    }
+  }
+
+  const AttentionQueries<T>& args_;
+  const Keys& keys_;
+  const TileKernels<Real>& tile_;
+  ForwardBuffers<T> buffers_;
+  std::int64_t head_dim_, group_;
+  std::int64_t first_ = 0, rows_ = 0, kv_head_ = 0, token_ = 0, start_ = 0, tile_keys_ = 0;
+};
+
+// Units of work are dealt to the threads in turn: later rows of a sequence see more keys.
+template <class T, class Keys>
+void run_forward(const AttentionQueries<T>& args, const Keys& keys) {
+  check_attention_shape(args.shape);
+  check_cu_seqlens(args.cu_seqlens, args.capacity);
+  const std::int64_t group = args.shape.num_heads / args.shape.num_kv_heads;
+  const std::size_t share = ForwardBuffers<T>(args.shape, nullptr).bytes;
+  for_each_share(args.workspace, share, [&](std::byte* workspace, std::int64_t thread, std::int64_t threads) {
+    ForwardUnit<T, Keys> unit(args, keys, workspace);
+    std::int64_t turn = 0;
+    for (std::size_t s = 0; s + 1 < args.cu_seqlens.size(); ++s) {
+      const std::int64_t rows = (args.cu_seqlens[s + 1] - args.cu_seqlens[s]) * group;
+      for (std::int64_t head = 0; head < args.shape.num_kv_heads; ++head) {
+        for (std::int64_t first = 0; first < rows; first += kUnitRows) {
+          if (turn++ % threads != thread) continue;
+          unit.run(static_cast<std::int64_t>(s), head, first, std::min(kUnitRows, rows - first));
+        }
+      }
+    }
+  });
+  const std::int64_t tokens = args.cu_seqlens.back();
+  zero_rows(args.o, tokens, args.capacity, args.shape.num_heads * args.shape.head_dim);
+  std::fill(args.lse + tokens * args.shape.num_heads, args.lse + args.capacity * args.shape.num_heads, 0);
+}
+
+}  // namespace
+
+void check_attention_shape(const AttentionShape& shape) {
+  if (shape.head_dim <= 0 || shape.head_dim > 256 || shape.head_dim % 8 != 0) {
+    throw Error("attention", text_of("head_dim is ", shape.head_dim), "must be a multiple of 8, at most 256");
+  }
+  if (shape.num_kv_heads <= 0 || shape.num_heads <= 0 || shape.num_heads % shape.num_kv_heads != 0) {
+    throw Error("attention", text_of(shape.num_heads, " query heads on ", shape.num_kv_heads, " key heads"),
+                "the first must be a multiple of the second");
+  }
+}
+
+template <class T>
+void attention_forward(const AttentionForwardArgs<T>& args) {
+  run_forward(args.queries, PlainKeys<T>{args});
+}
+
+template <class T>
+void paged_attention_forward(const PagedAttentionArgs<T>& args) {
+  const auto& cu_seqlens = args.queries.cu_seqlens;
+  check_cu_seqlens(cu_seqlens, args.queries.capacity);
+  HONE_ASSERT(args.start.size() + 1 == cu_seqlens.size(), args.start.size(), " starts, ", cu_seqlens.size(),
+              " cu_seqlens");
+  HONE_ASSERT(args.block_table.size() >= args.start.size() * static_cast<std::size_t>(args.max_blocks),
+              args.block_table.size());
+  for (std::size_t s = 0; s < args.start.size(); ++s) {
+    const std::int64_t length = std::int64_t{args.start[s]} + cu_seqlens[s + 1] - cu_seqlens[s];
+    HONE_ASSERT(args.start[s] >= 0 && length <= args.max_blocks * args.block_size, "sequence ", s, " of length ",
+                length);
+  }
+  run_forward(args.queries, PagedKeys<T>{args});
+}
+
+template <class T>
+std::size_t attention_workspace_bytes(const AttentionShape& shape, int threads) {
+  check_attention_shape(shape);
+  const std::size_t share = ForwardBuffers<T>(shape, nullptr).bytes;
+  return share * static_cast<std::size_t>(std::max(threads, 1)) + kWorkspaceAlignment;
+}
+
+#define HONE_INSTANTIATE(T)                                            \
+  template void attention_forward(const AttentionForwardArgs<T>&);     \
+  template void paged_attention_forward(const PagedAttentionArgs<T>&); \
+  template std::size_t attention_workspace_bytes<T>(const AttentionShape&, int);
+HONE_INSTANTIATE(float)
+HONE_INSTANTIATE(BFloat16)
+HONE_INSTANTIATE(double)
+#undef HONE_INSTANTIATE
+
+}  // namespace hone
