@@ -126,11 +126,17 @@ void sync_path(const fs::path& path) {
   if (::fsync(file.get()) != 0 && errno != EINVAL) fail(path, "cannot sync");
 }
 
-void publish_directory(const fs::path& from, const fs::path& to) {
-  for (const auto& entry : fs::recursive_directory_iterator(from)) {
-    if (entry.is_regular_file() || entry.is_directory()) sync_path(entry.path());
+void sync_tree(const fs::path& folder) {
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (entry->is_regular_file() || entry->is_directory()) sync_path(entry->path());
   }
-  sync_path(from);
+  if (error) throw Error(folder.string(), text_of("cannot list the folder: ", error.message()));
+  sync_path(folder);
+}
+
+void publish_directory(const fs::path& from, const fs::path& to) {
+  sync_tree(from);
   rename_path(from, to);
 }
 

@@ -28,11 +28,13 @@ void rename_path(const std::filesystem::path& from, const std::filesystem::path&
 void remove_path(const std::filesystem::path& path);
 // Syncs a file or a folder to the disk.
 void sync_path(const std::filesystem::path& path);
-// Syncs every file below `from`, then renames the folder to `to` (which must not exist) and syncs its parent.
+// Syncs a folder with all below.
+void sync_tree(const std::filesystem::path& folder);
+// Syncs `from` with all below, then renames the folder to `to` (which must not exist) and syncs its parent.
 void publish_directory(const std::filesystem::path& from, const std::filesystem::path& to);
 
-// A file written piece by piece beside its place, as PATH.partial. commit() syncs it, renames it over PATH and syncs the
-// folder; without a commit nothing is left.
+// A file written piece by piece beside its place, as PATH.partial. commit() syncs it, renames it over PATH and syncs
+// the folder; without a commit nothing is left.
 class FileWriter {
  public:
   explicit FileWriter(std::filesystem::path path);

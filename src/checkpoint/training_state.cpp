@@ -1,0 +1,200 @@
+#include "checkpoint/training_state.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/log.h"
+
+namespace hone {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kPrefix = "checkpoint-";
+constexpr std::string_view kPartial = ".partial";
+constexpr std::string_view kRemoved = ".removed";
+constexpr std::string_view kReplaced = ".replaced";
+constexpr const char* kStateFile = "training_state.json";
+constexpr const char* kTensorFile = "optimizer.safetensors";
+
+std::string folder_name(std::int64_t step) { return text_of(kPrefix, step); }
+std::string hidden_name(std::int64_t step, std::string_view suffix) { return text_of(".", kPrefix, step, suffix); }
+
+// The N of checkpoint-N, written as folder_name writes it.
+std::optional<std::int64_t> step_of(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const std::string_view digits = name.substr(kPrefix.size());
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  if (error != std::errc() || step < 0 || folder_name(step) != name) return std::nullopt;
+  return step;
+}
+
+// The N of .checkpoint-N.SUFFIX.
+std::optional<std::int64_t> hidden_step_of(std::string_view name, std::string_view suffix) {
+  if (!name.starts_with('.') || !name.ends_with(suffix)) return std::nullopt;
+  return step_of(name.substr(1, name.size() - 1 - suffix.size()));
+}
+
+// Path below the folder -> size, of every file.
+Json file_sizes(const fs::path& folder) {
+  std::vector<std::pair<std::string, std::uint64_t>> sizes;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file())
+      sizes.emplace_back(entry.path().lexically_relative(folder).string(), entry.file_size());
+  }
+  std::ranges::sort(sizes);
+  Json files = Json::object();
+  for (const auto& [name, size] : sizes) files[name] = size;
+  return files;
+}
+
+void check_files(const fs::path& folder, const Json& files) {
+  for (const auto& [name, size] : files.items()) {
+    const fs::path path = folder / name;
+    std::error_code error;
+    const std::uintmax_t found = fs::file_size(path, error);
+    if (error) throw Error(path.string(), "is missing from the checkpoint");
+    if (!size.is_number_unsigned() || found != size.get<std::uintmax_t>()) {
+      throw Error(path.string(), text_of("has ", found, " bytes; the checkpoint was saved with ", size.dump()));
+    }
+  }
+}
+
+// training_state.json, after a check that the folder is whole.
+std::shared_ptr<const Json> read_state(const fs::path& folder) {
+  const fs::path path = folder / kStateFile;
+  if (!is_file(path))
+    throw Error(folder.string(), text_of("is not a checkpoint to resume from: it has no ", kStateFile));
+  auto state = std::make_shared<const Json>(read_json(path));
+  const bool complete = state->is_object() && state->contains("step") && (*state)["step"].is_number_integer() &&
+                        state->contains("files") && (*state)["files"].is_object();
+  if (!complete) throw Error(path.string(), "holds no \"step\" or no \"files\"");
+  check_files(folder, (*state)["files"]);
+  return state;
+}
+
+}  // namespace
+
+std::vector<CheckpointFolder> checkpoints_in(const fs::path& output_dir) {
+  std::vector<CheckpointFolder> folders;
+  if (!is_folder(output_dir)) return folders;
+  for (const std::string& name : names_in(output_dir)) {
+    const auto step = step_of(name);
+    if (step && is_folder(output_dir / name)) folders.push_back({*step, output_dir / name});
+  }
+  std::ranges::sort(folders, {}, &CheckpointFolder::step);
+  return folders;
+}
+
+std::optional<CheckpointFolder> last_good_checkpoint(const fs::path& output_dir) {
+  const std::vector<CheckpointFolder> folders = checkpoints_in(output_dir);
+  for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
+    try {
+      (void)read_state(folder->path);
+      return *folder;
+    } catch (const Error& error) {
+      log_warning(text_of("skipping ", folder->path.string(), ": ", error.what()));
+    }
+  }
+  return std::nullopt;
+}
+
+TrainingState::TrainingState(const fs::path& checkpoint)
+    : json_(read_state(checkpoint)), step_((*json_)["step"].get<std::int64_t>()), tensors_(checkpoint / kTensorFile) {}
+
+CheckpointStore::Lock::Lock(const fs::path& folder)
+    : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  // File systems without locks (some network ones) are left unlocked.
+  if (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(descriptor_);
+    throw Error(folder.string(), "another run saves its checkpoints here", "set another output_dir, or end that run");
+  }
+}
+
+CheckpointStore::Lock::~Lock() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+CheckpointStore::CheckpointStore(fs::path output_dir)
+    : output_dir_((hone::create_directories(output_dir), std::move(output_dir))), lock_(output_dir_) {
+  recover();
+}
+
+void CheckpointStore::recover() {
+  for (const std::string& name : names_in(output_dir_)) {
+    if (const auto step = hidden_step_of(name, kReplaced); step && !is_folder(output_dir_ / folder_name(*step))) {
+      rename_path(output_dir_ / name, output_dir_ / folder_name(*step));
+    } else if (step || hidden_step_of(name, kPartial) || hidden_step_of(name, kRemoved)) {
+      remove_path(output_dir_ / name);
+    }
+  }
+}
+
+fs::path CheckpointStore::save(const CheckpointContent& content) {
+  HONE_ASSERT(content.step >= 0, "step ", content.step);
+  HONE_ASSERT(content.state.is_object() && !content.state.contains("step") && !content.state.contains("files"),
+              content.state.dump());
+  HONE_ASSERT(Json::parse(content.state.dump()) == content.state, "a number in the state is not finite");
+  const fs::path folder = output_dir_ / folder_name(content.step);
+  const fs::path partial = output_dir_ / hidden_name(content.step, kPartial);
+  const fs::path replaced = output_dir_ / hidden_name(content.step, kReplaced);
+
+  remove_path(partial);
+  hone::create_directories(partial);
+  if (content.write_model) content.write_model(partial);
+  write_safetensors(partial / kTensorFile, content.tensors);
+  Json state{{"step", content.step}};
+  state.update(content.state);
+  state["files"] = file_sizes(partial);
+  write_json(partial / kStateFile, state);
+
+  sync_tree(partial);
+  const bool replaces = is_folder(folder);
+  if (replaces) {
+    remove_path(replaced);
+    rename_path(folder, replaced);
+  }
+  rename_path(partial, folder);
+  if (replaces) remove_path(replaced);
+  last_saved_ = content.step;
+  return folder;
+}
+
+void CheckpointStore::apply_limit(std::int64_t limit, std::span<const std::int64_t> keep) {
+  HONE_ASSERT(limit >= 1, "limit ", limit);
+  std::vector<std::int64_t> whole;
+  for (const CheckpointFolder& folder : checkpoints_in(output_dir_)) {
+    try {
+      (void)read_state(folder.path);
+      whole.push_back(folder.step);
+    } catch (const Error&) {
+      continue;  // damaged, or not hone's: neither counted nor touched
+    }
+  }
+  auto excess = static_cast<std::int64_t>(whole.size()) - limit;
+  for (const std::int64_t step : whole) {
+    if (excess <= 0) break;
+    if (step == last_saved_ || std::ranges::find(keep, step) != keep.end()) continue;
+    remove(step);
+    --excess;
+  }
+}
+
+void CheckpointStore::remove(std::int64_t step) {
+  const fs::path removed = output_dir_ / hidden_name(step, kRemoved);
+  remove_path(removed);
+  rename_path(output_dir_ / folder_name(step), removed);
+  remove_path(removed);
+}
+
+}  // namespace hone

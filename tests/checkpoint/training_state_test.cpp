@@ -1,0 +1,267 @@
+#include "checkpoint/training_state.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+
+#include "checkpoint/model_directory.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/log.h"
+#include "core/random.h"
+#include "support/paths.h"
+
+namespace hone {
+namespace {
+
+namespace fs = std::filesystem;
+using test::TemporaryDirectory;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+// Saves a checkpoint whose every file holds `stamp`.
+fs::path save(CheckpointStore& store, std::int64_t step, std::int64_t stamp) {
+  const std::vector<std::int64_t> values(500, stamp);
+  const std::vector<TensorSource> sources{tensor_source("first", {10, 50}, std::span(values)),
+                                          tensor_source("second", {500}, std::span(values))};
+  const Json config{{"stamp", stamp}};
+  const Json state{{"stamp", stamp}, {"epoch", 0.1}};
+  return store.save({.step = step, .state = state, .tensors = sources, .write_model = [&](const fs::path& folder) {
+                       write_model_directory(folder, {.config = config, .weights = sources, .max_shard_bytes = 5000});
+                     }});
+}
+
+// The stamp of a checkpoint, after a check that all of it holds that one.
+std::int64_t stamp_of(const CheckpointFolder& folder) {
+  const TrainingState state(folder.path);
+  EXPECT_EQ(state.step(), folder.step);
+  const auto stamp = state.json()["stamp"].get<std::int64_t>();
+  const ModelDirectory model(folder.path);
+  EXPECT_EQ(model.config()["stamp"], stamp);
+  const std::vector<std::int64_t> expected(500, stamp);
+  for (const char* name : {"first", "second"}) {
+    EXPECT_EQ(read_values<std::int64_t>(state.tensors().at(name)), expected);
+    EXPECT_EQ(read_values<std::int64_t>(model.weights().at(name)), expected);
+  }
+  return stamp;
+}
+
+std::vector<std::int64_t> steps_in(const fs::path& path) {
+  std::vector<std::int64_t> steps;
+  for (const CheckpointFolder& folder : checkpoints_in(path)) steps.push_back(folder.step);
+  return steps;
+}
+
+TEST(TrainingState, ComesBack) {
+  const TemporaryDirectory folder;
+  CheckpointStore store(folder.path() / "run");
+  EXPECT_FALSE(last_good_checkpoint(folder.path() / "run"));
+  const fs::path saved = save(store, 20, 7);
+  EXPECT_EQ(saved, folder.path() / "run" / "checkpoint-20");
+  EXPECT_THAT(names_in(folder.path() / "run"), ElementsAre("checkpoint-20"));
+  const TrainingState state(saved);
+  EXPECT_EQ(state.step(), 20);
+  EXPECT_EQ(state.json()["epoch"], 0.1);
+  EXPECT_EQ(stamp_of({20, saved}), 7);
+}
+
+TEST(TrainingState, KeepsLargeSeedsAndEveryBitOfALoss) {
+  const TemporaryDirectory folder;
+  CheckpointStore store(folder.path());
+  const Json state{{"seed", std::numeric_limits<std::uint64_t>::max()}, {"loss", 0.1 + 0.2}};
+  const TrainingState loaded(store.save({.step = 1, .state = state}));
+  EXPECT_EQ(loaded.json()["seed"].get<std::uint64_t>(), std::numeric_limits<std::uint64_t>::max());
+  EXPECT_EQ(loaded.json()["loss"].get<double>(), 0.1 + 0.2);
+  const Json infinite{{"best", std::numeric_limits<double>::infinity()}};
+  EXPECT_THROW(store.save({.step = 2, .state = infinite}), Defect);  // JSON has no infinity
+}
+
+TEST(TrainingState, ListsBySteps) {
+  const TemporaryDirectory folder;
+  CheckpointStore store(folder.path());
+  for (const std::int64_t step : {100, 9, 20}) save(store, step, step);
+  for (const char* name : {"checkpoint-", "checkpoint-x", "checkpoint-007", "checkpoint--1", "checkpoint-5.bak"}) {
+    hone::create_directories(folder.path() / name);
+  }
+  EXPECT_THAT(steps_in(folder.path()), ElementsAre(9, 20, 100));
+  EXPECT_EQ(last_good_checkpoint(folder.path())->step, 100);
+  EXPECT_TRUE(checkpoints_in(folder.path() / "none").empty());
+}
+
+TEST(TrainingState, SkipsDamagedCheckpoints) {
+  const TemporaryDirectory folder;
+  CheckpointStore store(folder.path());
+  for (const std::int64_t step : {1, 2, 3, 4, 5}) save(store, step, step);
+  fs::resize_file(folder.path() / "checkpoint-5" / "optimizer.safetensors", 100);
+  fs::remove(folder.path() / "checkpoint-4" / "config.json");
+  write_file(folder.path() / "checkpoint-3" / "training_state.json", "{\"step\": 3");
+  fs::remove(folder.path() / "checkpoint-2" / "training_state.json");
+  EXPECT_EQ(last_good_checkpoint(folder.path())->step, 1);
+  const auto error_of = [&](const char* name) -> std::string {
+    try {
+      const TrainingState state(folder.path() / name);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(error_of("checkpoint-5"), AllOf(HasSubstr("optimizer.safetensors"), HasSubstr("has 100 bytes")));
+  EXPECT_THAT(error_of("checkpoint-4"), AllOf(HasSubstr("config.json"), HasSubstr("missing")));
+  EXPECT_THAT(error_of("checkpoint-3"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_of("checkpoint-2"), HasSubstr("no training_state.json"));
+  EXPECT_THAT(error_of("checkpoint-6"), HasSubstr("checkpoint-6"));
+  store.apply_limit(1);  // neither counts nor deletes the damaged ones
+  EXPECT_THAT(steps_in(folder.path()), ElementsAre(1, 2, 3, 4, 5));
+}
+
+TEST(TrainingState, DeletesTheOldest) {
+  const TemporaryDirectory folder;
+  CheckpointStore store(folder.path());
+  for (const std::int64_t step : {10, 20, 30, 40}) save(store, step, step);
+  store.apply_limit(4);
+  EXPECT_THAT(steps_in(folder.path()), ElementsAre(10, 20, 30, 40));
+  const std::vector<std::int64_t> best{10};
+  store.apply_limit(2, best);
+  EXPECT_THAT(steps_in(folder.path()), ElementsAre(10, 40));
+  save(store, 5, 5);  // resumed from an older one: what was just saved stays
+  store.apply_limit(1);
+  EXPECT_THAT(steps_in(folder.path()), ElementsAre(5));
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("checkpoint-5"));
+}
+
+TEST(TrainingState, AFailedSaveLeavesWhatWasThere) {
+  const TemporaryDirectory folder;
+  {
+    CheckpointStore store(folder.path());
+    save(store, 1, 1);
+    const Json state = Json::object();
+    const auto fail = [](const fs::path& path) {
+      write_file(path / "config.json", "{}");
+      throw Error("no space left");
+    };
+    EXPECT_THROW(store.save({.step = 1, .state = state, .write_model = fail}), Error);
+    EXPECT_THROW(store.save({.step = 2, .state = state, .write_model = fail}), Error);
+    EXPECT_THAT(steps_in(folder.path()), ElementsAre(1));
+    EXPECT_EQ(stamp_of(*last_good_checkpoint(folder.path())), 1);
+  }
+  const CheckpointStore store(folder.path());
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("checkpoint-1"));
+}
+
+TEST(TrainingState, RecoversFromEveryStageOfAKill) {
+  const TemporaryDirectory folder;
+  const auto at = [&](const char* name) { return folder.path() / name; };
+  {
+    CheckpointStore store(folder.path());
+    for (const std::int64_t step : {1, 2, 3, 4}) save(store, step, step);
+  }
+  fs::rename(at("checkpoint-1"), at(".checkpoint-1.removed"));   // being deleted
+  fs::rename(at("checkpoint-2"), at(".checkpoint-2.replaced"));  // being replaced: the new one is not there yet
+  fs::copy(at("checkpoint-3"), at(".checkpoint-3.replaced"));    // being replaced: the new one is there
+  hone::create_directories(at(".checkpoint-5.partial"));         // being written
+  hone::create_directories(at(".other.partial"));                // somebody else's
+  const CheckpointStore store(folder.path());
+  EXPECT_THAT(names_in(folder.path()), ElementsAre(".other.partial", "checkpoint-2", "checkpoint-3", "checkpoint-4"));
+  for (const CheckpointFolder& checkpoint : checkpoints_in(folder.path())) {
+    EXPECT_EQ(stamp_of(checkpoint), checkpoint.step);
+  }
+}
+
+TEST(TrainingState, OneRunAtATime) {
+  const TemporaryDirectory folder;
+  {
+    const CheckpointStore store(folder.path());
+    EXPECT_THAT([&] { CheckpointStore{folder.path()}; }, ThrowsMessage<Error>(HasSubstr("another run")));
+  }
+  EXPECT_NO_THROW(CheckpointStore{folder.path()});
+}
+
+// The run that is killed: every save raises the stamp by one, every third replaces the checkpoint before it.
+std::int64_t step_of_stamp(std::int64_t stamp) { return stamp - stamp / 3; }
+
+[[noreturn]] void save_until_killed(const fs::path& folder, int acknowledge) {
+  try {
+    CheckpointStore store(folder);
+    const auto last = last_good_checkpoint(folder);
+    for (std::int64_t stamp = last ? stamp_of(*last) + 1 : 1;; ++stamp) {
+      save(store, step_of_stamp(stamp), stamp);
+      if (::write(acknowledge, &stamp, sizeof(stamp)) != sizeof(stamp)) break;
+      store.apply_limit(2);
+    }
+  } catch (const std::exception& error) {
+    log_warning(error.what());
+  }
+  ::_exit(1);
+}
+
+// Lets the run save `saves` checkpoints and then live for `share` of the time that the last of them took; kills it, and
+// returns the last stamp that it reported as saved.
+std::int64_t kill_run_after(const fs::path& folder, std::uint64_t saves, float share) {
+  using Clock = std::chrono::steady_clock;
+  std::array<int, 2> ends{};
+  EXPECT_EQ(::pipe(ends.data()), 0);
+  const pid_t child = ::fork();
+  if (child == 0) save_until_killed(folder, ends[1]);
+  ::close(ends[1]);
+  std::int64_t saved = 0;
+  const auto read_report = [&] { return ::read(ends[0], &saved, sizeof(saved)) == sizeof(saved); };
+  Clock::time_point before;
+  for (std::uint64_t save = 0; save < saves; ++save) {
+    before = Clock::now();
+    EXPECT_TRUE(read_report()) << "the run ended by itself";
+  }
+  std::this_thread::sleep_for((Clock::now() - before) * share);
+  ::kill(child, SIGKILL);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status)) << "the run ended by itself";
+  while (read_report()) continue;
+  ::close(ends[0]);
+  return saved;
+}
+
+TEST(TrainingState, AKillAtAnyMomentLeavesTheLastGoodOne) {
+  const TemporaryDirectory folder;
+  const fs::path run = folder.path() / "run";
+  const RandomStream random(1, "kills");
+  std::int64_t saved = 0;
+  int unfinished = 0;
+  for (std::uint64_t round = 0; round < 30; ++round) {
+    const std::int64_t reported = kill_run_after(run, 1 + random.below(2 * round, 2), random.uniform(2 * round + 1));
+    EXPECT_GT(reported, saved);
+    saved = reported;
+
+    // As the kill left it, whatever is named a checkpoint is whole.
+    const auto before = checkpoints_in(run);
+    for (const CheckpointFolder& checkpoint : before) EXPECT_EQ(step_of_stamp(stamp_of(checkpoint)), checkpoint.step);
+    unfinished += names_in(run).size() > before.size() ? 1 : 0;
+    EXPECT_TRUE(saved <= 1 || last_good_checkpoint(run));
+
+    // Opened again, the last save that was reported is there, or the one that was under way.
+    const CheckpointStore store(run);
+    const auto last = last_good_checkpoint(run);
+    ASSERT_TRUE(last);
+    const std::int64_t stamp = stamp_of(*last);
+    EXPECT_GE(stamp, saved);
+    EXPECT_LE(stamp, saved + 1);
+    saved = stamp;
+    EXPECT_EQ(names_in(run).size(), checkpoints_in(run).size());  // nothing is left over
+    EXPECT_LE(checkpoints_in(run).size(), 3u);                    // two, and one that was not deleted yet
+  }
+  EXPECT_GT(unfinished, 5) << "the kills did not fall into saves";
+}
+
+}  // namespace
+}  // namespace hone
