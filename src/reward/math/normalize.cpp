@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 #include <vector>
 
 #include "reward/characters.h"
@@ -42,19 +43,18 @@ bool boxes_join(std::string_view between, std::string_view content, std::string_
 }
 
 struct BoxCommand {
-  std::size_t begin = kNone;
-  std::size_t end = kNone;
+  std::size_t begin = 0;
+  std::size_t end = 0;
 };
 
-BoxCommand last_box_before(std::string_view text, std::size_t limit) {
-  constexpr std::string_view kBoxed = "\\boxed";
-  constexpr std::string_view kFbox = "\\fbox";
-  const std::string_view head = text.substr(0, limit);
-  const std::size_t boxed = head.rfind(kBoxed);
-  const std::size_t fbox = head.rfind(kFbox);
-  if (boxed == kNone && fbox == kNone) return {};
-  if (fbox == kNone || (boxed != kNone && boxed > fbox)) return {boxed, boxed + kBoxed.size()};
-  return {fbox, fbox + kFbox.size()};
+std::vector<BoxCommand> box_commands(std::string_view text) {
+  std::vector<BoxCommand> commands;
+  for (std::size_t at = text.find('\\'); at != kNone; at = text.find('\\', at + 1)) {
+    for (const std::string_view command : {std::string_view("\\boxed"), std::string_view("\\fbox")}) {
+      if (text.substr(at).starts_with(command)) commands.push_back({at, at + command.size()});
+    }
+  }
+  return commands;
 }
 
 // --- replacements: a rule says how many bytes it takes at a place, and what stands there instead
@@ -456,9 +456,8 @@ std::string repair_operators(std::string_view text) {
 std::string boxed_content(std::string_view text, BoxRule rule) {
   std::vector<std::string_view> contents;  // from the last to the first
   std::size_t limit = text.size();         // where the box that follows begins
-  for (;;) {
-    const BoxCommand command = last_box_before(text, limit);
-    if (command.begin == kNone) break;
+  const std::vector<BoxCommand> commands = box_commands(text);
+  for (const BoxCommand& command : commands | std::views::reverse) {
     const std::size_t open = skip_spaces(text, command.end);
     if (open >= limit) break;
     const std::size_t close = text[open] == '{' ? closing_brace(text, open, limit) : kNone;
