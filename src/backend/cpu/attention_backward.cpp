@@ -1,4 +1,3 @@
-
 #include <type_traits>
 
 #include "backend/cpu/attention.h"
