@@ -17,8 +17,8 @@ class Arithmetic {
  public:
   explicit Arithmetic(std::string_view text) : text_(text) {}
 
-  Scalar whole() {
-    Scalar value = sum();
+  MathScalar whole() {
+    MathScalar value = sum();
     skip();
     if (at_ != text_.size()) throw SyntaxError();
     return value;
@@ -32,15 +32,15 @@ class Arithmetic {
     at_ += word.size();
     return true;
   }
-  static Scalar compound(Expression value) {
-    Scalar scalar;
+  static MathScalar compound(MathExpression value) {
+    MathScalar scalar;
     scalar.value = std::move(value);
     return scalar;
   }
 
-  Scalar sum() {
+  MathScalar sum() {
     if (++depth_ > kDeepest) throw SyntaxError();
-    Scalar left = product();
+    MathScalar left = product();
     for (;;) {
       if (accept("+")) {
         left = compound(left.value + product().value);
@@ -53,8 +53,8 @@ class Arithmetic {
     }
   }
 
-  Scalar product() {
-    Scalar left = unary();
+  MathScalar product() {
+    MathScalar left = unary();
     for (;;) {
       skip();
       if (text_.substr(at_).starts_with("**")) throw SyntaxError();
@@ -68,7 +68,7 @@ class Arithmetic {
     }
   }
 
-  Scalar unary() {
+  MathScalar unary() {
     bool negative = false;
     for (;;) {
       if (accept("-")) {
@@ -77,23 +77,23 @@ class Arithmetic {
         break;
       }
     }
-    Scalar value = power();
+    MathScalar value = power();
     if (negative) value.value = -value.value;
     return value;
   }
 
-  Scalar power() {
-    Scalar base = atom();
+  MathScalar power() {
+    MathScalar base = atom();
     if (!accept("^") && !accept("**")) return base;
     if (++depth_ > kDeepest) throw SyntaxError();
-    const Scalar exponent = unary();
+    const MathScalar exponent = unary();
     --depth_;
     return compound(base.value.power(exponent.value));
   }
 
-  Scalar atom() {
+  MathScalar atom() {
     if (accept("(")) {
-      Scalar inner = sum();
+      MathScalar inner = sum();
       if (!accept(")")) throw SyntaxError();
       return inner;
     }
@@ -109,7 +109,7 @@ class Arithmetic {
     if (!point && digits.size() > 1 && digits[0] == '0' && digits.find_first_not_of('0') != std::string_view::npos) {
       throw SyntaxError();  // Python rejects 007
     }
-    Scalar scalar = compound(Expression(Rational::from_decimal(digits)));
+    MathScalar scalar = compound(MathExpression(Rational::from_decimal(digits)));
     scalar.number = true;
     scalar.decimal = point;
     return scalar;

@@ -22,15 +22,15 @@ bool is_assignment(const MathValue& value) {
 }
 
 // A symbol equals symbols side by side that spell it, and a number written the same.
-bool equal_symbols(const Scalar& gold, const Scalar& answer) {
+bool equal_symbols(const MathScalar& gold, const MathScalar& answer) {
   if (!gold.letters.empty() && !answer.letters.empty()) return gold.letters == answer.letters;
-  const Scalar& other = gold.symbol ? answer : gold;
+  const MathScalar& other = gold.symbol ? answer : gold;
   const std::string& name = gold.symbol ? gold.letters : answer.letters;
   const auto value = other.value.rational();
   return value && other.number && !other.decimal && value->text() == name;
 }
 
-bool equal_rounded(const Expression& a, const Expression& b) {
+bool equal_rounded(const MathExpression& a, const MathExpression& b) {
   const auto left = a.rational();
   const auto right = b.rational();
   if (left && right) return left->rounded(kPlaces) == right->rounded(kPlaces);
@@ -42,11 +42,11 @@ bool equal_rounded(const Expression& a, const Expression& b) {
 
 // Six decimals count where one side is one decimal (or a percentage of one) and the other is no whole number; a
 // percentage of whole points also equals its points. All else is exact.
-bool equal_scalars(const Scalar& gold, const Scalar& answer) {
+bool equal_scalars(const MathScalar& gold, const MathScalar& answer) {
   if (gold.symbol || answer.symbol) return equal_symbols(gold, answer);
   if (gold.value == answer.value) return true;
-  const auto atomic = [](const Scalar& s) { return s.number || s.percent; };
-  const auto whole = [](const Scalar& s) {
+  const auto atomic = [](const MathScalar& s) { return s.number || s.percent; };
+  const auto whole = [](const MathScalar& s) {
     const auto value = s.value.rational();
     return !s.decimal && value && value->is_integer();
   };
@@ -54,10 +54,10 @@ bool equal_scalars(const Scalar& gold, const Scalar& answer) {
     return !whole(gold) && !whole(answer) && equal_rounded(gold.value, answer.value);
   }
   if (!atomic(gold) || !atomic(answer)) return false;
-  const auto points = [](const Scalar& s) { return s.percent ? s.value * Expression(Rational(100)) : s.value; };
-  const Expression gold_points = points(gold);
-  const Expression answer_points = points(answer);
-  const auto whole_points = [](const Expression& e) { return e.rational() && e.rational()->is_integer(); };
+  const auto points = [](const MathScalar& s) { return s.percent ? s.value * MathExpression(Rational(100)) : s.value; };
+  const MathExpression gold_points = points(gold);
+  const MathExpression answer_points = points(answer);
+  const auto whole_points = [](const MathExpression& e) { return e.rational() && e.rational()->is_integer(); };
   return whole_points(gold_points) && whole_points(answer_points) && gold_points == answer_points;
 }
 

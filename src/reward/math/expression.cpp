@@ -134,7 +134,7 @@ Polynomial operator*(const Polynomial& a, const Polynomial& b) {
 }
 
 // A denominator of one term is divided out, so that most expressions are plain sums.
-Expression::Expression(Polynomial numerator, Polynomial denominator)
+MathExpression::MathExpression(Polynomial numerator, Polynomial denominator)
     : numerator_(std::move(numerator)), denominator_(std::move(denominator)) {
   if (denominator_.is_zero()) throw BeyondDomain();
   if (const auto divisor = single_term(denominator_)) {
@@ -146,22 +146,22 @@ Expression::Expression(Polynomial numerator, Polynomial denominator)
   }
 }
 
-Expression Expression::generator(const std::string& name) {
-  Expression result;
+MathExpression MathExpression::generator(const std::string& name) {
+  MathExpression result;
   result.numerator_.add({{name, 1}}, 1);
   return result;
 }
 
-std::optional<Rational> Expression::rational() const { return ratio_to(Expression(Rational(1))); }
+std::optional<Rational> MathExpression::rational() const { return ratio_to(MathExpression(Rational(1))); }
 
-std::optional<long double> Expression::approximate() const {
+std::optional<long double> MathExpression::approximate() const {
   const auto above = approximate_value(numerator_);
   const auto below = approximate_value(denominator_);
   if (!above || !below || *below == 0) return std::nullopt;
   return *above / *below;
 }
 
-Expression Expression::power(const Expression& exponent) const {
+MathExpression MathExpression::power(const MathExpression& exponent) const {
   const std::optional<Rational> value = exponent.rational();
   if (!value) throw BeyondDomain();
   if (numerator_.is_zero()) {
@@ -172,17 +172,17 @@ Expression Expression::power(const Expression& exponent) const {
   const auto below = single_term(denominator_);
   if (above && below) {
     const Term term = multiply(power_of(*above, *value), power_of(*below, -*value));
-    Expression result;
+    MathExpression result;
     result.numerator_.add(term.monomial, term.coefficient);
     return result;
   }
   const std::int64_t count = small_exponent(*value, kLargestFold);
-  Expression result(Rational(1));
+  MathExpression result(Rational(1));
   for (std::int64_t i = 0; i < std::abs(count); ++i) result = result * *this;
-  return count < 0 ? Expression(Rational(1)) / result : result;
+  return count < 0 ? MathExpression(Rational(1)) / result : result;
 }
 
-std::optional<Rational> Expression::ratio_to(const Expression& other) const {
+std::optional<Rational> MathExpression::ratio_to(const MathExpression& other) const {
   const Polynomial left = numerator_ * other.denominator_;
   const Polynomial right = other.numerator_ * denominator_;
   if (right.is_zero()) return std::nullopt;
@@ -192,20 +192,20 @@ std::optional<Rational> Expression::ratio_to(const Expression& other) const {
   return ratio;
 }
 
-Expression operator+(const Expression& a, const Expression& b) {
+MathExpression operator+(const MathExpression& a, const MathExpression& b) {
   if (a.denominator_ == b.denominator_) return {a.numerator_ + b.numerator_, a.denominator_};
   return {a.numerator_ * b.denominator_ + b.numerator_ * a.denominator_, a.denominator_ * b.denominator_};
 }
 
-Expression operator*(const Expression& a, const Expression& b) {
+MathExpression operator*(const MathExpression& a, const MathExpression& b) {
   return {a.numerator_ * b.numerator_, a.denominator_ * b.denominator_};
 }
 
-Expression operator/(const Expression& a, const Expression& b) {
+MathExpression operator/(const MathExpression& a, const MathExpression& b) {
   return {a.numerator_ * b.denominator_, a.denominator_ * b.numerator_};
 }
 
-bool operator==(const Expression& a, const Expression& b) {
+bool operator==(const MathExpression& a, const MathExpression& b) {
   return a.numerator_ * b.denominator_ == b.numerator_ * a.denominator_;
 }
 

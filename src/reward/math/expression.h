@@ -38,29 +38,29 @@ class Polynomial {
   std::map<Monomial, Rational> terms_;
 };
 
-class Expression {
+class MathExpression {
  public:
-  Expression() = default;
-  explicit Expression(const Rational& value) : numerator_(value) {}
-  [[nodiscard]] static Expression generator(const std::string& name);
+  MathExpression() = default;
+  explicit MathExpression(const Rational& value) : numerator_(value) {}
+  [[nodiscard]] static MathExpression generator(const std::string& name);
 
   [[nodiscard]] std::optional<Rational> rational() const;        // the value where it is a rational number
   [[nodiscard]] std::optional<long double> approximate() const;  // the value where it has no symbols
   // Powers with a rational exponent: of constant products (no sums, not negative), or integer exponents up to 64.
-  [[nodiscard]] Expression power(const Expression& exponent) const;
+  [[nodiscard]] MathExpression power(const MathExpression& exponent) const;
   // The quotient of this by `other` where it is a rational number.
-  [[nodiscard]] std::optional<Rational> ratio_to(const Expression& other) const;
+  [[nodiscard]] std::optional<Rational> ratio_to(const MathExpression& other) const;
 
-  friend Expression operator+(const Expression& a, const Expression& b);
-  friend Expression operator*(const Expression& a, const Expression& b);
-  friend Expression operator/(const Expression& a, const Expression& b);
-  friend Expression operator-(const Expression& a) { return a * Expression(Rational(-1)); }
-  friend Expression operator-(const Expression& a, const Expression& b) { return a + (-b); }
+  friend MathExpression operator+(const MathExpression& a, const MathExpression& b);
+  friend MathExpression operator*(const MathExpression& a, const MathExpression& b);
+  friend MathExpression operator/(const MathExpression& a, const MathExpression& b);
+  friend MathExpression operator-(const MathExpression& a) { return a * MathExpression(Rational(-1)); }
+  friend MathExpression operator-(const MathExpression& a, const MathExpression& b) { return a + (-b); }
   // Mathematical equality. Throws BeyondDomain where the cross products grow too large.
-  friend bool operator==(const Expression& a, const Expression& b);
+  friend bool operator==(const MathExpression& a, const MathExpression& b);
 
  private:
-  Expression(Polynomial numerator, Polynomial denominator);
+  MathExpression(Polynomial numerator, Polynomial denominator);
 
   Polynomial numerator_;
   Polynomial denominator_ = Polynomial(Rational(1));

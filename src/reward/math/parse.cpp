@@ -22,13 +22,13 @@ constexpr std::array kGreek = std::to_array<std::string_view>(
      "\\varphi", "\\chi",   "\\psi",      "\\Psi",      "\\omega",   "\\Omega",      "\\gamma",  "\\Gamma",
      "\\ell",    "\\hbar",  "\\angle",    "\\triangle", "\\square",  "\\prime"});
 
-bool is_one_of(const Token& token, std::initializer_list<std::string_view> words) {
+bool is_one_of(const MathToken& token, std::initializer_list<std::string_view> words) {
   return std::ranges::any_of(words, [&](std::string_view word) { return token.is(word); });
 }
-bool opens(const Token& token) { return is_one_of(token, {"(", "[", "{", "\\{", "\\lbrace", "\\(", "\\lbrack"}); }
-bool closes(const Token& token) { return is_one_of(token, {")", "]", "}", "\\}", "\\rbrace", "\\)", "\\rbrack"}); }
-bool separates(const Token& token) { return token.is(",") || token.is(";"); }
-bool is_equals(const Token& token) { return token.is("="); }
+bool opens(const MathToken& token) { return is_one_of(token, {"(", "[", "{", "\\{", "\\lbrace", "\\(", "\\lbrack"}); }
+bool closes(const MathToken& token) { return is_one_of(token, {")", "]", "}", "\\}", "\\rbrace", "\\)", "\\rbrack"}); }
+bool separates(const MathToken& token) { return token.is(",") || token.is(";"); }
+bool is_equals(const MathToken& token) { return token.is("="); }
 
 MathValue make(MathValue::Kind kind, std::vector<MathValue> items) {
   MathValue value;
@@ -37,34 +37,34 @@ MathValue make(MathValue::Kind kind, std::vector<MathValue> items) {
   return value;
 }
 
-MathValue make(Scalar scalar) {
+MathValue make(MathScalar scalar) {
   MathValue value;
   value.scalar = std::move(scalar);
   return value;
 }
 
-Scalar plain(Expression value) {
-  Scalar scalar;
+MathScalar plain(MathExpression value) {
+  MathScalar scalar;
   scalar.value = std::move(value);
   return scalar;
 }
 
-Scalar number(const Rational& value, bool decimal = false) {
-  Scalar scalar = plain(Expression(value));
+MathScalar number(const Rational& value, bool decimal = false) {
+  MathScalar scalar = plain(MathExpression(value));
   scalar.number = true;
   scalar.decimal = decimal;
   return scalar;
 }
 
-Scalar symbol(std::string name) {
+MathScalar symbol(std::string name) {
   std::ranges::transform(name, name.begin(), lower);
-  Scalar scalar = plain(Expression::generator("$" + name));  // "$": never a prime, never a constant
+  MathScalar scalar = plain(MathExpression::generator("$" + name));  // "$": never a prime, never a constant
   scalar.letters = std::move(name);
   scalar.symbol = true;
   return scalar;
 }
 
-bool is_integer_number(const Scalar& scalar) {
+bool is_integer_number(const MathScalar& scalar) {
   if (!scalar.number || scalar.decimal) return false;
   const auto value = scalar.value.rational();
   return value && value->is_integer();
@@ -74,7 +74,7 @@ bool is_integer_number(const Scalar& scalar) {
 // computed here.
 class Parser {
  public:
-  explicit Parser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+  explicit Parser(std::vector<MathToken> tokens) : tokens_(std::move(tokens)) {}
 
   MathValue whole() {
     MathValue value = assignment_ahead() ? assignment() : elements();
@@ -83,7 +83,7 @@ class Parser {
   }
 
  private:
-  using Kind = Token::Kind;
+  using Kind = MathToken::Kind;
 
   // --- tokens
 
@@ -175,13 +175,13 @@ class Parser {
   std::vector<MathValue> element() {
     const Deeper deeper(depth_);
     if (accept("\\pm") || accept("\\mp")) {
-      const Scalar inner = additive();
+      const MathScalar inner = additive();
       return {make(plain(-inner.value)), make(inner)};
     }
     std::vector<MathValue> chain = {operand()};
     if (chain[0].kind == MathValue::Kind::scalar && (accept("\\pm") || accept("\\mp"))) {
-      const Scalar right = additive();
-      const Expression& left = chain[0].scalar.value;
+      const MathScalar right = additive();
+      const MathExpression& left = chain[0].scalar.value;
       return {make(plain(left + right.value)), make(plain(left - right.value))};
     }
     while (!done() && !separates(tokens_[at_]) && !closes(tokens_[at_])) {
@@ -225,7 +225,7 @@ class Parser {
 
   MathValue set_atom() {
     if (done() || !opens(tokens_[at_])) throw BeyondDomain();
-    const Token open = tokens_[at_++];
+    const MathToken open = tokens_[at_++];
     const bool braces = open.is("{") || open.is("\\{") || open.is("\\lbrace");
     if (braces && !done() && closes(tokens_[at_])) {
       ++at_;
@@ -233,7 +233,7 @@ class Parser {
     }
     std::vector<std::vector<MathValue>> all = lists();
     if (done() || !closes(tokens_[at_])) throw SyntaxError();
-    const Token close = tokens_[at_++];
+    const MathToken close = tokens_[at_++];
     const bool semicolons = all.size() > 1;
     std::vector<MathValue> items;
     for (auto& list : all) std::ranges::move(list, std::back_inserter(items));
@@ -279,9 +279,9 @@ class Parser {
 
   // --- expressions
 
-  Scalar additive() {
+  MathScalar additive() {
     const Deeper deeper(depth_);
-    Scalar left = product();
+    MathScalar left = product();
     for (;;) {
       if (accept("+")) {
         left = plain(left.value + product().value);
@@ -293,8 +293,8 @@ class Parser {
     }
   }
 
-  Scalar product() {
-    Scalar left = unary();
+  MathScalar product() {
+    MathScalar left = unary();
     while (!done()) {
       if (is_one_of(tokens_[at_], {"*", "\\times", "\\cdot"})) {
         ++at_;
@@ -309,18 +309,18 @@ class Parser {
     return left;
   }
 
-  static Scalar quotient(const Scalar& above, const Scalar& below) {
-    Scalar result = plain(above.value / below.value);
+  static MathScalar quotient(const MathScalar& above, const MathScalar& below) {
+    MathScalar result = plain(above.value / below.value);
     result.number = is_integer_number(above) && is_integer_number(below);
     return result;
   }
 
-  Scalar unary() {
+  MathScalar unary() {
     bool negative = false;
     while (next_is("+") || next_is("-")) negative ^= tokens_[at_++].is("-");
-    Scalar inner = juxtaposed();
+    MathScalar inner = juxtaposed();
     if (!negative) return inner;
-    Scalar result = plain(-inner.value);
+    MathScalar result = plain(-inner.value);
     result.number = inner.number;
     result.decimal = inner.number && inner.decimal;
     return result;
@@ -328,7 +328,7 @@ class Parser {
 
   [[nodiscard]] bool factor_ahead() const {
     if (done()) return false;
-    const Token& token = tokens_[at_];
+    const MathToken& token = tokens_[at_];
     if (token.kind == Kind::punctuation) return token.is("(") || token.is("{") || token.is("[") || token.is("|");
     if (token.kind == Kind::environment) return false;
     if (token.kind != Kind::command) return true;
@@ -340,31 +340,31 @@ class Parser {
 
   // Factors side by side multiply; but a whole number and a positive number behind it are a mixed fraction, so that
   // "2(3)" is 5, as in the reference.
-  Scalar juxtaposed() {
-    std::vector<Scalar> factors;
+  MathScalar juxtaposed() {
+    std::vector<MathScalar> factors;
     do factors.push_back(postfix());
     while (factor_ahead());
-    Scalar right = std::move(factors.back());
+    MathScalar right = std::move(factors.back());
     for (std::size_t i = factors.size() - 1; i-- > 0;) right = beside(factors[i], right);
     return right;
   }
 
-  static Scalar beside(const Scalar& left, const Scalar& right) {
+  static MathScalar beside(const MathScalar& left, const MathScalar& right) {
     if (is_integer_number(left) && right.number && !right.decimal && right.value.rational()->is_positive()) {
       const Rational whole = *left.value.rational();
       const Rational part = *right.value.rational();
       return number(whole.is_negative() ? whole - part : whole + part);
     }
-    Scalar result = plain(left.value * right.value);
+    MathScalar result = plain(left.value * right.value);
     if (!left.letters.empty() && !right.letters.empty()) result.letters = left.letters + right.letters;
     return result;
   }
 
-  Scalar postfix() {
-    Scalar base = comp();
+  MathScalar postfix() {
+    MathScalar base = comp();
     for (;;) {
       if (accept("!")) {
-        base = plain(Expression(factorial(base)));
+        base = plain(MathExpression(factorial(base)));
       } else if (next_is("^")) {
         ++at_;
         if (!degree()) base = plain(base.value.power(exponent().value));
@@ -376,7 +376,7 @@ class Parser {
 
   // "^\circ" and "^{\circ}" are dropped.
   bool degree() {
-    const auto is_circle = [](const Token& token) { return is_one_of(token, {"\\circ", "\\degree", "\\circle"}); };
+    const auto is_circle = [](const MathToken& token) { return is_one_of(token, {"\\circ", "\\degree", "\\circle"}); };
     const bool braced = next_is("{");
     const std::size_t sign = at_ + (braced ? 1 : 0);
     if (sign >= tokens_.size() || !is_circle(tokens_[sign]) || (braced && !is_at(sign + 1, "}"))) return false;
@@ -384,13 +384,13 @@ class Parser {
     return true;
   }
 
-  Scalar exponent() {
+  MathScalar exponent() {
     if (next_is("{")) return group("{", "}");
     if (done() || tokens_[at_].kind == Kind::punctuation || next_is("\\frac") || next_is("\\sqrt")) throw SyntaxError();
     return comp();
   }
 
-  static Rational factorial(const Scalar& scalar) {
+  static Rational factorial(const MathScalar& scalar) {
     const auto value = scalar.value.rational();
     if (!value || !value->is_integer() || value->is_negative() || value->numerator() > 33) throw BeyondDomain();
     Rational product = 1;
@@ -398,16 +398,16 @@ class Parser {
     return product;
   }
 
-  Scalar group(std::string_view open, std::string_view close) {
+  MathScalar group(std::string_view open, std::string_view close) {
     expect(open);
-    Scalar inner = additive();
+    MathScalar inner = additive();
     expect(close);
     return inner;
   }
 
-  Scalar comp() {
+  MathScalar comp() {
     if (done()) throw SyntaxError();
-    const Token token = tokens_[at_];
+    const MathToken token = tokens_[at_];
     switch (token.kind) {
       case Kind::number:
         ++at_;
@@ -415,7 +415,7 @@ class Parser {
         return number(Rational::from_decimal(token.text), token.text.find('.') != std::string::npos);
       case Kind::percentage: {
         ++at_;
-        Scalar scalar = plain(Expression(Rational::from_decimal(token.text) / 100));
+        MathScalar scalar = plain(MathExpression(Rational::from_decimal(token.text) / 100));
         scalar.percent = true;
         scalar.decimal = token.text.find('.') != std::string::npos;
         return scalar;
@@ -439,11 +439,11 @@ class Parser {
     throw SyntaxError();
   }
 
-  Scalar letter() {
+  MathScalar letter() {
     const std::string name = tokens_[at_++].text;
     if (name == "I") throw BeyondDomain();  // the imaginary unit
     if (name == "e") {
-      Scalar constant = plain(Expression::generator("\\e"));
+      MathScalar constant = plain(MathExpression::generator("\\e"));
       constant.letters = "e";
       return constant;
     }
@@ -471,21 +471,21 @@ class Parser {
     return text;
   }
 
-  Scalar command() {
+  MathScalar command() {
     const std::string name = tokens_[at_++].text;
     if (name == "\\frac") {
-      const Scalar above = group("{", "}");
+      const MathScalar above = group("{", "}");
       return quotient(above, group("{", "}"));
     }
     if (name == "\\sqrt") {
-      Expression index(Rational(2));
+      MathExpression index(Rational(2));
       if (next_is("[")) index = group("[", "]").value;
-      return plain(group("{", "}").value.power(Expression(Rational(1)) / index));
+      return plain(group("{", "}").value.power(MathExpression(Rational(1)) / index));
     }
     if (name == "\\binom" || name == "\\tbinom" || name == "\\dbinom") {
-      const Scalar above = group("{", "}");
-      const Scalar below = group("{", "}");
-      const Scalar rest = plain(above.value - below.value);
+      const MathScalar above = group("{", "}");
+      const MathScalar below = group("{", "}");
+      const MathScalar rest = plain(above.value - below.value);
       return number(factorial(above) / (factorial(below) * factorial(rest)));
     }
     if (name == "\\boxed") return group("{", "}");
@@ -493,8 +493,8 @@ class Parser {
       --at_;
       return group(name, name == "\\{" ? "\\}" : "\\rbrace");
     }
-    if (name == "\\pi") return plain(Expression::generator("\\pi"));
-    if (name == "\\infty") return plain(Expression::generator("\\infty"));
+    if (name == "\\pi") return plain(MathExpression::generator("\\pi"));
+    if (name == "\\infty") return plain(MathExpression::generator("\\infty"));
     if (std::ranges::find(kGreek, name) != kGreek.end()) {
       const std::string index = subscript();
       if (applied()) throw BeyondDomain();
@@ -503,7 +503,7 @@ class Parser {
     throw BeyondDomain();
   }
 
-  std::vector<Token> tokens_;
+  std::vector<MathToken> tokens_;
   std::size_t at_ = 0;
   int depth_ = 0;
 };
@@ -555,7 +555,7 @@ std::optional<MathValue> parse_latex(std::string_view text) {
     if (const auto value = number_with_commas(text)) {
       return make(number(*value, text.find('.') != std::string_view::npos));
     }
-    std::optional<std::vector<Token>> tokens = tokenize_latex(text);
+    std::optional<std::vector<MathToken>> tokens = tokenize_latex(text);
     if (!tokens || tokens->empty()) return std::nullopt;
     return Parser(std::move(*tokens)).whole();
   } catch (const SyntaxError&) {
@@ -570,7 +570,7 @@ std::optional<MathValue> as_percent(const MathValue& value) {
   MathValue result = value;
   result.scalar.number = false;
   result.scalar.percent = true;
-  result.scalar.value = result.scalar.value / Expression(Rational(100));
+  result.scalar.value = result.scalar.value / MathExpression(Rational(100));
   return result;
 }
 

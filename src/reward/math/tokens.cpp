@@ -34,7 +34,7 @@ class Lexer {
  public:
   explicit Lexer(std::string_view text) : text_(text) {}
 
-  std::optional<std::vector<Token>> run() {
+  std::optional<std::vector<MathToken>> run() {
     while (at_ < text_.size()) {
       if (!next()) return std::nullopt;
     }
@@ -42,7 +42,7 @@ class Lexer {
   }
 
  private:
-  using Kind = Token::Kind;
+  using Kind = MathToken::Kind;
 
   bool next() {
     const char c = text_[at_];
@@ -137,11 +137,11 @@ class Lexer {
 
   std::string_view text_;
   std::size_t at_ = 0;
-  std::vector<Token> tokens_;
+  std::vector<MathToken> tokens_;
 };
 
 }  // namespace
 
-std::optional<std::vector<Token>> tokenize_latex(std::string_view text) { return Lexer(text).run(); }
+std::optional<std::vector<MathToken>> tokenize_latex(std::string_view text) { return Lexer(text).run(); }
 
 }  // namespace hone

@@ -8,7 +8,7 @@
 
 namespace hone {
 
-struct Token {
+struct MathToken {
   enum class Kind {
     number,       // digits with at most one point
     percentage,   // a number with % behind it; text without the sign
@@ -27,6 +27,6 @@ struct Token {
 };
 
 // Nothing where a character belongs to no token or a brace is missing.
-[[nodiscard]] std::optional<std::vector<Token>> tokenize_latex(std::string_view text);
+[[nodiscard]] std::optional<std::vector<MathToken>> tokenize_latex(std::string_view text);
 
 }  // namespace hone

@@ -11,8 +11,8 @@
 namespace hone {
 
 // A single expression, with how it was written, as far as equality depends on it.
-struct Scalar {
-  Expression value;
+struct MathScalar {
+  MathExpression value;
   bool number = false;   // one number: "3", "-1.5", "\frac{2}{3}", "2\frac{1}{2}"; not "2 \cdot 3"
   bool decimal = false;  // of a number or a percentage: written with a point
   bool percent = false;  // "50\%"; value is 1/2
@@ -33,7 +33,7 @@ struct MathValue {
     opaque,  // well-formed, but beyond what is computed here: compared as text without spaces
   };
   Kind kind = Kind::scalar;
-  Scalar scalar;
+  MathScalar scalar;
   std::vector<MathValue> items;
   bool left_open = false;
   bool right_open = false;
