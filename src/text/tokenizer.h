@@ -19,8 +19,13 @@ class Tokenizer {
   // Reads FOLDER/tokenizer.json, and tokenizer_config.json where there is one. Throws Error.
   [[nodiscard]] static Tokenizer load(const std::filesystem::path& folder);
 
+  // From the text of the two files; no config where it is empty. `where` names them in errors.
+  [[nodiscard]] static Tokenizer from_json(std::string_view tokenizer_json, std::string_view config_json = {},
+                                           std::string_view where = "tokenizer.json");
+
   // Ids as the reference's encode(text, add_special_tokens=False) gives them; special tokens written in the text are
   // recognised. Invalid UTF-8 is read as Python's bytes.decode(errors='replace') reads it. Thread-safe.
+  // A character that the vocabulary cannot write is an Error (the reference drops it), unless there is an unk_token.
   [[nodiscard]] std::vector<TokenId> encode(std::string_view text) const;
   [[nodiscard]] std::string decode(std::span<const TokenId> ids, bool skip_special_tokens = false) const;
 
@@ -30,7 +35,7 @@ class Tokenizer {
   [[nodiscard]] std::optional<TokenId> bos_token_id() const;
   [[nodiscard]] std::optional<TokenId> pad_token_id() const;
   [[nodiscard]] bool is_special(TokenId id) const;
-  // The bytes that an id stands for (a special token: its text).
+  // The bytes that an id stands for (a special token: its text); empty for an id that is not in use.
   [[nodiscard]] std::string_view token_bytes(TokenId id) const;
 
   // Adds special tokens that are not there yet, with the next ids.

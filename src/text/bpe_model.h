@@ -1,0 +1,113 @@
+// Byte-pair encoding: a vocabulary and its ranked merges (Sennrich et al., "Neural machine translation of rare words
+// with subword units", ACL 2016; on bytes as in GPT-2).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "text/tokenizer.h"
+
+namespace hone {
+
+// Words already encoded. Used by one thread at a time.
+class WordCache {
+ public:
+  // Appends the word's ids and says true where it is known.
+  bool lookup(std::string_view word, std::vector<TokenId>& ids) const;
+  void store(std::string_view word, const TokenId* ids, std::size_t count);
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view word) const { return std::hash<std::string_view>{}(word); }
+  };
+  struct Entry {
+    std::uint32_t offset;
+    std::uint32_t count;
+  };
+  std::unordered_map<std::string, Entry, Hash, std::equal_to<>> entries_;
+  std::vector<TokenId> ids_;
+};
+
+// Lends a cache to each call of encode, so that threads neither wait for nor see each other.
+class WordCachePool {
+ public:
+  class Lease {
+   public:
+    explicit Lease(WordCachePool& pool);
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    ~Lease();
+    WordCache& operator*() { return *cache_; }
+
+   private:
+    WordCachePool& pool_;
+    std::unique_ptr<WordCache> cache_;
+  };
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<WordCache>> idle_;
+};
+
+class BpeModel {
+ public:
+  struct Options {
+    bool byte_level = true;  // the vocabulary is written in GPT-2's alphabet and merges work on bytes
+    bool ignore_merges = false;
+    bool fuse_unknown = false;
+    std::string unknown_token;  // "": text outside the vocabulary is an Error
+  };
+  using Vocabulary = std::vector<std::pair<std::string, TokenId>>;
+  using Merges = std::vector<std::pair<std::string, std::string>>;
+
+  // Throws Error naming `where` for ids that clash and merges of tokens that are not there.
+  BpeModel(Vocabulary vocabulary, const Merges& merges, Options options, std::string_view where);
+
+  // Appends the ids of one piece of valid UTF-8. Throws Error for text outside the vocabulary.
+  void encode(std::string_view piece, WordCache& cache, std::vector<TokenId>& ids) const;
+
+  [[nodiscard]] std::optional<TokenId> token_id(std::string_view token) const;
+  [[nodiscard]] const Vocabulary& vocabulary() const { return vocabulary_; }  // by id
+  [[nodiscard]] Merges merges() const;                                        // by rank
+  [[nodiscard]] const Options& options() const { return options_; }
+
+ private:
+  struct Merge {
+    std::uint64_t pair;  // left id << 32 | right id
+    std::uint32_t rank;
+    TokenId merged;
+  };
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view word) const { return std::hash<std::string_view>{}(word); }
+  };
+
+  void build_merges(const Merges& merges, std::string_view where);
+  [[nodiscard]] const Merge* find_merge(TokenId left, TokenId right) const;
+  void encode_new(std::string_view piece, std::vector<TokenId>& ids) const;
+  void append_symbols(std::string_view piece, std::vector<TokenId>& symbols) const;
+  void merge_short(std::vector<TokenId>& symbols) const;
+  void merge_long(std::vector<TokenId>& symbols) const;
+
+  Options options_;
+  Vocabulary vocabulary_;
+  std::unordered_map<std::string, TokenId, Hash, std::equal_to<>> ids_;
+  // Bytes (byte level) or text of the tokens that pieces can become.
+  std::unordered_map<std::string, TokenId, Hash, std::equal_to<>> pieces_;
+  std::array<TokenId, 256> byte_ids_{};  // -1: none
+  std::optional<TokenId> unknown_;
+  std::vector<Merge> merges_;         // by rank
+  std::vector<std::uint32_t> slots_;  // open addressing over merges_; 0: free, else the rank + 1
+  std::uint64_t slot_mask_ = 0;
+};
+
+}  // namespace hone

@@ -1,0 +1,49 @@
+#include "text/chat_template.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "text/template_parser.h"
+#include "text/template_renderer.h"
+
+namespace hone {
+
+struct ChatTemplate::Node {
+  Block block;
+};
+
+ChatTemplate::ChatTemplate(std::string_view source)
+    : root_(std::make_shared<const Node>(Node{parse_template(source)})) {}
+
+RenderedChat ChatTemplate::render(const Json& messages, bool add_generation_prompt, const Json& variables) const {
+  const auto globals = std::make_shared<TemplateScope>();
+  try {
+    // What a caller of transformers' apply_chat_template leaves out is None there.
+    globals->set("tools", None{});
+    globals->set("documents", None{});
+    if (!variables.is_null() && !variables.is_object()) throw TemplateFailure("the variables are not an object");
+    for (const auto& [name, value] : variables.items()) globals->set(name, Value::from_json(value));
+    globals->set("messages", Value::from_json(messages));
+    globals->set("add_generation_prompt", add_generation_prompt);
+  } catch (const TemplateFailure& failure) {
+    throw Error("chat template", failure.what());
+  }
+  return TemplateRenderer(globals).render(root_->block);
+}
+
+std::string_view chatml_template() {
+  return "{%- for message in messages %}\n"
+         "{{- '<|im_start|>' + message['role'] + '\\n' }}\n"
+         "{%- if message['role'] == 'assistant' %}\n"
+         "{%- generation %}{{- message['content'] + '<|im_end|>' }}{%- endgeneration %}\n"
+         "{{- '\\n' }}\n"
+         "{%- else %}\n"
+         "{{- message['content'] + '<|im_end|>\\n' }}\n"
+         "{%- endif %}\n"
+         "{%- endfor %}\n"
+         "{%- if add_generation_prompt %}\n"
+         "{{- '<|im_start|>assistant\\n' }}\n"
+         "{%- endif %}\n";
+}
+
+}  // namespace hone

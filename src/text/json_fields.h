@@ -1,0 +1,64 @@
+// Parsing with a limit on nesting, and reads of objects whose errors name the file and the key. Only for .cpp files: it
+// includes the whole parser.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/json.h"
+
+namespace hone {
+
+// Throws Error for text nested deeper than anything in a tokenizer is: printing and copying recurse.
+inline void check_json_depth(std::string_view text, std::string_view where) {
+  constexpr int kDeepest = 200;
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kDeepest) throw Error(where, text_of("JSON nested deeper than ", kDeepest, " levels"));
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+}
+
+inline const Json& member(const Json& object, const char* key) {
+  static const Json null;
+  if (!object.is_object()) return null;
+  const auto found = object.find(key);
+  return found == object.end() ? null : *found;
+}
+
+// `fallback` where the key is absent or null.
+inline bool bool_member(const Json& object, const char* key, bool fallback, std::string_view where) {
+  const Json& value = member(object, key);
+  if (value.is_null()) return fallback;
+  if (!value.is_boolean()) throw Error(where, text_of(key, " is ", value.type_name(), ", expected true or false"));
+  return value.get<bool>();
+}
+
+inline std::string string_member(const Json& object, const char* key, std::string_view where) {
+  const Json& value = member(object, key);
+  if (!value.is_string()) throw Error(where, text_of(key, " is ", value.type_name(), ", expected a string"));
+  return value.get<std::string>();
+}
+
+// The "type" of a part of tokenizer.json.
+inline std::string type_member(const Json& object, std::string_view part, std::string_view where) {
+  if (!object.is_object())
+    throw Error(where, text_of(part, " is ", object.type_name(), ", expected an object or null"));
+  const Json& type = member(object, "type");
+  if (!type.is_string()) throw Error(where, text_of(part, " has no type"));
+  return type.get<std::string>();
+}
+
+}  // namespace hone

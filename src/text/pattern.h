@@ -1,0 +1,86 @@
+// The regular expressions of tokenizer.json: a small backtracking engine over Unicode code points.
+//
+// It knows what split patterns use: alternation, groups, (?i:...), classes with \p{..}, \s, \d, \w and ranges, greedy,
+// lazy and possessive repetition, look-ahead, ^ and $. Semantics are the reference's (Oniguruma): the first alternative
+// that leads to a match wins. What it does not know is an Error naming it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "text/unicode.h"
+
+namespace hone {
+
+// A set of code points.
+class CodePointSet {
+ public:
+  void add(char32_t c) { add_range(c, c); }
+  void add_range(char32_t first, char32_t last);
+  void add_category(Category category);
+  void add_pattern_space();
+  void add_set(const CodePointSet& other);  // may be negated
+  void negate();
+  void add_case_variants();  // of the letters A to Z that it holds
+
+  [[nodiscard]] bool contains_ascii(unsigned char c) const { return (ascii_[c >> 6] >> (c & 63) & 1) != 0; }
+  [[nodiscard]] bool contains(char32_t c) const;
+  [[nodiscard]] bool only_ascii() const;
+
+ private:
+  [[nodiscard]] bool contains_beyond_ascii(char32_t c) const;
+
+  std::array<std::uint64_t, 2> ascii_{};  // the negation is applied
+  bool negated_ = false;                  // of what follows
+  bool space_ = false;
+  std::uint32_t categories_ = 0;
+  std::vector<std::pair<char32_t, char32_t>> ranges_;
+  std::vector<CodePointSet> sets_;
+};
+
+class Pattern {
+ public:
+  explicit Pattern(std::string_view source);  // throws Error
+  [[nodiscard]] static Pattern literal(std::string_view text);
+
+  struct Match {
+    std::size_t begin, end;  // bytes
+  };
+  // The leftmost match at or after `from` in valid UTF-8. Throws Error where it takes too many steps.
+  [[nodiscard]] std::optional<Match> find(std::string_view text, std::size_t from) const;
+  [[nodiscard]] const std::string& source() const { return source_; }
+
+ private:
+  friend class PatternParser;
+  friend class PatternMatcher;
+
+  enum class Kind : std::uint8_t { kSet, kChoice, kLoop, kLookAhead, kNotLookAhead, kAtomic, kBegin, kEnd, kAccept };
+  enum class Greed : std::uint8_t { kGreedy, kLazy, kPossessive };
+  struct Node {
+    Kind kind = Kind::kAccept;
+    Greed greed = Greed::kGreedy;
+    int next = -1;
+    int set = -1;  // kSet: repeated `least` to `most` times
+    std::uint32_t least = 1, most = 1;
+    std::vector<int> branches;  // kChoice: tried in order; kLoop and the others: the body
+    // Bytes that can start a match from here; `nullable`: it may also match nothing.
+    std::array<std::uint64_t, 4> first{};
+    bool nullable = false;
+  };
+
+  Pattern() = default;
+  void compute_first_bytes();
+
+  std::string source_;
+  std::vector<Node> nodes_;  // a node comes after those that it leads to, loops apart
+  std::vector<CodePointSet> sets_;
+  int start_ = -1;
+};
+
+}  // namespace hone

@@ -1,0 +1,407 @@
+#include "text/pattern_parser.h"
+
+#include <limits>
+
+#include "core/error.h"
+
+namespace hone {
+namespace {
+
+constexpr std::uint32_t kUnbounded = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint32_t kMostRepeats = 1000;  // of {m,n}, as of a set
+constexpr std::uint32_t kMostCopies = 32;     // of {m,n} on a group, which is unrolled
+constexpr std::size_t kMostNodes = 20'000;
+constexpr int kDeepest = 100;
+
+constexpr std::string_view kCategoryNames[kCategoryCount] = {
+    "Cn", "Cc", "Cf", "Co", "Cs", "Ll", "Lm", "Lo", "Lt", "Lu", "Mc", "Me", "Mn", "Nd", "Nl",
+    "No", "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "Sc", "Sk", "Sm", "So", "Zl", "Zp", "Zs"};
+
+CodePointSet set_of_categories(std::string_view prefix) {
+  CodePointSet set;
+  for (int i = 0; i < kCategoryCount; ++i) {
+    if (kCategoryNames[i].substr(0, prefix.size()) == prefix) set.add_category(static_cast<Category>(i));
+  }
+  return set;
+}
+
+struct NamedProperty {
+  std::string_view name;
+  std::string_view category;
+};
+constexpr NamedProperty kLongNames[] = {{"Letter", "L"},      {"Mark", "M"},   {"Number", "N"},
+                                        {"Punctuation", "P"}, {"Symbol", "S"}, {"Separator", "Z"}};
+
+}  // namespace
+
+struct PatternParser::Element {
+  Pattern::Kind kind = Pattern::Kind::kSet;  // kChoice: a group
+  Pattern::Greed greed = Pattern::Greed::kGreedy;
+  std::uint32_t least = 1, most = 1;
+  CodePointSet set;
+  Alternatives body;
+};
+
+PatternParser::PatternParser(Pattern& pattern, std::string_view source) : pattern_(pattern), source_(source) {}
+
+void PatternParser::parse() {
+  const Alternatives alternatives = parse_alternatives();
+  if (!at_end()) fail("an unmatched )");
+  pattern_.start_ = emit(alternatives, add_node({.kind = Pattern::Kind::kAccept}));
+}
+
+void PatternParser::fail(std::string_view what) const {
+  throw Error("tokenizer pattern", text_of("unsupported or broken at byte ", at_, ": ", what, ", in ", source_));
+}
+
+char PatternParser::peek(std::size_t offset) const {
+  return at_ + offset < source_.size() ? source_[at_ + offset] : '\0';
+}
+
+bool PatternParser::accept(std::string_view text) {
+  if (source_.substr(at_, text.size()) != text) return false;
+  at_ += text.size();
+  return true;
+}
+
+char32_t PatternParser::next_code_point() {
+  if (at_end()) fail("the pattern ends too early");
+  const auto [c, size] = decode_utf8(source_, at_);
+  at_ += size;
+  return c;
+}
+
+PatternParser::Alternatives PatternParser::parse_alternatives() {
+  if (++depth_ > kDeepest) fail("groups nested too deep");
+  Alternatives alternatives;
+  do alternatives.push_back(parse_sequence());
+  while (accept("|"));
+  --depth_;
+  return alternatives;
+}
+
+PatternParser::Sequence PatternParser::parse_sequence() {
+  Sequence sequence;
+  while (!at_end() && peek() != '|' && peek() != ')') {
+    Element element = parse_atom();
+    parse_repetition(element);
+    sequence.push_back(std::move(element));
+  }
+  return sequence;
+}
+
+PatternParser::Element PatternParser::parse_atom() {
+  Element element;
+  if (accept("(")) return parse_group();
+  if (accept("^")) {
+    element.kind = Pattern::Kind::kBegin;
+    return element;
+  }
+  if (accept("$")) {
+    element.kind = Pattern::Kind::kEnd;
+    return element;
+  }
+  if (accept("[")) {
+    element.set = parse_class();
+  } else if (accept("\\")) {
+    element.set = parse_escape(false);
+  } else if (accept(".")) {
+    element.set.add('\n');
+    element.set.negate();
+  } else {
+    const char32_t c = next_code_point();
+    if (c == '*' || c == '+' || c == '?') fail("nothing to repeat");
+    element.set.add(c);
+  }
+  if (ignore_case_) element.set.add_case_variants();
+  return element;
+}
+
+PatternParser::Element PatternParser::parse_group() {
+  Element element{.kind = Pattern::Kind::kChoice};
+  const bool outer_case = ignore_case_;
+  if (accept("?i:")) {
+    ignore_case_ = true;
+  } else if (accept("?=")) {
+    element.kind = Pattern::Kind::kLookAhead;
+  } else if (accept("?!")) {
+    element.kind = Pattern::Kind::kNotLookAhead;
+  } else if (accept("?>")) {
+    element.kind = Pattern::Kind::kAtomic;
+  } else if (!accept("?:") && peek() == '?') {
+    fail(text_of("the group (", source_.substr(at_, 3)));
+  }
+  element.body = parse_alternatives();
+  if (!accept(")")) fail("a group without its )");
+  ignore_case_ = outer_case;
+  return element;
+}
+
+void PatternParser::parse_repetition(Element& element) {
+  bool counted = false;
+  if (accept("*")) {
+    element.least = 0, element.most = kUnbounded;
+  } else if (accept("+")) {
+    element.least = 1, element.most = kUnbounded;
+  } else if (accept("?")) {
+    element.least = 0, element.most = 1;
+  } else if (peek() == '{' && parse_count(element)) {
+    counted = true;
+  } else {
+    return;
+  }
+  using Pattern::Kind::kChoice, Pattern::Kind::kSet, Pattern::Kind::kAtomic;
+  if (element.kind != kSet && element.kind != kChoice && element.kind != kAtomic) fail("a repeated assertion");
+  if (accept("?")) {
+    if (counted && element.least == element.most) fail("{n}?");
+    element.greed = Pattern::Greed::kLazy;
+  } else if (peek() == '+' && !counted) {
+    ++at_;
+    element.greed = Pattern::Greed::kPossessive;
+  }
+  if (peek() == '*' || peek() == '+' || peek() == '?' || (peek() == '{' && counted)) fail("a repeated repetition");
+}
+
+bool PatternParser::parse_count(Element& element) {
+  const std::size_t begin = at_;
+  const auto number = [&]() -> std::optional<std::uint32_t> {
+    std::uint32_t value = 0;
+    const std::size_t first = at_;
+    while (peek() >= '0' && peek() <= '9' && at_ - first < 6)
+      value = value * 10 + static_cast<std::uint32_t>(source_[at_++] - '0');
+    return at_ == first ? std::nullopt : std::optional(value);
+  };
+  ++at_;
+  const auto least = number();
+  std::optional<std::uint32_t> most = least;
+  const bool range = accept(",");
+  if (range) most = number();
+  if ((!least && !most) || !accept("}")) {
+    at_ = begin;
+    return false;  // a literal brace
+  }
+  element.least = least.value_or(0);
+  element.most = range && !most ? kUnbounded : *most;
+  const bool too_many = element.least > kMostRepeats || (element.most != kUnbounded && element.most > kMostRepeats);
+  if (element.most < element.least || too_many) fail("a repetition count");
+  return true;
+}
+
+char32_t PatternParser::parse_hex_escape(char kind) {
+  const bool braces = kind != 'u' && accept("{");
+  const std::size_t digits = braces ? 8 : kind == 'u' ? 4 : 2;
+  char32_t value = 0;
+  std::size_t count = 0;
+  for (; count < digits; ++count) {
+    const char c = peek();
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                             : -1;
+    if (digit < 0) break;
+    value = value * 16 + static_cast<char32_t>(digit);
+    ++at_;
+  }
+  if (count == 0 || (braces && !accept("}")) || value > 0x10FFFF) fail("a hexadecimal escape");
+  return value;
+}
+
+CodePointSet PatternParser::parse_escape(bool in_class) {
+  CodePointSet set;
+  const char32_t c = next_code_point();
+  switch (c) {
+    case 's':
+    case 'S':
+      set.add_pattern_space();
+      break;
+    case 'd':
+    case 'D':
+      set.add_category(Category::kNd);
+      break;
+    case 'w':
+    case 'W':
+      for (const auto* name : {"L", "M", "Nd", "Pc"}) set.add_set(set_of_categories(name));
+      break;
+    case 'p':
+      return parse_property(false);
+    case 'P':
+      return parse_property(true);
+    case 'r':
+      set.add('\r');
+      break;
+    case 'n':
+      set.add('\n');
+      break;
+    case 't':
+      set.add('\t');
+      break;
+    case 'f':
+      set.add('\f');
+      break;
+    case 'v':
+      set.add('\v');
+      break;
+    case 'x':
+    case 'u':
+      set.add(parse_hex_escape(static_cast<char>(c)));
+      break;
+    default:
+      if (c < 0x80 && ((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'))) {
+        fail(text_of("the escape \\", static_cast<char>(c), in_class ? " in a class" : ""));
+      }
+      set.add(c);
+  }
+  if (c == 'S' || c == 'D' || c == 'W') set.negate();
+  return set;
+}
+
+CodePointSet PatternParser::parse_property(bool negated) {
+  if (!accept("{")) fail("\\p without {");
+  if (accept("^")) negated = !negated;
+  const std::size_t end = source_.find('}', at_);
+  if (end == std::string_view::npos) fail("\\p{ without }");
+  std::string_view name = source_.substr(at_, end - at_);
+  for (const auto& known : kLongNames) {
+    if (known.name == name) name = known.category;
+  }
+  CodePointSet set = set_of_categories(name);
+  const bool known = !name.empty() && name.size() <= 2 &&
+                     (set.contains('a') || !set.only_ascii() || set.contains('0') || set.contains('!') ||
+                      set.contains('+') || set.contains(' '));
+  bool listed = false;
+  for (const std::string_view category : kCategoryNames) listed = listed || category.substr(0, name.size()) == name;
+  if (!known || !listed) fail(text_of("the property ", name));
+  at_ = end + 1;
+  if (negated) set.negate();
+  return set;
+}
+
+CodePointSet PatternParser::parse_class() {
+  CodePointSet set;
+  const bool negated = accept("^");
+  bool is_first = true;
+  while (is_first || peek() != ']') {
+    if (at_end()) fail("a class without its ]");
+    is_first = false;
+    if (accept("[")) {
+      if (peek() == ':') fail("a POSIX class");
+      if (++depth_ > kDeepest) fail("classes nested too deep");
+      set.add_set(parse_class());
+      --depth_;
+      continue;
+    }
+    if (accept("&&")) fail("an intersection of classes");
+    const bool escaped = peek() == '\\';
+    const char kind = peek(1);
+    char32_t low = 0;
+    if (escaped) {
+      ++at_;
+      const bool is_character = kind == 'x' || kind == 'u';
+      if (is_character) {
+        ++at_;
+        low = parse_hex_escape(kind);
+      } else if (std::string_view("sSdDwWpPrntfv").find(kind) != std::string_view::npos) {
+        set.add_set(parse_escape(true));
+        continue;
+      } else {
+        low = next_code_point();
+        if (low < 0x80 && ((low >= '0' && low <= '9') || (low >= 'A' && low <= 'Z') || (low >= 'a' && low <= 'z'))) {
+          fail(text_of("the escape \\", static_cast<char>(low), " in a class"));
+        }
+      }
+    } else {
+      low = next_code_point();
+    }
+    char32_t high = low;
+    if (peek() == '-' && peek(1) != ']' && peek(1) != '\0') {
+      ++at_;
+      if (accept("\\")) {
+        const char32_t c = next_code_point();
+        high = c == 'x' || c == 'u' ? parse_hex_escape(static_cast<char>(c)) : c;
+        if (c < 0x80 && c != 'x' && c != 'u' && ((c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z')))
+          fail("a range that ends in an escape");
+      } else {
+        high = next_code_point();
+      }
+      if (high < low) fail("a range that runs backwards");
+    }
+    set.add_range(low, high);
+  }
+  ++at_;
+  if (ignore_case_) set.add_case_variants();
+  if (negated) set.negate();
+  return set;
+}
+
+int PatternParser::add_node(Pattern::Node node) {
+  if (pattern_.nodes_.size() >= kMostNodes) fail("the pattern is too large");
+  pattern_.nodes_.push_back(std::move(node));
+  return static_cast<int>(pattern_.nodes_.size()) - 1;
+}
+
+int PatternParser::add_set(const CodePointSet& set) {
+  pattern_.sets_.push_back(set);
+  return static_cast<int>(pattern_.sets_.size()) - 1;
+}
+
+int PatternParser::emit(const Alternatives& alternatives, int next) {
+  if (alternatives.size() == 1) return emit(alternatives.front(), next);
+  Pattern::Node choice{.kind = Pattern::Kind::kChoice};
+  for (const Sequence& sequence : alternatives) choice.branches.push_back(emit(sequence, next));
+  return add_node(std::move(choice));
+}
+
+int PatternParser::emit(const Sequence& sequence, int next) {
+  for (auto element = sequence.rbegin(); element != sequence.rend(); ++element) next = emit(*element, next);
+  return next;
+}
+
+int PatternParser::emit(const Element& element, int next) {
+  using Pattern::Kind::kBegin, Pattern::Kind::kEnd, Pattern::Kind::kSet, Pattern::Kind::kAccept;
+  switch (element.kind) {
+    case kSet:
+      return add_node({.kind = kSet,
+                       .greed = element.greed,
+                       .next = next,
+                       .set = add_set(element.set),
+                       .least = element.least,
+                       .most = element.most});
+    case kBegin:
+    case kEnd:
+      return add_node({.kind = element.kind, .next = next});
+    case Pattern::Kind::kLookAhead:
+    case Pattern::Kind::kNotLookAhead: {
+      const int body = emit(element.body, add_node({.kind = kAccept}));
+      return add_node({.kind = element.kind, .next = next, .branches = {body}});
+    }
+    default:
+      return emit_group(element, next);
+  }
+}
+
+// A group: {m,n} is unrolled, an open end becomes a loop; a possessive or atomic one matches on its own.
+int PatternParser::emit_group(const Element& element, int next) {
+  const bool atomic = element.kind == Pattern::Kind::kAtomic || element.greed == Pattern::Greed::kPossessive;
+  const bool lazy = element.greed == Pattern::Greed::kLazy;
+  const bool open = element.most == kUnbounded;
+  if (element.least > kMostCopies || (!open && element.most > kMostCopies)) fail("a group repeated too often");
+  int at = atomic ? add_node({.kind = Pattern::Kind::kAccept}) : next;
+  const auto optional = [&](int body, int after) {
+    return add_node(
+        {.kind = Pattern::Kind::kChoice, .branches = lazy ? std::vector{after, body} : std::vector{body, after}});
+  };
+  if (open) {
+    const int loop = add_node({.kind = Pattern::Kind::kLoop, .greed = element.greed, .next = at});
+    const int body = emit(element.body, loop);
+    pattern_.nodes_[static_cast<std::size_t>(loop)].branches = {body};
+    at = loop;
+  } else {
+    const int after = at;
+    for (std::uint32_t i = element.least; i < element.most; ++i) at = optional(emit(element.body, at), after);
+  }
+  for (std::uint32_t i = 0; i < element.least; ++i) at = emit(element.body, at);
+  if (!atomic) return at;
+  return add_node({.kind = Pattern::Kind::kAtomic, .next = next, .branches = {at}});
+}
+
+}  // namespace hone

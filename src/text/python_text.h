@@ -1,0 +1,31 @@
+// What Python's str methods do, on UTF-8.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hone {
+
+[[nodiscard]] bool is_python_space(char32_t c);
+[[nodiscard]] std::string_view strip_python_space_left(std::string_view text);
+[[nodiscard]] std::string_view strip_python_space_right(std::string_view text);
+[[nodiscard]] std::string_view strip_python_space(std::string_view text);
+// Strips the characters of `characters`; white space where there are none given.
+enum class StripSide { kLeft, kRight, kBoth };
+[[nodiscard]] std::string_view python_strip(std::string_view text, const std::optional<std::string>& characters,
+                                            StripSide side);
+// split(separator, limit); at white space without a separator. limit < 0: no limit. `from_right`: rsplit.
+[[nodiscard]] std::vector<std::string> python_split(std::string_view text, const std::optional<std::string>& separator,
+                                                    std::int64_t limit, bool from_right);
+[[nodiscard]] std::vector<std::string> python_split_lines(std::string_view text, bool keep_ends);
+[[nodiscard]] std::string python_replace(std::string_view text, std::string_view from, std::string_view to,
+                                         std::int64_t limit);
+[[nodiscard]] std::string python_capitalize(std::string_view text);
+[[nodiscard]] std::string python_title(std::string_view text);
+// The byte offsets of the characters, and of the end.
+[[nodiscard]] std::vector<std::size_t> character_offsets(std::string_view text);
+
+}  // namespace hone

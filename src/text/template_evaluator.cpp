@@ -1,0 +1,332 @@
+// The expressions of TemplateRenderer.
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "text/python_text.h"
+#include "text/template_lexer.h"
+#include "text/template_renderer.h"
+
+namespace hone {
+namespace {
+
+using Kind = Expression::Kind;
+constexpr std::int64_t kLongestText = 64 << 20;
+constexpr std::int64_t kLongestList = 1'000'000;
+
+[[noreturn]] void fail_operands(std::string_view name, const Value& a, const Value& b) {
+  for (const Value* value : {&a, &b}) {
+    if (value->is_undefined()) throw TemplateFailure(value->as<Undefined>().name);
+  }
+  throw TemplateFailure(text_of("unsupported operand types for ", name, ": ", a.type_name(), " and ", b.type_name()));
+}
+
+std::int64_t checked(bool overflows, std::int64_t value) {
+  if (overflows) throw TemplateFailure("an integer has more than 64 bits");
+  return value;
+}
+
+Value add(const Value& a, const Value& b) {
+  if (a.is_integral() && b.is_integral()) {
+    std::int64_t sum = 0;
+    const bool overflows = __builtin_add_overflow(a.integer(), b.integer(), &sum);
+    return checked(overflows, sum);
+  }
+  if (a.is_number() && b.is_number()) return a.number() + b.number();
+  if (a.is_string() && b.is_string()) return a.text() + b.text();
+  if (a.is_list() && b.is_list() && a.as<Value::List>()->is_tuple == b.as<Value::List>()->is_tuple) {
+    std::vector<Value> items = a.items();
+    items.insert(items.end(), b.items().begin(), b.items().end());
+    if (static_cast<std::int64_t>(items.size()) > kLongestList) throw TemplateFailure("a list is too long");
+    return a.as<Value::List>()->is_tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
+  }
+  fail_operands("+", a, b);
+}
+
+Value repeated(const Value& a, std::int64_t times) {
+  times = std::max<std::int64_t>(times, 0);
+  const auto size = static_cast<std::int64_t>(a.is_string() ? a.text().size() : a.items().size());
+  if (size > 0 && times > (a.is_string() ? kLongestText : kLongestList) / size)
+    throw TemplateFailure("a repetition is too long");
+  if (a.is_string()) {
+    std::string text;
+    for (std::int64_t i = 0; i < (size > 0 ? times : 0); ++i) text += a.text();
+    return text;
+  }
+  std::vector<Value> items;
+  for (std::int64_t i = 0; i < (size > 0 ? times : 0); ++i)
+    items.insert(items.end(), a.items().begin(), a.items().end());
+  return a.as<Value::List>()->is_tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
+}
+
+Value multiply(const Value& a, const Value& b) {
+  if (a.is_integral() && b.is_integral()) {
+    std::int64_t product = 0;
+    const bool overflows = __builtin_mul_overflow(a.integer(), b.integer(), &product);
+    return checked(overflows, product);
+  }
+  if (a.is_number() && b.is_number()) return a.number() * b.number();
+  if ((a.is_string() || a.is_list()) && b.is_integral()) return repeated(a, b.integer());
+  if ((b.is_string() || b.is_list()) && a.is_integral()) return repeated(b, a.integer());
+  fail_operands("*", a, b);
+}
+
+// Python's // and %: rounded towards minus infinity.
+Value divide(const std::string& name, const Value& a, const Value& b) {
+  if (!a.is_number() || !b.is_number()) fail_operands(name, a, b);
+  if (b.number() == 0.0) throw TemplateFailure("division by zero");
+  if (name == "/") return a.number() / b.number();
+  if (!a.is_integral() || !b.is_integral()) {
+    const double quotient = std::floor(a.number() / b.number());
+    return name == "//" ? quotient : a.number() - quotient * b.number();
+  }
+  const std::int64_t x = a.integer(), y = b.integer();
+  if (y == -1) return name == "%" ? Value(std::int64_t{0}) : Value(checked(x == INT64_MIN, x == INT64_MIN ? 0 : -x));
+  const std::int64_t remainder = x % y;
+  const bool adjust = remainder != 0 && (remainder < 0) != (y < 0);
+  return name == "//" ? x / y - (adjust ? 1 : 0) : remainder + (adjust ? y : 0);
+}
+
+Value power(const Value& a, const Value& b) {
+  if (!a.is_number() || !b.is_number()) fail_operands("**", a, b);
+  if (!a.is_integral() || !b.is_integral() || b.integer() < 0) return std::pow(a.number(), b.number());
+  std::int64_t result = 1, base = a.integer();
+  for (std::int64_t left = b.integer(); left > 0; left >>= 1) {
+    if ((left & 1) != 0) result = checked(__builtin_mul_overflow(result, base, &result), result);
+    if (left > 1) base = checked(__builtin_mul_overflow(base, base, &base), base);
+  }
+  return result;
+}
+
+bool compare(const std::string& name, const Value& a, const Value& b) {
+  if (name == "==") return equal(a, b);
+  if (name == "!=") return !equal(a, b);
+  if (name == "in") return contains(b, a);
+  if (name == "not in") return !contains(b, a);
+  if (a.is_undefined() || b.is_undefined()) fail_operands(name, a, b);
+  if (name == "<") return less(a, b);
+  if (name == ">") return less(b, a);
+  if (name == "<=") return less(a, b) || equal(a, b);
+  return less(b, a) || equal(a, b);
+}
+
+}  // namespace
+
+Value TemplateRenderer::evaluate(const Expression& expression) {
+  try {
+    const Depth depth(depth_);
+    meter_.step();
+    return evaluate_inner(expression);
+  } catch (const TemplateFailure& failure) {
+    fail_in_template(expression.line, failure.what());
+  }
+}
+
+Value TemplateRenderer::evaluate_inner(const Expression& expression) {
+  const auto& arguments = expression.arguments;
+  switch (expression.kind) {
+    case Kind::kConstant:
+      return expression.value;
+    case Kind::kName:
+      return evaluate_name(expression);
+    case Kind::kList:
+      return Value::list(evaluate_all(expression, 0));
+    case Kind::kTuple:
+      return Value::tuple(evaluate_all(expression, 0));
+    case Kind::kDict:
+      return evaluate_dict(expression);
+    case Kind::kAttribute:
+      return get_attribute(evaluate(*arguments[0]), expression.name);
+    case Kind::kItem: {
+      const Value object = evaluate(*arguments[0]);
+      if (object.is_string()) meter_.charge_bytes(object.text().size());
+      return get_item(object, evaluate(*arguments[1]));
+    }
+    case Kind::kSlice:
+      return evaluate_slice(expression);
+    case Kind::kCall:
+      return evaluate_call(expression, nullptr);
+    case Kind::kFilter:
+      return evaluate_filter(expression, nullptr);
+    case Kind::kTest: {
+      const Value subject = evaluate(*arguments[0]);
+      TemplateArguments given = arguments_of(expression);
+      return apply_test(meter_, expression.name, subject, given);
+    }
+    case Kind::kNot:
+      return !evaluate(*arguments[0]).truthy();
+    case Kind::kNegate:
+    case Kind::kPlus: {
+      const Value value = evaluate(*arguments[0]);
+      if (!value.is_number()) fail_operands(expression.kind == Kind::kPlus ? "unary +" : "unary -", value, value);
+      if (expression.kind == Kind::kPlus) return value.is_integral() ? Value(value.integer()) : value;
+      if (value.is<double>()) return -value.number();
+      return checked(value.integer() == INT64_MIN, value.integer() == INT64_MIN ? 0 : -value.integer());
+    }
+    case Kind::kAnd:
+    case Kind::kOr: {
+      Value left = evaluate(*arguments[0]);
+      return left.truthy() == (expression.kind == Kind::kOr) ? left : evaluate(*arguments[1]);
+    }
+    case Kind::kArithmetic:
+      return evaluate_arithmetic(expression);
+    case Kind::kCompare:
+      return evaluate_compare(expression);
+    case Kind::kConcatenate:
+      return evaluate_concatenation(expression);
+    case Kind::kConditional:
+      if (evaluate(*arguments[1]).truthy()) return evaluate(*arguments[0]);
+      if (arguments[2]) return evaluate(*arguments[2]);
+      return Undefined{"the inline if-expression evaluated to false and no else section was defined"};
+  }
+  return {};
+}
+
+Value TemplateRenderer::evaluate_name(const Expression& expression) {
+  if (const Value* value = scope_->find(expression.name)) return *value;
+  for (const std::string_view known : {"range", "dict", "namespace", "raise_exception"}) {
+    if (expression.name == known)
+      return std::make_shared<const CallableData>(CallableData{expression.name, {}, nullptr});
+  }
+  return Undefined{text_of("'", expression.name, "' is undefined")};
+}
+
+std::vector<Value> TemplateRenderer::evaluate_all(const Expression& expression, std::size_t from) {
+  std::vector<Value> values;
+  for (std::size_t i = from; i < expression.arguments.size(); ++i) values.push_back(evaluate(*expression.arguments[i]));
+  return values;
+}
+
+TemplateArguments TemplateRenderer::arguments_of(const Expression& expression) {
+  TemplateArguments arguments;
+  arguments.positional = evaluate_all(expression, 1);
+  for (const auto& [name, value] : expression.named) arguments.named.emplace_back(name, evaluate(*value));
+  return arguments;
+}
+
+Value TemplateRenderer::evaluate_dict(const Expression& expression) {
+  DictData dict;
+  for (std::size_t i = 0; i + 1 < expression.arguments.size(); i += 2) {
+    const Value key = evaluate(*expression.arguments[i]);
+    const bool is_tuple = key.is_list() && key.as<Value::List>()->is_tuple;
+    if (key.is_dict() || (key.is_list() && !is_tuple))
+      throw TemplateFailure(text_of("a ", key.type_name(), " cannot be a key"));
+    dict.set(key, evaluate(*expression.arguments[i + 1]));
+  }
+  return Value::dict(std::move(dict));
+}
+
+Value TemplateRenderer::evaluate_concatenation(const Expression& expression) {
+  std::string text;
+  for (const auto& part : expression.arguments) {
+    text += to_text(evaluate(*part));
+    meter_.charge_bytes(text.size());
+  }
+  return text;
+}
+
+Value TemplateRenderer::evaluate_arithmetic(const Expression& expression) {
+  const Value a = evaluate(*expression.arguments[0]);
+  const Value b = evaluate(*expression.arguments[1]);
+  const std::string& name = expression.name;
+  Value result;
+  if (name == "+") {
+    result = add(a, b);
+  } else if (name == "-") {
+    if (!a.is_number() || !b.is_number()) fail_operands(name, a, b);
+    std::int64_t difference = 0;
+    if (!a.is_integral() || !b.is_integral()) return a.number() - b.number();
+    const bool overflows = __builtin_sub_overflow(a.integer(), b.integer(), &difference);
+    return checked(overflows, difference);
+  } else if (name == "*") {
+    result = multiply(a, b);
+  } else if (name == "**") {
+    result = power(a, b);
+  } else {
+    result = divide(name, a, b);
+  }
+  if (result.is_string()) meter_.charge_bytes(result.text().size());
+  if (result.is_list()) meter_.charge_bytes(result.items().size() * 32);
+  return result;
+}
+
+Value TemplateRenderer::evaluate_compare(const Expression& expression) {
+  Value left = evaluate(*expression.arguments[0]);
+  for (std::size_t i = 0; i < expression.operators.size(); ++i) {
+    Value right = evaluate(*expression.arguments[i + 1]);
+    for (const Value* side : {&left, &right}) {
+      if (side->is_string()) meter_.charge_bytes(side->text().size());
+      if (side->is_list()) meter_.charge_bytes(side->items().size() * 32);
+    }
+    if (!compare(expression.operators[i], left, right)) return false;
+    left = std::move(right);
+  }
+  return true;
+}
+
+Value TemplateRenderer::evaluate_slice(const Expression& expression) {
+  const Value object = evaluate(*expression.arguments[0]);
+  if (!object.is_string() && !object.is_list()) {
+    if (object.is_undefined()) throw TemplateFailure(object.as<Undefined>().name);
+    throw TemplateFailure(text_of("a value of type ", object.type_name(), " cannot be sliced"));
+  }
+  const std::int64_t count = length(object);
+  meter_.charge_bytes(static_cast<std::size_t>(count) * 8);
+  const auto bound = [&](std::size_t place, std::int64_t fallback) -> std::int64_t {
+    const Value value = expression.arguments[place] ? evaluate(*expression.arguments[place]) : Value(None{});
+    if (value.is<None>()) return fallback;
+    if (!value.is_integral())
+      throw TemplateFailure(text_of("a slice bound is of type ", value.type_name(), ", expected an integer"));
+    return value.integer();
+  };
+  const std::int64_t step = bound(3, 1);
+  if (step == 0) throw TemplateFailure("slice step cannot be zero");
+  // Python's rules for slices: negative bounds count from the end, all are clamped.
+  const std::int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? count : count - 1;
+  const auto clamped = [&](std::int64_t value) {
+    return std::clamp(value < 0 ? std::max(value, -count - 1) + count : value, lowest, highest);
+  };
+  const bool has_begin = expression.arguments[1] != nullptr, has_end = expression.arguments[2] != nullptr;
+  const std::int64_t no_begin = step > 0 ? lowest : highest, no_end = step > 0 ? highest : lowest;
+  constexpr std::int64_t kAbsent = INT64_MIN;
+  const std::int64_t raw_begin = has_begin ? bound(1, kAbsent) : kAbsent;
+  const std::int64_t raw_end = has_end ? bound(2, kAbsent) : kAbsent;
+  const std::int64_t begin = raw_begin == kAbsent ? no_begin : clamped(raw_begin);
+  const std::int64_t end = raw_end == kAbsent ? no_end : clamped(raw_end);
+  std::vector<std::size_t> chosen;
+  for (std::int64_t i = begin; step > 0 ? i < end : i > end;) {
+    chosen.push_back(static_cast<std::size_t>(i));
+    if (__builtin_add_overflow(i, step, &i)) break;
+  }
+  if (object.is_string()) {
+    const auto offsets = character_offsets(object.text());
+    std::string text;
+    for (const std::size_t i : chosen) text.append(object.text(), offsets[i], offsets[i + 1] - offsets[i]);
+    return text;
+  }
+  std::vector<Value> items;
+  for (const std::size_t i : chosen) items.push_back(object.items()[i]);
+  return object.as<Value::List>()->is_tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
+}
+
+// `block_text`: what the innermost filter of a {% filter %} or {% set %} block is applied to.
+Value TemplateRenderer::evaluate_filter(const Expression& expression, const Value* block_text) {
+  const Expression* inner = expression.arguments[0].get();
+  Value subject;
+  if (inner == nullptr) {
+    subject = *block_text;
+  } else {
+    subject = block_text != nullptr ? evaluate_filter(*inner, block_text) : evaluate(*inner);
+  }
+  TemplateArguments arguments = arguments_of(expression);
+  return apply_filter(meter_, expression.name, subject, arguments);
+}
+
+Value TemplateRenderer::evaluate_call(const Expression& expression, const Value* caller) {
+  const Value callee = evaluate(*expression.arguments[0]);
+  TemplateArguments arguments = arguments_of(expression);
+  if (caller != nullptr) arguments.named.emplace_back("caller", *caller);
+  return call(callee, arguments);
+}
+
+}  // namespace hone

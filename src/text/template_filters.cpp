@@ -1,0 +1,413 @@
+// Jinja's filters: {{ x | trim }}. tojson is transformers' (no HTML escapes).
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "core/error.h"
+#include "text/python_text.h"
+#include "text/template_functions.h"
+#include "text/unicode.h"
+
+namespace hone {
+namespace {
+
+using Filter = Value (*)(TemplateMeter&, const Value&, TemplateArguments&);
+
+std::vector<Value> items_of(TemplateMeter& meter, const Value& subject) {
+  std::vector<Value> items = iterate(subject);
+  meter.charge_bytes(items.size() * 32);
+  return items;
+}
+
+Value default_filter(TemplateMeter&, const Value& subject, TemplateArguments& arguments) {
+  const Value fallback = arguments.get(0, "default_value", "");
+  const bool also_false = arguments.get_bool(1, "boolean", false);
+  return subject.is_undefined() || (also_false && !subject.truthy()) ? fallback : subject;
+}
+
+Value trim_filter(TemplateMeter&, const Value& subject, TemplateArguments& arguments) {
+  const Value* characters = arguments.find(0, "chars");
+  std::optional<std::string> set;
+  if (characters != nullptr && !characters->is<None>()) set = arguments.get_text(0, "chars", {});
+  return python_strip(to_text(subject), set, StripSide::kBoth);
+}
+
+Value tojson_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+  JsonStyle style;
+  style.ensure_ascii = arguments.get_bool(0, "ensure_ascii", false);
+  const Value indent = arguments.get(1, "indent", None{});
+  if (!indent.is<None>()) {
+    style.indent = static_cast<int>(std::clamp<std::int64_t>(arguments.get_integer(1, "indent", 0), 0, 100));
+    style.item_separator = ",";
+  }
+  const Value separators = arguments.get(2, "separators", None{});
+  if (!separators.is<None>()) {
+    if (!separators.is_list() || separators.items().size() != 2)
+      throw TemplateFailure("tojson separators is not a pair");
+    style.item_separator = to_text(separators.items()[0]);
+    style.key_separator = to_text(separators.items()[1]);
+  }
+  style.sort_keys = arguments.get_bool(3, "sort_keys", false);
+  std::string text = to_json_text(subject, style);
+  meter.charge_bytes(text.size());
+  return text;
+}
+
+Value join_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+  const std::string separator = to_text(arguments.get(0, "d", ""));
+  const Value attribute = arguments.get(1, "attribute", None{});
+  std::string out;
+  bool is_first = true;
+  for (const Value& item : items_of(meter, subject)) {
+    const std::string text = to_text(attribute.is<None>() ? item : get_path(item, attribute));
+    if (!is_first) out += separator;
+    is_first = false;
+    out += text;
+    meter.charge_bytes(text.size() + separator.size());
+  }
+  return out;
+}
+
+Value replace_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+  const std::string text = to_text(subject), from = to_text(arguments.get(0, "old", "")),
+                    to = to_text(arguments.get(1, "new", ""));
+  const Value count = arguments.get(2, "count", None{});
+  meter.charge_bytes(text.size() * (1 + to.size() / (from.size() + 1)));
+  return python_replace(text, from, to, count.is<None>() ? -1 : arguments.get_integer(2, "count", -1));
+}
+
+template <bool kLast>
+Value end_filter(TemplateMeter& meter, const Value& subject, TemplateArguments&) {
+  const std::vector<Value> items = items_of(meter, subject);
+  if (items.empty())
+    return Undefined{kLast ? "No last item, sequence was empty." : "No first item, sequence was empty."};
+  return kLast ? items.back() : items.front();
+}
+
+Value int_filter(TemplateMeter&, const Value& subject, TemplateArguments& arguments) {
+  const Value fallback = arguments.get(0, "default", std::int64_t{0});
+  const std::int64_t base = arguments.get_integer(1, "base", 10);
+  double number = 0;
+  if (subject.is_integral()) return subject.integer();
+  if (subject.is<double>()) {
+    number = subject.number();
+  } else if (subject.is_string()) {
+    std::string text(strip_python_space(subject.text()));
+    if (text.starts_with('+')) text.erase(0, 1);
+    std::int64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto whole = std::from_chars(text.data(), end, value, base >= 2 && base <= 36 ? static_cast<int>(base) : 10);
+    if (whole.ec == std::errc{} && whole.ptr == end) return value;
+    const auto real = std::from_chars(text.data(), end, number);
+    if (real.ec != std::errc{} || real.ptr != end) return fallback;
+  } else {
+    return fallback;
+  }
+  if (!(std::fabs(number) < 9.0e18)) return fallback;
+  return static_cast<std::int64_t>(number);
+}
+
+Value float_filter(TemplateMeter&, const Value& subject, TemplateArguments& arguments) {
+  const Value fallback = arguments.get(0, "default", 0.0);
+  if (subject.is_number()) return subject.number();
+  if (!subject.is_string()) return fallback;
+  const std::string_view text = strip_python_space(subject.text());
+  double number = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  return read.ec == std::errc{} && read.ptr == text.data() + text.size() && !text.empty() ? Value(number) : fallback;
+}
+
+Value abs_filter(TemplateMeter&, const Value& subject, TemplateArguments&) {
+  if (subject.is<double>()) return std::fabs(subject.number());
+  if (!subject.is_integral() || subject.integer() == INT64_MIN)
+    throw TemplateFailure(text_of("abs of a value of type ", subject.type_name()));
+  return std::abs(subject.integer());
+}
+
+Value round_filter(TemplateMeter&, const Value& subject, TemplateArguments& arguments) {
+  if (!subject.is_number()) throw TemplateFailure(text_of("round of a value of type ", subject.type_name()));
+  const std::int64_t precision = arguments.get_integer(0, "precision", 0);
+  const std::string method = arguments.get_text(1, "method", "common");
+  if (precision < 0 || precision > 15)
+    throw TemplateFailure(text_of("round to ", precision, " digits is not supported"));
+  const double scale = std::pow(10.0, static_cast<double>(precision));
+  const double number = subject.number() * scale;
+  if (method == "ceil") return std::ceil(number) / scale;
+  if (method == "floor") return std::floor(number) / scale;
+  if (method != "common") throw TemplateFailure("round: method is common, ceil or floor");
+  return std::nearbyint(number) / scale;
+}
+
+Value items_filter(TemplateMeter& meter, const Value& subject, TemplateArguments&) {
+  if (subject.is_undefined()) return Value::list({});
+  if (!subject.is_dict())
+    throw TemplateFailure(text_of("items of a value of type ", subject.type_name(), ", expected a mapping"));
+  TemplateArguments none;
+  return call_method(meter, subject, "items", none);
+}
+
+// Sorting compares text without case unless told otherwise.
+Value sort_key(const Value& value, bool case_sensitive) {
+  return value.is_string() && !case_sensitive ? Value(to_lower(value.text())) : value;
+}
+
+std::vector<Value> sorted(std::vector<Value> items, const Value& attribute, bool case_sensitive, bool reverse) {
+  std::vector<std::pair<Value, Value>> keyed;
+  for (Value& item : items) {
+    Value key = attribute.is<None>() ? item : get_path(item, attribute);
+    keyed.emplace_back(sort_key(key, case_sensitive), std::move(item));
+  }
+  for (const auto& [key, item] : keyed)
+    (void)less(key, keyed.front().first);  // all must compare before the sort starts
+  std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
+    return reverse ? less(b.first, a.first) : less(a.first, b.first);
+  });
+  items.clear();
+  for (auto& [key, item] : keyed) items.push_back(std::move(item));
+  return items;
+}
+
+Value sort_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+  const bool reverse = arguments.get_bool(0, "reverse", false);
+  const bool case_sensitive = arguments.get_bool(1, "case_sensitive", false);
+  return Value::list(sorted(items_of(meter, subject), arguments.get(2, "attribute", None{}), case_sensitive, reverse));
+}
+
+Value dictsort_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+  const bool case_sensitive = arguments.get_bool(0, "case_sensitive", false);
+  const std::string by = arguments.get_text(1, "by", "key");
+  const bool reverse = arguments.get_bool(2, "reverse", false);
+  return Value::list(sorted(iterate(items_filter(meter, subject, arguments)),
+                            Value(std::int64_t{by == "value" ? 1 : 0}), case_sensitive, reverse));
+}
+
+Value unique_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+  const bool case_sensitive = arguments.get_bool(0, "case_sensitive", false);
+  const Value attribute = arguments.get(1, "attribute", None{});
+  std::vector<Value> seen, kept;
+  for (const Value& item : items_of(meter, subject)) {
+    const Value key = sort_key(attribute.is<None>() ? item : get_path(item, attribute), case_sensitive);
+    meter.charge_bytes(seen.size() * 32);
+    if (std::any_of(seen.begin(), seen.end(), [&](const Value& old) { return equal(old, key); })) continue;
+    seen.push_back(key);
+    kept.push_back(item);
+  }
+  return Value::list(std::move(kept));
+}
+
+template <bool kLargest>
+Value extreme_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+  const bool case_sensitive = arguments.get_bool(0, "case_sensitive", false);
+  const std::vector<Value> items =
+      sorted(items_of(meter, subject), arguments.get(1, "attribute", None{}), case_sensitive, kLargest);
+  return items.empty() ? Value(Undefined{"No aggregated item, sequence was empty."}) : items.front();
+}
+
+Value reverse_filter(TemplateMeter& meter, const Value& subject, TemplateArguments&) {
+  std::vector<Value> items = items_of(meter, subject);
+  std::reverse(items.begin(), items.end());
+  if (!subject.is_string()) return Value::list(std::move(items));
+  std::string text;
+  for (const Value& item : items) text += item.text();
+  return text;
+}
+
+Value sum_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+  const Value attribute = arguments.get(0, "attribute", None{});
+  const Value start = arguments.get(1, "start", std::int64_t{0});
+  if (!start.is_integral()) throw TemplateFailure("sum: start is not an integer");
+  std::int64_t whole = start.integer();
+  double real = 0;
+  bool is_real = false;
+  for (const Value& item : items_of(meter, subject)) {
+    const Value value = attribute.is<None>() ? item : get_path(item, attribute);
+    if (!value.is_number()) throw TemplateFailure(text_of("sum of a value of type ", value.type_name()));
+    if (value.is<double>()) {
+      is_real = true;
+      real += value.number();
+    } else if (__builtin_add_overflow(whole, value.integer(), &whole)) {
+      throw TemplateFailure("the sum has more than 64 bits");
+    }
+  }
+  return is_real ? Value(real + static_cast<double>(whole)) : Value(whole);
+}
+
+Value indent_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+  const Value width = arguments.get(0, "width", std::int64_t{4});
+  const bool first = arguments.get_bool(1, "first", false);
+  const bool blank = arguments.get_bool(2, "blank", false);
+  if (!width.is_string() && (!width.is_integral() || width.integer() > 1000))
+    throw TemplateFailure("indent: the width is not a small number");
+  const std::string indentation =
+      width.is_string() ? width.text()
+                        : std::string(static_cast<std::size_t>(std::max<std::int64_t>(0, width.integer())), ' ');
+  std::string out;
+  bool is_first = true;
+  for (const std::string& line : python_split_lines(to_text(subject) + "\n", false)) {
+    if (!is_first) out += "\n";
+    if (is_first ? first : blank || !line.empty()) out += indentation;
+    is_first = false;
+    out += line;
+    meter.charge_bytes(line.size() + indentation.size());
+  }
+  return out;
+}
+
+TemplateArguments rest_of(const TemplateArguments& arguments, std::size_t from) {
+  TemplateArguments rest;
+  rest.positional.assign(
+      arguments.positional.begin() + static_cast<std::ptrdiff_t>(std::min(from, arguments.positional.size())),
+      arguments.positional.end());
+  return rest;
+}
+
+// Says that all positional arguments are used: they were handed on.
+void use_all(TemplateArguments& arguments) {
+  if (!arguments.positional.empty()) (void)arguments.find(arguments.positional.size() - 1, {});
+}
+
+Value map_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+  const Value attribute = arguments.get_named("attribute", None{});
+  const Value fallback = arguments.get_named("default", Undefined{"there is no such attribute"});
+  use_all(arguments);
+  std::vector<Value> results;
+  for (const Value& item : items_of(meter, subject)) {
+    if (!attribute.is<None>()) {
+      Value value = get_path(item, attribute);
+      results.push_back(value.is_undefined() ? fallback : std::move(value));
+    } else {
+      if (arguments.positional.empty()) throw TemplateFailure("map needs a filter or an attribute");
+      TemplateArguments rest = rest_of(arguments, 1);
+      results.push_back(apply_filter(meter, to_text(arguments.positional[0]), item, rest));
+    }
+  }
+  return Value::list(std::move(results));
+}
+
+template <bool kWanted, bool kAttribute>
+Value select_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+  use_all(arguments);
+  constexpr std::size_t kTest = kAttribute ? 1 : 0;
+  if (kAttribute && arguments.positional.empty()) throw TemplateFailure("selectattr and rejectattr need an attribute");
+  std::vector<Value> kept;
+  for (const Value& item : items_of(meter, subject)) {
+    const Value value = kAttribute ? get_path(item, arguments.positional[0]) : item;
+    bool passes = false;
+    if (arguments.positional.size() > kTest) {
+      TemplateArguments rest = rest_of(arguments, kTest + 1);
+      passes = apply_test(meter, to_text(arguments.positional[kTest]), value, rest);
+    } else {
+      passes = value.truthy();
+    }
+    if (passes == kWanted) kept.push_back(item);
+  }
+  return Value::list(std::move(kept));
+}
+
+Value batch_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+  const std::int64_t size = arguments.get_integer(0, "linecount", 0);
+  const Value fill = arguments.get(1, "fill_with", None{});
+  if (size < 1 || size > 100'000) throw TemplateFailure("batch: the size is not between 1 and 100000");
+  std::vector<Value> batches, batch;
+  for (const Value& item : items_of(meter, subject)) {
+    batch.push_back(item);
+    if (static_cast<std::int64_t>(batch.size()) == size) batches.push_back(Value::list(std::exchange(batch, {})));
+  }
+  if (!batch.empty()) {
+    if (!fill.is<None>()) batch.resize(static_cast<std::size_t>(size), fill);
+    batches.push_back(Value::list(std::move(batch)));
+  }
+  return Value::list(std::move(batches));
+}
+
+Value escape_filter(TemplateMeter& meter, const Value& subject, TemplateArguments&) {
+  std::string out;
+  for (const char c : to_text(subject)) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  meter.charge_bytes(out.size());
+  return out;
+}
+
+struct NamedFilter {
+  std::string_view name;
+  Filter filter;
+};
+constexpr NamedFilter kFilters[] = {
+    {"abs", abs_filter},
+    {"batch", batch_filter},
+    {"capitalize",
+     [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return python_capitalize(to_text(v)); }},
+    {"count", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return length(v); }},
+    {"d", default_filter},
+    {"default", default_filter},
+    {"dictsort", dictsort_filter},
+    {"e", escape_filter},
+    {"escape", escape_filter},
+    {"first", end_filter<false>},
+    {"float", float_filter},
+    {"indent", indent_filter},
+    {"int", int_filter},
+    {"items", items_filter},
+    {"join", join_filter},
+    {"last", end_filter<true>},
+    {"length", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return length(v); }},
+    {"list", [](TemplateMeter& meter, const Value& v, TemplateArguments&) { return Value::list(items_of(meter, v)); }},
+    {"lower", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return to_lower(to_text(v)); }},
+    {"map", map_filter},
+    {"max", extreme_filter<true>},
+    {"min", extreme_filter<false>},
+    {"reject", select_filter<false, false>},
+    {"rejectattr", select_filter<false, true>},
+    {"replace", replace_filter},
+    {"reverse", reverse_filter},
+    {"round", round_filter},
+    {"safe", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return to_text(v); }},
+    {"select", select_filter<true, false>},
+    {"selectattr", select_filter<true, true>},
+    {"sort", sort_filter},
+    {"string", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return to_text(v); }},
+    {"sum", sum_filter},
+    {"title", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return python_title(to_text(v)); }},
+    {"tojson", tojson_filter},
+    {"trim", trim_filter},
+    {"unique", unique_filter},
+    {"upper", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return to_upper(to_text(v)); }},
+    {"wordcount",
+     [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value {
+       return static_cast<std::int64_t>(python_split(to_text(v), std::nullopt, -1, false).size());
+     }},
+};
+
+}  // namespace
+
+Value apply_filter(TemplateMeter& meter, std::string_view name, const Value& subject, TemplateArguments& arguments) {
+  meter.charge_bytes(subject.is_string() ? subject.text().size() : 0);
+  const auto found =
+      std::find_if(std::begin(kFilters), std::end(kFilters), [&](const NamedFilter& f) { return f.name == name; });
+  if (found == std::end(kFilters)) throw TemplateFailure(text_of("the filter '", name, "' is not known"));
+  Value result = found->filter(meter, subject, arguments);
+  arguments.finish(name);
+  return result;
+}
+
+}  // namespace hone

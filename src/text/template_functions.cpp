@@ -1,0 +1,144 @@
+#include "text/template_functions.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "text/python_text.h"
+#include "text/unicode.h"
+
+namespace hone {
+namespace {
+
+Value no_attribute(const Value& object, std::string_view name) {
+  return Undefined{text_of("'", object.type_name(), " object' has no attribute '", name, "'")};
+}
+
+[[noreturn]] void fail_undefined(const Value& value) { throw TemplateFailure(value.as<Undefined>().name); }
+
+Value loop_field(const LoopState& loop, std::string_view name) {
+  const auto index = static_cast<std::int64_t>(loop.index);
+  const auto count = static_cast<std::int64_t>(loop.items.size());
+  if (name == "index") return index + 1;
+  if (name == "index0") return index;
+  if (name == "revindex") return count - index;
+  if (name == "revindex0") return count - index - 1;
+  if (name == "first") return index == 0;
+  if (name == "last") return index + 1 == count;
+  if (name == "length") return count;
+  if (name == "depth") return loop.depth;
+  if (name == "depth0") return loop.depth - 1;
+  if (name == "previtem")
+    return index == 0 ? Value(Undefined{"there is no previous item"}) : loop.items[loop.index - 1];
+  if (name == "nextitem")
+    return index + 1 == count ? Value(Undefined{"there is no next item"}) : loop.items[loop.index + 1];
+  return Undefined{text_of("'loop' has no attribute '", name, "'")};
+}
+
+}  // namespace
+
+const Value* TemplateArguments::find(std::size_t place, std::string_view name) {
+  used_positional_ = std::max(used_positional_, place + 1);
+  used_named_.emplace_back(name);
+  if (place < positional.size()) return &positional[place];
+  for (const auto& [given, value] : named) {
+    if (given == name) return &value;
+  }
+  return nullptr;
+}
+
+Value TemplateArguments::get(std::size_t place, std::string_view name, Value fallback) {
+  const Value* value = find(place, name);
+  return value == nullptr ? std::move(fallback) : *value;
+}
+
+Value TemplateArguments::get_named(std::string_view name, Value fallback) {
+  used_named_.emplace_back(name);
+  for (const auto& [given, value] : named) {
+    if (given == name) return value;
+  }
+  return fallback;
+}
+
+std::string TemplateArguments::get_text(std::size_t place, std::string_view name, std::string_view fallback) {
+  const Value* value = find(place, name);
+  if (value == nullptr) return std::string(fallback);
+  if (!value->is_string())
+    throw TemplateFailure(text_of("the argument ", name, " is of type ", value->type_name(), ", expected a string"));
+  return value->text();
+}
+
+std::int64_t TemplateArguments::get_integer(std::size_t place, std::string_view name, std::int64_t fallback) {
+  const Value* value = find(place, name);
+  if (value == nullptr) return fallback;
+  if (!value->is_integral())
+    throw TemplateFailure(text_of("the argument ", name, " is of type ", value->type_name(), ", expected an integer"));
+  return value->integer();
+}
+
+bool TemplateArguments::get_bool(std::size_t place, std::string_view name, bool fallback) {
+  const Value* value = find(place, name);
+  return value == nullptr ? fallback : value->truthy();
+}
+
+void TemplateArguments::finish(std::string_view function) const {
+  if (positional.size() > used_positional_) {
+    throw TemplateFailure(
+        text_of(function, " takes at most ", used_positional_, " arguments, got ", positional.size()));
+  }
+  for (const auto& [name, value] : named) {
+    if (std::find(used_named_.begin(), used_named_.end(), name) == used_named_.end()) {
+      throw TemplateFailure(text_of(function, " has no argument ", name));
+    }
+  }
+}
+
+Value get_attribute(const Value& object, std::string_view name) {
+  if (object.is_undefined()) fail_undefined(object);
+  if (object.is<Value::Loop>()) {
+    if (has_method(object, name))
+      return std::make_shared<const CallableData>(CallableData{std::string(name), object, nullptr});
+    return loop_field(*object.as<Value::Loop>(), name);
+  }
+  if (object.is<Value::Namespace>()) {
+    const Value* field = object.as<Value::Namespace>()->fields.find(name);
+    return field != nullptr ? *field : no_attribute(object, name);
+  }
+  if (has_method(object, name))
+    return std::make_shared<const CallableData>(CallableData{std::string(name), object, nullptr});
+  if (object.is_dict()) {
+    if (const Value* item = object.dict_data().find(name)) return *item;
+  }
+  return no_attribute(object, name);
+}
+
+Value get_item(const Value& object, const Value& key) {
+  if (object.is_undefined()) fail_undefined(object);
+  if (object.is_dict()) {
+    if (const Value* item = object.dict_data().find(key)) return *item;
+  }
+  if (key.is_integral() && (object.is_list() || object.is_string())) {
+    const std::int64_t count = length(object);
+    const std::int64_t index = key.integer() < 0 ? key.integer() + count : key.integer();
+    if (index < 0 || index >= count) return Undefined{text_of("there is no item ", key.integer(), " of ", count)};
+    if (object.is_list()) return object.items()[static_cast<std::size_t>(index)];
+    const auto offsets = character_offsets(object.text());
+    const auto at = static_cast<std::size_t>(index);
+    return std::string_view(object.text()).substr(offsets[at], offsets[at + 1] - offsets[at]);
+  }
+  if (key.is_string()) return get_attribute(object, key.text());
+  return Undefined{text_of("'", object.type_name(), " object' has no item ",
+                           key.is_undefined() ? "of an undefined key" : to_repr(key))};
+}
+
+Value get_path(const Value& object, const Value& path) {
+  if (!path.is_string()) return get_item(object, path);
+  Value value = object;
+  for (const std::string& part : python_split(path.text(), ".", -1, false)) {
+    const bool is_index =
+        !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == std::string::npos;
+    value = get_item(value, is_index ? Value(static_cast<std::int64_t>(std::stol(part))) : Value(part));
+  }
+  return value;
+}
+
+}  // namespace hone

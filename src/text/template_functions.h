@@ -1,0 +1,64 @@
+// The filters, tests and methods that chat templates may call.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "text/template_value.h"
+
+namespace hone {
+
+// What a rendering may spend. Throws TemplateFailure at the limit.
+class TemplateMeter {
+ public:
+  void step() { charge(1); }
+  // Work or memory in proportion to `bytes`.
+  void charge_bytes(std::size_t bytes) { charge(1 + bytes / 32); }
+
+ private:
+  void charge(std::uint64_t steps) {
+    constexpr std::uint64_t kMostSteps = 20'000'000;
+    steps_ += steps;
+    if (steps_ > kMostSteps) throw TemplateFailure("the template takes too many steps");
+  }
+  std::uint64_t steps_ = 0;
+};
+
+// The arguments of a call. Each is asked for once by its place and name; `finish` then finds those nobody asked for.
+class TemplateArguments {
+ public:
+  std::vector<Value> positional;
+  std::vector<std::pair<std::string, Value>> named;
+
+  [[nodiscard]] const Value* find(std::size_t place, std::string_view name);
+  [[nodiscard]] Value get(std::size_t place, std::string_view name, Value fallback);
+  [[nodiscard]] Value get_named(std::string_view name, Value fallback);  // has no place
+  [[nodiscard]] std::string get_text(std::size_t place, std::string_view name, std::string_view fallback);
+  [[nodiscard]] std::int64_t get_integer(std::size_t place, std::string_view name, std::int64_t fallback);
+  [[nodiscard]] bool get_bool(std::size_t place, std::string_view name, bool fallback);
+  void finish(std::string_view function) const;
+
+ private:
+  std::size_t used_positional_ = 0;
+  std::vector<std::string> used_named_;
+};
+
+// All throw TemplateFailure.
+[[nodiscard]] Value apply_filter(TemplateMeter& meter, std::string_view name, const Value& subject,
+                                 TemplateArguments& arguments);
+[[nodiscard]] bool apply_test(TemplateMeter& meter, std::string_view name, const Value& subject,
+                              TemplateArguments& arguments);
+[[nodiscard]] bool has_method(const Value& self, std::string_view name);
+[[nodiscard]] Value call_method(TemplateMeter& meter, const Value& self, std::string_view name,
+                                TemplateArguments& arguments);
+
+// object.name and object[key] as Jinja resolves them; an Undefined where there is no such thing.
+[[nodiscard]] Value get_attribute(const Value& object, std::string_view name);
+[[nodiscard]] Value get_item(const Value& object, const Value& key);
+// "a.b.0" as the filters' attribute argument means it.
+[[nodiscard]] Value get_path(const Value& object, const Value& path);
+
+}  // namespace hone

@@ -1,0 +1,307 @@
+#include "text/template_renderer.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "text/template_lexer.h"
+
+namespace hone {
+
+struct Macro {
+  const Statement* statement;
+  std::weak_ptr<TemplateScope> scope;  // where it is defined, which holds the macro
+};
+
+namespace {
+
+using Kind = Statement::Kind;
+constexpr std::size_t kMostOutput = 64U << 20U;  // bytes
+
+}  // namespace
+
+const Value* TemplateScope::find(std::string_view name) const {
+  for (const TemplateScope* scope = this; scope != nullptr; scope = scope->outer.get()) {
+    for (const auto& [known, value] : scope->names) {
+      if (known == name) return &value;
+    }
+  }
+  return nullptr;
+}
+
+void TemplateScope::set(std::string_view name, Value value) {
+  for (auto& [known, old] : names) {
+    if (known == name) {
+      old = std::move(value);
+      return;
+    }
+  }
+  names.emplace_back(name, std::move(value));
+}
+
+// A new innermost scope for as long as it lives.
+class TemplateRenderer::ScopeGuard {
+ public:
+  ScopeGuard(TemplateRenderer& renderer, ScopePtr outer) : renderer_(renderer), saved_(renderer.scope_) {
+    renderer_.scope_ = std::make_shared<TemplateScope>();
+    renderer_.scope_->outer = std::move(outer);
+  }
+  explicit ScopeGuard(TemplateRenderer& renderer) : ScopeGuard(renderer, renderer.scope_) {}
+  ScopeGuard(const ScopeGuard&) = delete;
+  ScopeGuard& operator=(const ScopeGuard&) = delete;
+  ~ScopeGuard() { renderer_.scope_ = saved_; }
+
+ private:
+  TemplateRenderer& renderer_;
+  ScopePtr saved_;
+};
+
+RenderedChat TemplateRenderer::render(const Block& block) {
+  out_ = &result_.text;
+  const ScopeGuard scope(*this);
+  execute(block);
+  return std::move(result_);
+}
+
+void TemplateRenderer::write(std::string_view text) {
+  if (out_->size() + text.size() > kMostOutput) throw TemplateFailure("the template writes too much");
+  meter_.charge_bytes(text.size());
+  out_->append(text);
+}
+
+std::string TemplateRenderer::capture(const Block& block) {
+  std::string text;
+  std::string* const saved = out_;
+  out_ = &text;
+  try {
+    execute(block);
+  } catch (...) {
+    out_ = saved;
+    throw;
+  }
+  out_ = saved;
+  return text;
+}
+
+TemplateRenderer::Flow TemplateRenderer::execute(const Block& block) {
+  for (const auto& statement : block) {
+    Flow flow = Flow::kNext;
+    try {
+      const Depth depth(depth_);
+      meter_.step();
+      flow = execute(*statement);
+    } catch (const TemplateFailure& failure) {
+      fail_in_template(statement->line, failure.what());
+    }
+    if (flow != Flow::kNext) return flow;
+  }
+  return Flow::kNext;
+}
+
+TemplateRenderer::Flow TemplateRenderer::execute(const Statement& statement) {
+  switch (statement.kind) {
+    case Kind::kText:
+      write(statement.text);
+      break;
+    case Kind::kOutput:
+      write(to_text(evaluate(*statement.expression)));
+      break;
+    case Kind::kIf:
+      return execute_if(statement);
+    case Kind::kFor:
+      return execute_for(statement);
+    case Kind::kSet:
+      assign(*statement.target, evaluate(*statement.expression));
+      break;
+    case Kind::kSetBlock:
+      execute_set_block(statement);
+      break;
+    case Kind::kMacro:
+      execute_macro(statement);
+      break;
+    case Kind::kCallBlock:
+      execute_call_block(statement);
+      break;
+    case Kind::kFilterBlock: {
+      const ScopeGuard scope(*this);
+      const Value text = capture(statement.body);
+      write(to_text(evaluate_filter(*statement.expression, &text)));
+      break;
+    }
+    case Kind::kWith:
+      execute_with(statement);
+      break;
+    case Kind::kGeneration:
+      execute_generation(statement);
+      break;
+    case Kind::kBreak:
+      return Flow::kBreak;
+    case Kind::kContinue:
+      return Flow::kContinue;
+  }
+  return Flow::kNext;
+}
+
+TemplateRenderer::Flow TemplateRenderer::execute_if(const Statement& statement) {
+  for (const auto& [condition, body] : statement.branches) {
+    if (condition == nullptr || evaluate(*condition).truthy()) return execute(body);
+  }
+  return Flow::kNext;
+}
+
+// The items that pass the loop's own condition: `loop` counts only those.
+std::vector<Value> TemplateRenderer::loop_items(const Statement& statement) {
+  std::vector<Value> items = iterate(evaluate(*statement.expression));
+  meter_.charge_bytes(items.size() * 32);
+  if (statement.condition == nullptr) return items;
+  std::vector<Value> kept;
+  for (Value& item : items) {
+    const ScopeGuard scope(*this);
+    assign(*statement.target, item);
+    if (evaluate(*statement.condition).truthy()) kept.push_back(std::move(item));
+  }
+  return kept;
+}
+
+TemplateRenderer::Flow TemplateRenderer::execute_for(const Statement& statement) {
+  const auto loop = std::make_shared<LoopState>();
+  loop->items = loop_items(statement);
+  loop->depth = loop_depth_ + 1;
+  if (loop->items.empty()) return execute(statement.orelse);
+  ++loop_depth_;
+  for (; loop->index < loop->items.size(); ++loop->index) {
+    meter_.step();
+    const ScopeGuard scope(*this);
+    scope_->set("loop", loop);
+    assign(*statement.target, loop->items[loop->index]);
+    if (execute(statement.body) == Flow::kBreak) break;
+  }
+  --loop_depth_;
+  return Flow::kNext;
+}
+
+void TemplateRenderer::assign(const Expression& target, const Value& value) {
+  if (target.kind == Expression::Kind::kName) {
+    scope_->set(target.name, value);
+  } else if (target.kind == Expression::Kind::kAttribute) {
+    const Value object = evaluate(*target.arguments[0]);
+    if (!object.is<Value::Namespace>()) throw TemplateFailure("cannot assign attribute on non-namespace object");
+    if (value.shape().holds_reference) throw TemplateFailure("a namespace cannot hold functions or namespaces");
+    object.as<Value::Namespace>()->fields.set(Value(target.name), value);
+  } else {
+    const std::vector<Value> items = iterate(value);
+    if (items.size() != target.arguments.size()) {
+      throw TemplateFailure(
+          text_of("cannot unpack ", items.size(), " values into ", target.arguments.size(), " names"));
+    }
+    for (std::size_t i = 0; i < items.size(); ++i) assign(*target.arguments[i], items[i]);
+  }
+}
+
+void TemplateRenderer::execute_set_block(const Statement& statement) {
+  Value text;
+  {
+    const ScopeGuard scope(*this);
+    text = capture(statement.body);
+    if (statement.expression) text = evaluate_filter(*statement.expression, &text);
+  }
+  assign(*statement.target, text);
+}
+
+void TemplateRenderer::execute_macro(const Statement& statement) {
+  auto macro = std::make_shared<const Macro>(Macro{&statement, scope_});
+  scope_->set(statement.text, std::make_shared<const CallableData>(CallableData{statement.text, {}, std::move(macro)}));
+}
+
+void TemplateRenderer::execute_call_block(const Statement& statement) {
+  const auto macro = std::make_shared<const Macro>(Macro{&statement, scope_});
+  const Value caller = std::make_shared<const CallableData>(CallableData{"caller", {}, macro});
+  write(to_text(evaluate_call(*statement.expression, &caller)));
+}
+
+void TemplateRenderer::execute_with(const Statement& statement) {
+  std::vector<Value> values;
+  for (const auto& [target, expression] : statement.assignments) values.push_back(evaluate(*expression));
+  const ScopeGuard scope(*this);
+  for (std::size_t i = 0; i < values.size(); ++i) assign(*statement.assignments[i].first, values[i]);
+  execute(statement.body);
+}
+
+void TemplateRenderer::execute_generation(const Statement& statement) {
+  const std::size_t begin = result_.text.size();
+  const bool is_output = out_ == &result_.text;
+  const ScopeGuard scope(*this);
+  execute(statement.body);
+  if (is_output) result_.assistant.emplace_back(begin, result_.text.size());
+}
+
+Value TemplateRenderer::call(const Value& callee, TemplateArguments& arguments) {
+  if (callee.is_undefined()) throw TemplateFailure(callee.as<Undefined>().name);
+  if (!callee.is<Value::Callable>())
+    throw TemplateFailure(text_of("a value of type ", callee.type_name(), " cannot be called"));
+  const CallableData& function = *callee.as<Value::Callable>();
+  if (function.macro) return call_macro(*function.macro, arguments);
+  if (!function.self.is_undefined()) return call_method(meter_, function.self, function.name, arguments);
+  return call_global(function.name, arguments);
+}
+
+Value TemplateRenderer::call_global(const std::string& name, TemplateArguments& arguments) {
+  if (name == "range") return range(arguments);
+  if (name == "raise_exception") {
+    throw TemplateFailure(text_of("the template refuses the conversation: ", to_text(arguments.get(0, "message", ""))));
+  }
+  DictData fields;
+  if (const Value* source = arguments.find(0, {}); source != nullptr) {
+    if (!source->is_dict())
+      throw TemplateFailure(text_of(name, " of a value of type ", source->type_name(), ", expected a mapping"));
+    fields = source->dict_data();
+  }
+  for (const auto& [key, value] : arguments.named) {
+    if (value.shape().holds_reference) throw TemplateFailure(text_of(name, " cannot hold functions or namespaces"));
+    fields.set(Value(key), value);
+  }
+  if (name == "dict") return Value::dict(std::move(fields));
+  return std::make_shared<NamespaceData>(NamespaceData{std::move(fields)});
+}
+
+Value TemplateRenderer::range(TemplateArguments& arguments) {
+  constexpr std::int64_t kMost = 100'000;  // the limit of Jinja's sandbox
+  std::int64_t start = 0, stop = arguments.get_integer(0, "stop", 0);
+  if (arguments.positional.size() > 1) {
+    start = stop;
+    stop = arguments.get_integer(1, "stop", 0);
+  }
+  const std::int64_t step = arguments.get_integer(2, "step", 1);
+  arguments.finish("range");
+  if (step == 0) throw TemplateFailure("range: the step is zero");
+  std::vector<Value> items;
+  for (std::int64_t i = start; step > 0 ? i < stop : i > stop;) {
+    if (static_cast<std::int64_t>(items.size()) >= kMost) throw TemplateFailure("range: more than 100000 items");
+    items.emplace_back(i);
+    if (__builtin_add_overflow(i, step, &i)) break;
+  }
+  meter_.charge_bytes(items.size() * 32);
+  return Value::list(std::move(items));
+}
+
+Value TemplateRenderer::call_macro(const Macro& macro, TemplateArguments& arguments) {
+  const ScopePtr outer = macro.scope.lock();
+  if (!outer) throw TemplateFailure("a macro is called outside of the block that defines it");
+  const Statement& statement = *macro.statement;
+  const ScopeGuard scope(*this, outer);
+  for (std::size_t i = 0; i < statement.parameters.size(); ++i) {
+    const MacroParameter& parameter = statement.parameters[i];
+    const Value* given = arguments.find(i, parameter.name);
+    Value value = Undefined{text_of("parameter '", parameter.name, "' was not provided")};
+    if (given != nullptr) {
+      value = *given;
+    } else if (parameter.fallback) {
+      value = evaluate(*parameter.fallback);
+    }
+    scope_->set(parameter.name, std::move(value));
+  }
+  if (const Value caller = arguments.get_named("caller", {}); !caller.is_undefined()) scope_->set("caller", caller);
+  arguments.finish(statement.kind == Kind::kMacro ? statement.text : "caller");
+  return capture(statement.body);
+}
+
+}  // namespace hone

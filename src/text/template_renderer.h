@@ -1,0 +1,92 @@
+// Runs a parsed chat template.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "text/chat_template.h"
+#include "text/template_ast.h"
+#include "text/template_functions.h"
+
+namespace hone {
+
+// The names that are visible at a place: its own and, through `outer`, those around it.
+struct TemplateScope {
+  std::vector<std::pair<std::string, Value>> names;
+  std::shared_ptr<TemplateScope> outer;
+
+  [[nodiscard]] const Value* find(std::string_view name) const;
+  void set(std::string_view name, Value value);
+};
+using ScopePtr = std::shared_ptr<TemplateScope>;
+
+class TemplateRenderer {
+ public:
+  explicit TemplateRenderer(ScopePtr globals) : globals_(std::move(globals)), scope_(globals_) {}
+
+  // Throws Error with the template's line.
+  [[nodiscard]] RenderedChat render(const Block& block);
+
+ private:
+  enum class Flow { kNext, kBreak, kContinue };
+  // Expressions, blocks and macro calls within each other, so that the stack holds them.
+  class Depth {
+   public:
+    explicit Depth(int& depth) : depth_(depth) {
+      constexpr int kDeepest = 600;
+      if (depth_ >= kDeepest) throw TemplateFailure("the template calls itself too deep");
+      ++depth_;
+    }
+    Depth(const Depth&) = delete;
+    Depth& operator=(const Depth&) = delete;
+    ~Depth() { --depth_; }
+
+   private:
+    int& depth_;
+  };
+  class ScopeGuard;
+
+  Flow execute(const Block& block);
+  Flow execute(const Statement& statement);
+  Flow execute_if(const Statement& statement);
+  Flow execute_for(const Statement& statement);
+  void execute_set_block(const Statement& statement);
+  void execute_macro(const Statement& statement);
+  void execute_call_block(const Statement& statement);
+  void execute_with(const Statement& statement);
+  void execute_generation(const Statement& statement);
+  std::string capture(const Block& block);
+  void write(std::string_view text);
+  void assign(const Expression& target, const Value& value);
+  std::vector<Value> loop_items(const Statement& statement);
+
+  Value evaluate(const Expression& expression);
+  Value evaluate_inner(const Expression& expression);
+  Value evaluate_name(const Expression& expression);
+  Value evaluate_arithmetic(const Expression& expression);
+  Value evaluate_compare(const Expression& expression);
+  Value evaluate_slice(const Expression& expression);
+  Value evaluate_dict(const Expression& expression);
+  Value evaluate_concatenation(const Expression& expression);
+  Value evaluate_filter(const Expression& expression, const Value* block_text);
+  Value evaluate_call(const Expression& expression, const Value* caller);
+  std::vector<Value> evaluate_all(const Expression& expression, std::size_t from);
+  TemplateArguments arguments_of(const Expression& expression);
+  Value call(const Value& callee, TemplateArguments& arguments);
+  Value call_global(const std::string& name, TemplateArguments& arguments);
+  Value call_macro(const Macro& macro, TemplateArguments& arguments);
+  Value range(TemplateArguments& arguments);
+
+  ScopePtr globals_;
+  ScopePtr scope_;
+  TemplateMeter meter_;
+  int depth_ = 0;
+  std::int64_t loop_depth_ = 0;
+  RenderedChat result_;
+  std::string* out_ = nullptr;  // result_.text, or what a block's output is captured in
+};
+
+}  // namespace hone

@@ -1,0 +1,112 @@
+// Jinja's tests: {{ x is defined }}.
+#include <algorithm>
+
+#include "core/error.h"
+#include "text/template_functions.h"
+#include "text/unicode.h"
+
+namespace hone {
+namespace {
+
+using Test = bool (*)(const Value&, TemplateArguments&);
+
+std::int64_t integer_of(const Value& value) {
+  if (!value.is_integral()) throw TemplateFailure(text_of("a value of type ", value.type_name(), " is not an integer"));
+  return value.integer();
+}
+
+Value other(TemplateArguments& arguments) {
+  const Value* value = arguments.find(0, "other");
+  if (value == nullptr) throw TemplateFailure("a test lacks its argument");
+  return *value;
+}
+
+bool is_sequence(const Value& value) {
+  return value.is_string() || value.is_list() || value.is_dict() || value.is_undefined();
+}
+
+bool is_divisible(const Value& value, TemplateArguments& arguments) {
+  const std::int64_t divisor = integer_of(other(arguments));
+  if (divisor == 0) throw TemplateFailure("division by zero");
+  return divisor == -1 || integer_of(value) % divisor == 0;
+}
+
+bool has_case(const Value& value, bool upper) {
+  const std::string text = to_text(value);
+  const std::string same = upper ? to_upper(text) : to_lower(text);
+  const std::string opposite = upper ? to_lower(text) : to_upper(text);
+  return text == same && text != opposite;
+}
+
+bool is_same(const Value& value, TemplateArguments& arguments) {
+  const Value against = other(arguments);
+  const bool same_kind = value.is<bool>() == against.is<bool>() && value.is<double>() == against.is<double>();
+  if (value.is_list() || value.is_dict()) {
+    if (value.is_list() && against.is_list()) return value.as<Value::List>() == against.as<Value::List>();
+    return value.is_dict() && against.is_dict() && value.as<Value::Dict>() == against.as<Value::Dict>();
+  }
+  return same_kind && equal(value, against);
+}
+
+struct NamedTest {
+  std::string_view name;
+  Test test;
+};
+constexpr NamedTest kTests[] = {
+    {"defined", [](const Value& v, TemplateArguments&) { return !v.is_undefined(); }},
+    {"undefined", [](const Value& v, TemplateArguments&) { return v.is_undefined(); }},
+    {"none", [](const Value& v, TemplateArguments&) { return v.is<None>(); }},
+    {"boolean", [](const Value& v, TemplateArguments&) { return v.is<bool>(); }},
+    {"true", [](const Value& v, TemplateArguments&) { return v.is<bool>() && v.as<bool>(); }},
+    {"false", [](const Value& v, TemplateArguments&) { return v.is<bool>() && !v.as<bool>(); }},
+    {"integer", [](const Value& v, TemplateArguments&) { return v.is<std::int64_t>(); }},
+    {"float", [](const Value& v, TemplateArguments&) { return v.is<double>(); }},
+    {"number", [](const Value& v, TemplateArguments&) { return v.is_number(); }},
+    {"string", [](const Value& v, TemplateArguments&) { return v.is_string(); }},
+    {"mapping", [](const Value& v, TemplateArguments&) { return v.is_dict(); }},
+    {"sequence", [](const Value& v, TemplateArguments&) { return is_sequence(v); }},
+    {"iterable", [](const Value& v, TemplateArguments&) { return is_sequence(v) || v.is<Value::Loop>(); }},
+    {"callable", [](const Value& v, TemplateArguments&) { return v.is<Value::Callable>(); }},
+    {"odd", [](const Value& v, TemplateArguments&) { return integer_of(v) % 2 != 0; }},
+    {"even", [](const Value& v, TemplateArguments&) { return integer_of(v) % 2 == 0; }},
+    {"divisibleby", is_divisible},
+    {"lower", [](const Value& v, TemplateArguments&) { return has_case(v, false); }},
+    {"upper", [](const Value& v, TemplateArguments&) { return has_case(v, true); }},
+    {"sameas", is_same},
+    {"escaped", [](const Value&, TemplateArguments&) { return false; }},
+    {"eq", [](const Value& v, TemplateArguments& a) { return equal(v, other(a)); }},
+    {"ne", [](const Value& v, TemplateArguments& a) { return !equal(v, other(a)); }},
+    {"lt", [](const Value& v, TemplateArguments& a) { return less(v, other(a)); }},
+    {"gt", [](const Value& v, TemplateArguments& a) { return less(other(a), v); }},
+    {"le",
+     [](const Value& v, TemplateArguments& a) {
+       const Value o = other(a);
+       return less(v, o) || equal(v, o);
+     }},
+    {"ge",
+     [](const Value& v, TemplateArguments& a) {
+       const Value o = other(a);
+       return less(o, v) || equal(v, o);
+     }},
+    {"in", [](const Value& v, TemplateArguments& a) { return contains(other(a), v); }},
+};
+constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
+    {"equalto", "eq"}, {"==", "eq"},          {"!=", "ne"}, {"<", "lt"}, {"lessthan", "lt"},
+    {">", "gt"},       {"greaterthan", "gt"}, {"<=", "le"}, {">=", "ge"}};
+
+}  // namespace
+
+bool apply_test(TemplateMeter& meter, std::string_view name, const Value& subject, TemplateArguments& arguments) {
+  meter.step();
+  for (const auto& [alias, known] : kAliases) {
+    if (name == alias) name = known;
+  }
+  const auto found =
+      std::find_if(std::begin(kTests), std::end(kTests), [&](const NamedTest& t) { return t.name == name; });
+  if (found == std::end(kTests)) throw TemplateFailure(text_of("the test '", name, "' is not known"));
+  const bool result = found->test(subject, arguments);
+  arguments.finish(name);
+  return result;
+}
+
+}  // namespace hone

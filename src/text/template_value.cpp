@@ -1,0 +1,221 @@
+#include "text/template_value.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "text/unicode.h"
+
+namespace hone {
+namespace {
+
+constexpr int kDeepest = 200;
+
+Value converted(const Json& json, int depth) {
+  if (depth > kDeepest) throw TemplateFailure("the data is nested too deep");
+  switch (json.type()) {
+    case Json::value_t::boolean:
+      return json.get<bool>();
+    case Json::value_t::number_integer:
+      return json.get<std::int64_t>();
+    case Json::value_t::number_unsigned:
+      if (json.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX)) {
+        throw TemplateFailure(text_of("the integer ", json.get<std::uint64_t>(), " has more than 64 bits"));
+      }
+      return json.get<std::int64_t>();
+    case Json::value_t::number_float:
+      return json.get<double>();
+    case Json::value_t::string:
+      return replace_invalid_utf8(json.get_ref<const std::string&>());
+    case Json::value_t::array: {
+      std::vector<Value> items;
+      for (const Json& item : json) items.push_back(converted(item, depth + 1));
+      return Value::list(std::move(items));
+    }
+    case Json::value_t::object: {
+      DictData dict;
+      for (const auto& [key, item] : json.items()) {
+        dict.items.emplace_back(replace_invalid_utf8(key), converted(item, depth + 1));
+      }
+      return Value::dict(std::move(dict));
+    }
+    default:
+      return None{};
+  }
+}
+
+void add_to_shape(Shape& shape, const Value& item) {
+  const Shape inner = item.shape();
+  shape.depth = std::max(shape.depth, inner.depth + 1);
+  shape.holds_reference = shape.holds_reference || inner.holds_reference;
+  if (shape.depth > kDeepest) throw TemplateFailure("lists or dicts nested too deep");
+}
+
+Shape shape_around(const std::vector<Value>& items) {
+  Shape shape;
+  for (const Value& item : items) add_to_shape(shape, item);
+  return shape;
+}
+
+bool equal_items(const std::vector<Value>& a, const std::vector<Value>& b) {
+  return a.size() == b.size() &&
+         std::equal(a.begin(), a.end(), b.begin(), [](const Value& x, const Value& y) { return equal(x, y); });
+}
+
+}  // namespace
+
+const Value* DictData::find(const Value& key) const {
+  for (const auto& [name, value] : items) {
+    if (equal(name, key)) return &value;
+  }
+  return nullptr;
+}
+
+const Value* DictData::find(std::string_view key) const {
+  for (const auto& [name, value] : items) {
+    if (name.is_string() && name.text() == key) return &value;
+  }
+  return nullptr;
+}
+
+void DictData::set(const Value& key, const Value& value) {
+  for (auto& [name, old] : items) {
+    if (equal(name, key)) {
+      old = value;
+      return;
+    }
+  }
+  items.emplace_back(key, value);
+}
+
+Value Value::list(std::vector<Value> items) {
+  const Shape shape = shape_around(items);
+  Value value;
+  value.data_ = std::make_shared<const ListData>(ListData{std::move(items), false, shape});
+  return value;
+}
+
+Value Value::tuple(std::vector<Value> items) {
+  const Shape shape = shape_around(items);
+  Value value;
+  value.data_ = std::make_shared<const ListData>(ListData{std::move(items), true, shape});
+  return value;
+}
+
+Value Value::dict(DictData items) {
+  Shape shape;
+  for (const auto& [key, item] : items.items) {
+    add_to_shape(shape, key);
+    add_to_shape(shape, item);
+  }
+  items.shape = shape;
+  Value value;
+  value.data_ = std::make_shared<const DictData>(std::move(items));
+  return value;
+}
+
+Shape Value::shape() const {
+  if (is_list()) return as<List>()->shape;
+  if (is_dict()) return dict_data().shape;
+  return {.depth = 0, .holds_reference = is<Namespace>() || is<Callable>() || is<Loop>()};
+}
+
+Value Value::from_json(const Json& json) { return converted(json, 0); }
+
+std::int64_t Value::integer() const { return is<bool>() ? static_cast<std::int64_t>(as<bool>()) : as<std::int64_t>(); }
+
+double Value::number() const { return is<double>() ? as<double>() : static_cast<double>(integer()); }
+
+bool Value::truthy() const {
+  if (is_undefined() || is<None>()) return false;
+  if (is<double>()) return as<double>() != 0.0;
+  if (is_integral()) return integer() != 0;
+  if (is_string()) return !text().empty();
+  if (is_list()) return !items().empty();
+  if (is_dict()) return !dict_data().items.empty();
+  return true;
+}
+
+const char* Value::type_name() const {
+  constexpr const char* kNames[] = {"Undefined",  "NoneType", "bool", "int",       "float",
+                                    "str",        "list",     "dict", "Namespace", "function or method",
+                                    "LoopContext"};
+  return is_list() && as<List>()->is_tuple ? "tuple" : kNames[data_.index()];
+}
+
+bool equal(const Value& a, const Value& b) {
+  if (a.is_integral() && b.is_integral()) return a.integer() == b.integer();
+  if (a.is_number() && b.is_number()) return a.number() == b.number();
+  if (a.is_string() && b.is_string()) return a.text() == b.text();
+  if (a.is_list() && b.is_list()) {
+    return a.as<Value::List>()->is_tuple == b.as<Value::List>()->is_tuple && equal_items(a.items(), b.items());
+  }
+  if (a.is_dict() && b.is_dict()) {
+    const auto& items = a.dict_data().items;
+    return items.size() == b.dict_data().items.size() && std::all_of(items.begin(), items.end(), [&](const auto& item) {
+             const Value* other = b.dict_data().find(item.first);
+             return other != nullptr && equal(item.second, *other);
+           });
+  }
+  if (a.is<Value::Namespace>() && b.is<Value::Namespace>()) return a.as<Value::Namespace>() == b.as<Value::Namespace>();
+  if (a.is<Value::Callable>() && b.is<Value::Callable>()) return a.as<Value::Callable>() == b.as<Value::Callable>();
+  return (a.is_undefined() && b.is_undefined()) || (a.is<None>() && b.is<None>());
+}
+
+bool less(const Value& a, const Value& b) {
+  if (a.is_integral() && b.is_integral()) return a.integer() < b.integer();
+  if (a.is_number() && b.is_number()) return a.number() < b.number();
+  if (a.is_string() && b.is_string()) return a.text() < b.text();  // UTF-8 sorts by code point
+  if (a.is_list() && b.is_list()) {
+    const std::size_t common = std::min(a.items().size(), b.items().size());
+    for (std::size_t i = 0; i < common; ++i) {
+      if (!equal(a.items()[i], b.items()[i])) return less(a.items()[i], b.items()[i]);
+    }
+    return a.items().size() < b.items().size();
+  }
+  throw TemplateFailure(text_of("cannot compare ", a.type_name(), " with ", b.type_name()));
+}
+
+bool contains(const Value& container, const Value& item) {
+  if (container.is_string()) {
+    if (!item.is_string()) throw TemplateFailure(text_of("'in <string>' requires a string, not ", item.type_name()));
+    return container.text().find(item.text()) != std::string::npos;
+  }
+  if (container.is_list()) {
+    return std::any_of(container.items().begin(), container.items().end(),
+                       [&](const Value& x) { return equal(x, item); });
+  }
+  if (container.is_dict()) return container.dict_data().find(item) != nullptr;
+  if (container.is_undefined()) return false;
+  throw TemplateFailure(text_of("a value of type ", container.type_name(), " is not a container"));
+}
+
+std::int64_t length(const Value& value) {
+  if (value.is_string()) return static_cast<std::int64_t>(count_code_points(value.text()));
+  if (value.is_list()) return static_cast<std::int64_t>(value.items().size());
+  if (value.is_dict()) return static_cast<std::int64_t>(value.dict_data().items.size());
+  if (value.is_undefined()) return 0;
+  throw TemplateFailure(text_of("a value of type ", value.type_name(), " has no length"));
+}
+
+std::vector<Value> iterate(const Value& value) {
+  if (value.is_list()) return value.items();
+  std::vector<Value> items;
+  if (value.is_undefined()) return items;
+  if (value.is_string()) {
+    const std::string& text = value.text();
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t size = decode_utf8(text, at).size;
+      items.emplace_back(std::string_view(text).substr(at, size));
+      at += size;
+    }
+    return items;
+  }
+  if (value.is_dict()) {
+    for (const auto& [key, item] : value.dict_data().items) items.push_back(key);
+    return items;
+  }
+  throw TemplateFailure(text_of("a value of type ", value.type_name(), " cannot be iterated"));
+}
+
+}  // namespace hone

@@ -1,0 +1,147 @@
+// The values of a chat template: Python's, as far as templates see them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/json.h"
+
+namespace hone {
+
+class Value;
+struct Macro;  // template_renderer.cpp
+struct LoopState;
+
+// What failed, without a place: the renderer adds the line.
+class TemplateFailure {
+ public:
+  explicit TemplateFailure(std::string what) : what_(std::move(what)) {}
+  [[nodiscard]] const std::string& what() const { return what_; }
+
+ private:
+  std::string what_;
+};
+
+struct Undefined {
+  std::string name;  // "'tools'" or "'dict object' has no attribute 'x'": for errors
+};
+struct None {};
+// Of a list or dict, so that values stay shallow enough to walk and form no cycles.
+struct Shape {
+  int depth = 1;
+  bool holds_reference = false;  // a namespace, function or loop somewhere within
+};
+struct ListData {
+  std::vector<Value> items;
+  bool is_tuple = false;
+  Shape shape;
+};
+struct DictData {
+  std::vector<std::pair<Value, Value>> items;  // in order of insertion
+  Shape shape;                                 // set when it becomes a Value
+  [[nodiscard]] const Value* find(const Value& key) const;
+  [[nodiscard]] const Value* find(std::string_view key) const;
+  void set(const Value& key, const Value& value);
+};
+// The one thing that a template can change; it holds no references.
+struct NamespaceData {
+  DictData fields;
+};
+// A function of the environment, a method bound to its object, or a macro.
+struct CallableData;
+
+class Value {
+ public:
+  using String = std::shared_ptr<const std::string>;
+  using List = std::shared_ptr<const ListData>;
+  using Dict = std::shared_ptr<const DictData>;
+  using Namespace = std::shared_ptr<NamespaceData>;
+  using Callable = std::shared_ptr<const CallableData>;
+  using Loop = std::shared_ptr<LoopState>;
+
+  Value() : data_(Undefined{}) {}
+  Value(None) : data_(None{}) {}
+  Value(Undefined value) : data_(std::move(value)) {}
+  Value(bool value) : data_(value) {}
+  Value(std::int64_t value) : data_(value) {}
+  Value(double value) : data_(value) {}
+  Value(std::string value) : data_(std::make_shared<const std::string>(std::move(value))) {}
+  Value(std::string_view value) : Value(std::string(value)) {}
+  Value(const char* value) : Value(std::string(value)) {}
+  Value(Namespace value) : data_(std::move(value)) {}
+  Value(Callable value) : data_(std::move(value)) {}
+  Value(Loop value) : data_(std::move(value)) {}
+  // These throw TemplateFailure where they would nest too deep.
+  [[nodiscard]] static Value list(std::vector<Value> items);
+  [[nodiscard]] static Value tuple(std::vector<Value> items);
+  [[nodiscard]] static Value dict(DictData items);
+  // Throws TemplateFailure for what templates cannot hold (integers over 64 bits, nesting too deep).
+  [[nodiscard]] static Value from_json(const Json& json);
+
+  template <class T>
+  [[nodiscard]] bool is() const {
+    return std::holds_alternative<T>(data_);
+  }
+  template <class T>
+  [[nodiscard]] const T& as() const {
+    return std::get<T>(data_);
+  }
+  [[nodiscard]] bool is_undefined() const { return is<Undefined>(); }
+  [[nodiscard]] bool is_string() const { return is<String>(); }
+  [[nodiscard]] const std::string& text() const { return *as<String>(); }
+  [[nodiscard]] bool is_list() const { return is<List>(); }  // or a tuple
+  [[nodiscard]] const std::vector<Value>& items() const { return as<List>()->items; }
+  [[nodiscard]] bool is_dict() const { return is<Dict>(); }
+  [[nodiscard]] const DictData& dict_data() const { return *as<Dict>(); }
+  [[nodiscard]] bool is_integral() const { return is<std::int64_t>() || is<bool>(); }
+  [[nodiscard]] bool is_number() const { return is_integral() || is<double>(); }
+  [[nodiscard]] std::int64_t integer() const;  // of an integral
+  [[nodiscard]] double number() const;         // of a number
+
+  [[nodiscard]] Shape shape() const;
+  [[nodiscard]] bool truthy() const;
+  [[nodiscard]] const char* type_name() const;  // Python's
+
+ private:
+  std::variant<Undefined, None, bool, std::int64_t, double, String, List, Dict, Namespace, Callable, Loop> data_;
+};
+
+struct CallableData {
+  std::string name;
+  Value self;                          // of a method
+  std::shared_ptr<const Macro> macro;  // of a macro
+};
+
+struct LoopState {
+  std::vector<Value> items;
+  std::size_t index = 0;
+  std::int64_t depth = 1;
+  std::vector<Value> last_changed;  // the arguments of the last loop.changed(); empty before
+};
+
+[[nodiscard]] bool equal(const Value& a, const Value& b);
+// a < b for numbers, strings and lists. Throws TemplateFailure for others.
+[[nodiscard]] bool less(const Value& a, const Value& b);
+[[nodiscard]] bool contains(const Value& container, const Value& item);
+[[nodiscard]] std::int64_t length(const Value& value);
+// The items that a loop sees: of a list, the keys of a dict, the characters of a string; none of Undefined.
+[[nodiscard]] std::vector<Value> iterate(const Value& value);
+[[nodiscard]] std::string to_text(const Value& value);  // Python's str()
+[[nodiscard]] std::string to_repr(const Value& value);  // Python's repr()
+
+struct JsonStyle {
+  bool ensure_ascii = false;
+  int indent = -1;  // none
+  bool sort_keys = false;
+  std::string item_separator = ", ";
+  std::string key_separator = ": ";
+};
+[[nodiscard]] std::string to_json_text(const Value& value, const JsonStyle& style);  // Python's json.dumps
+
+}  // namespace hone

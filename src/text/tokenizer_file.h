@@ -1,0 +1,34 @@
+// tokenizer.json and tokenizer_config.json, read into what a Tokenizer is made of, and written back.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json.h"
+#include "text/added_tokens.h"
+#include "text/bpe_model.h"
+
+namespace hone {
+
+enum class DecoderKind { kByteLevel, kFuse };
+
+// Of tokenizer.json without its vocabulary, merges and added tokens, which would be slow to keep as JSON.
+struct TokenizerFile {
+  explicit TokenizerFile(std::string_view text, std::string_view where);
+
+  std::string rest;  // JSON text of everything else
+  BpeModel::Vocabulary vocabulary;
+  BpeModel::Merges merges;
+  std::vector<AddedToken> added_tokens;
+};
+
+[[nodiscard]] BpeModel::Options read_model_options(const Json& model, bool byte_level, std::string_view where);
+[[nodiscard]] DecoderKind read_decoder(const Json& json, std::string_view where);
+[[nodiscard]] AddedToken read_added_token(const Json& json, std::string_view where);
+// The text of tokenizer.json.
+[[nodiscard]] std::string write_tokenizer_file(const std::string& rest, const BpeModel& model,
+                                               const std::vector<AddedToken>& added_tokens);
+
+}  // namespace hone

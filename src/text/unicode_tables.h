@@ -1,0 +1,39 @@
+// The generated tables behind unicode.h: scripts/make_unicode_tables.py writes unicode_tables.cpp.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace hone {
+
+struct PropertyRun {  // from `first` up to the next run's first
+  char32_t first;
+  std::uint16_t properties;  // bits 0-4: the general category; above: flags
+};
+struct CombiningRun {
+  char32_t first;
+  std::uint8_t combining_class;
+};
+struct Decomposition {  // full canonical decomposition: `length` code points of decomposed_code_points() from `offset`
+  char32_t code_point;
+  std::uint16_t offset;
+  std::uint8_t length;
+};
+struct Composition {
+  char32_t first, second, composed;
+};
+struct CaseMapping {
+  char32_t code_point;
+  const char* text;
+};
+
+// Each is sorted by code point.
+[[nodiscard]] std::span<const PropertyRun> property_runs();
+[[nodiscard]] std::span<const CombiningRun> combining_runs();
+[[nodiscard]] std::span<const Decomposition> decompositions();
+[[nodiscard]] std::span<const char32_t> decomposed_code_points();
+[[nodiscard]] std::span<const Composition> compositions();
+[[nodiscard]] std::span<const CaseMapping> lower_case_mappings();
+[[nodiscard]] std::span<const CaseMapping> upper_case_mappings();
+
+}  // namespace hone

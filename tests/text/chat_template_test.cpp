@@ -1,0 +1,124 @@
+#include "text/chat_template.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/random.h"
+#include "support/paths.h"
+
+namespace hone {
+namespace {
+
+std::string source_of(const std::string& name) {
+  return name.ends_with(".jinja") ? read_file(test::fixture("text/templates/" + name)) : name;
+}
+
+TEST(ChatTemplate, RendersAsTransformers) {
+  const Json file = read_json(test::fixture("text/templates.cases.json"));
+  int rendered = 0, failed = 0;
+  for (const Json& one : file["cases"]) {
+    const auto name = one["template"].get<std::string>();
+    const Json& variables = one["variables"].is_string() ? file["data"] : one["variables"];
+    const auto render = [&] {
+      return ChatTemplate(source_of(name)).render(one["messages"], one["add_generation_prompt"].get<bool>(), variables);
+    };
+    if (one.value("fails", false)) {
+      ++failed;
+      EXPECT_THROW((void)render(), Error) << name;
+      continue;
+    }
+    ++rendered;
+    try {
+      const RenderedChat chat = render();
+      EXPECT_EQ(chat.text, one["text"].get<std::string>()) << name;
+      EXPECT_EQ(chat.assistant, (one["assistant"].get<std::vector<std::pair<std::size_t, std::size_t>>>())) << name;
+    } catch (const Error& error) {
+      ADD_FAILURE() << name << ": " << error.what();
+    }
+  }
+  EXPECT_GT(rendered, 120);
+  EXPECT_GT(failed, 40);
+}
+
+TEST(ChatTemplate, ChatmlIsTheFixture) {
+  EXPECT_EQ(chatml_template(), read_file(test::fixture("text/templates/chatml.jinja")));
+}
+
+std::string error_of(std::string_view source, const Json& variables = Json::object()) {
+  try {
+    (void)ChatTemplate(source).render(Json::array(), false, variables);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ChatTemplate, ErrorsNameTheLine) {
+  EXPECT_THAT(error_of("a\nb\n{{ 1 + 'x' }}"), testing::StartsWith("chat template, line 3: "));
+  EXPECT_THAT(error_of("a\n{% if x %}\n"), testing::HasSubstr("line 2: "));
+  EXPECT_THAT(error_of("{% if true %}\n\n{{ raise_exception('no system role') }}{% endif %}"),
+              testing::AllOf(testing::HasSubstr("line 3"), testing::HasSubstr("no system role")));
+  EXPECT_THAT(error_of("\n{% set x %}\n{{ 'a' | shout }}{% endset %}"),
+              testing::AllOf(testing::HasSubstr("line 3"), testing::HasSubstr("'shout'")));
+  EXPECT_THAT(error_of("{{ strftime_now('%Y') }}"), testing::HasSubstr("'strftime_now' is undefined"));
+}
+
+TEST(ChatTemplate, EndlessTemplatesStop) {
+  EXPECT_THAT(error_of("{% for a in range(99999) %}{% for b in range(99999) %}{% set x = 1 %}{% endfor %}{% endfor %}"),
+              testing::HasSubstr("too many steps"));
+  EXPECT_THAT(error_of("{% for a in range(9999) %}{{ 'x' * 100000 }}{% endfor %}"), testing::HasSubstr("too "));
+  EXPECT_THAT(error_of("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), testing::HasSubstr("too deep"));
+  EXPECT_THAT(error_of("{% set n = namespace(x=[]) %}{% for i in range(9999) %}{% set n.x = [n.x] %}{% endfor %}"),
+              testing::HasSubstr("too deep"));
+  EXPECT_THAT(error_of("{% set n = namespace(x='a') %}{% for i in range(999) %}{% set n.x = n.x + n.x %}{% endfor %}"),
+              testing::HasSubstr("too "));
+  EXPECT_THAT(error_of("{% set n = namespace(x='a') %}{% for i in range(999) %}{% set n.x = n.x ~ n.x %}{% endfor %}"),
+              testing::HasSubstr("too "));
+  EXPECT_THAT(error_of("{{ 'a' * 99999999999 }}"), testing::HasSubstr("too long"));
+  EXPECT_THAT(error_of("{% set n = namespace() %}{% set n.n = n %}"), testing::HasSubstr("cannot hold"));
+  EXPECT_NE(error_of(std::string(5000, '(')), "no error");
+  EXPECT_NE(error_of("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}"), "no error");
+  EXPECT_NE(error_of("{{ " + std::string(5000, '-') + "1 }}"), "no error");
+  std::string sum = "{{ 1", blocks;
+  for (int i = 0; i < 100'000; ++i) sum += " + 1";
+  for (int i = 0; i < 5000; ++i) blocks += "{% if true %}";
+  EXPECT_NE(error_of(sum + " }}"), "no error");
+  EXPECT_NE(error_of(blocks), "no error");
+}
+
+TEST(ChatTemplate, DamagedTemplatesDoNotCrash) {
+  const RandomStream random(3, "templates");
+  const Json messages = Json::parse(R"([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}])");
+  constexpr std::string_view kPieces[] = {"{%", "%}", "{{",  "}}", "-", "(",  ")", "[", "]",  "|",
+                                          "'",  "if", "for", "in", " ", "\n", "x", "~", "{#", "set"};
+  std::uint64_t index = 0;
+  int rendered = 0;
+  for (const char* name : {"qwen2_5.jinja", "chatml.jinja"}) {
+    const std::string whole = source_of(name);
+    for (int round = 0; round < 1500; ++round) {
+      std::string text = whole;
+      for (int edit = 0; edit < 2; ++edit) {
+        const std::size_t at = random.below(index++, text.size());
+        if (random.below(index++, 2) == 0) {
+          text.erase(at, 1 + random.below(index++, 8));
+        } else {
+          text.insert(at, kPieces[random.below(index++, std::size(kPieces))]);
+        }
+      }
+      try {
+        (void)ChatTemplate(text).render(messages, true, Json::object());
+        ++rendered;
+      } catch (const Error&) {
+      }
+    }
+  }
+  EXPECT_GT(rendered, 0);
+}
+
+}  // namespace
+}  // namespace hone
