@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Lets transformers load the models that hone saves, and compares logits and greedy continuations with the stored ones.
+#   scripts/check_parity.sh [PYTHON]   a Python with torch and transformers; python3 unless named
+# HONE_BUILD_DIR names another build folder than build/.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+python=${1:-python3}
+build=${HONE_BUILD_DIR:-build}
+if ! "$python" -c 'import torch, transformers, safetensors' 2>/dev/null; then
+  echo "parity: skipped: $python has no torch, transformers and safetensors"
+  exit 0
+fi
+if [[ ! -x $build/tests/checkpoint_test ]]; then
+  echo "parity: $build/tests/checkpoint_test is missing; run ./test.sh first" >&2
+  exit 2
+fi
+
+saved=$(mktemp -d)
+trap 'rm -rf "$saved"' EXIT
+HONE_SAVE_MODELS_TO=$saved "$build/tests/checkpoint_test" --gtest_filter='ModelFixtures.ComeBackAsTheyAre' --gtest_brief=1
+failures=0
+for reference in tests/fixtures/models/*/; do
+  name=$(basename "$reference")
+  "$python" tests/fixtures/models/check_saved.py "$saved/$name" "$reference" || failures=$((failures + 1))
+done
+echo "parity: $failures of $(find tests/fixtures/models -mindepth 1 -maxdepth 1 -type d | wc -l) models differ"
+((failures == 0))

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Configures, builds and tests one preset of CMakePresets.json; ends with the line "N passed, N failed".
+#   scripts/run_tests.sh PRESET [ctest options]
+# Exits with 1 where a test failed, could not run, or none ran.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+if (($# == 0)); then
+  echo "usage: scripts/run_tests.sh PRESET [ctest options]" >&2
+  exit 2
+fi
+preset=$1
+shift
+
+cmake --preset "$preset"
+cmake --build --preset "$preset"
+
+report=$(mktemp)
+trap 'rm -f "$report"' EXIT
+status=0
+ctest --preset "$preset" --parallel 2 --no-tests=error --output-junit "$report" "$@" || status=$?
+
+# The number behind an attribute of the report's first element; ctest writes none where it found no test.
+count() {
+  local value
+  value=$(sed -n "s/^[[:space:]]*$1=\"\([0-9]*\)\".*/\1/p" "$report" | head -n 1)
+  echo "${value:-0}"
+}
+total=$(count tests)
+failed=$(count failures)
+skipped=$(($(count skipped) + $(count disabled)))
+# A test that could not be started is also written as skipped, for another reason than one that skips itself.
+not_started=$(grep '<skipped message=' "$report" | grep -cv 'message="SKIP_' || true)
+failed=$((failed + not_started))
+skipped=$((skipped - not_started))
+passed=$((total - failed - skipped))
+
+if ((total == 0)); then echo "no test ran"; fi
+if ((skipped > 0)); then echo "$skipped skipped"; fi
+echo "$passed passed, $failed failed"
+((status == 0 && failed == 0 && passed > 0))

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Installs from apt what building and testing hone needs (Debian 12, Ubuntu 24.04); quick where nothing is missing.
+#   scripts/setup.sh [--dev]   --dev: also the tools of scripts/format.sh and scripts/tidy.sh
+set -euo pipefail
+
+packages=(g++ cmake ninja-build ccache lld libgtest-dev libgmock-dev nlohmann-json3-dev libyaml-cpp-dev libedit-dev)
+case "${1:-}" in
+  "") ;;
+  --dev) packages+=(clang-format-19 clang-tidy-19) ;;
+  *)
+    echo "usage: scripts/setup.sh [--dev]" >&2
+    exit 2
+    ;;
+esac
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  echo "setup: this is neither Debian nor Ubuntu; install the equivalents of: ${packages[*]}" >&2
+  exit 1
+fi
+
+installed=$(dpkg-query --show --showformat='${Package} ${db:Status-Status}\n' "${packages[@]}" 2>/dev/null || true)
+missing=()
+for package in "${packages[@]}"; do
+  grep -qxF "$package installed" <<<"$installed" || missing+=("$package")
+done
+if ((${#missing[@]} == 0)); then
+  echo "setup: all packages are installed"
+  exit 0
+fi
+
+as_root=()
+if ((EUID != 0)); then
+  if ! command -v sudo >/dev/null; then
+    echo "setup: run as root: apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# Runs apt-get quietly; its output is shown where it fails.
+apt() {
+  if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 "$@" >"$log" 2>&1; then
+    cat "$log" >&2
+    return 1
+  fi
+}
+
+echo "setup: reading the package lists"
+apt update || echo "setup: the package lists could not be read anew; going on with those at hand" >&2
+echo "setup: installing ${missing[*]}"
+if ! apt install --yes --no-install-recommends "${missing[@]}"; then
+  echo "setup: apt-get could not install: ${missing[*]}" >&2
+  exit 1
+fi
+echo "setup: done"

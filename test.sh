@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Sets up what is missing, builds hone (release, CPU) and runs all tests.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+scripts/setup.sh
+exec scripts/run_tests.sh release "$@"
