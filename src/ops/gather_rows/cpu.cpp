@@ -1,0 +1,26 @@
+#include <cstring>
+
+#include "ops/registry.h"
+#include "ops/rows.h"
+
+namespace hone {
+namespace {
+
+void forward(const KernelCall& call) {
+  const TensorView& x = call.in(0);
+  const TensorView& y = call.out(0);
+  const auto* index = call.in(1).as<std::int32_t>();
+  const std::size_t row_bytes = static_cast<std::size_t>(x.row_size()) * size_of(x.dtype());
+  for (std::int64_t i = 0; i < y.rows(); ++i) {
+    HONE_ASSERT(index[i] >= 0 && index[i] < x.rows(), "row ", index[i], " of ", x.rows(), " is wanted");
+    std::memcpy(y.data + static_cast<std::size_t>(i) * row_bytes,
+                x.data + static_cast<std::size_t>(index[i]) * row_bytes, row_bytes);
+  }
+  zero_tail(y);
+}
+
+}  // namespace
+
+void register_gather_rows_cpu(KernelRegistry& registry) { registry.add("gather_rows", DeviceKind::cpu, {forward, {}}); }
+
+}  // namespace hone

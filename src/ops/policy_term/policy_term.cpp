@@ -1,0 +1,76 @@
+#include "ops/policy_term/policy_term.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/gradient_builder.h"
+#include "program/kernel.h"
+
+namespace hone {
+namespace {
+
+// (dterm, logp, old_logp or none, ref_logp or none, advantages) -> dlogp
+class PolicyTermBackward final : public Op {
+ public:
+  std::string_view name() const override { return "policy_term_backward"; }
+  Attributes default_attributes() const override { return PolicyTermAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 40.0 * static_cast<double>(outputs[0].elements());
+    return cost;
+  }
+};
+
+const PolicyTermBackward kBackward;
+
+// (logp, old_logp or none, ref_logp or none, advantages) -> (term, kl, clipped)
+class PolicyTermOp final : public Op {
+ public:
+  std::string_view name() const override { return "policy_term"; }
+  Attributes default_attributes() const override { return PolicyTermAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& logp = required(inputs, 0, name());
+    expect(logp.shape.size() == 1 && logp.dtype == accumulator_of(logp.dtype), name(),
+           text_of("logp is ", to_text(logp), "; wanted f32[rows]"));
+    (void)required(inputs, 3, name());
+    for (const std::size_t i : {1, 2, 3}) {
+      expect(!inputs[i] || *inputs[i] == logp, name(),
+             text_of("logp is ", to_text(logp), ", input ", i, " ", inputs[i] ? to_text(*inputs[i]) : ""));
+    }
+    const auto& options = attributes.as<PolicyTermAttributes>();
+    expect(options.kind == "clip" || options.kind == "cispo", name(),
+           text_of("the kind is ", options.kind, "; wanted clip or cispo"));
+    expect(options.kind != "cispo" || options.delta == 0, name(), "cispo takes no delta");
+    expect(options.beta == 0 || inputs[2], name(), text_of("beta is ", options.beta, " without ref_logp"));
+    return std::vector<Type>(3, logp);
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 40.0 * static_cast<double>(outputs[0].elements());
+    return cost;
+  }
+  void gradient(GradientBuilder& builder, const Node& node) const override {
+    const Tensor dterm = builder.output_gradient(0);
+    if (!dterm || !builder.needs(0)) return;
+    const std::vector<Tensor> inputs{dterm, builder.input(0), builder.input(1), builder.input(2), builder.input(3)};
+    builder.add(0, builder.program().append(kBackward, node.attributes, inputs)[0]);
+  }
+};
+
+const PolicyTermOp kForward;
+
+}  // namespace
+
+PolicyTerm policy_term(Tensor logp, Tensor old_logp, Tensor ref_logp, Tensor advantages,
+                       const PolicyTermAttributes& attributes) {
+  const std::vector<Tensor> inputs{logp, old_logp, ref_logp, advantages};
+  const std::vector<Tensor> outputs = logp.program().append(kForward, attributes, inputs);
+  return {outputs[0], outputs[1], outputs[2]};
+}
+
+void register_policy_term(OpRegistry& registry) {
+  registry.add(kForward);
+  registry.add(kBackward);
+}
+
+}  // namespace hone
