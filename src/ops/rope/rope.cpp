@@ -1,0 +1,119 @@
+#include "ops/rope/rope.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/gradient_builder.h"
+
+namespace hone {
+namespace {
+
+// (positions) -> table
+class RopeTable final : public Op {
+ public:
+  std::string_view name() const override { return "rope_table"; }
+  Attributes default_attributes() const override { return RopeTableAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& positions = required(inputs, 0, name());
+    const auto& a = attributes.as<RopeTableAttributes>();
+    expect(positions.dtype == DType::i32 && positions.shape.size() == 1, name(),
+           text_of("positions are ", to_text(positions), "; wanted i32[rows]"));
+    expect(a.head_dim > 0 && a.head_dim % 2 == 0, name(), text_of("head_dim ", a.head_dim, " is not even"));
+    expect(a.scaling == "default" || a.scaling == "llama3", name(),
+           text_of("scaling '", a.scaling, "' is neither default nor llama3"));
+    expect(a.theta > 0 && a.factor > 0 && a.low_freq_factor > 0 && a.high_freq_factor > a.low_freq_factor &&
+               a.original_max_position_embeddings > 0,
+           name(),
+           text_of("theta ", a.theta, ", factor ", a.factor, ", low_freq_factor ", a.low_freq_factor,
+                   ", high_freq_factor ", a.high_freq_factor, ", original_max_position_embeddings ",
+                   a.original_max_position_embeddings, "; all must be positive and the factors ascend"));
+    return {Type{DType::f32, {positions.shape[0], a.head_dim}}};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 20.0 * static_cast<double>(outputs[0].elements());
+    return cost;
+  }
+};
+
+// (x, table) -> y. Its gradient is the rotation back.
+class Rope final : public Op {
+ public:
+  std::string_view name() const override { return "rope"; }
+  Attributes default_attributes() const override { return RopeAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& x = required(inputs, 0, name());
+    const Type& table = required(inputs, 1, name());
+    const auto& a = attributes.as<RopeAttributes>();
+    expect(x.shape.size() == 2 && table.shape.size() == 2 && table.dtype == DType::f32 &&
+               x.shape[0] == table.shape[0] && table.shape[1].size == a.head_dim && a.heads >= 0 &&
+               a.heads * a.head_dim <= x.shape[1].size,
+           name(),
+           text_of("x is ", to_text(x), ", table ", to_text(table), ", ", a.heads, " heads of ", a.head_dim,
+                   "; wanted [rows, at least heads x head_dim] and f32[rows, head_dim]"));
+    return {x};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    const auto& a = attributes.as<RopeAttributes>();
+    cost.flops = 3.0 * static_cast<double>(outputs[0].rows() * a.heads * a.head_dim);
+    return cost;
+  }
+  void gradient(GradientBuilder& builder, const Node& node) const override {
+    const Tensor dy = builder.output_gradient(0);
+    if (!dy || !builder.needs(0)) return;
+    RopeAttributes back = node.attributes.as<RopeAttributes>();
+    back.inverse = !back.inverse;
+    builder.add(0, builder.program().append1(*this, back, {dy, builder.input(1)}));
+  }
+};
+
+const RopeTable kTable;
+const Rope kRope;
+
+}  // namespace
+
+// Each step is rounded to f32 where transformers rounds it (modeling_rope_utils.py, _compute_llama3_parameters); torch
+// divides a number by a tensor as the tensor's reciprocal times the number.
+std::vector<float> rope_inverse_frequencies(const RopeTableAttributes& a) {
+  std::vector<float> frequencies;
+  for (std::int64_t i = 0; i < a.head_dim; i += 2) {
+    const float exponent = static_cast<float>(i) / static_cast<float>(a.head_dim);
+    frequencies.push_back(1.0f / static_cast<float>(std::pow(a.theta, static_cast<double>(exponent))));
+  }
+  if (a.scaling != "llama3") return frequencies;
+  const auto factor = static_cast<float>(a.factor);
+  const auto context = static_cast<float>(a.original_max_position_embeddings);
+  const auto low = static_cast<float>(a.low_freq_factor);
+  const auto span = static_cast<float>(a.high_freq_factor - a.low_freq_factor);
+  const auto longest = static_cast<float>(static_cast<double>(a.original_max_position_embeddings) / a.low_freq_factor);
+  const auto shortest =
+      static_cast<float>(static_cast<double>(a.original_max_position_embeddings) / a.high_freq_factor);
+  for (float& frequency : frequencies) {
+    const float wavelength = 1.0f / frequency * static_cast<float>(2.0 * std::numbers::pi);
+    if (wavelength > longest) {
+      frequency = frequency / factor;
+    } else if (wavelength >= shortest) {
+      const float smooth = (1.0f / wavelength * context - low) / span;
+      frequency = (1.0f - smooth) * frequency / factor + smooth * frequency;
+    }
+  }
+  return frequencies;
+}
+
+Tensor rope_table(Tensor positions, const RopeTableAttributes& attributes) {
+  return positions.program().append1(kTable, attributes, {positions});
+}
+
+Tensor rope(Tensor x, Tensor table, const RopeAttributes& attributes) {
+  return x.program().append1(kRope, attributes, {x, table});
+}
+
+void register_rope(OpRegistry& registry) {
+  registry.add(kTable);
+  registry.add(kRope);
+}
+
+}  // namespace hone

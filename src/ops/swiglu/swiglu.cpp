@@ -1,0 +1,56 @@
+#include "ops/swiglu/swiglu.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/gradient_builder.h"
+
+namespace hone {
+namespace {
+
+// (dy, gate_up) -> dgate_up
+class SwigluBackward final : public Op {
+ public:
+  std::string_view name() const override { return "swiglu_backward"; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 6.0 * static_cast<double>(outputs[0].elements());
+    return cost;
+  }
+};
+
+const SwigluBackward kBackward;
+
+// (gate_up) -> y
+class Swiglu final : public Op {
+ public:
+  std::string_view name() const override { return "swiglu"; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const Type& gate_up = required(inputs, 0, name());
+    expect(gate_up.shape.size() == 2 && gate_up.shape[1].size % 2 == 0, name(),
+           text_of("gate_up is ", to_text(gate_up), "; wanted [rows, 2 n]"));
+    return {Type{gate_up.dtype, {gate_up.shape[0], gate_up.shape[1].size / 2}}};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 5.0 * static_cast<double>(outputs[0].elements());
+    return cost;
+  }
+  void gradient(GradientBuilder& builder, const Node&) const override {
+    const Tensor dy = builder.output_gradient(0);
+    if (dy && builder.needs(0)) builder.add(0, builder.program().append1(kBackward, {}, {dy, builder.input(0)}));
+  }
+};
+
+const Swiglu kSwiglu;
+
+}  // namespace
+
+Tensor swiglu(Tensor gate_up) { return gate_up.program().append1(kSwiglu, {}, {gate_up}); }
+
+void register_swiglu(OpRegistry& registry) {
+  registry.add(kSwiglu);
+  registry.add(kBackward);
+}
+
+}  // namespace hone
