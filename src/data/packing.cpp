@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <numeric>
 #include <string>
 
@@ -32,25 +31,65 @@ std::vector<Segment> split_at(std::span<const Segment> segments, std::int64_t ca
   return parts;
 }
 
-// Open rows by the space left in them.
-class OpenRows {
+// The segments that are not placed yet, by length. Lengths are named by their rank, from 1; rank 0 is none.
+class Stock {
  public:
-  // The row with the least space >= length, taken out; -1 where there is none.
-  std::int64_t take(std::int64_t length, std::int64_t& space) {
-    const auto found = rows_.lower_bound(length);
-    if (found == rows_.end()) return -1;
-    space = found->first;
-    const std::int64_t row = found->second.back();
-    found->second.pop_back();
-    if (found->second.empty()) rows_.erase(found);
-    return row;
+  explicit Stock(std::span<const Segment> segments) : sorted_(segments.begin(), segments.end()) {
+    std::stable_sort(sorted_.begin(), sorted_.end(),
+                     [](const Segment& a, const Segment& b) { return a.length < b.length; });
+    for (std::size_t i = 0; i < sorted_.size(); ++i) {
+      if (lengths_.back() == sorted_[i].length) continue;
+      lengths_.push_back(sorted_[i].length);
+      next_.push_back(i);
+    }
+    first_ = next_;
+    first_.push_back(sorted_.size());
+    nearest_.resize(lengths_.size());
+    std::iota(nearest_.begin(), nearest_.end(), std::size_t{0});
   }
-  void put(std::int64_t row, std::int64_t space) {
-    if (space > 0) rows_[space].push_back(row);
+
+  [[nodiscard]] std::int64_t length(std::size_t rank) const { return lengths_[rank]; }
+  // The longest that is there and at most `space` long.
+  [[nodiscard]] std::size_t longest_within(std::int64_t space) {
+    const auto above = std::upper_bound(lengths_.begin(), lengths_.end(), space);
+    return present_at_or_below(static_cast<std::size_t>(above - lengths_.begin()) - 1);
+  }
+  Segment take(std::size_t rank) {
+    const Segment segment = sorted_[next_[rank]++];
+    if (next_[rank] == first_[rank + 1]) nearest_[rank] = rank - 1;
+    return segment;
+  }
+  // Adds two segments that fill `space` exactly, the most unequal of the pairs tried; false where none was found.
+  [[nodiscard]] bool take_pair(std::int64_t space, std::vector<Segment>& row) {
+    constexpr int kPairsTried = 64;
+    std::size_t longer = longest_within(space - 1);
+    for (int i = 0; i < kPairsTried && longer > 0; ++i, longer = present_at_or_below(longer - 1)) {
+      const std::int64_t rest = space - lengths_[longer];
+      if (rest > lengths_[longer]) break;
+      const std::size_t shorter = longest_within(rest);
+      if (lengths_[shorter] != rest || (shorter == longer && first_[longer + 1] - next_[longer] < 2)) continue;
+      row.push_back(take(longer));
+      row.push_back(take(shorter));
+      return true;
+    }
+    return false;
   }
 
  private:
-  std::map<std::int64_t, std::vector<std::int64_t>> rows_;
+  // Lengths only ever run out: a union-find towards the shorter ones.
+  std::size_t present_at_or_below(std::size_t rank) {
+    while (nearest_[rank] != rank) {
+      nearest_[rank] = nearest_[nearest_[rank]];
+      rank = nearest_[rank];
+    }
+    return rank;
+  }
+
+  std::vector<Segment> sorted_;              // by length, equal ones as given
+  std::vector<std::int64_t> lengths_ = {0};  // [ranks]
+  std::vector<std::size_t> first_;           // [ranks + 1]: where a rank begins in sorted_
+  std::vector<std::size_t> next_ = {0};      // [ranks]: its first that is not taken
+  std::vector<std::size_t> nearest_;         // [ranks]: itself while there are any, else a lower one
 };
 
 }  // namespace
@@ -118,27 +157,22 @@ PackedRows pack(const ExampleSet& set, std::span<const std::uint32_t> examples, 
 
 PackedRows pack_bfd(std::span<const Segment> segments, std::int64_t capacity) {
   require_capacity(capacity);
-  std::vector<std::size_t> order(segments.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return segments[a].length > segments[b].length; });
-
-  OpenRows open;
-  std::vector<std::vector<Segment>> rows;
-  for (const std::size_t index : order) {
-    const Segment& segment = segments[index];
-    HONE_ASSERT(segment.length <= capacity, "a segment of ", segment.length, " tokens, capacity ", capacity);
-    std::int64_t space = capacity;
-    std::int64_t row = open.take(segment.length, space);
-    if (row < 0) {
-      row = static_cast<std::int64_t>(rows.size());
-      rows.emplace_back();
-    }
-    rows[static_cast<std::size_t>(row)].push_back(segment);
-    open.put(row, space - segment.length);
+  for (const Segment& segment : segments) {
+    HONE_ASSERT(segment.length > 0 && segment.length <= capacity, segment.length, " tokens, capacity ", capacity);
   }
+  Stock stock(segments);
   PackedRows packed;
-  for (const auto& row : rows) packed.add_row(row);
+  std::vector<Segment> row;
+  while (const std::size_t longest = stock.longest_within(capacity)) {
+    row = {stock.take(longest)};
+    std::int64_t space = capacity - row.front().length;
+    while (const std::size_t fitting = stock.longest_within(space)) {
+      if (stock.length(fitting) < space && stock.take_pair(space, row)) break;
+      row.push_back(stock.take(fitting));
+      space -= row.back().length;
+    }
+    packed.add_row(row);
+  }
   return packed;
 }
 
