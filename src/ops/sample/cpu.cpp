@@ -1,0 +1,184 @@
+#include <algorithm>
+#include <span>
+
+#include "backend/cpu/vector_math.h"
+#include "core/random.h"
+#include "ops/linear_logprobs/log_softmax.h"
+#include "ops/registry.h"
+#include "ops/rows.h"
+#include "ops/sample/sample.h"
+
+namespace hone {
+namespace {
+
+template <class A>
+struct Parameters {
+  A temperature, top_p, min_p, top_k;
+
+  explicit Parameters(const A* row) {
+    const auto at = [row](SampleParameter which) { return row[static_cast<std::size_t>(which)]; };
+    temperature = at(SampleParameter::temperature);
+    top_p = at(SampleParameter::top_p);
+    min_p = at(SampleParameter::min_p);
+    top_k = at(SampleParameter::top_k);
+  }
+};
+
+// In (0, 1), 53 bits.
+double uniform(std::int64_t seed, std::int64_t position) {
+  const RandomStream random(static_cast<std::uint64_t>(seed), "sample");
+  const auto index = 2 * static_cast<std::uint64_t>(position);
+  const std::uint64_t word = (std::uint64_t{random.bits(index)} << 32) | random.bits(index + 1);
+  return (static_cast<double>(word >> 11) + 0.5) * 0x1p-53;
+}
+
+// Draws from one row at a time. `mass` [vocab] holds the probabilities of the tokens over that of the most probable, 0
+// for those that are out; `ids` [vocab] is scratch.
+template <class A>
+class Row {
+ public:
+  Row(const A* logits, std::int64_t vocab, A* mass, std::int32_t* ids)
+      : logits_(logits), vocab_(vocab), mass_(mass), ids_(ids) {}
+
+  // `softmax` is that of the row at parameters.temperature.
+  std::int32_t draw(const Parameters<A>& parameters, const LogSoftmax<A>& softmax, double random) {
+    for (std::int64_t id = 0; id < vocab_; ++id) {
+      const A mass = vexp(logits_[id] / parameters.temperature - softmax.max());
+      mass_[id] = mass > A(0) && mass >= parameters.min_p ? mass : A(0);  // not for NaN
+    }
+    const bool limited = parameters.top_k >= A(1) && parameters.top_k < static_cast<A>(vocab_);
+    if (limited || parameters.top_p < A(1)) {
+      list_kept();
+      if (limited) keep_top_k(static_cast<std::int64_t>(parameters.top_k));
+      if (parameters.top_p < A(1)) keep_top_p(parameters.top_p);
+    }
+    const auto token = invert(random);
+    return token < 0 ? static_cast<std::int32_t>(softmax.argmax()) : token;
+  }
+
+ private:
+  [[nodiscard]] bool before(std::int32_t a, std::int32_t b) const {
+    return logits_[a] != logits_[b] ? logits_[a] > logits_[b] : a < b;
+  }
+
+  void list_kept() {
+    kept_ = 0;
+    for (std::int64_t id = 0; id < vocab_; ++id) {
+      if (mass_[id] > A(0)) ids_[kept_++] = static_cast<std::int32_t>(id);
+    }
+  }
+
+  void keep_top_k(std::int64_t k) {
+    if (k >= kept_) return;
+    std::nth_element(ids_, ids_ + k, ids_ + kept_, [this](std::int32_t a, std::int32_t b) { return before(a, b); });
+    for (std::int64_t i = k; i < kept_; ++i) mass_[ids_[i]] = A(0);
+    kept_ = k;
+  }
+
+  // Takes the most probable from a heap until their mass is enough, and drops the rest.
+  void keep_top_p(A top_p) {
+    const auto after = [this](std::int32_t a, std::int32_t b) { return before(b, a); };
+    const double wanted = static_cast<double>(top_p) * sum_of(0, vocab_);
+    std::make_heap(ids_, ids_ + kept_, after);
+    std::int64_t left = kept_;
+    double taken = 0;
+    while (left > 0 && (left == kept_ || taken < wanted)) {
+      taken += static_cast<double>(mass_[ids_[0]]);
+      std::pop_heap(ids_, ids_ + left, after);
+      --left;
+    }
+    for (std::int64_t i = 0; i < left; ++i) mass_[ids_[i]] = A(0);
+  }
+
+  // By chunks in order, in each by lanes.
+  [[nodiscard]] double sum_of(std::int64_t first, std::int64_t last) const {
+    double sum = 0;
+    for (std::int64_t id = first; id < last; id += kVocabChunk) {
+      sum += lane_sum<double>(std::min(kVocabChunk, last - id),
+                              [&](std::int64_t i) { return static_cast<double>(mass_[id + i]); });
+    }
+    return sum;
+  }
+
+  // The token at the share `random` of the mass, -1 where there is no mass: first its chunk, then the token in it.
+  [[nodiscard]] std::int32_t invert(double random) const {
+    double rest = random * sum_of(0, vocab_);
+    double rest_of_chunk = 0;
+    std::int64_t chunk = -1;
+    for (std::int64_t first = 0; first < vocab_; first += kVocabChunk) {
+      const double mass = sum_of(first, std::min(first + kVocabChunk, vocab_));
+      if (mass == 0) continue;
+      chunk = first;
+      rest_of_chunk = rest;
+      if (rest < mass) break;
+      rest -= mass;
+    }
+    std::int64_t token = -1;
+    for (std::int64_t id = chunk; id >= 0 && id < std::min(chunk + kVocabChunk, vocab_); ++id) {
+      if (mass_[id] == A(0)) continue;
+      token = id;
+      if (rest_of_chunk < static_cast<double>(mass_[id])) break;
+      rest_of_chunk -= static_cast<double>(mass_[id]);
+    }
+    return static_cast<std::int32_t>(token);
+  }
+
+  const A* logits_;
+  std::int64_t vocab_;
+  A* mass_;
+  std::int32_t* ids_;
+  std::int64_t kept_ = 0;
+};
+
+template <class A>
+std::size_t slot_bytes(std::int64_t vocab) {
+  return align_up(static_cast<std::size_t>(vocab) * (sizeof(A) + sizeof(std::int32_t)));
+}
+
+// Each thread draws every n-th row with its own slot of the workspace.
+template <class A>
+void forward(const KernelCall& call) {
+  const TensorView& logits = call.in(0);
+  const std::int64_t vocab = logits.row_size();
+  const auto* keys = call.in(2).as<std::int64_t>();
+  auto* tokens = call.out(0).as<std::int32_t>();
+  A* logps = call.out(1).as<A>();
+  const std::size_t share = slot_bytes<A>(vocab);
+  const auto slots = std::min(static_cast<std::int64_t>(call.workspace.size() / share), logits.rows());
+  parallel_for(slots, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t slot = begin; slot < end; ++slot) {
+      auto* mass = reinterpret_cast<A*>(call.workspace.data() + static_cast<std::size_t>(slot) * share);
+      for (std::int64_t row = slot; row < logits.rows(); row += slots) {
+        const A* values = logits.as<A>() + row * vocab;
+        const Parameters<A> parameters(call.in(1).as<A>() + row * kSampleParameters);
+        const bool greedy = !(parameters.temperature > A(0));
+        const A temperature = greedy ? A(1) : parameters.temperature;
+        const LogSoftmax<A> softmax = log_softmax(values, vocab, temperature);
+        tokens[row] = greedy ? static_cast<std::int32_t>(softmax.argmax())
+                             : Row<A>(values, vocab, mass, reinterpret_cast<std::int32_t*>(mass + vocab))
+                                   .draw(parameters, softmax, uniform(keys[2 * row], keys[2 * row + 1]));
+        logps[row] = log_probability(values[tokens[row]], temperature, softmax.lse());
+      }
+    }
+  });
+  zero_tail(call.out(0));
+  zero_tail(call.out(1));
+}
+
+std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
+  const Type& logits = *inputs[0];
+  const std::int64_t vocab = logits.row_size();
+  const std::size_t share = logits.dtype == DType::f64 ? slot_bytes<double>(vocab) : slot_bytes<float>(vocab);
+  return share * static_cast<std::size_t>(std::min<std::int64_t>(logits.rows(), thread_count()));
+}
+
+}  // namespace
+
+void register_sample_cpu(KernelRegistry& registry) {
+  registry.add(
+      "sample", DeviceKind::cpu,
+      {[](const KernelCall& call) { call.in(0).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call); },
+       workspace});
+}
+
+}  // namespace hone

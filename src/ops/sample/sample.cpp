@@ -1,0 +1,45 @@
+#include "ops/sample/sample.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/kernel.h"
+
+namespace hone {
+namespace {
+
+class Sample final : public Op {
+ public:
+  std::string_view name() const override { return "sample"; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const Type& logits = required(inputs, 0, name());
+    expect(logits.shape.size() == 2 && logits.shape[1].size > 0 && logits.dtype == accumulator_of(logits.dtype), name(),
+           text_of("logits are ", to_text(logits), "; wanted f32[samples, vocab]"));
+    const Dim samples = logits.shape[0];
+    const auto check = [&](std::size_t index, const char* what, const Type& wanted) {
+      expect(required(inputs, index, name()) == wanted, name(),
+             text_of(what, " are ", to_text(*inputs[index]), "; wanted ", to_text(wanted)));
+    };
+    check(1, "parameters", {logits.dtype, {samples, kSampleParameters}});
+    check(2, "keys", {DType::i64, {samples, 2}});
+    return {Type{DType::i32, {samples}}, Type{logits.dtype, {samples}}};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 40.0 * static_cast<double>(inputs[0]->elements());
+    return cost;
+  }
+};
+
+const Sample kSample;
+
+}  // namespace
+
+Sampled sample(Tensor logits, Tensor parameters, Tensor keys) {
+  const std::vector<Tensor> inputs{logits, parameters, keys};
+  const std::vector<Tensor> outputs = logits.program().append(kSample, {}, inputs);
+  return {outputs[0], outputs[1]};
+}
+
+void register_sample(OpRegistry& registry) { registry.add(kSample); }
+
+}  // namespace hone

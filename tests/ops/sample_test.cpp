@@ -1,0 +1,230 @@
+#include "ops/sample/sample.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <set>
+
+#include "core/parallel.h"
+#include "core/random.h"
+#include "ops/linear_logprobs/log_softmax.h"
+#include "ops/op_case.h"
+#include "ops/registry.h"
+#include "program/executable.h"
+
+namespace hone::test {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+struct Request {
+  float temperature = 1, top_p = 1, min_p = 0, top_k = 0;
+  std::int64_t seed = 0, position = 0;
+};
+
+struct Drawn {
+  std::vector<std::int32_t> tokens;
+  std::vector<float> logps;
+};
+
+// Row i of the logits belongs to request i; a single row belongs to all.
+Drawn draw(const std::vector<std::vector<float>>& logits, const std::vector<Request>& requests) {
+  register_operations();
+  const auto samples = static_cast<std::int64_t>(requests.size());
+  const auto vocab = static_cast<std::int64_t>(logits[0].size());
+  Program program;
+  const Dim rows{samples, Count::samples};
+  const Sampled sampled = sample(program.input("logits", {DType::f32, {rows, vocab}}),
+                                 program.input("parameters", {DType::f32, {rows, kSampleParameters}}),
+                                 program.input("keys", {DType::i64, {rows, 2}}));
+  program.output("token", sampled.token);
+  program.output("logp", sampled.logp);
+  Executable executable(std::move(program), std::make_shared<Arena>(cpu_device()), {});
+  std::vector<float> all;
+  std::vector<float> parameters;
+  std::vector<std::int64_t> keys;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const std::vector<float>& row = logits[logits.size() == 1 ? 0 : i];
+    all.insert(all.end(), row.begin(), row.end());
+    const Request& request = requests[i];
+    parameters.insert(parameters.end(), {request.temperature, request.top_p, request.min_p, request.top_k});
+    keys.insert(keys.end(), {request.seed, request.position});
+  }
+  executable.set<float>("logits", all);
+  executable.set<float>("parameters", parameters);
+  executable.set<std::int64_t>("keys", keys);
+  executable.run();
+  Drawn drawn{std::vector<std::int32_t>(requests.size()), std::vector<float>(requests.size())};
+  executable.get<std::int32_t>("token", drawn.tokens);
+  executable.get<float>("logp", drawn.logps);
+  return drawn;
+}
+
+// The probabilities that are left, straight from the definition.
+Values left_of(const std::vector<float>& logits, const Request& request) {
+  Values p(logits.size());
+  const double max = *std::max_element(logits.begin(), logits.end());
+  for (std::size_t v = 0; v < p.size(); ++v) p[v] = std::exp((logits[v] - max) / request.temperature);
+  for (double& each : p) each = each >= request.min_p ? each : 0;
+  std::vector<std::size_t> order(p.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return p[a] > p[b]; });
+  const auto k = request.top_k > 0 ? static_cast<std::size_t>(request.top_k) : p.size();
+  for (std::size_t i = k; i < p.size(); ++i) p[order[i]] = 0;
+  const double mass = std::accumulate(p.begin(), p.end(), 0.0);
+  double before = 0;
+  for (const std::size_t v : order) {
+    const double own = p[v];
+    if (before > 0 && before >= static_cast<double>(request.top_p) * mass) p[v] = 0;
+    before += own;
+  }
+  const double left = std::accumulate(p.begin(), p.end(), 0.0);
+  for (double& each : p) each /= left;
+  return p;
+}
+
+// 20,000 draws: nothing that is out, and the rest as often as its probability says, within five deviations.
+void expect_distribution(const std::vector<float>& logits, Request request, std::size_t kept) {
+  const Values expected = left_of(logits, request);
+  ASSERT_EQ(static_cast<std::size_t>(std::ranges::count_if(expected, [](double p) { return p > 0; })), kept);
+  constexpr int kDraws = 20000;
+  std::vector<Request> requests;
+  for (int i = 0; i < kDraws; ++i) {
+    request.position = i;
+    requests.push_back(request);
+  }
+  std::map<std::int32_t, int> counts;
+  for (const std::int32_t token : draw({logits}, requests).tokens) ++counts[token];
+  for (std::size_t v = 0; v < expected.size(); ++v) {
+    const double mean = kDraws * expected[v];
+    const double deviation = std::sqrt(mean * (1 - expected[v]));
+    EXPECT_NEAR(counts[static_cast<std::int32_t>(v)], mean, 5 * deviation) << "token " << v;
+  }
+}
+
+const std::vector<float> kLogits{0.5f, 2.0f, -1.0f, 1.0f, 1.0f, -kInfinity, 0.0f, 1.7f};
+
+TEST(Sample, DrawsFromWhatIsLeft) {
+  expect_distribution(kLogits, {}, 7);
+  expect_distribution(kLogits, {.temperature = 0.5f, .seed = 1}, 7);
+  expect_distribution(kLogits, {.top_k = 3}, 3);  // of the two with logit 1 the lower id
+  expect_distribution(kLogits, {.top_k = 1}, 1);
+  expect_distribution(kLogits, {.top_k = 100}, 7);
+  expect_distribution(kLogits, {.top_p = 0.6f}, 2);
+  expect_distribution(kLogits, {.top_p = 0.7f}, 3);
+  expect_distribution(kLogits, {.top_p = 1e-6f}, 1);
+  expect_distribution(kLogits, {.min_p = 0.3f}, 4);
+  expect_distribution(kLogits, {.min_p = 1.0f}, 1);
+  // In this order: of six, four; of these, renormalised, three. Top-p first would leave four.
+  expect_distribution(kLogits, {.top_p = 0.85f, .min_p = 0.1f, .top_k = 4}, 3);
+  expect_distribution(kLogits, {.top_p = 0.85f}, 4);
+}
+
+TEST(Sample, GreedyTakesTheLowestOfTheLargest) {
+  std::vector<float> logits(10000, 0.0f);
+  logits[9000] = logits[4200] = logits[5000] = 3.0f;
+  const Drawn drawn = draw({logits}, {{.temperature = 0}, {.temperature = 0, .seed = 9, .position = 4}});
+  EXPECT_EQ(drawn.tokens, (std::vector<std::int32_t>{4200, 4200}));
+  EXPECT_NEAR(drawn.logps[0], 3.0 - std::log(9997 + 3 * std::exp(3.0)), 1e-5);
+}
+
+std::vector<float> normal_logits(std::size_t vocab, std::uint64_t seed) {
+  const RandomStream random(seed, "logits");
+  std::vector<float> logits(vocab);
+  for (std::size_t i = 0; i < vocab; ++i) logits[i] = 3.0f * random.normal(i);
+  return logits;
+}
+
+// A request draws the same alone, in another row, among others and with another number of threads; and its
+// log-probability is log_softmax's, before anything is left out.
+TEST(Sample, DependsOnItsOwnRequestAlone) {
+  const std::size_t vocab = 2 * static_cast<std::size_t>(kVocabChunk) + 11;
+  std::vector<std::vector<float>> logits;
+  std::vector<Request> requests;
+  for (int i = 0; i < 24; ++i) {
+    logits.push_back(normal_logits(vocab, static_cast<std::uint64_t>(i / 4)));
+    requests.push_back({.temperature = 0.8f,
+                        .top_p = i % 3 == 0 ? 0.9f : 1.0f,
+                        .min_p = i % 4 == 1 ? 0.02f : 0.0f,
+                        .top_k = i % 5 == 2 ? 40.0f : 0.0f,
+                        .seed = 77 + i,
+                        .position = (std::int64_t{1} << 33) + i});
+  }
+  const Drawn all = draw(logits, requests);
+  EXPECT_GT(std::set<std::int32_t>(all.tokens.begin(), all.tokens.end()).size(), 12u);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const Drawn one = draw({logits[i]}, {requests[i]});
+    EXPECT_EQ(one.tokens[0], all.tokens[i]);
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(one.logps[0]), std::bit_cast<std::uint32_t>(all.logps[i]));
+    const auto softmax = log_softmax(logits[i].data(), static_cast<std::int64_t>(vocab), 0.8f);
+    const float expected = log_probability(logits[i][static_cast<std::size_t>(all.tokens[i])], 0.8f, softmax.lse());
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(expected), std::bit_cast<std::uint32_t>(all.logps[i]));
+  }
+  const int threads = thread_count();
+  set_thread_count(threads == 1 ? 3 : 1);
+  EXPECT_EQ(draw(logits, requests).tokens, all.tokens);
+  set_thread_count(threads);
+}
+
+TEST(Sample, SurvivesAnyLogits) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Request hot{.top_p = 0.9f, .top_k = 2};
+  const Drawn drawn = draw({{nan, 1.0f, 0.0f},
+                            {nan, nan, nan},
+                            {0.0f, kInfinity, 0.0f},
+                            {-kInfinity, -kInfinity, -kInfinity},
+                            {-kInfinity, -kInfinity, 5.0f}},
+                           {hot, hot, hot, hot, hot});
+  for (const std::int32_t token : drawn.tokens) {
+    EXPECT_GE(token, 0);
+    EXPECT_LT(token, 3);
+  }
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_TRUE(std::isnan(drawn.logps[i])) << i;
+  EXPECT_EQ(drawn.tokens[4], 2);
+  EXPECT_EQ(drawn.logps[4], 0.0f);
+}
+
+TEST(Sample, CountsBelowCapacity) {
+  const std::int64_t vocab = 300;
+  check({
+      .name = "sample",
+      .inputs =
+          {{.name = "logits", .type = {DType::f32, {{6, Count::samples}, vocab}}, .scale = 4.0, .keeps_dtype = true},
+           {.name = "parameters",
+            .type = {DType::f32, {{6, Count::samples}, kSampleParameters}},
+            .values = {0, 1, 0, 0, 0, 1, 0, 0, 0.5, 1, 0, 1, 1, 0.001, 0, 0, 2, 1, 1, 0, 0, 1, 0, 0},
+            .differentiable = false,
+            .keeps_dtype = true},
+           {.name = "keys", .type = {DType::i64, {{6, Count::samples}, 2}}}},
+      .below = {0, 0, 0, 4},
+      .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
+        const Sampled sampled = sample(in[0], in[1], in[2]);
+        return {sampled.token, sampled.logp};
+      },
+      // All of these leave the most probable token alone.
+      .reference =
+          [=](std::span<const Values> in, const Counts&) {
+            std::vector<Values> outputs(2, Values(6));
+            for (std::int64_t row = 0; row < 6; ++row) {
+              const double* logits = in[0].data() + row * vocab;
+              const double temperature = in[1][row * kSampleParameters] == 0 ? 1 : in[1][row * kSampleParameters];
+              const auto token = std::max_element(logits, logits + vocab) - logits;
+              double sum = 0;
+              for (std::int64_t v = 0; v < vocab; ++v) sum += std::exp((logits[v] - logits[token]) / temperature);
+              outputs[0][row] = static_cast<double>(token);
+              outputs[1][row] = -std::log(sum);
+            }
+            return outputs;
+          },
+      .seeded = {false, false},
+  });
+}
+
+}  // namespace
+}  // namespace hone::test
