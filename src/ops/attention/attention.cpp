@@ -1,0 +1,77 @@
+#include "ops/attention/attention.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/gradient_builder.h"
+#include "program/kernel.h"
+
+namespace hone {
+namespace {
+
+// Of `products` matrix products for each query head, as if all rows were one sequence; half of each is masked.
+Cost attention_cost(const Cost& traffic, const Type& qkv, const AttentionAttributes& a, double products) {
+  const auto rows = static_cast<double>(qkv.rows());
+  Cost cost = traffic;
+  cost.flops = products * rows * (rows + 1) * static_cast<double>(a.heads * a.head_dim);
+  return cost;
+}
+
+// (do, qkv, o, lse, cu_seqlens) -> dqkv
+class AttentionBackward final : public Op {
+ public:
+  std::string_view name() const override { return "attention_backward"; }
+  Attributes default_attributes() const override { return AttentionAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
+  // Scores again, and the gradients of weights, values, queries and keys.
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    return attention_cost(Op::cost(inputs, outputs, attributes), outputs[0], attributes.as<AttentionAttributes>(), 5);
+  }
+};
+
+const AttentionBackward kBackward;
+
+// (qkv, cu_seqlens) -> (o, lse [rows, heads]: log of the sum of exp(score))
+class Attention final : public Op {
+ public:
+  std::string_view name() const override { return "attention"; }
+  Attributes default_attributes() const override { return AttentionAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& qkv = required(inputs, 0, name());
+    const Type& cu_seqlens = required(inputs, 1, name());
+    const auto& a = attributes.as<AttentionAttributes>();
+    expect(qkv.shape.size() == 2 && qkv.shape[1].size == (a.heads + 2 * a.kv_heads) * a.head_dim, name(),
+           text_of("qkv is ", to_text(qkv), " for ", a.heads, " query and ", a.kv_heads, " key heads of ", a.head_dim));
+    expect(a.kv_heads > 0 && a.heads % a.kv_heads == 0, name(),
+           text_of(a.heads, " query heads do not divide over ", a.kv_heads, " key heads"));
+    expect(cu_seqlens.dtype == DType::i32 && cu_seqlens.shape.size() == 1 && cu_seqlens.shape[0].size > 0, name(),
+           text_of("cu_seqlens is ", to_text(cu_seqlens), "; wanted i32[sequences + 1]"));
+    return {Type{qkv.dtype, {qkv.shape[0], a.heads * a.head_dim}},
+            Type{accumulator_of(qkv.dtype), {qkv.shape[0], a.heads}}};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    return attention_cost(Op::cost(inputs, outputs, attributes), *inputs[0], attributes.as<AttentionAttributes>(), 2);
+  }
+  void gradient(GradientBuilder& builder, const Node& node) const override {
+    const Tensor dy = builder.output_gradient(0);
+    if (!dy || !builder.needs(0)) return;
+    builder.add(
+        0, builder.program().append1(kBackward, node.attributes,
+                                     {dy, builder.input(0), builder.output(0), builder.output(1), builder.input(1)}));
+  }
+};
+
+const Attention kAttention;
+
+}  // namespace
+
+Tensor attention(Tensor qkv, Tensor cu_seqlens, const AttentionAttributes& attributes) {
+  const std::vector<Tensor> inputs{qkv, cu_seqlens};
+  return qkv.program().append(kAttention, attributes, inputs)[0];
+}
+
+void register_attention(OpRegistry& registry) {
+  registry.add(kAttention);
+  registry.add(kBackward);
+}
+
+}  // namespace hone

@@ -1,0 +1,94 @@
+#include "backend/cpu/attention.h"
+
+#include "ops/attention/attention.h"
+#include "ops/registry.h"
+#include "ops/rows.h"
+
+namespace hone {
+namespace {
+
+AttentionShape shape_of(const AttentionAttributes& a) {
+  return {.num_heads = a.heads, .num_kv_heads = a.kv_heads, .head_dim = a.head_dim, .scale = a.scale};
+}
+
+// The query, key and value heads of rows that hold all three.
+template <class T>
+struct Packed {
+  HeadRows<T> q, k, v;
+
+  Packed(T* rows, const AttentionAttributes& a) {
+    const std::int64_t stride = (a.heads + 2 * a.kv_heads) * a.head_dim;
+    q = {rows, stride};
+    k = {rows + a.heads * a.head_dim, stride};
+    v = {rows + (a.heads + a.kv_heads) * a.head_dim, stride};
+  }
+};
+
+std::span<const std::int32_t> ids(const TensorView& view) {
+  return {view.as<std::int32_t>(), static_cast<std::size_t>(view.elements())};
+}
+
+template <class T>
+void forward(const KernelCall& call) {
+  const auto& a = call.attributes_as<AttentionAttributes>();
+  const Packed<const T> qkv(call.in(0).as<T>(), a);
+  attention_forward<T>({.queries = {.shape = shape_of(a),
+                                    .cu_seqlens = ids(call.in(1)),
+                                    .capacity = call.in(0).capacity(),
+                                    .q = qkv.q,
+                                    .o = {call.out(0).as<T>(), a.heads * a.head_dim},
+                                    .lse = call.out(1).as<Accumulator<T>>(),
+                                    .workspace = call.workspace},
+                        .k = qkv.k,
+                        .v = qkv.v});
+}
+
+template <class T>
+void backward(const KernelCall& call) {
+  const auto& a = call.attributes_as<AttentionAttributes>();
+  const Packed<const T> qkv(call.in(1).as<T>(), a);
+  const Packed<T> gradient(call.out(0).as<T>(), a);
+  const std::int64_t stride = a.heads * a.head_dim;
+  attention_backward<T>({.shape = shape_of(a),
+                         .cu_seqlens = ids(call.in(4)),
+                         .capacity = call.in(1).capacity(),
+                         .q = qkv.q,
+                         .k = qkv.k,
+                         .v = qkv.v,
+                         .o = {call.in(2).as<T>(), stride},
+                         .grad_o = {call.in(0).as<T>(), stride},
+                         .lse = call.in(3).as<Accumulator<T>>(),
+                         .grad_q = gradient.q,
+                         .grad_k = gradient.k,
+                         .grad_v = gradient.v,
+                         .workspace = call.workspace});
+}
+
+std::size_t forward_workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
+  const AttentionShape shape = shape_of(attributes.as<AttentionAttributes>());
+  std::size_t bytes = 0;
+  for_floating(inputs[0]->dtype, [&]<class T>() { bytes = attention_workspace_bytes<T>(shape, thread_count()); });
+  return bytes;
+}
+
+std::size_t backward_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) {
+  const AttentionShape shape = shape_of(attributes.as<AttentionAttributes>());
+  std::size_t bytes = 0;
+  for_floating(inputs[0]->dtype, [&]<class T>() {
+    bytes = attention_backward_workspace_bytes<T>(shape, outputs[0].rows(), thread_count());
+  });
+  return bytes;
+}
+
+}  // namespace
+
+void register_attention_cpu(KernelRegistry& registry) {
+  registry.add("attention", DeviceKind::cpu,
+               {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
+                forward_workspace});
+  registry.add("attention_backward", DeviceKind::cpu,
+               {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { backward<T>(call); }); },
+                backward_workspace});
+}
+
+}  // namespace hone

@@ -1,0 +1,55 @@
+#include "ops/kv_append/kv_append.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+
+namespace hone {
+namespace {
+
+// (qkv, k_cache, v_cache, slots) -> (k_cache, v_cache), in place.
+class KvAppend final : public Op {
+ public:
+  std::string_view name() const override { return "kv_append"; }
+  Attributes default_attributes() const override { return KvAppendAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& qkv = required(inputs, 0, name());
+    const Type& keys = required(inputs, 1, name());
+    const Type& values = required(inputs, 2, name());
+    const Type& slots = required(inputs, 3, name());
+    const auto& a = attributes.as<KvAppendAttributes>();
+    expect(qkv.shape.size() == 2 && qkv.shape[1].size == (a.heads + 2 * a.kv_heads) * a.head_dim, name(),
+           text_of("qkv is ", to_text(qkv), " for ", a.heads, " query and ", a.kv_heads, " key heads of ", a.head_dim));
+    expect(keys == values && keys.shape.size() == 3 && keys.shape[2].size == a.kv_heads * a.head_dim &&
+               keys.dtype == qkv.dtype,
+           name(),
+           text_of("qkv is ", to_text(qkv), ", the caches ", to_text(keys), " and ", to_text(values), "; wanted [",
+                   "num_blocks, block_size, ", a.kv_heads * a.head_dim, "] of one dtype"));
+    expect(slots.dtype == DType::i32 && slots.shape.size() == 1 && slots.shape[0] == qkv.shape[0], name(),
+           text_of("slots are ", to_text(slots), ", qkv is ", to_text(qkv), "; wanted i32[rows]"));
+    return {keys, values};
+  }
+  // The rows are moved, not the caches.
+  Cost cost(InputTypes inputs, std::span<const Type>, const Attributes& attributes) const override {
+    const auto& a = attributes.as<KvAppendAttributes>();
+    const Type& qkv = *inputs[0];
+    const auto moved =
+        static_cast<double>(qkv.rows() * 2 * a.kv_heads * a.head_dim) * static_cast<double>(size_of(qkv.dtype));
+    return {.bytes_read = moved + static_cast<double>(inputs[3]->bytes()), .bytes_written = moved};
+  }
+  std::optional<std::size_t> alias(std::size_t output) const override { return output + 1; }
+};
+
+const KvAppend kKvAppend;
+
+}  // namespace
+
+std::pair<Tensor, Tensor> kv_append(Tensor qkv, Tensor k_cache, Tensor v_cache, Tensor slots,
+                                    const KvAppendAttributes& attributes) {
+  const std::vector<Tensor> inputs{qkv, k_cache, v_cache, slots};
+  const std::vector<Tensor> outputs = qkv.program().append(kKvAppend, attributes, inputs);
+  return {outputs[0], outputs[1]};
+}
+
+void register_kv_append(OpRegistry& registry) { registry.add(kKvAppend); }
+
+}  // namespace hone

@@ -1,0 +1,30 @@
+// Keys and values written to their pages.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "program/program.h"
+
+namespace hone {
+
+struct KvAppendAttributes {
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("heads", heads);
+    v("kv_heads", kv_heads);
+    v("head_dim", head_dim);
+  }
+};
+
+// qkv [rows, (heads + 2 kv_heads) head_dim], k_cache and v_cache [num_blocks, block_size, kv_heads x head_dim] of its
+// dtype, slots i32 [rows]: page x block_size + offset, no two the same -> the caches, written in place. Rows past the
+// count write nothing. There is no gradient.
+[[nodiscard]] std::pair<Tensor, Tensor> kv_append(Tensor qkv, Tensor k_cache, Tensor v_cache, Tensor slots,
+                                                  const KvAppendAttributes& attributes);
+
+}  // namespace hone

@@ -1,0 +1,55 @@
+#include "backend/cpu/attention.h"
+#include "ops/paged_attention/paged_attention.h"
+#include "ops/registry.h"
+#include "ops/rows.h"
+
+namespace hone {
+namespace {
+
+AttentionShape shape_of(const PagedAttentionAttributes& a) {
+  return {.num_heads = a.heads, .num_kv_heads = a.kv_heads, .head_dim = a.head_dim, .scale = a.scale};
+}
+
+// Of the first `rows` rows only: what lies behind them is not read.
+std::span<const std::int32_t> ids(const TensorView& view, std::int64_t rows) {
+  return {view.as<std::int32_t>(), static_cast<std::size_t>(rows * view.row_size())};
+}
+
+template <class T>
+void forward(const KernelCall& call) {
+  const auto& a = call.attributes_as<PagedAttentionAttributes>();
+  const TensorView& qkv = call.in(0);
+  const TensorView& table = call.in(3);
+  const std::int64_t sequences = table.rows();
+  paged_attention_forward<T>({.queries = {.shape = shape_of(a),
+                                          .cu_seqlens = ids(call.in(4), sequences + 1),
+                                          .capacity = qkv.capacity(),
+                                          .q = {qkv.as<T>(), qkv.row_size()},
+                                          .o = {call.out(0).as<T>(), a.heads * a.head_dim},
+                                          .lse = call.out(1).as<Accumulator<T>>(),
+                                          .workspace = call.workspace},
+                              .k_cache = call.in(1).as<T>(),
+                              .v_cache = call.in(2).as<T>(),
+                              .num_blocks = call.in(1).dim(0),
+                              .block_size = a.block_size,
+                              .block_table = ids(table, sequences),
+                              .max_blocks = table.dim(1),
+                              .start = ids(call.in(5), sequences)});
+}
+
+std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
+  const AttentionShape shape = shape_of(attributes.as<PagedAttentionAttributes>());
+  std::size_t bytes = 0;
+  for_floating(inputs[0]->dtype, [&]<class T>() { bytes = attention_workspace_bytes<T>(shape, thread_count()); });
+  return bytes;
+}
+
+}  // namespace
+
+void register_paged_attention_cpu(KernelRegistry& registry) {
+  registry.add("paged_attention", DeviceKind::cpu,
+               {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
+                workspace});
+}
+
+}  // namespace hone

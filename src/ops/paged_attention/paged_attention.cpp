@@ -1,0 +1,72 @@
+#include "ops/paged_attention/paged_attention.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/kernel.h"
+
+namespace hone {
+namespace {
+
+// (qkv, k_cache, v_cache, block_table, cu_seqlens, starts) -> (o, lse [rows, heads])
+class PagedAttention final : public Op {
+ public:
+  std::string_view name() const override { return "paged_attention"; }
+  Attributes default_attributes() const override { return PagedAttentionAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& qkv = required(inputs, 0, name());
+    const auto& a = attributes.as<PagedAttentionAttributes>();
+    expect(qkv.shape.size() == 2 && qkv.shape[1].size == (a.heads + 2 * a.kv_heads) * a.head_dim, name(),
+           text_of("qkv is ", to_text(qkv), " for ", a.heads, " query and ", a.kv_heads, " key heads of ", a.head_dim));
+    expect(a.kv_heads > 0 && a.heads % a.kv_heads == 0, name(),
+           text_of(a.heads, " query heads do not divide over ", a.kv_heads, " key heads"));
+    expect_pages(inputs, qkv, a);
+    return {Type{qkv.dtype, {qkv.shape[0], a.heads * a.head_dim}},
+            Type{accumulator_of(qkv.dtype), {qkv.shape[0], a.heads}}};
+  }
+  // As if every row saw all positions that a block table has room for, and every table were full.
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    const auto& a = attributes.as<PagedAttentionAttributes>();
+    const auto positions = static_cast<double>(inputs[3]->shape[1].size * a.block_size);
+    const auto element = static_cast<double>(size_of(inputs[1]->dtype));
+    Cost cost;
+    cost.flops = 4.0 * static_cast<double>(outputs[0].elements()) * positions;
+    cost.bytes_read = static_cast<double>(outputs[0].bytes() + inputs[3]->bytes()) +
+                      2.0 * static_cast<double>(inputs[3]->rows() * a.kv_heads * a.head_dim) * positions * element;
+    cost.bytes_written = static_cast<double>(outputs[0].bytes() + outputs[1].bytes());
+    return cost;
+  }
+
+ private:
+  void expect_pages(InputTypes inputs, const Type& qkv, const PagedAttentionAttributes& a) const {
+    const Type& keys = required(inputs, 1, name());
+    const Type& values = required(inputs, 2, name());
+    const Type& table = required(inputs, 3, name());
+    const Type& cu_seqlens = required(inputs, 4, name());
+    const Type& starts = required(inputs, 5, name());
+    expect(keys == values && keys.dtype == qkv.dtype && keys.shape.size() == 3 && keys.shape[1].size == a.block_size &&
+               keys.shape[2].size == a.kv_heads * a.head_dim,
+           name(),
+           text_of("the caches are ", to_text(keys), " and ", to_text(values), " for ", a.kv_heads, " key heads of ",
+                   a.head_dim, ", pages of ", a.block_size, " and queries of ", name_of(qkv.dtype)));
+    const bool of_ids = table.dtype == DType::i32 && cu_seqlens.dtype == DType::i32 && starts.dtype == DType::i32;
+    expect(of_ids && table.shape.size() == 2 && starts.shape == Shape{table.shape[0]} &&
+               cu_seqlens.shape == Shape{Dim(table.shape[0].size + 1)},
+           name(),
+           text_of("block_table is ", to_text(table), ", cu_seqlens ", to_text(cu_seqlens), ", starts ",
+                   to_text(starts), "; wanted i32 [sequences, max_blocks], [sequences + 1] and [sequences]"));
+  }
+};
+
+const PagedAttention kPagedAttention;
+
+}  // namespace
+
+Tensor paged_attention(Tensor qkv, Tensor k_cache, Tensor v_cache, Tensor block_table, Tensor cu_seqlens, Tensor starts,
+                       const PagedAttentionAttributes& attributes) {
+  const std::vector<Tensor> inputs{qkv, k_cache, v_cache, block_table, cu_seqlens, starts};
+  return qkv.program().append(kPagedAttention, attributes, inputs)[0];
+}
+
+void register_paged_attention(OpRegistry& registry) { registry.add(kPagedAttention); }
+
+}  // namespace hone

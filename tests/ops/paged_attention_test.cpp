@@ -1,0 +1,216 @@
+#include "ops/paged_attention/paged_attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/error.h"
+#include "ops/attention/attention.h"
+#include "ops/kv_append/kv_append.h"
+#include "ops/op_case.h"
+#include "ops/test_run.h"
+
+namespace hone::test {
+namespace {
+
+// The caches are inputs here, so that the untouched part shows in the outputs.
+TEST(KvAppend, Cases) {
+  constexpr std::int64_t kRows = 6, kBlocks = 3, kBlockSize = 4, kWidth = 2 * 8;
+  const Type cache{DType::f32, {kBlocks, kBlockSize, kWidth}};
+  OpCase op_case{
+      .name = "kv_append",
+      .inputs = {{"qkv", {DType::f32, {{kRows, Count::tokens}, 7 * 8}}},
+                 {"k_cache", cache},
+                 {"v_cache", cache},
+                 {"slots", {DType::i32, {{kRows, Count::tokens}}}}},
+      .below = {0, 4},
+      .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
+        const auto [keys, values] = kv_append(in[0], in[1], in[2], in[3], {.heads = 3, .kv_heads = 2, .head_dim = 8});
+        return {keys, values};
+      },
+      .reference =
+          [](std::span<const Values> in, const Counts& counts) {
+            Values keys = in[1];
+            Values values = in[2];
+            const std::int64_t rows = counts[1] == 0 ? kRows : counts[1];
+            for (std::int64_t row = 0; row < rows; ++row) {
+              const auto slot = static_cast<std::int64_t>(in[3][row]);
+              for (std::int64_t i = 0; i < kWidth; ++i) {
+                keys[slot * kWidth + i] = in[0][row * 56 + 24 + i];
+                values[slot * kWidth + i] = in[0][row * 56 + 40 + i];
+              }
+            }
+            return std::vector<Values>{keys, values};
+          },
+      .seeded = {false, false},
+  };
+  op_case.inputs[3].values = {9, 0, 11, 4, 5, 1};
+  check(op_case);
+}
+
+TEST(KvAppend, SlotOutsideTheCacheIsADefect) {
+  Program program;
+  const Type cache{DType::f32, {2, 4, 8}};
+  const Tensor qkv = program.input("qkv", {DType::f32, {{2, Count::tokens}, 24}});
+  const auto [keys, values] =
+      kv_append(qkv, program.state("k", cache), program.state("v", cache),
+                program.input("slots", {DType::i32, {{2, Count::tokens}}}), {.heads = 1, .kv_heads = 1, .head_dim = 8});
+  program.output("k", keys);
+  program.output("v", values);
+  TestRun run(std::move(program));
+  run.set<std::int32_t>("slots", {0, 8});
+  EXPECT_THROW(run.executable().run(), Defect);
+  run.executable().set_count(Count::tokens, 1);
+  EXPECT_NO_THROW(run.executable().run());
+}
+
+constexpr std::int64_t kHeads = 4, kKvHeads = 2, kHeadDim = 16, kBlockSize = 16, kBlocks = 61, kMaxBlocks = 12;
+constexpr std::int64_t kWidth = (kHeads + 2 * kKvHeads) * kHeadDim, kOut = kHeads * kHeadDim;
+const std::vector<std::int32_t> kLengths{5, 150, 1, 64, 33};
+
+std::int32_t total_length() { return std::accumulate(kLengths.begin(), kLengths.end(), 0); }
+
+std::vector<std::int32_t> whole_cu_seqlens() {
+  std::vector<std::int32_t> cu_seqlens{0};
+  for (const std::int32_t length : kLengths) cu_seqlens.push_back(cu_seqlens.back() + length);
+  return cu_seqlens;
+}
+
+template <class T>
+std::vector<T> whole(const std::vector<T>& qkv) {
+  Program program;
+  const Tensor x = program.input("qkv", {DTypeOf<T>::value, {total_length(), kWidth}});
+  const auto entries = static_cast<std::int64_t>(kLengths.size()) + 1;
+  program.output("o", attention(x, program.input("cu_seqlens", {DType::i32, {entries}}),
+                                {.heads = kHeads, .kv_heads = kKvHeads, .head_dim = kHeadDim, .scale = 0.25}));
+  TestRun run(std::move(program));
+  run.set("qkv", qkv);
+  run.set("cu_seqlens", whole_cu_seqlens());
+  run.executable().run();
+  return run.output<T>("o", static_cast<std::size_t>(total_length() * kOut));
+}
+
+// Requests that fill pages from a shuffled table and read them again, `chunk` rows of each at a time.
+template <class T>
+class Paged {
+ public:
+  explicit Paged(std::int64_t chunk) : chunk_(chunk), run_(program(chunk)) {}
+
+  [[nodiscard]] std::vector<T> outputs(const std::vector<T>& qkv) {
+    std::vector<T> o(static_cast<std::size_t>(total_length() * kOut));
+    const std::vector<std::int32_t> first = whole_cu_seqlens();
+    for (std::int32_t start = 0; start < *std::max_element(kLengths.begin(), kLengths.end());
+         start += static_cast<std::int32_t>(chunk_)) {
+      Step step;
+      for (std::size_t s = 0; s < kLengths.size(); ++s) {
+        const std::int32_t end = std::min(kLengths[s], start + static_cast<std::int32_t>(chunk_));
+        if (start < end) step.add(s, start, end, first[s]);
+      }
+      compute(step, qkv, o);
+    }
+    return o;
+  }
+
+ private:
+  struct Step {
+    std::vector<std::int32_t> rows, slots, cu_seqlens{0}, starts, block_table;
+
+    void add(std::size_t sequence, std::int32_t start, std::int32_t end, std::int32_t first_row) {
+      const auto page = [&](std::int64_t i) {  // never the same page twice
+        return static_cast<std::int32_t>((static_cast<std::int64_t>(sequence) * kMaxBlocks + i) * 7 % kBlocks);
+      };
+      for (std::int32_t position = start; position < end; ++position) {
+        rows.push_back(first_row + position);
+        slots.push_back(page(position / kBlockSize) * kBlockSize + position % kBlockSize);
+      }
+      cu_seqlens.push_back(cu_seqlens.back() + end - start);
+      starts.push_back(start);
+      for (std::int64_t i = 0; i < kMaxBlocks; ++i) block_table.push_back(page(i));
+    }
+  };
+
+  static Program program(std::int64_t chunk) {
+    Program program;
+    const auto sequences = static_cast<std::int64_t>(kLengths.size());
+    const Dim rows(chunk * sequences, Count::tokens);
+    const Type cache{DTypeOf<T>::value, {kBlocks, kBlockSize, kKvHeads * kHeadDim}};
+    const Tensor qkv = program.input("qkv", {DTypeOf<T>::value, {rows, kWidth}});
+    const auto [keys, values] = kv_append(qkv, program.state("k", cache), program.state("v", cache),
+                                          program.input("slots", {DType::i32, {rows}}),
+                                          {.heads = kHeads, .kv_heads = kKvHeads, .head_dim = kHeadDim});
+    const Dim requests(sequences, Count::sequences);
+    program.output(
+        "o",
+        paged_attention(
+            qkv, keys, values, program.input("block_table", {DType::i32, {requests, kMaxBlocks}}),
+            program.input("cu_seqlens", {DType::i32, {sequences + 1}}),
+            program.input("starts", {DType::i32, {requests}}),
+            {.heads = kHeads, .kv_heads = kKvHeads, .head_dim = kHeadDim, .scale = 0.25, .block_size = kBlockSize}));
+    return program;
+  }
+
+  // Rows past the counts hold what must not be read: ids of nothing.
+  void compute(Step& step, const std::vector<T>& qkv, std::vector<T>& o) {
+    const std::size_t used = step.rows.size();
+    const auto capacity = static_cast<std::size_t>(chunk_) * kLengths.size();
+    std::vector<T> rows(capacity * kWidth, static_cast<T>(1e3f));
+    for (std::size_t i = 0; i < used; ++i)
+      std::copy_n(qkv.begin() + step.rows[i] * kWidth, kWidth, rows.begin() + i * kWidth);
+    const auto sequences = static_cast<std::int64_t>(step.starts.size());
+    step.slots.resize(capacity, -1);
+    step.starts.resize(kLengths.size(), 1 << 30);
+    step.block_table.resize(kLengths.size() * kMaxBlocks, -1);
+    step.cu_seqlens.resize(kLengths.size() + 1, step.cu_seqlens.back());
+    run_.set("qkv", rows);
+    run_.set("slots", step.slots);
+    run_.set("cu_seqlens", step.cu_seqlens);
+    run_.set("starts", step.starts);
+    run_.set("block_table", step.block_table);
+    run_.executable().set_count(Count::tokens, static_cast<std::int64_t>(used));
+    run_.executable().set_count(Count::sequences, sequences);
+    run_.executable().run();
+    const std::vector<T> result = run_.template output<T>("o", capacity * kOut);
+    for (std::size_t i = 0; i < used; ++i)
+      std::copy_n(result.begin() + i * kOut, kOut, o.begin() + step.rows[i] * kOut);
+    for (std::size_t i = used * kOut; i < result.size(); ++i)
+      ASSERT_EQ(static_cast<double>(static_cast<float>(result[i])), 0.0);
+  }
+
+  std::int64_t chunk_;
+  TestRun run_;
+};
+
+template <class T>
+void expect_as_attention() {
+  const std::vector<T> qkv = normal_values<T>(static_cast<std::size_t>(total_length() * kWidth), 4);
+  const std::vector<T> expected = whole(qkv);
+  for (const std::int64_t chunk : {200, 64, 17, 1}) {
+    EXPECT_TRUE(same_bits(Paged<T>(chunk).outputs(qkv), expected)) << chunk << " rows at a time";
+  }
+}
+
+TEST(PagedAttention, BitsOfAttentionWholeChunkedAndOneByOne) {
+  expect_as_attention<float>();
+  expect_as_attention<BFloat16>();
+  expect_as_attention<double>();
+}
+
+TEST(PagedAttention, RefusesPagesThatDoNotFit) {
+  Program program;
+  const Tensor qkv = program.input("qkv", {DType::f32, {8, kWidth}});
+  const Tensor keys = program.state("k", {DType::f32, {4, 16, kKvHeads * kHeadDim}});
+  const Tensor table = program.input("block_table", {DType::i32, {{2, Count::sequences}, 3}});
+  const Tensor cu_seqlens = program.input("cu_seqlens", {DType::i32, {3}});
+  const Tensor starts = program.input("starts", {DType::i32, {{2, Count::sequences}}});
+  const auto attend = [&](Tensor cu, std::int64_t block_size) {
+    return paged_attention(qkv, keys, keys, table, cu, starts,
+                           {.heads = kHeads, .kv_heads = kKvHeads, .head_dim = kHeadDim, .block_size = block_size});
+  };
+  EXPECT_NO_THROW((void)attend(cu_seqlens, 16));
+  EXPECT_THROW((void)attend(cu_seqlens, 8), Error);
+  EXPECT_THROW((void)attend(starts, 16), Error);
+}
+
+}  // namespace
+}  // namespace hone::test
