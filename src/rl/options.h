@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/options.h"
+#include "reward/reward.h"
 #include "train/options.h"
 
 namespace hone {
@@ -43,8 +44,6 @@ struct EnumNames<RolloutKind> {
   static constexpr EnumTable value{.names = kNames, .not_yet = kNotYet};
 };
 
-// Over what the length reward takes its shortest and longest completion.
-enum class LengthScope : std::uint8_t { group, call };
 template <>
 struct EnumNames<LengthScope> {
   static constexpr std::array<std::string_view, 2> kNames{"group", "call"};
@@ -89,7 +88,7 @@ struct RewardKeys {
 struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys {
   std::string chat_template;
   std::string system_prompt;
-  std::string dataset_prompt_column = "prompt";
+  std::string dataset_prompt_column;
   bool shuffle_dataset = true;
 
   std::int64_t num_generations = 8;
@@ -129,7 +128,7 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys {
     ModelOptions::fields(v);
     v("chat_template", chat_template, "Jinja text or a file of it, in place of the model's");
     DatasetOptions::fields(v);
-    v("dataset_prompt_column", dataset_prompt_column, "Column of prompts");
+    v("dataset_prompt_column", dataset_prompt_column, "Column of prompts; unset: prompt, problem or question");
     v("system_prompt", system_prompt, "Put before conversations that have no system message");
     v("shuffle_dataset", shuffle_dataset, "Shuffle the prompts");
     RewardKeys::fields(v);

@@ -1,6 +1,7 @@
 // hone tokenizer: train a byte-level BPE; encode, decode, count.
 #include "text/tokenizer.h"
 
+#include <array>
 #include <charconv>
 #include <cstdio>
 #include <iostream>
@@ -9,20 +10,46 @@
 #include "cli/registry.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/log.h"
+#include "core/progress.h"
 #include "core/strings.h"
+#include "data/columns.h"
+#include "data/source.h"
+#include "text/bpe_trainer.h"
 
 namespace hone {
+
+template <>
+struct EnumNames<BpeTrainerOptions::Kind> {
+  static constexpr std::array<std::string_view, 3> kNames{"gpt2", "qwen2", "characters"};
+  static constexpr EnumTable value{.names = kNames};
+};
+
 namespace {
 
 struct TokenizerOptions {
-  std::string tokenizer;
   std::vector<std::string> input;
+  std::string tokenizer;
+  BpeTrainerOptions train;
+  std::string dataset_text_field = "text";
+  std::string output;
 
   template <class Visitor>
   void fields(Visitor& v) {
-    v.group("Tokenizer");
-    v("tokenizer", tokenizer, "encode, decode, count: folder of the tokenizer");
-    v("input", input, "encode, decode, count: files to read, in place of arguments or standard input");
+    v.group("All");
+    v("input", input,
+      "train: files or folders of text, JSON Lines, Parquet ...; else files, in place of words or "
+      "standard input");
+    v.group("encode, decode, count");
+    v("tokenizer", tokenizer, "Folder of the tokenizer");
+    v.group("train");
+    v("type", train.kind, "Byte-level BPE with the split pattern of GPT-2 or Qwen 2, or one token a character");
+    v("vocab_size", train.vocab_size, "Tokens, special tokens and the 256 bytes included", within(1, 10'000'000));
+    v("min_frequency", train.min_frequency, "Of a pair of tokens to be merged", at_least(0));
+    v("special_tokens", train.special_tokens, "The first ids, in this order");
+    v("eos_token", train.eos_token, "The special token that ends a text");
+    v("dataset_text_field", dataset_text_field, "Column of the text");
+    v("output", output, "Folder to write the tokenizer to");
   }
 };
 
@@ -98,12 +125,44 @@ int count(const TokenizerOptions& options, const OptionInput& input) {
   return 0;
 }
 
+int train(const TokenizerOptions& options, const OptionInput& input) {
+  if (input.positionals.size() > 1) {
+    throw Error("hone tokenizer train", text_of("takes no argument ", shown(input.positionals[1])),
+                "name files with --input");
+  }
+  if (options.input.empty()) throw Error("--input", "is not set", "the files or folders to train on");
+  if (options.output.empty()) throw Error("--output", "is not set", "the folder to write the tokenizer to");
+  BpeTrainer trainer(options.train);
+  BadRows bad;
+  std::int64_t rows = 0;
+  {
+    Progress progress("Reading", 0, "document");
+    for (const std::string& path : options.input) {
+      Source(path, {}).for_each_row(bad, [&](Json& row, const RowPlace& place) {
+        ++rows;
+        if (is_text(row, options.dataset_text_field)) {
+          trainer.add(text_in(row, options.dataset_text_field));
+        } else {
+          bad.add(place, text_of("no text in column ", shown(options.dataset_text_field)));
+        }
+        progress.advance();
+      });
+    }
+  }
+  if (bad.count() > 0) log_warning(bad.describe(rows));
+  const Tokenizer tokenizer = trainer.train();
+  tokenizer.save(options.output);
+  print(text_of("wrote ", options.output, ": ", format_count(tokenizer.vocab_size()), " tokens\n"));
+  return 0;
+}
+
 int run(const TokenizerOptions& options, const OptionInput& input) {
   const std::string action = input.positionals.empty() ? "" : input.positionals[0];
+  if (action == "train") return train(options, input);
   if (action == "encode") return encode(options, input);
   if (action == "decode") return decode(options, input);
   if (action == "count") return count(options, input);
-  throw Error("hone tokenizer", text_of("expected encode, decode or count, saw ", shown(action)),
+  throw Error("hone tokenizer", text_of("expected train, encode, decode or count, saw ", shown(action)),
               "for example hone tokenizer count --tokenizer DIR --input FILE");
 }
 
@@ -112,7 +171,7 @@ int run(const TokenizerOptions& options, const OptionInput& input) {
 void register_tokenizer(CommandRegistry& registry) {
   registry.add(make_command<TokenizerOptions>({.name = "tokenizer",
                                                .summary = "Train a byte-level BPE; encode, decode, count",
-                                               .positionals = "encode|decode|count [TEXT ...]"},
+                                               .positionals = "train|encode|decode|count [TEXT ...]"},
                                               run));
 }
 

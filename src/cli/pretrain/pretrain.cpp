@@ -1,0 +1,25 @@
+// hone pretrain
+#include "cli/registry.h"
+#include "core/interrupt.h"
+#include "train/foreign_keys.h"
+#include "train/language_run.h"
+
+namespace hone {
+namespace {
+
+int run(const PretrainOptions& options, const OptionInput& input) {
+  check_options(options, input);
+  catch_interrupts();
+  LanguageRun prepared = prepare_pretrain(options);
+  train(prepared);
+  return 0;
+}
+
+}  // namespace
+
+void register_pretrain(CommandRegistry& registry) {
+  registry.add(make_command<PretrainOptions>({.name = "pretrain", .summary = "Train from scratch, or go on training, on text"}, run,
+                                          training_foreign_keys()));
+}
+
+}  // namespace hone

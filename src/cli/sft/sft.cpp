@@ -1,0 +1,25 @@
+// hone sft
+#include "cli/registry.h"
+#include "core/interrupt.h"
+#include "train/foreign_keys.h"
+#include "train/language_run.h"
+
+namespace hone {
+namespace {
+
+int run(const SftOptions& options, const OptionInput& input) {
+  check_options(options, input);
+  catch_interrupts();
+  LanguageRun prepared = prepare_sft(options);
+  train(prepared);
+  return 0;
+}
+
+}  // namespace
+
+void register_sft(CommandRegistry& registry) {
+  registry.add(make_command<SftOptions>({.name = "sft", .summary = "Supervised fine-tuning on conversations, completions or text"}, run,
+                                          training_foreign_keys()));
+}
+
+}  // namespace hone

@@ -1,0 +1,72 @@
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "cli/registry.h"
+#include "core/files.h"
+#include "support/golden.h"
+#include "support/paths.h"
+
+namespace hone {
+namespace {
+
+class TokenizerCommand : public testing::Test {
+ protected:
+  TokenizerCommand() { register_all_cli(registry_); }
+
+  // The standard output of a command that must succeed; its error line where it must not.
+  std::string run(const std::vector<std::string>& words, int expected_code = 0) {
+    std::vector<std::string> arguments{"tokenizer"};
+    arguments.insert(arguments.end(), words.begin(), words.end());
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    const int code = run_command_line(registry_, arguments);
+    std::fflush(stdout);
+    const std::string out = testing::internal::GetCapturedStdout();
+    const std::string error = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(code, expected_code) << error;
+    return expected_code == 0 ? out : error;
+  }
+
+  [[nodiscard]] std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+
+ private:
+  CommandRegistry registry_;
+  test::TemporaryDirectory folder_;
+};
+
+TEST_F(TokenizerCommand, TrainsEncodesDecodesAndCounts) {
+  std::string text;
+  for (int i = 0; i < 50; ++i) text += "the cat sat on the mat\n";
+  write_file(path("a.txt"), text);
+  EXPECT_EQ(run({"train", "--input", path("a.txt"), "--vocab_size", "270", "--special_tokens", "<|end|>", "<|pad|>",
+                 "--eos_token", "<|end|>", "--output", path("t")}),
+            "wrote " + path("t") + ": 270 tokens\n");
+  const std::string ids = run({"encode", "--tokenizer", path("t"), "the cat<|end|>"});
+  EXPECT_EQ(ids.substr(ids.size() - 3), " 0\n");
+  std::vector<std::string> decode{"decode", "--tokenizer", path("t"), "--", ids.substr(0, ids.size() - 1)};
+  EXPECT_EQ(run(decode), "the cat<|end|>\n");
+  const std::string count = run({"count", "--tokenizer", path("t"), "--input", path("a.txt")});
+  EXPECT_NE(count.find(" tokens, 1,150 bytes, "), std::string::npos) << count;
+}
+
+TEST_F(TokenizerCommand, MistakesGetOneLine) {
+  EXPECT_EQ(run({}, 1),
+            "hone: hone tokenizer: expected train, encode, decode or count, saw '' (for example hone tokenizer count "
+            "--tokenizer DIR --input FILE)\n");
+  EXPECT_EQ(run({"encode", "x"}, 1), "hone: --tokenizer: is not set (the folder of tokenizer.json)\n");
+  EXPECT_EQ(run({"train"}, 1), "hone: --input: is not set (the files or folders to train on)\n");
+  EXPECT_EQ(run({"train", "a.txt"}, 1),
+            "hone: hone tokenizer train: takes no argument 'a.txt' (name files with --input)\n");
+  write_file(path("a.txt"), "some words here\n");
+  run({"train", "--input", path("a.txt"), "--vocab_size", "260", "--output", path("t")});
+  EXPECT_EQ(run({"decode", "--tokenizer", path("t"), "1", "260"}, 1),
+            "hone: hone tokenizer decode: expected ids from 0 to 259, saw '260'\n");
+  EXPECT_EQ(run({"decode", "--tokenizer", path("t"), "x"}, 1),
+            "hone: hone tokenizer decode: expected ids from 0 to 259, saw 'x'\n");
+}
+
+TEST_F(TokenizerCommand, HelpIsFrozen) { test::expect_golden("cli/tokenizer_help.txt", run({"--help"})); }
+
+}  // namespace
+}  // namespace hone
