@@ -243,8 +243,7 @@ struct SftOptions : ModelOptions, DatasetOptions, TrainingOptions {
   std::string eos_token;
   std::string system_prompt;
   std::string dataset_text_field = "text";
-  std::string dataset_prompt_column = "prompt";
-  std::string dataset_completion_column = "completion";
+  std::string dataset_prompt_column;
   std::optional<std::int64_t> max_length = 1024;
   bool packing = false;
   PackingStrategy packing_strategy = PackingStrategy::bfd;
@@ -260,8 +259,7 @@ struct SftOptions : ModelOptions, DatasetOptions, TrainingOptions {
     v("eos_token", eos_token, "Token that ends a turn, in place of the tokenizer's");
     DatasetOptions::fields(v);
     v("dataset_text_field", dataset_text_field, "Column of plain text");
-    v("dataset_prompt_column", dataset_prompt_column, "Column of prompts");
-    v("dataset_completion_column", dataset_completion_column, "Column of completions");
+    v("dataset_prompt_column", dataset_prompt_column, "Column of prompts; unset: prompt, problem or question");
     v("system_prompt", system_prompt, "Put before conversations that have no system message");
     v("max_length", max_length, "Tokens a sequence; longer ones are cut; null: no limit", at_least(2));
     v("packing", packing, "Put several documents into one sequence; they never see each other");
