@@ -222,10 +222,10 @@ class Head {
 
   // dlogit = d logp / d logit * scale; the target, counted from the first logit, may lie outside of the chunk.
   void to_gradient(A* logits, std::int64_t target, A lse, A scale) const {
-    for (std::int64_t v = 0; v < products_.chunk; ++v) {
-      logits[v] = -scale * vexp(log_probability(logits[v], temperature_, lse));
-    }
-    if (target >= 0 && target < products_.chunk) logits[target] += scale;
+    const A temperature = temperature_;  // as far as the compiler knows, the loop may write to the member
+    const std::int64_t chunk = products_.chunk;
+    for (std::int64_t v = 0; v < chunk; ++v) logits[v] = -scale * vexp(log_probability(logits[v], temperature, lse));
+    if (target >= 0 && target < chunk) logits[target] += scale;
   }
 
   Workspace<T> work_;
