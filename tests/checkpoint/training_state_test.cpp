@@ -263,5 +263,39 @@ TEST(TrainingState, AKillAtAnyMomentLeavesTheLastGoodOne) {
   EXPECT_GT(unfinished, 5) << "the kills did not fall into saves";
 }
 
+// A save that replaces a checkpoint is killed in the moment in which neither the old one nor the new one has the name.
+TEST(TrainingState, AKillWhileOneIsReplacedKeepsTheOldOneOrTheNew) {
+  constexpr std::int64_t kSaves = 100;
+  const TemporaryDirectory folder;
+  const fs::path run = folder.path() / "run";
+  {
+    CheckpointStore store(run);
+    save(store, 1, 1);
+  }
+  std::int64_t stamp = 1;
+  for (int round = 0; round < 5; ++round) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      CheckpointStore store(run);
+      for (std::int64_t i = 1; i <= kSaves; ++i) save(store, 1, stamp + i);
+      ::_exit(0);
+    }
+    int status = 0;
+    bool ended = false;
+    while (is_folder(run / "checkpoint-1") && !ended) ended = ::waitpid(child, &status, WNOHANG) == child;
+    if (!ended) {
+      ::kill(child, SIGKILL);
+      ::waitpid(child, &status, 0);
+    }
+    const CheckpointStore store(run);
+    const auto last = last_good_checkpoint(run);
+    ASSERT_TRUE(last);
+    EXPECT_GE(stamp_of(*last), stamp);
+    EXPECT_LE(stamp_of(*last), stamp + kSaves);
+    EXPECT_THAT(names_in(run), ElementsAre("checkpoint-1"));
+    stamp = stamp_of(*last);
+  }
+}
+
 }  // namespace
 }  // namespace hone
