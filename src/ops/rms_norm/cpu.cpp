@@ -1,7 +1,6 @@
-#include <cmath>
-
 #include "ops/registry.h"
 #include "ops/rms_norm/rms_norm.h"
+#include "ops/rms_norm/row.h"
 #include "ops/rows.h"
 
 namespace hone {
@@ -17,19 +16,13 @@ void forward(const KernelCall& call) {
   T* ys = call.out(0).as<T>();
   A* rstds = call.out(1).as<A>();
   const auto epsilon = static_cast<A>(call.attributes_as<RmsNormAttributes>().epsilon);
-  for_rows(x.rows(), n, [&](std::int64_t row) {
-    const T* in = xs + row * n;
-    T* out = ys + row * n;
-    const A squares = lane_sum<A>(n, [&](std::int64_t i) { return widen(in[i]) * widen(in[i]); });
-    const A rstd = A(1) / std::sqrt(squares / static_cast<A>(n) + epsilon);
-    rstds[row] = rstd;
-    for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(widen(in[i]) * rstd * widen(weight[i]));
-  });
+  for_rows(x.rows(), n,
+           [&](std::int64_t row) { rstds[row] = rms_norm_row(xs + row * n, weight, n, epsilon, ys + row * n); });
   zero_tail(call.out(0));
   zero_tail(call.out(1));
 }
 
-// dx = rstd * (w dy - x rstd^2 mean(w dy x)); dweight += sum over rows of dy x rstd, in the order of rows.
+// dweight is summed in the order of rows.
 template <class T>
 void backward(const KernelCall& call) {
   using A = Accumulator<T>;
@@ -42,25 +35,14 @@ void backward(const KernelCall& call) {
   const A* rstds = call.in(3).as<A>();
   T* dxs = call.out(0).as<T>();
   for_rows(rows, 2 * n, [&](std::int64_t row) {
-    const T* dy = dys + row * n;
-    const T* in = xs + row * n;
-    T* dx = dxs + row * n;
-    const A rstd = rstds[row];
-    const A dot = lane_sum<A>(n, [&](std::int64_t i) { return widen(dy[i]) * widen(weight[i]) * widen(in[i]); });
-    const A scale = dot * rstd * rstd / static_cast<A>(n);
-    for (std::int64_t i = 0; i < n; ++i) {
-      dx[i] = static_cast<T>(rstd * (widen(dy[i]) * widen(weight[i]) - widen(in[i]) * scale));
-    }
+    rms_norm_row_backward(dys + row * n, xs + row * n, weight, rstds[row], n, dxs + row * n);
   });
   zero_tail(call.out(0));
   if (!call.in(4)) return;
   A* dweight = call.out(1).as<A>();
   parallel_for(n, 64, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = 0; row < rows; ++row) {
-      const T* dy = dys + row * n;
-      const T* in = xs + row * n;
-      const A rstd = rstds[row];
-      for (std::int64_t i = begin; i < end; ++i) dweight[i] += widen(dy[i]) * widen(in[i]) * rstd;
+      rms_norm_row_weight_gradient(dys + row * n, xs + row * n, rstds[row], begin, end, dweight);
     }
   });
 }

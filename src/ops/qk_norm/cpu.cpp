@@ -1,0 +1,99 @@
+#include <algorithm>
+
+#include "ops/qk_norm/parts.h"
+#include "ops/qk_norm/qk_norm.h"
+#include "ops/registry.h"
+#include "ops/rms_norm/row.h"
+
+namespace hone {
+namespace {
+
+template <class T>
+void forward(const KernelCall& call) {
+  using A = Accumulator<T>;
+  const TensorView& qkv = call.in(0);
+  const auto& a = call.attributes_as<QkNormAttributes>();
+  const std::int64_t n = qkv.row_size();
+  const std::int64_t normed = a.heads + a.kv_heads;
+  const auto epsilon = static_cast<A>(a.epsilon);
+  const T* xs = qkv.as<T>();
+  const T* q_weight = call.in(1).as<T>();
+  const T* k_weight = call.in(2).as<T>();
+  T* ys = call.out(0).as<T>();
+  A* rstds = call.out(1).as<A>();
+  for_rows(qkv.rows(), n, [&](std::int64_t row) {
+    for (std::int64_t head = 0; head < normed; ++head) {
+      const std::int64_t at = row * n + head * a.head_dim;
+      const T* weight = head < a.heads ? q_weight : k_weight;
+      rstds[row * normed + head] = rms_norm_row(xs + at, weight, a.head_dim, epsilon, ys + at);
+    }
+    std::copy(xs + row * n + normed * a.head_dim, xs + (row + 1) * n, ys + row * n + normed * a.head_dim);
+  });
+  zero_tail(call.out(0));
+  zero_tail(call.out(1));
+}
+
+template <class T>
+void input_gradient(const KernelCall& call) {
+  using A = Accumulator<T>;
+  const TensorView& qkv = call.in(1);
+  const auto& a = call.attributes_as<QkNormAttributes>();
+  const std::int64_t n = qkv.row_size();
+  const std::int64_t normed = a.heads + a.kv_heads;
+  const T* dys = call.in(0).as<T>();
+  const T* xs = qkv.as<T>();
+  const T* q_weight = call.in(2).as<T>();
+  const T* k_weight = call.in(3).as<T>();
+  const A* rstds = call.in(4).as<A>();
+  T* dxs = call.out(0).as<T>();
+  for_rows(qkv.rows(), 2 * n, [&](std::int64_t row) {
+    for (std::int64_t head = 0; head < normed; ++head) {
+      const std::int64_t at = row * n + head * a.head_dim;
+      const T* weight = head < a.heads ? q_weight : k_weight;
+      rms_norm_row_backward(dys + at, xs + at, weight, rstds[row * normed + head], a.head_dim, dxs + at);
+    }
+    std::copy(dys + row * n + normed * a.head_dim, dys + (row + 1) * n, dxs + row * n + normed * a.head_dim);
+  });
+  zero_tail(call.out(0));
+}
+
+// Summed in the order of rows, and of heads in a row.
+template <class T>
+void weight_gradient(const KernelCall& call) {
+  using A = Accumulator<T>;
+  const TensorView& qkv = call.in(1);
+  const auto& a = call.attributes_as<QkNormWeightAttributes>();
+  const std::int64_t n = qkv.row_size();
+  const std::int64_t normed = call.in(2).row_size();
+  const std::int64_t head_dim = call.out(0).elements();
+  const T* dys = call.in(0).as<T>();
+  const T* xs = qkv.as<T>();
+  const A* rstds = call.in(2).as<A>();
+  A* dweight = call.out(0).as<A>();
+  parallel_for(head_dim, 16, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = 0; row < qkv.rows(); ++row) {
+      for (std::int64_t head = a.first_head; head < a.first_head + a.heads; ++head) {
+        const std::int64_t at = row * n + head * head_dim;
+        rms_norm_row_weight_gradient(dys + at, xs + at, rstds[row * normed + head], begin, end, dweight);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void register_qk_norm_cpu(KernelRegistry& registry) {
+  registry.add(
+      "qk_norm", DeviceKind::cpu,
+      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+  registry.add(
+      "qk_norm_input_gradient", DeviceKind::cpu,
+      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { input_gradient<T>(call); }); },
+       {}});
+  registry.add(
+      "qk_norm_weight_gradient", DeviceKind::cpu,
+      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { weight_gradient<T>(call); }); },
+       {}});
+}
+
+}  // namespace hone

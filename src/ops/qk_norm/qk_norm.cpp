@@ -1,0 +1,99 @@
+#include "ops/qk_norm/qk_norm.h"
+
+#include "core/error.h"
+#include "ops/qk_norm/parts.h"
+#include "ops/registry.h"
+#include "program/gradient_builder.h"
+#include "program/kernel.h"
+
+namespace hone {
+namespace {
+
+// (dy, qkv, q_weight, k_weight, rstd) -> dqkv
+class QkNormInputGradient final : public Op {
+ public:
+  std::string_view name() const override { return "qk_norm_input_gradient"; }
+  Attributes default_attributes() const override { return QkNormAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 8.0 * static_cast<double>(outputs[0].elements());
+    return cost;
+  }
+};
+
+// (dy, qkv, rstd, dweight) -> dweight, in place.
+class QkNormWeightGradient final : public Op {
+ public:
+  std::string_view name() const override { return "qk_norm_weight_gradient"; }
+  Attributes default_attributes() const override { return QkNormWeightAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 3, name())}; }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    const std::int64_t heads = attributes.as<QkNormWeightAttributes>().heads;
+    const double elements = static_cast<double>(inputs[0]->rows() * heads * outputs[0].elements());
+    return {.flops = 3.0 * elements,
+            .bytes_read = 2.0 * elements * static_cast<double>(size_of(inputs[0]->dtype)),
+            .bytes_written = static_cast<double>(outputs[0].bytes())};
+  }
+  std::optional<std::size_t> alias(std::size_t) const override { return 3; }
+};
+
+const QkNormInputGradient kInputGradient;
+const QkNormWeightGradient kWeightGradient;
+
+// (qkv, q_weight, k_weight) -> (y, rstd [rows, heads + kv_heads])
+class QkNorm final : public Op {
+ public:
+  std::string_view name() const override { return "qk_norm"; }
+  Attributes default_attributes() const override { return QkNormAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& qkv = required(inputs, 0, name());
+    const Type& q_weight = required(inputs, 1, name());
+    const Type& k_weight = required(inputs, 2, name());
+    const auto& a = attributes.as<QkNormAttributes>();
+    expect(qkv.shape.size() == 2 && qkv.shape[1].size == (a.heads + 2 * a.kv_heads) * a.head_dim, name(),
+           text_of("qkv is ", to_text(qkv), " for ", a.heads, " query and ", a.kv_heads, " key heads of ", a.head_dim));
+    expect(q_weight == k_weight && q_weight.dtype == qkv.dtype && q_weight.shape == Shape{a.head_dim}, name(),
+           text_of("the weights are ", to_text(q_weight), " and ", to_text(k_weight), " for heads of ", a.head_dim,
+                   " and qkv ", to_text(qkv)));
+    return {qkv, Type{accumulator_of(qkv.dtype), {qkv.shape[0], a.heads + a.kv_heads}}};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 4.0 * static_cast<double>(outputs[0].elements());
+    return cost;
+  }
+  void gradient(GradientBuilder& builder, const Node& node) const override {
+    const Tensor dy = builder.output_gradient(0);
+    if (!dy) return;
+    Program& program = builder.program();
+    const auto& a = node.attributes.as<QkNormAttributes>();
+    const QkNormWeightAttributes parts[] = {{0, a.heads}, {a.heads, a.kv_heads}};
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (!builder.needs(1 + i)) continue;
+      builder.set_accumulator(1 + i,
+                              program.append1(kWeightGradient, parts[i],
+                                              {dy, builder.input(0), builder.output(1), builder.accumulator(1 + i)}));
+    }
+    if (!builder.needs(0)) return;
+    builder.add(0, program.append1(kInputGradient, a,
+                                   {dy, builder.input(0), builder.input(1), builder.input(2), builder.output(1)}));
+  }
+};
+
+const QkNorm kQkNorm;
+
+}  // namespace
+
+Tensor qk_norm(Tensor qkv, Tensor q_weight, Tensor k_weight, const QkNormAttributes& attributes) {
+  const std::vector<Tensor> inputs{qkv, q_weight, k_weight};
+  return qkv.program().append(kQkNorm, attributes, inputs)[0];
+}
+
+void register_qk_norm(OpRegistry& registry) {
+  registry.add(kQkNorm);
+  registry.add(kInputGradient);
+  registry.add(kWeightGradient);
+}
+
+}  // namespace hone

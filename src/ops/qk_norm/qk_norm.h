@@ -1,0 +1,29 @@
+// RMS normalisation of each query and key head (Dehghani et al., 2023; as in Qwen 3).
+#pragma once
+
+#include <cstdint>
+
+#include "program/program.h"
+
+namespace hone {
+
+struct QkNormAttributes {
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  double epsilon = 1e-6;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("heads", heads);
+    v("kv_heads", kv_heads);
+    v("head_dim", head_dim);
+    v("epsilon", epsilon);
+  }
+};
+
+// qkv [rows, (heads + 2 kv_heads) head_dim], q_weight and k_weight [head_dim] -> qkv with each query and key head
+// normalised as rms_norm does, the value heads as they were. Rows past the count are zero.
+[[nodiscard]] Tensor qk_norm(Tensor qkv, Tensor q_weight, Tensor k_weight, const QkNormAttributes& attributes);
+
+}  // namespace hone
