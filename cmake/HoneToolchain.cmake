@@ -21,7 +21,7 @@ add_compile_options(-march=x86-64-v3 -ffp-contract=off -fno-math-errno -fno-trap
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(-Wno-restrict)  # false alarms in std::string of g++ 12
 endif()
-set(CMAKE_CXX_FLAGS_RELEASE "-O3")
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")  # the rooms of kernels: -O3
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g -D_GLIBCXX_ASSERTIONS")
 
 if(HONE_SANITIZE)

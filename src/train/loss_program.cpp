@@ -53,7 +53,9 @@ Program finish_loss(Program program, const char* loss, const LossProgramOptions&
   throw Defect(text_of("the program has no output ", loss));
 }
 
-Program trace_training(const Model& model, const LossProgramOptions& options) { return trace_nll(model, options, true); }
+Program trace_training(const Model& model, const LossProgramOptions& options) {
+  return trace_nll(model, options, true);
+}
 Program trace_evaluation(const Model& model, const LossProgramOptions& options) {
   return trace_nll(model, options, false);
 }
@@ -62,7 +64,6 @@ void feed(Executable& executable, const HostBatch& batch) {
   executable.set_count(Count::tokens, batch.token_count());
   executable.set<std::int32_t>("tokens", batch.tokens);
   executable.set<std::int32_t>("positions", batch.positions);
-  executable.set<std::int32_t>("targets", batch.targets);
   const ValueId id = executable.program().find(Role::input, "cu_seqlens");
   const auto entries = static_cast<std::size_t>(executable.program().value(id).type.elements());
   HONE_ASSERT(batch.cu_seqlens.size() <= entries, batch.document_count(), " documents, room for ", entries - 1);
@@ -82,7 +83,13 @@ LossSums run_loss(Executable& executable, const HostBatch& batch, double weight)
   const auto tokens = static_cast<std::size_t>(batch.token_count());
   std::vector<float> values(tokens);
   for (std::size_t t = 0; t < tokens; ++t) values[t] = batch.loss_weights[t] * static_cast<float>(weight);
+  // A target that does not count costs no row of logits.
+  std::vector<TokenId> targets = batch.targets;
+  for (std::size_t t = 0; t < tokens; ++t) {
+    if (batch.loss_weights[t] == 0) targets[t] = -1;
+  }
   feed(executable, batch);
+  executable.set<std::int32_t>("targets", targets);
   executable.set<float>("loss_weights", values);
   executable.run();
   LossSums sums;

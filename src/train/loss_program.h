@@ -40,12 +40,12 @@ void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacit
 // The same without gradients: evaluation.
 [[nodiscard]] Program trace_evaluation(const Model& model, const LossProgramOptions& options);
 
-// Writes tokens, positions, cu_seqlens and targets, and sets the counts.
+// Writes tokens, positions and cu_seqlens, and sets the counts.
 void feed(Executable& executable, const HostBatch& batch);
 
 // Sums over the target tokens of what ran.
 struct LossSums {
-  double loss = 0;        // as weighted
+  double loss = 0;  // as weighted
   double entropy = 0;
   double hits = 0;
   double target_tokens = 0;

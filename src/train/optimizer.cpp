@@ -12,9 +12,7 @@ namespace {
 
 constexpr const char* kBad = "nonfinite";
 
-std::string moment_name(const std::string& weight, std::string_view which) {
-  return weight + "." + std::string(which);
-}
+std::string moment_name(const std::string& weight, std::string_view which) { return weight + "." + std::string(which); }
 
 Type as_f32(Type type) {
   type.dtype = DType::f32;
@@ -93,7 +91,9 @@ Optimizer::Optimizer(const Model& model, TensorStore& weights, std::shared_ptr<A
 UpdateResult Optimizer::update(double learning_rate, double max_grad_norm) {
   const auto t = static_cast<double>(steps_ + 1);
   std::vector<float> hyper(kAdamwHypers, 0.0f);
-  const auto set = [&](AdamwHyper which, double value) { hyper[static_cast<std::size_t>(which)] = static_cast<float>(value); };
+  const auto set = [&](AdamwHyper which, double value) {
+    hyper[static_cast<std::size_t>(which)] = static_cast<float>(value);
+  };
   set(AdamwHyper::learning_rate, learning_rate);
   set(AdamwHyper::correction1, 1.0 / (1.0 - std::pow(attributes_.beta1, t)));
   set(AdamwHyper::correction2, 1.0 / std::sqrt(1.0 - std::pow(attributes_.beta2, t)));

@@ -16,8 +16,8 @@ namespace hone {
 
 // What one update did.
 struct UpdateResult {
-  double grad_norm = 0;   // before clipping
-  bool applied = true;    // false: the norm was not finite, and the weights are as they were
+  double grad_norm = 0;  // before clipping
+  bool applied = true;   // false: the norm was not finite, and the weights are as they were
 };
 
 class Optimizer {
@@ -30,6 +30,8 @@ class Optimizer {
   [[nodiscard]] const TensorStore& gradients() const { return gradients_; }
   // max_grad_norm 0: no clipping.
   UpdateResult update(double learning_rate, double max_grad_norm);
+  // Drops what has been accumulated.
+  void discard() { gradients_.fill_zero(); }
   // Forgets that a number was not finite, so that the next update counts again.
   void clear_guard();
 

@@ -1,0 +1,138 @@
+#include "data/arithmetic.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/random.h"
+#include "core/strings.h"
+
+namespace hone {
+namespace {
+
+std::string join_steps(const ArithmeticProblem& problem, std::string_view separator) {
+  return join(problem.steps(), separator);
+}
+
+// As running text: the style of the corpus, of which the model sees most.
+std::string plain_solution(const ArithmeticProblem& problem) {
+  return text_of(problem.expression(), "\n", join_steps(problem, "\n"), "\nThe answer is ", problem.answer(), ".");
+}
+
+std::string tagged(std::string_view thoughts, std::int64_t answer) {
+  return text_of("<think>\n", thoughts, "\n</think>\n<answer>\n\\boxed{", answer, "}\n</answer>");
+}
+
+Json conversation(const ArithmeticProblem& problem, const std::string& trace) {
+  return {{"messages",
+           Json::array({{{"role", "user"}, {"content", question_of(problem)}},
+                        {{"role", "assistant"}, {"content", trace}}})}};
+}
+
+Json question_row(const ArithmeticProblem& problem) {
+  return {{"problem", question_of(problem)}, {"answer", std::to_string(problem.answer())}};
+}
+
+}  // namespace
+
+std::string ArithmeticProblem::expression() const {
+  std::string text = std::to_string(terms.at(0));
+  for (std::size_t i = 1; i < terms.size(); ++i) {
+    text += text_of(terms[i] < 0 ? " - " : " + ", terms[i] < 0 ? -terms[i] : terms[i]);
+  }
+  return text;
+}
+
+std::vector<std::string> ArithmeticProblem::steps() const {
+  std::vector<std::string> lines;
+  std::int64_t value = terms.at(0);
+  for (std::size_t i = 1; i < terms.size(); ++i) {
+    const std::int64_t next = value + terms[i];
+    lines.push_back(text_of(value, terms[i] < 0 ? " - " : " + ", terms[i] < 0 ? -terms[i] : terms[i], " = ", next));
+    value = next;
+  }
+  return lines;
+}
+
+std::int64_t ArithmeticProblem::answer() const {
+  std::int64_t value = 0;
+  for (const std::int64_t term : terms) value += term;
+  return value;
+}
+
+ArithmeticProblem make_problem(std::uint64_t seed, std::string_view stream, std::uint64_t index, std::int64_t terms,
+                               std::int64_t largest) {
+  HONE_ASSERT(terms >= 2 && largest >= 1, terms, " terms up to ", largest);
+  const RandomStream random(seed, stream, index);
+  const auto bound = static_cast<std::uint64_t>(largest);
+  ArithmeticProblem problem;
+  std::int64_t value = 0;
+  for (std::int64_t i = 0; i < terms; ++i) {
+    const auto at = static_cast<std::uint64_t>(2 * i);
+    std::int64_t term = 1 + static_cast<std::int64_t>(random.below(at, bound));
+    if (i > 0 && random.below(at + 1, 2) == 1 && term <= value) term = -term;
+    value += term;
+    problem.terms.push_back(term);
+  }
+  return problem;
+}
+
+std::string question_of(const ArithmeticProblem& problem) { return text_of("What is ", problem.expression(), "?"); }
+
+std::string careful_trace(const ArithmeticProblem& problem) {
+  return tagged(join_steps(problem, "\n"), problem.answer());
+}
+
+std::string clumsy_trace(const ArithmeticProblem& problem, std::uint64_t seed, std::uint64_t index) {
+  const RandomStream random(seed, "clumsy", index);
+  const auto off = static_cast<std::int64_t>(1 + random.below(1, 9)) * (random.below(2, 2) == 0 ? 1 : -1);
+  switch (random.below(0, 3)) {
+    case 0: {  // slips in a step and goes on from there
+      ArithmeticProblem wrong = problem;
+      wrong.terms[1] += off;
+      std::vector<std::string> lines = wrong.steps();
+      lines[0] = text_of(ArithmeticProblem{{problem.terms[0], problem.terms[1]}}.expression(), " = ",
+                         wrong.terms[0] + wrong.terms[1]);
+      return tagged(join(lines, "\n"), wrong.answer());
+    }
+    case 1: return tagged("Let me guess.", problem.answer() + off);
+    default:  // works it out, and forgets the tags
+      return text_of(join_steps(problem, "\n"), "\nThe answer is ", problem.answer(), ".");
+  }
+}
+
+void write_arithmetic(const std::filesystem::path& folder, const ArithmeticOptions& options) {
+  hone::create_directories(folder);
+  std::set<std::string> held_out;
+  std::string held_out_text;
+  for (std::uint64_t i = 0; static_cast<std::int64_t>(held_out.size()) < options.held_out; ++i) {
+    HONE_ASSERT(i < 1000 * static_cast<std::uint64_t>(options.held_out + 1), "too few different problems of ", options.terms, " terms");
+    const ArithmeticProblem problem = make_problem(options.seed, "held_out", i, options.terms, options.largest);
+    if (held_out.insert(problem.expression()).second) held_out_text += question_row(problem).dump() + "\n";
+  }
+  // Problems 0, 1, ... of a stream, those that are held out left out.
+  const auto write = [&](const char* name, std::int64_t count, const auto& row_of) {
+    std::string text;
+    std::int64_t written = 0;
+    for (std::uint64_t i = 0; written < count; ++i) {
+      const ArithmeticProblem problem = make_problem(options.seed, name, i, options.terms, options.largest);
+      if (held_out.contains(problem.expression())) continue;
+      text += row_of(problem, static_cast<std::uint64_t>(written++)).dump() + "\n";
+    }
+    write_file(folder / text_of(name, ".jsonl"), text);
+  };
+  write("corpus", options.corpus, [](const ArithmeticProblem& problem, std::uint64_t) {
+    return Json{{"text", plain_solution(problem)}};
+  });
+  const RandomStream kind(options.seed, "trace");
+  write("sft", options.traces, [&](const ArithmeticProblem& problem, std::uint64_t i) {
+    const bool clumsy = static_cast<double>(kind.uniform(i)) < options.clumsy;
+    return conversation(problem, clumsy ? clumsy_trace(problem, options.seed, i) : careful_trace(problem));
+  });
+  write("prompts", options.prompts, [](const ArithmeticProblem& problem, std::uint64_t) { return question_row(problem); });
+  write_file(folder / "held_out.jsonl", held_out_text);
+}
+
+}  // namespace hone

@@ -1,0 +1,81 @@
+// Generation: requests in, tokens out, on weights that others may be training.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "engine/request.h"
+#include "engine/scheduler.h"
+#include "model/model.h"
+#include "program/executable.h"
+#include "text/tokenizer.h"
+
+namespace hone {
+
+struct EngineOptions {
+  std::int64_t max_model_len = 1024;    // tokens of prompt and completion together
+  std::int64_t max_num_seqs = 64;       // requests that run at a time
+  std::int64_t max_batch_tokens = 512;  // tokens of one step: prompts are computed in chunks of at most this
+  std::int64_t block_size = 16;         // tokens a page
+  std::int64_t num_blocks = 0;          // pages; 0: enough for max_num_seqs requests of max_model_len
+};
+
+// Throws Error where an option makes no sense. Fills in num_blocks.
+[[nodiscard]] EngineOptions resolved(EngineOptions options);
+[[nodiscard]] KvLayout kv_layout(const EngineOptions& options);
+// Capacities of the engine's programs: a step runs the smallest that holds it.
+[[nodiscard]] std::vector<Capacity> engine_capacities(const EngineOptions& options);
+
+// Tokens depend on the weights, the prompt, the sampling parameters and the seed alone: not on what else runs, on how
+// prompts are cut or on preemption.
+class Engine {
+ public:
+  // Weights, tokenizer and model must outlive the engine. Reserves its share of the arena.
+  Engine(const Model& model, const Tokenizer& tokenizer, const TensorStore& weights, std::shared_ptr<Arena> arena,
+         const EngineOptions& options);
+  ~Engine();
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
+
+  // Throws Error where the request does not fit: an empty prompt, a token outside the vocabulary, no room for one new
+  // token (both lengths are said).
+  RequestId add(Request request);
+  void cancel(RequestId id);
+  [[nodiscard]] bool has_work() const;
+
+  // What one step brought a request.
+  struct Update {
+    RequestId id = 0;
+    std::string_view text;      // new text, never a part of a character; valid until the next call
+    FinishReason finish_reason = FinishReason::none;
+  };
+  // One forward pass.
+  [[nodiscard]] std::vector<Update> step();
+  // Takes a request's result out of the engine once it has finished.
+  [[nodiscard]] Completion take(RequestId id);
+
+  // Runs all requests to their end; results in the order of the requests. on_finish(done) is called as each ends.
+  // Throws Interrupted at Ctrl+C.
+  [[nodiscard]] std::vector<Completion> generate(std::span<const Request> requests,
+                                                 const std::function<void(std::int64_t done)>& on_finish = {});
+
+  struct Statistics {
+    std::int64_t steps = 0;
+    std::int64_t prompt_tokens = 0;
+    std::int64_t generated_tokens = 0;
+    std::int64_t preemptions = 0;
+  };
+  [[nodiscard]] Statistics statistics() const;
+  [[nodiscard]] std::int64_t kv_bytes() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hone

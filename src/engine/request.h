@@ -1,0 +1,46 @@
+// What is asked of the engine, and what it answers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/tokenizer.h"
+
+namespace hone {
+
+struct SamplingParams {
+  double temperature = 1.0;     // 0: always the likeliest token
+  double top_p = 1.0;           // 1: off
+  double min_p = 0.0;           // 0: off
+  std::int64_t top_k = 0;       // 0: off
+  std::int64_t max_tokens = 256;
+  std::uint64_t seed = 0;       // with the prompt and the weights it decides every token
+  std::vector<TokenId> stop_token_ids;  // the sequence ends with the first of these, which is part of it
+  std::vector<std::string> stop;        // the text ends before the first of these
+};
+
+struct Request {
+  std::vector<TokenId> prompt;  // at least one token
+  SamplingParams sampling;
+};
+
+enum class FinishReason : std::uint8_t {
+  none,    // still running
+  stop,    // a stop token or a stop string
+  length,  // max_tokens, or the engine's max_model_len
+  abort,   // cancelled
+};
+[[nodiscard]] std::string_view name_of(FinishReason reason);
+
+struct Completion {
+  std::vector<TokenId> tokens;  // a stop token included
+  std::vector<float> logps;     // of each token: log-softmax of logits / temperature (greedy: of the logits)
+  std::string text;             // without special tokens; cut before a stop string
+  FinishReason finish_reason = FinishReason::none;
+};
+
+using RequestId = std::int64_t;
+
+}  // namespace hone

@@ -1,0 +1,93 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace hone {
+
+Scheduler::Scheduler(const SchedulerLimits& limits, std::int64_t num_blocks) : limits_(limits), pool_(num_blocks) {
+  HONE_ASSERT(limits.max_num_seqs > 0 && limits.max_batch_tokens > 0 && limits.block_size > 0);
+}
+
+void Scheduler::add(std::unique_ptr<Sequence> sequence) { waiting_.push_back(std::move(sequence)); }
+
+void Scheduler::remove(RequestId id) {
+  const auto is_it = [id](const std::unique_ptr<Sequence>& sequence) { return sequence->id == id; };
+  if (const auto found = std::find_if(running_.begin(), running_.end(), is_it); found != running_.end()) {
+    pool_.give_back((*found)->blocks);
+    running_.erase(found);
+  } else if (const auto waits = std::find_if(waiting_.begin(), waiting_.end(), is_it); waits != waiting_.end()) {
+    waiting_.erase(waits);
+  }
+}
+
+std::int64_t Scheduler::missing_blocks(const Sequence& sequence, std::int64_t count) const {
+  const std::int64_t wanted = (sequence.computed + count + limits_.block_size - 1) / limits_.block_size;
+  return wanted - static_cast<std::int64_t>(sequence.blocks.size());
+}
+
+void Scheduler::take_blocks(Sequence& sequence, std::int64_t count) {
+  for (std::int64_t missing = missing_blocks(sequence, count); missing > 0; --missing) {
+    sequence.blocks.push_back(pool_.take());
+  }
+}
+
+void Scheduler::preempt_last() {
+  std::unique_ptr<Sequence> sequence = std::move(running_.back());
+  running_.pop_back();
+  pool_.give_back(sequence->blocks);
+  sequence->blocks.clear();
+  sequence->computed = 0;
+  waiting_.push_front(std::move(sequence));
+  ++preemptions_;
+}
+
+bool Scheduler::make_room(std::size_t index, std::int64_t count) {
+  while (missing_blocks(*running_[index], count) > pool_.free_blocks()) {
+    const bool itself = running_.size() == index + 1;
+    HONE_ASSERT(running_.size() > 1, "a sequence of ", running_[index]->length(), " tokens does not fit ",
+                pool_.num_blocks(), " pages");
+    preempt_last();
+    if (itself) return false;
+  }
+  return true;
+}
+
+std::vector<ScheduledChunk> Scheduler::schedule() {
+  std::vector<ScheduledChunk> chunks;
+  std::int64_t budget = limits_.max_batch_tokens;
+  const auto plan = [&](std::size_t index) {
+    Sequence& sequence = *running_[index];
+    const std::int64_t count = std::min(sequence.pending(), budget);
+    take_blocks(sequence, count);
+    chunks.push_back({&sequence, count, count == sequence.pending()});
+    budget -= count;
+  };
+  // Room first, then the plan: a preemption must not take a sequence whose chunk is planned already, so sequences are
+  // visited by arrival and only younger ones are preempted.
+  for (const bool decoding : {true, false}) {
+    for (std::size_t i = 0; i < running_.size() && budget > 0; ++i) {
+      if ((running_[i]->pending() == 1) != decoding) continue;
+      const auto planned = [&](const Sequence* sequence) {
+        return std::any_of(chunks.begin(), chunks.end(), [&](const ScheduledChunk& c) { return c.sequence == sequence; });
+      };
+      const std::int64_t count = std::min(running_[i]->pending(), budget);
+      // Behind a prompt there may be planned decodes: they stay, the prompt waits for pages.
+      if (missing_blocks(*running_[i], count) > pool_.free_blocks() && planned(running_.back().get())) continue;
+      if (!make_room(i, count)) break;
+      plan(i);
+    }
+  }
+  while (!waiting_.empty() && budget > 0 && running() < limits_.max_num_seqs) {
+    Sequence& next = *waiting_.front();
+    if (missing_blocks(next, std::min(next.pending(), budget)) > pool_.free_blocks()) break;
+    running_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+    plan(running_.size() - 1);
+  }
+  HONE_ASSERT(!chunks.empty() || !has_work(), "nothing can be scheduled");
+  return chunks;
+}
+
+}  // namespace hone

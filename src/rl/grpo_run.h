@@ -1,0 +1,47 @@
+// Runs of `hone grpo`: from options to everything that the first step needs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/prompt_set.h"
+#include "engine/engine.h"
+#include "engine/loaded_model.h"
+#include "rl/grpo_task.h"
+#include "train/memory.h"
+
+namespace hone {
+
+// Ready to start, but for the weights.
+struct GrpoRun {
+  GrpoOptions options;
+  std::string options_json;
+  GrpoBatch batch;
+  std::unique_ptr<ModelDirectory> initial;
+  std::unique_ptr<Model> model;
+  Tokenizer tokenizer;
+  std::string generation_config;  // JSON
+  std::vector<TokenId> stop_token_ids;
+  DType dtype = DType::f32;
+  PromptSet prompts;
+  std::vector<Reward> rewards;
+  std::vector<double> reward_weights;
+  EngineOptions engine;
+  std::int64_t total_steps = 0;
+};
+
+// Reads data, tokenizer, configuration and rewards, but no weights. Throws Error.
+[[nodiscard]] GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input);
+
+struct GrpoPrograms {
+  Program policy;
+  std::optional<Program> reference;
+  MemoryBreakdown memory;
+};
+[[nodiscard]] GrpoPrograms trace_run(const GrpoRun& run);
+
+// Trains; returns the last logged metrics.
+MetricValues train(GrpoRun& run);
+
+}  // namespace hone

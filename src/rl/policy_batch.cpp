@@ -1,0 +1,78 @@
+#include "rl/policy_batch.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace hone {
+namespace {
+
+// Rows of the batch that predict a sample's completion: from its prompt's last token on.
+std::size_t first_row(std::size_t document, const PolicySample& sample) { return document + sample.prompt.size() - 1; }
+
+}  // namespace
+
+PolicyBatch make_policy_batch(std::span<const PolicySample> samples) {
+  PolicyBatch result;
+  HostBatch& batch = result.batch;
+  const bool with_reference = !samples.empty() && !samples[0].ref_logps.empty();
+  for (const PolicySample& sample : samples) {
+    HONE_ASSERT(!sample.prompt.empty() && sample.logps.size() == sample.completion.size(), "a sample of ",
+                sample.prompt.size(), " and ", sample.completion.size(), " tokens");
+    const std::size_t begin = batch.tokens.size();
+    batch.tokens.insert(batch.tokens.end(), sample.prompt.begin(), sample.prompt.end());
+    batch.tokens.insert(batch.tokens.end(), sample.completion.begin(), sample.completion.end());
+    const std::size_t end = batch.tokens.size();
+    batch.cu_seqlens.push_back(static_cast<std::int32_t>(end));
+    batch.targets.resize(end, -1);
+    batch.loss_weights.resize(end, 0.0f);
+    result.old_logps.resize(end, 0.0f);
+    result.advantages.resize(end, 0.0f);
+    if (with_reference) result.ref_logps.resize(end, 0.0f);
+    for (std::size_t i = begin; i < end; ++i) batch.positions.push_back(static_cast<std::int32_t>(i - begin));
+    for (std::size_t i = 0; i < sample.completion.size(); ++i) {
+      const std::size_t row = first_row(begin, sample) + i;
+      batch.targets[row] = sample.completion[i];
+      batch.loss_weights[row] = 1.0f;
+      result.old_logps[row] = sample.logps[i];
+      result.advantages[row] = static_cast<float>(sample.advantage);
+      if (with_reference) result.ref_logps[row] = sample.ref_logps[i];
+    }
+    batch.target_tokens += static_cast<std::int64_t>(sample.completion.size());
+  }
+  result.weights.assign(batch.tokens.size(), 0.0f);
+  return result;
+}
+
+void LossNormaliser::count(std::span<const PolicySample> step) {
+  for (const PolicySample& sample : step) {
+    ++samples;
+    if (!(mask_truncated && sample.truncated)) tokens += static_cast<std::int64_t>(sample.completion.size());
+  }
+}
+
+double LossNormaliser::weight(const PolicySample& sample) const {
+  if (mask_truncated && sample.truncated) return 0;
+  const auto all = static_cast<double>(std::max<std::int64_t>(samples, 1));
+  switch (loss) {
+    case GrpoLoss::grpo:
+      return 1.0 / (all * static_cast<double>(std::max<std::size_t>(sample.completion.size(), 1)));
+    case GrpoLoss::dr_grpo: return 1.0 / (all * static_cast<double>(max_completion_length));
+    case GrpoLoss::bnpo:
+    case GrpoLoss::dapo:
+    case GrpoLoss::cispo: break;
+  }
+  return 1.0 / static_cast<double>(std::max<std::int64_t>(tokens, 1));
+}
+
+void set_loss_weights(PolicyBatch& batch, std::span<const PolicySample> samples, const LossNormaliser& normaliser) {
+  for (std::size_t s = 0; s < samples.size(); ++s) {
+    const auto begin = static_cast<std::size_t>(batch.batch.cu_seqlens[s]);
+    const auto weight = static_cast<float>(normaliser.weight(samples[s]));
+    for (std::size_t i = 0; i < samples[s].completion.size(); ++i) {
+      batch.weights[first_row(begin, samples[s]) + i] = weight;
+    }
+  }
+}
+
+}  // namespace hone

@@ -1,0 +1,96 @@
+#include "rl/rollout.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/files.h"
+
+namespace hone {
+namespace {
+
+std::vector<Request> make_requests(const PromptSet& prompts, std::span<const std::uint32_t> chosen,
+                                   const RolloutOptions& options,
+                                   const std::function<std::uint64_t(std::size_t)>& seed_of) {
+  std::vector<Request> requests;
+  for (const std::uint32_t prompt : chosen) {
+    const std::span<const TokenId> tokens = prompts.tokens(prompt);
+    for (std::int64_t i = 0; i < options.num_generations; ++i) {
+      Request request{{tokens.begin(), tokens.end()}, options.sampling};
+      request.sampling.seed = seed_of(requests.size());
+      requests.push_back(std::move(request));
+    }
+  }
+  return requests;
+}
+
+}  // namespace
+
+Rollout roll_out(Engine& engine, const Tokenizer& tokenizer, const PromptSet& prompts,
+                 std::span<const std::uint32_t> chosen, std::span<const Reward> rewards, const RolloutOptions& options,
+                 const std::function<std::uint64_t(std::size_t)>& seed_of) {
+  const std::vector<Request> requests = make_requests(prompts, chosen, options, seed_of);
+  const std::vector<Completion> completions = engine.generate(requests);
+
+  Rollout rollout;
+  std::vector<Json> rows;
+  for (const std::uint32_t prompt : chosen) rows.push_back(prompts.row(prompt));
+  const auto group_size = static_cast<std::size_t>(options.num_generations);
+  for (std::size_t i = 0; i < completions.size(); ++i) {
+    const std::uint32_t prompt = chosen[i / group_size];
+    JudgedCompletion judged;
+    judged.prompt = prompt;
+    judged.prompt_text = tokenizer.decode(requests[i].prompt);
+    judged.completion = std::string(prompts.prefill(prompt)) + completions[i].text;
+    judged.finish_reason = name_of(completions[i].finish_reason);
+    rollout.judged.push_back(std::move(judged));
+    PolicySample sample;
+    sample.prompt = requests[i].prompt;
+    sample.completion = completions[i].tokens;
+    sample.logps = completions[i].logps;
+    sample.truncated = completions[i].finish_reason != FinishReason::stop;
+    rollout.samples.push_back(std::move(sample));
+  }
+  std::vector<RewardInput> inputs;
+  for (std::size_t i = 0; i < completions.size(); ++i) {
+    inputs.push_back({.completion = rollout.judged[i].completion,
+                      .row = &rows[i / group_size],
+                      .group = static_cast<std::int64_t>(i / group_size),
+                      .token_count = static_cast<std::int64_t>(completions[i].tokens.size()),
+                      .ended = !rollout.samples[i].truncated});
+  }
+  for (const Reward& reward : rewards) {
+    rollout.scores.push_back(reward.score(inputs));
+    for (std::size_t i = 0; i < inputs.size(); ++i) rollout.judged[i].rewards.push_back(rollout.scores.back()[i]);
+  }
+  const auto totals = total_rewards(rollout.scores, options.reward_weights);
+  rollout.advantages = compute_advantages(totals, options.num_generations, options.scale);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    rollout.samples[i].advantage = rollout.advantages.values[i];
+    rollout.judged[i].advantage = rollout.advantages.values[i];
+  }
+  return rollout;
+}
+
+void write_completions(const std::filesystem::path& path, const Rollout& rollout, std::span<const Reward> rewards,
+                       std::int64_t step) {
+  std::string text;
+  for (const JudgedCompletion& judged : rollout.judged) {
+    Json scores = Json::object();
+    for (std::size_t r = 0; r < rewards.size(); ++r) {
+      scores[rewards[r].name] = judged.rewards[r] ? Json(*judged.rewards[r]) : Json();
+    }
+    const Json line{{"step", step},
+                    {"row", judged.prompt},
+                    {"prompt", judged.prompt_text},
+                    {"completion", judged.completion},
+                    {"rewards", scores},
+                    {"advantage", judged.advantage},
+                    {"finish_reason", judged.finish_reason}};
+    text += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
+  hone::create_directories(path.parent_path());
+  write_file(path, text);
+}
+
+}  // namespace hone

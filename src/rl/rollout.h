@@ -1,0 +1,53 @@
+// Rollouts: completions of a step's prompts, judged.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/prompt_set.h"
+#include "engine/engine.h"
+#include "reward/registry.h"
+#include "rl/advantages.h"
+#include "rl/policy_batch.h"
+
+namespace hone {
+
+// Completions with what they earned, for reading.
+struct JudgedCompletion {
+  std::int64_t prompt = 0;  // its number in the prompt set
+  std::string prompt_text;
+  std::string completion;
+  std::vector<std::optional<double>> rewards;  // by reward
+  double advantage = 0;
+  std::string finish_reason;
+};
+
+struct Rollout {
+  std::vector<PolicySample> samples;  // num_generations neighbours a prompt, prompts in the given order
+  std::vector<JudgedCompletion> judged;
+  std::vector<RewardScores> scores;   // [rewards][samples]
+  Advantages advantages;
+};
+
+struct RolloutOptions {
+  std::int64_t num_generations = 8;
+  SamplingParams sampling;       // the seed is set for each completion
+  RewardScale scale = RewardScale::group;
+  std::vector<double> reward_weights;
+};
+
+// `seed_of(sample)`: the seed of each completion's sampling. Throws Interrupted at Ctrl+C.
+[[nodiscard]] Rollout roll_out(Engine& engine, const Tokenizer& tokenizer, const PromptSet& prompts,
+                               std::span<const std::uint32_t> chosen, std::span<const Reward> rewards,
+                               const RolloutOptions& options,
+                               const std::function<std::uint64_t(std::size_t sample)>& seed_of);
+
+// Writes a rollout's completions, one JSON object a line.
+void write_completions(const std::filesystem::path& path, const Rollout& rollout, std::span<const Reward> rewards,
+                       std::int64_t step);
+
+}  // namespace hone

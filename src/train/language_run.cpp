@@ -1,0 +1,249 @@
+#include "train/language_run.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/options.h"
+#include "data/encode.h"
+#include "data/split.h"
+#include "model/registry.h"
+#include "train/language_task.h"
+
+namespace hone {
+namespace {
+
+constexpr double kDefaultActivationGib = 4.0;
+
+template <class Options>
+std::string as_json(Options options) {
+  return option_json(OptionTable(options)).dump();
+}
+
+// transformers' count: an epoch's last, partial accumulation is a step too.
+std::int64_t steps_of(const TrainingOptions& options, std::int64_t batches_per_epoch) {
+  if (options.max_steps > 0) return options.max_steps;
+  const std::int64_t accumulation = options.gradient_accumulation_steps;
+  const std::int64_t per_epoch = (batches_per_epoch + accumulation - 1) / accumulation;
+  return static_cast<std::int64_t>(std::ceil(options.num_train_epochs * static_cast<double>(per_epoch)));
+}
+
+Json default_generation_config(const Tokenizer& tokenizer) {
+  Json config = Json::object();
+  if (const auto id = tokenizer.bos_token_id()) config["bos_token_id"] = *id;
+  if (const auto id = tokenizer.eos_token_id()) config["eos_token_id"] = *id;
+  if (const auto id = tokenizer.pad_token_id()) config["pad_token_id"] = *id;
+  return config;
+}
+
+// A configuration for a new model: the vocabulary and the special ids are the tokenizer's where it does not say.
+Json complete_config(Json config, const Tokenizer& tokenizer) {
+  if (!config.contains("vocab_size")) config["vocab_size"] = tokenizer.vocab_size();
+  const Json ids = default_generation_config(tokenizer);
+  for (const auto& [key, value] : ids.items()) {
+    if (!config.contains(key)) config[key] = value;
+  }
+  return config;
+}
+
+void open_model(LanguageRun& run, const ModelOptions& options) {
+  const std::filesystem::path path = resolve_model(options.model_name_or_path);
+  run.initial = std::make_unique<ModelDirectory>(path);
+  run.model = family_registry().create(run.initial->config());
+  run.dtype = weight_dtype(options).value_or(checkpoint_dtype(*run.initial));
+  if (run.initial->generation_config() != nullptr) run.generation_config = run.initial->generation_config()->dump();
+}
+
+ExampleSet encode(const std::string& name, const std::string& split, SampleBy sample_by, const LanguageRun& run,
+                  const ChatTemplate& chat_template, const EncodeOptions& options) {
+  const Source source(name, {.sample_by = sample_by, .split = split});
+  EncodingReport report;
+  ExampleSet set = encode_examples(source, run.tokenizer, chat_template, options, report);
+  report.log(source.name(), text_of("max_length ", options.max_length));
+  return set;
+}
+
+std::unique_ptr<BatchLoader> rows_in_order(const ExampleSet& set, Packing packing, std::int64_t capacity,
+                                           std::int64_t rows_per_batch, std::uint64_t seed) {
+  return make_row_loader(set, pack(set, all_examples(set.size()), packing, capacity),
+                         {.rows_per_batch = rows_per_batch, .seed = seed, .shuffle = false});
+}
+
+}  // namespace
+
+LanguageRun prepare_pretrain(const PretrainOptions& options) {
+  const std::string& tokenizer_name =
+      options.tokenizer_name_or_path.empty() ? options.model_name_or_path : options.tokenizer_name_or_path;
+  LanguageRun run{.command = "pretrain",
+                  .options = options,
+                  .options_json = as_json(options),
+                  .tokenizer = Tokenizer::load(resolve_model(tokenizer_name))};
+  run.generation_config = default_generation_config(run.tokenizer).dump();
+  if (options.model_config_path.empty()) {
+    open_model(run, options);
+  } else {
+    run.model = family_registry().create(complete_config(read_json(options.model_config_path), run.tokenizer));
+    run.dtype = weight_dtype(options).value_or(DType::f32);
+  }
+  check_vocabulary(*run.model, run.tokenizer);
+
+  const ChatTemplate chat_template = chat_template_of(run.tokenizer);
+  const EncodeOptions encoding{.columns = {.text_field = options.dataset_text_field}, .loss = LossOn::all};
+  const auto seed = static_cast<std::uint64_t>(options.seed);
+  ExampleSet train =
+      encode(options.dataset_name, options.dataset_train_split, options.sample_by, run, chat_template, encoding);
+  std::optional<ExampleSet> test;
+  if (options.test_split_size > 0) {
+    const std::array<double, 2> fractions{1.0 - options.test_split_size, options.test_split_size};
+    std::vector<ExampleSet> parts = split_in_order(train, fractions);
+    train = std::move(parts[0]);
+    test = std::move(parts[1]);
+  } else if (!options.eval_dataset_name.empty()) {
+    test =
+        encode(options.eval_dataset_name, options.dataset_test_split, options.sample_by, run, chat_template, encoding);
+  }
+  const std::int64_t rows = options.per_device_train_batch_size;
+  if (options.sampling == WindowSampling::windows) {
+    run.batches =
+        make_window_loader(train, {.block_size = options.block_size, .windows_per_batch = rows, .seed = seed});
+  } else {
+    run.batches = make_row_loader(train, pack(train, all_examples(train.size()), Packing::wrapped, options.block_size),
+                                  {.rows_per_batch = rows, .seed = seed});
+  }
+  if (test) {
+    run.eval_batches =
+        rows_in_order(*test, Packing::wrapped, options.block_size, options.per_device_eval_batch_size, seed);
+  }
+  run.total_steps = steps_of(options, run.batches->batches_per_epoch());
+  return run;
+}
+
+LanguageRun prepare_sft(const SftOptions& options) {
+  LanguageRun run{.command = "sft",
+                  .options = options,
+                  .options_json = as_json(options),
+                  .tokenizer = Tokenizer::load(resolve_model(options.model_name_or_path))};
+  open_model(run, options);
+  if (run.tokenizer.chat_template().empty() && options.chat_template.empty()) {
+    const std::array<std::string, 2> marks{"<|im_start|>", "<|im_end|>"};
+    run.tokenizer.add_special_tokens(marks);
+    run.tokenizer.set_chat_template(std::string(chatml_template()));
+    if (options.eos_token.empty()) run.tokenizer.set_eos_token("<|im_end|>");
+    log_info("the model has no chat template: ChatML is used, and a turn ends with <|im_end|>");
+  }
+  if (!options.eos_token.empty()) run.tokenizer.set_eos_token(options.eos_token);
+  check_vocabulary(*run.model, run.tokenizer);
+  const ChatTemplate chat_template = chat_template_of(run.tokenizer, options.chat_template);
+  if (const auto id = run.tokenizer.eos_token_id()) {
+    Json generation_config = parse_json(run.generation_config, "generation_config.json");
+    generation_config["eos_token_id"] = *id;
+    run.generation_config = generation_config.dump();
+  }
+
+  const Packing packing = !options.packing                                       ? Packing::none
+                          : options.packing_strategy == PackingStrategy::wrapped ? Packing::wrapped
+                                                                                 : Packing::bfd;
+  EncodeOptions encoding{.columns = {.text_field = options.dataset_text_field,
+                                     .prompt_column = options.dataset_prompt_column,
+                                     .system_prompt = options.system_prompt}};
+  encoding.max_length = cuts_long_examples(packing) ? options.max_length.value_or(0) : 0;
+  if (options.assistant_only_loss) {
+    encoding.loss = LossOn::assistant;
+  } else if (options.completion_only_loss) {
+    encoding.loss = *options.completion_only_loss ? LossOn::completion : LossOn::all;
+  }
+  const auto seed = static_cast<std::uint64_t>(options.seed);
+  const ExampleSet train =
+      encode(options.dataset_name, options.dataset_train_split, SampleBy::document, run, chat_template, encoding);
+  const std::int64_t capacity = options.max_length.value_or(run.model->shape().max_position_embeddings);
+  const PackedRows rows = pack(train, all_examples(train.size()), packing, capacity);
+  if (packing != Packing::none) {
+    log_info(text_of(
+        "packed ", train.size(), " documents into ", rows.size(), " rows of ", capacity, " tokens, ",
+        std::floor(1000.0 * static_cast<double>(rows.token_count()) / static_cast<double>(rows.size() * capacity)) /
+            10.0,
+        "% full"));
+  }
+  run.batches = make_row_loader(train, rows, {.rows_per_batch = options.per_device_train_batch_size, .seed = seed});
+  if (!options.eval_dataset_name.empty()) {
+    const ExampleSet test =
+        encode(options.eval_dataset_name, options.dataset_test_split, SampleBy::document, run, chat_template, encoding);
+    run.eval_batches = rows_in_order(test, packing, capacity, options.per_device_eval_batch_size, seed);
+  }
+  run.total_steps = steps_of(options, run.batches->batches_per_epoch());
+  return run;
+}
+
+LanguagePrograms trace_run(const LanguageRun& run) {
+  LanguagePrograms programs;
+  const BatchLimits limits = run.batches->limits();
+  LossProgramOptions options;
+  options.capacity = {limits.tokens, limits.documents};
+  options.dtype = run.dtype;
+  options.recompute = run.options.gradient_checkpointing == Recomputation::on    ? Recompute::layers
+                      : run.options.gradient_checkpointing == Recomputation::off ? Recompute::none
+                                                                                 : Recompute::automatic;
+  options.activation_budget = static_cast<std::size_t>(
+      run.options.activation_memory_gib.value_or(kDefaultActivationGib) * 1024.0 * 1024.0 * 1024.0);
+  programs.training = trace_training(*run.model, options);
+  add_training_state(programs.memory, *run.model, run.dtype);
+  programs.memory.add_program(plan_memory(programs.training, options.device));
+  if (run.eval_batches != nullptr) {
+    const BatchLimits eval_limits = run.eval_batches->limits();
+    options.capacity = {eval_limits.tokens, eval_limits.documents};
+    programs.evaluation = trace_evaluation(*run.model, options);
+    programs.memory.add_program(plan_memory(*programs.evaluation, options.device));
+  }
+  programs.memory.add_program(plan_memory(Optimizer::trace_update(*run.model, run.dtype, {}), options.device));
+  return programs;
+}
+
+MetricValues train(LanguageRun& run) {
+  LanguagePrograms programs = trace_run(run);
+  const double flops_per_token =
+      programs.training.cost().flops / static_cast<double>(std::max<std::int64_t>(run.batches->limits().tokens, 1));
+  log_info(text_of(run.command, ": ", parameter_count(*run.model), " parameters in ", name_of(run.dtype), ", ",
+                   run.total_steps, " steps, memory ", to_text(programs.memory)));
+
+  Device& device = cpu_device();
+  const std::size_t before = device.allocated_bytes();
+  auto arena = std::make_shared<Arena>(device);
+  TensorStore weights =
+      run.initial != nullptr
+          ? load_weights(*run.model, *run.initial, run.dtype, device)
+          : random_weights(*run.model, static_cast<std::uint64_t>(run.options.seed), run.dtype, device);
+  Optimizer optimizer(*run.model, weights, arena,
+                      {.beta1 = run.options.adam_beta1,
+                       .beta2 = run.options.adam_beta2,
+                       .epsilon = run.options.adam_epsilon,
+                       .weight_decay = run.options.weight_decay});
+  const Bindings bindings{.weights = &weights, .gradients = &optimizer.gradients()};
+  Executable training(std::move(programs.training), arena, bindings);
+  std::optional<Executable> evaluation;
+  if (programs.evaluation) evaluation.emplace(std::move(*programs.evaluation), arena, bindings);
+  (void)arena->base();
+  HONE_ASSERT(device.allocated_bytes() - before == programs.memory.total(), "the run holds ",
+              device.allocated_bytes() - before, " bytes, the plan said ", programs.memory.total());
+
+  LanguageTask task({.training = training,
+                     .evaluation = evaluation ? &*evaluation : nullptr,
+                     .batches = *run.batches,
+                     .eval_batches = run.eval_batches.get(),
+                     .gradient_accumulation_steps = run.options.gradient_accumulation_steps});
+  Trainer trainer(run.options,
+                  {.command = run.command,
+                   .total_steps = run.total_steps,
+                   .flops_per_token = flops_per_token,
+                   .options = run.options_json},
+                  {.model = *run.model,
+                   .weights = weights,
+                   .optimizer = optimizer,
+                   .tokenizer = run.tokenizer,
+                   .generation_config = run.generation_config});
+  return trainer.run(task);
+}
+
+}  // namespace hone

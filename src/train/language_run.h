@@ -1,0 +1,47 @@
+// Runs of `hone pretrain` and `hone sft`: from options to everything that the first step needs, without a byte of the
+// device allocated before it is known to fit.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "data/loader.h"
+#include "engine/loaded_model.h"
+#include "train/loss_program.h"
+#include "train/memory.h"
+#include "train/options.h"
+#include "train/trainer.h"
+
+namespace hone {
+
+// Ready to start.
+struct LanguageRun {
+  std::string command;
+  TrainingOptions options;
+  std::string options_json;  // as in effect
+  Tokenizer tokenizer;
+  std::unique_ptr<Model> model = nullptr;
+  std::unique_ptr<ModelDirectory> initial = nullptr;  // null: random weights
+  std::string generation_config = "{}";  // JSON
+  DType dtype = DType::f32;
+  std::unique_ptr<BatchLoader> batches = nullptr;
+  std::unique_ptr<BatchLoader> eval_batches = nullptr;  // may stay null
+  std::int64_t total_steps = 0;
+};
+
+// Read data, tokenizer and configuration, but no weights. Throw Error.
+[[nodiscard]] LanguageRun prepare_pretrain(const PretrainOptions& options);
+[[nodiscard]] LanguageRun prepare_sft(const SftOptions& options);
+
+// The programs of a run and what it will take.
+struct LanguagePrograms {
+  Program training;
+  std::optional<Program> evaluation;
+  MemoryBreakdown memory;
+};
+[[nodiscard]] LanguagePrograms trace_run(const LanguageRun& run);
+
+// Trains; returns the last logged metrics.
+MetricValues train(LanguageRun& run);
+
+}  // namespace hone

@@ -1,0 +1,72 @@
+#include "train/language_task.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+
+namespace hone {
+namespace {
+
+// Means over the target tokens.
+MetricValues means(const LossSums& sums, double loss, const char* prefix) {
+  const double tokens = std::max(sums.target_tokens, 1.0);
+  const auto name = [&](const char* metric) { return std::string(prefix) + metric; };
+  return {{name("loss"), loss},
+          {name("entropy"), sums.entropy / tokens},
+          {name("mean_token_accuracy"), sums.hits / tokens}};
+}
+
+}  // namespace
+
+MetricValues LanguageTask::accumulate(std::int64_t) {
+  // An epoch's last step takes the micro-batches that are left.
+  const std::int64_t left = setup_.batches.batches_per_epoch() - setup_.batches.position().index;
+  micro_batches_.clear();
+  std::int64_t targets = 0;
+  for (std::int64_t i = 0; i < std::min(left, setup_.gradient_accumulation_steps); ++i) {
+    micro_batches_.push_back(setup_.batches.next());
+    targets += micro_batches_.back().target_tokens;
+    tokens_seen_ += micro_batches_.back().token_count();
+  }
+  LossSums sums;
+  const double weight = targets > 0 ? 1.0 / static_cast<double>(targets) : 0.0;
+  for (const HostBatch& batch : micro_batches_) sums.add(run_loss(setup_.training, batch, weight));
+  return means(sums, sums.loss, "");
+}
+
+double LanguageTask::epoch() const {
+  const LoaderPosition position = setup_.batches.position();
+  return static_cast<double>(position.epoch) +
+         static_cast<double>(position.index) / static_cast<double>(setup_.batches.batches_per_epoch());
+}
+
+MetricValues LanguageTask::evaluate() {
+  if (setup_.eval_batches == nullptr) return {};
+  LossSums sums;
+  for (std::int64_t i = 0; i < setup_.eval_batches->batches_per_epoch(); ++i) {
+    sums.add(run_loss(*setup_.evaluation, setup_.eval_batches->batch_at({0, i}), 1.0));
+  }
+  return means(sums, sums.loss / std::max(sums.target_tokens, 1.0), "eval_");
+}
+
+Json LanguageTask::last_batch() const {
+  Json batches = Json::array();
+  for (const HostBatch& batch : micro_batches_) {
+    batches.push_back({{"tokens", batch.tokens},
+                       {"targets", batch.targets},
+                       {"cu_seqlens", batch.cu_seqlens},
+                       {"loss_weights", batch.loss_weights}});
+  }
+  return batches;
+}
+
+Json LanguageTask::state() const { return {{"data", setup_.batches.state()}, {"tokens_seen", tokens_seen_}}; }
+
+void LanguageTask::restore(const Json& state) {
+  setup_.batches.restore(state.at("data"));
+  tokens_seen_ = state.at("tokens_seen").get<std::int64_t>();
+}
+
+}  // namespace hone

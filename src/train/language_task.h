@@ -1,0 +1,39 @@
+// Next-token training on batches of documents: pre-training and supervised fine-tuning.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "data/loader.h"
+#include "train/loss_program.h"
+#include "train/trainer.h"
+
+namespace hone {
+
+class LanguageTask final : public TrainingTask {
+ public:
+  struct Setup {
+    Executable& training;              // trace_training
+    Executable* evaluation = nullptr;  // trace_evaluation, where there is something to evaluate on
+    BatchLoader& batches;
+    BatchLoader* eval_batches = nullptr;  // one epoch of it is an evaluation
+    std::int64_t gradient_accumulation_steps = 1;
+  };
+  explicit LanguageTask(const Setup& setup) : setup_(setup) {}
+
+  MetricValues accumulate(std::int64_t step) override;
+  double epoch() const override;
+  std::int64_t tokens_seen() const override { return tokens_seen_; }
+  MetricValues evaluate() override;
+  Json last_batch() const override;
+  Json state() const override;
+  void restore(const Json& state) override;
+
+ private:
+  Setup setup_;
+  std::int64_t tokens_seen_ = 0;
+  std::vector<HostBatch> micro_batches_;  // of the last step
+};
+
+}  // namespace hone

@@ -1,0 +1,47 @@
+#include "train/memory.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "core/strings.h"
+#include "train/optimizer.h"
+
+namespace hone {
+
+void MemoryBreakdown::add_program(const MemoryPlan& plan) {
+  inputs += plan.inputs;
+  arena = std::max(arena, plan.arena);
+  peak_activations = std::max(peak_activations, plan.peak_activations);
+  peak_workspace = std::max(peak_workspace, plan.peak_workspace);
+}
+
+void add_training_state(MemoryBreakdown& memory, const Model& model, DType dtype) {
+  memory.weights += TensorStore::bytes_of(weight_types(model, dtype));
+  memory.gradients += TensorStore::bytes_of(Optimizer::gradient_types(model, dtype));
+  memory.optimizer += TensorStore::bytes_of(Optimizer::state_types(model, dtype));
+}
+
+std::string to_text(const MemoryBreakdown& memory) {
+  std::string text;
+  const auto line = [&](const char* name, std::size_t bytes) {
+    if (bytes == 0) return;
+    std::array<char, 96> buffer{};
+    std::snprintf(buffer.data(), buffer.size(), "  %-28s %12s  %s bytes\n", name, format_bytes(bytes).c_str(),
+                  format_count(static_cast<std::int64_t>(bytes)).c_str());
+    text += buffer.data();
+  };
+  line("weights", memory.weights);
+  line("reference model", memory.reference);
+  line("gradients", memory.gradients);
+  line("optimizer states", memory.optimizer);
+  line("KV cache", memory.kv_cache);
+  line("inputs", memory.inputs);
+  line("step arena", memory.arena);
+  line("  activations at their peak", memory.peak_activations);
+  line("  largest workspace", memory.peak_workspace);
+  line("total", memory.total());
+  return text;
+}
+
+}  // namespace hone

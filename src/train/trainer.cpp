@@ -1,0 +1,262 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/training_state.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/interrupt.h"
+#include "core/log.h"
+#include "core/process.h"
+#include "core/progress.h"
+#include "core/strings.h"
+#include "model/weights.h"
+
+namespace hone {
+namespace fs = std::filesystem;
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// A checkpoint is a model folder too, so that it can be evaluated and chatted with.
+void write_model_folder(const fs::path& path, const TrainingSubject& subject) {
+  const Json generation_config = parse_json(subject.generation_config, "generation_config.json");
+  save_model(path, subject.model, subject.weights, &generation_config);
+  subject.tokenizer.save(path);
+}
+
+void add_sources(std::vector<TensorSource>& sources, const TensorStore& store, const std::string& prefix,
+                 std::vector<std::byte>& staging) {
+  for (const NamedType& tensor : store.tensors()) {
+    std::vector<std::int64_t> shape;
+    for (const Dim& dim : tensor.type.shape) shape.push_back(dim.size);
+    sources.push_back({prefix + tensor.name, tensor.type.dtype, shape, [&store, &staging, name = tensor.name] {
+                         staging = store.download(name);
+                         return std::span<const std::byte>(staging);
+                       }});
+  }
+}
+
+void load_store(TensorStore& store, const SafetensorsFile& file, const std::string& prefix) {
+  for (const NamedType& tensor : store.tensors()) {
+    const StoredTensor& stored = file.at(prefix + tensor.name);
+    std::vector<std::byte> bytes(tensor.type.bytes());
+    if (static_cast<std::int64_t>(bytes.size() / size_of(tensor.type.dtype)) != stored.element_count()) {
+      throw Error(file.name(), text_of("tensor ", stored.name, " is ", shape_text(stored.shape), ", expected ",
+                                       to_text(tensor.type)));
+    }
+    read_as(stored, tensor.type.dtype, bytes);
+    store.upload(tensor.name, bytes);
+  }
+}
+
+constexpr const char* kOptimizer = "optimizer.";
+constexpr const char* kExtra = "extra.";
+
+}  // namespace
+
+// Sums over the steps since the last logged line.
+struct Trainer::Window {
+  Clock::time_point start = Clock::now();
+  std::int64_t first_tokens = 0;
+  std::int64_t steps = 0;
+  std::vector<std::pair<std::string, std::pair<double, std::int64_t>>> sums;  // metric -> sum and how many
+  double grad_norm = 0;
+  double learning_rate = 0;
+
+  void add(const std::string& name, double value) {
+    if (std::isnan(value)) return;
+    for (auto& [known, sum] : sums) {
+      if (known != name) continue;
+      sum.first += value;
+      ++sum.second;
+      return;
+    }
+    sums.emplace_back(name, std::pair(value, std::int64_t{1}));
+  }
+};
+
+Trainer::Trainer(const TrainingOptions& options, TrainerSetup setup, TrainingSubject subject)
+    : options_(options),
+      setup_(std::move(setup)),
+      subject_(std::move(subject)),
+      schedule_(make_schedule(options, setup_.total_steps)),
+      output_dir_(options.output_dir),
+      checkpoints_(std::make_unique<CheckpointStore>(output_dir_)) {}
+
+Trainer::~Trainer() = default;
+
+void Trainer::load_checkpoint(const fs::path& checkpoint, TrainingTask& task) {
+  const TrainingState state(checkpoint);
+  const ModelDirectory directory(checkpoint);
+  const DType dtype = subject_.weights.tensors().front().type.dtype;
+  const TensorStore weights = load_weights(subject_.model, directory, dtype, subject_.weights.device());
+  subject_.weights.copy_from(weights);
+  load_store(subject_.optimizer.mutable_states(), state.tensors(), kOptimizer);
+  if (TensorStore* extra = task.extra_state()) load_store(*extra, state.tensors(), kExtra);
+  subject_.optimizer.set_steps(state.json().at("optimizer_steps").get<std::int64_t>());
+  task.restore(state.json().at("task"));
+}
+
+std::int64_t Trainer::resume(TrainingTask& task) {
+  const std::string& from = options_.resume_from_checkpoint;
+  std::optional<CheckpointFolder> checkpoint;
+  if (from.empty() || from == "true") {
+    if (from.empty() && options_.overwrite_output_dir) return 0;
+    checkpoint = last_good_checkpoint(output_dir_);
+    if (!checkpoint && from == "true") {
+      throw Error("resume_from_checkpoint", text_of("there is no checkpoint in ", output_dir_.string()));
+    }
+  } else if (from != "false") {
+    checkpoint = CheckpointFolder{TrainingState(from).step(), from};
+  }
+  if (!checkpoint) return 0;
+  load_checkpoint(checkpoint->path, task);
+  log_info(text_of("resumed from ", checkpoint->path.string(), " at step ", checkpoint->step));
+  last_saved_ = checkpoint->step;
+  return checkpoint->step;
+}
+
+void Trainer::save_checkpoint(std::int64_t step, TrainingTask& task) {
+  if (step == last_saved_) return;
+  const Json state{{"task", task.state()},
+                   {"optimizer_steps", subject_.optimizer.steps()},
+                   {"options", parse_json(setup_.options, "options")}};
+  std::vector<std::byte> staging;
+  std::vector<TensorSource> tensors;
+  if (!options_.save_only_model) {
+    add_sources(tensors, subject_.optimizer.states(), kOptimizer, staging);
+    if (const TensorStore* extra = task.extra_state()) add_sources(tensors, *extra, kExtra, staging);
+  }
+  checkpoints_->save({.step = step, .state = state, .tensors = tensors, .write_model = [this](const fs::path& folder) {
+                        write_model_folder(folder, subject_);
+                      }});
+  if (options_.save_total_limit) checkpoints_->apply_limit(*options_.save_total_limit);
+  last_saved_ = step;
+}
+
+void Trainer::fail_nonfinite(std::int64_t step, double loss, double norm, TrainingTask& task) {
+  const fs::path batch = output_dir_ / text_of("nonfinite-step-", step + 1, ".json");
+  write_json(batch, task.last_batch());
+  const std::string what = text_of("step ", step + 1, ": loss ", loss, ", gradient norm ", norm, "; its batch is in ", batch.string());
+  if (options_.on_nonfinite == OnNonfinite::skip) {
+    log_warning(what + "; the step is skipped");
+    return;
+  }
+  save_checkpoint(step, task);
+  throw Error(what + "; the weights are as they were before it",
+              "look at the data, or lower learning_rate; on_nonfinite: skip goes on without such steps");
+}
+
+bool Trainer::step_once(std::int64_t step, TrainingTask& task, Window& window) {
+  const MetricValues values = task.accumulate(step);
+  const auto loss = std::find_if(values.begin(), values.end(), [](const auto& value) { return value.first == "loss"; });
+  HONE_ASSERT(loss != values.end(), "a step without a loss");
+  const double rate = schedule_.rate(step);
+  UpdateResult update{std::numeric_limits<double>::quiet_NaN(), false};
+  if (std::isfinite(loss->second)) {
+    update = subject_.optimizer.update(rate, options_.max_grad_norm);
+  } else {
+    subject_.optimizer.discard();
+  }
+  if (!update.applied) {
+    fail_nonfinite(step, loss->second, update.grad_norm, task);
+    subject_.optimizer.clear_guard();
+    return false;
+  }
+  task.after_update(step);
+  for (const auto& [name, value] : values) window.add(name, value);
+  window.grad_norm = update.grad_norm;
+  window.learning_rate = rate;
+  ++window.steps;
+  return true;
+}
+
+MetricValues Trainer::log(std::int64_t step, const TrainingTask& task, Window& window) {
+  const double seconds = std::max(seconds_since(window.start), 1e-9);
+  const double tokens = static_cast<double>(task.tokens_seen() - window.first_tokens);
+  MetricRow row;
+  row.step = step;
+  for (const auto& [name, sum] : window.sums) row.set(name, sum.first / static_cast<double>(sum.second));
+  row.set("grad_norm", window.grad_norm);
+  row.set("learning_rate", window.learning_rate);
+  row.set("epoch", task.epoch());
+  row.set("num_tokens", static_cast<double>(task.tokens_seen()));
+  row.set("tokens_per_second", tokens / seconds);
+  row.set("step_time", seconds / static_cast<double>(std::max<std::int64_t>(window.steps, 1)));
+  row.set("gflops_per_second", tokens * setup_.flops_per_token / seconds * 1e-9);
+  row.set("process_memory_gib", static_cast<double>(resident_bytes()) / (1024.0 * 1024.0 * 1024.0));
+  metrics_->append(row);
+  constexpr std::array<std::string_view, 6> kShown{"loss", "reward", "grad_norm", "learning_rate", "epoch",
+                                                   "tokens_per_second"};
+  log_info(metric_line(row, setup_.total_steps, kShown));
+  window = Window();
+  window.first_tokens = task.tokens_seen();
+  return row.values;
+}
+
+void Trainer::evaluate(std::int64_t step, TrainingTask& task) {
+  const MetricValues values = task.evaluate();
+  if (values.empty()) return;
+  MetricRow row;
+  row.step = step;
+  for (const auto& [name, value] : values) row.set(name, value);
+  metrics_->append(row);
+  log_info(metric_line(row, setup_.total_steps));
+}
+
+void Trainer::save_final() const { write_model_folder(output_dir_, subject_); }
+
+MetricValues Trainer::run(TrainingTask& task) {
+  const std::int64_t first = resume(task);
+  const std::int64_t total = setup_.total_steps;
+  metrics_.emplace(output_dir_ / "metrics.jsonl", first > 0 ? std::optional(first) : std::nullopt);
+  const std::int64_t log_every = interval_steps(options_.logging_steps, total);
+  const std::int64_t eval_every = options_.eval_steps ? interval_steps(*options_.eval_steps, total) : log_every;
+  const std::int64_t save_every = interval_steps(options_.save_steps, total);
+  MetricValues last;
+  Progress progress(setup_.command, total, "step", first);
+  Window window;
+  window.first_tokens = task.tokens_seen();
+  double epoch = task.epoch();
+  for (std::int64_t step = first; step < total; ++step) {
+    const Json before = task.state();
+    try {
+      step_once(step, task, window);
+    } catch (const Interrupted&) {
+      task.restore(before);
+      subject_.optimizer.discard();
+      save_checkpoint(step, task);
+      throw;
+    }
+    const std::int64_t done = step + 1;
+    const bool epoch_ended = std::floor(task.epoch()) > std::floor(epoch);
+    epoch = task.epoch();
+    const bool end = done == total;
+    const auto due = [&](Interval strategy, std::int64_t every) {
+      return strategy == Interval::steps ? done % every == 0 : strategy == Interval::epoch && (epoch_ended || end);
+    };
+    if (done % log_every == 0 || end || (done == 1 && options_.logging_first_step)) last = log(done, task, window);
+    if (due(options_.eval_strategy, eval_every)) evaluate(done, task);
+    if (due(options_.save_strategy, save_every)) save_checkpoint(done, task);
+    progress.advance();
+    if (interrupted()) {
+      save_checkpoint(done, task);
+      log_info(text_of("saved step ", done, " in ", output_dir_.string(), "; the same command goes on from there"));
+      throw Interrupted();
+    }
+  }
+  progress.finish();
+  save_final();
+  return last;
+}
+
+}  // namespace hone

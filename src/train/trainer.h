@@ -1,0 +1,101 @@
+// The loop that every kind of training runs in: steps, logging, evaluation, checkpoints, resume.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/json.h"
+#include "model/model.h"
+#include "text/tokenizer.h"
+#include "train/metrics.h"
+#include "train/optimizer.h"
+#include "train/options.h"
+
+namespace hone {
+
+class CheckpointStore;
+
+// Named figures of a step, in the order in which they are logged.
+using MetricValues = std::vector<std::pair<std::string, double>>;
+
+// One kind of training, as the loop sees it.
+class TrainingTask {
+ public:
+  virtual ~TrainingTask() = default;
+
+  // Runs the micro-batches of optimizer step `step` (from 0) and leaves their gradients accumulated. The metrics hold
+  // "loss"; each is averaged over the steps between two logged lines.
+  [[nodiscard]] virtual MetricValues accumulate(std::int64_t step) = 0;
+  // After the weights have moved.
+  virtual void after_update(std::int64_t step) { (void)step; }
+  // Passes over the data that the steps so far have made, and tokens they have read.
+  [[nodiscard]] virtual double epoch() const = 0;
+  [[nodiscard]] virtual std::int64_t tokens_seen() const = 0;
+  // Empty where there is nothing to evaluate on.
+  [[nodiscard]] virtual MetricValues evaluate() { return {}; }
+  // What the last step read, for looking at a step whose loss was not finite.
+  [[nodiscard]] virtual Json last_batch() const = 0;
+  // Everything beside weights and optimizer that a resume needs.
+  [[nodiscard]] virtual Json state() const = 0;
+  virtual void restore(const Json& state) = 0;
+  // Tensors of its own to be kept in a checkpoint (a reference model), or null.
+  [[nodiscard]] virtual TensorStore* extra_state() { return nullptr; }
+};
+
+// What is trained.
+struct TrainingSubject {
+  const Model& model;
+  TensorStore& weights;
+  Optimizer& optimizer;
+  const Tokenizer& tokenizer;
+  std::string generation_config;  // JSON, written beside the model
+};
+
+struct TrainerSetup {
+  std::string command;  // "sft": named in progress and in checkpoints
+  std::int64_t total_steps = 0;
+  double flops_per_token = 0;  // of forward and backward, for the rate that is logged
+  std::string options;         // JSON, as in effect: kept in checkpoints
+};
+
+class Trainer {
+ public:
+  Trainer(const TrainingOptions& options, TrainerSetup setup, TrainingSubject subject);
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+  ~Trainer();
+
+  // Resumes where the options say so, trains to the end, writes the model to output_dir. Throws Interrupted after
+  // saving a checkpoint, Error where a loss is not finite (the weights as they were before it, the batch saved).
+  // Returns the metrics of the last logged line.
+  MetricValues run(TrainingTask& task);
+
+ private:
+  struct Window;  // what is averaged until the next logged line
+
+  [[nodiscard]] std::int64_t resume(TrainingTask& task);
+  void load_checkpoint(const std::filesystem::path& checkpoint, TrainingTask& task);
+  void save_checkpoint(std::int64_t step, TrainingTask& task);
+  void fail_nonfinite(std::int64_t step, double loss, double norm, TrainingTask& task);
+  // One optimizer step; false where it was skipped.
+  bool step_once(std::int64_t step, TrainingTask& task, Window& window);
+  MetricValues log(std::int64_t step, const TrainingTask& task, Window& window);
+  void evaluate(std::int64_t step, TrainingTask& task);
+  void save_final() const;
+
+  TrainingOptions options_;
+  TrainerSetup setup_;
+  TrainingSubject subject_;
+  Schedule schedule_;
+  std::filesystem::path output_dir_;
+  std::unique_ptr<CheckpointStore> checkpoints_;
+  std::optional<MetricsWriter> metrics_;
+  std::int64_t last_saved_ = -1;
+};
+
+}  // namespace hone
