@@ -196,6 +196,24 @@ TEST(PagedAttention, BitsOfAttentionWholeChunkedAndOneByOne) {
   expect_as_attention<double>();
 }
 
+TEST(PagedAttention, PageOutsideTheCacheIsADefect) {
+  Program program;
+  const Dim requests(2, Count::sequences);
+  const Tensor keys = program.state("k", {DType::f32, {4, 16, 8}});
+  program.output("o", paged_attention(program.input("qkv", {DType::f32, {{2, Count::tokens}, 24}}), keys, keys,
+                                      program.input("block_table", {DType::i32, {requests, 3}}),
+                                      program.input("cu_seqlens", {DType::i32, {3}}),
+                                      program.input("starts", {DType::i32, {requests}}),
+                                      {.heads = 1, .kv_heads = 1, .head_dim = 8, .block_size = 16}));
+  TestRun run(std::move(program));
+  run.set<std::int32_t>("cu_seqlens", {0, 1, 2});
+  run.set<std::int32_t>("block_table", {3, 2, -1, 0, 4, -1});
+  run.set<std::int32_t>("starts", {16, 15});  // the second sequence ends with its first page
+  EXPECT_NO_THROW(run.executable().run());
+  run.set<std::int32_t>("starts", {16, 16});
+  EXPECT_THROW(run.executable().run(), Defect);
+}
+
 TEST(PagedAttention, RefusesPagesThatDoNotFit) {
   Program program;
   const Tensor qkv = program.input("qkv", {DType::f32, {8, kWidth}});

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "backend/cpu/attention.h"
 #include "ops/paged_attention/paged_attention.h"
 #include "ops/registry.h"
@@ -15,12 +17,30 @@ std::span<const std::int32_t> ids(const TensorView& view, std::int64_t rows) {
   return {view.as<std::int32_t>(), static_cast<std::size_t>(rows * view.row_size())};
 }
 
+// Every page that holds a position which a row sees. The counts themselves are checked by paged_attention_forward.
+void check_pages(const KernelCall& call, std::int64_t block_size) {
+  const TensorView& table = call.in(3);
+  const auto* cu_seqlens = call.in(4).as<std::int32_t>();
+  const auto* starts = call.in(5).as<std::int32_t>();
+  const std::int64_t num_blocks = call.in(1).dim(0);
+  for (std::int64_t s = 0; s < table.rows(); ++s) {
+    const std::int64_t rows = cu_seqlens[s + 1] - cu_seqlens[s];
+    const std::int64_t pages = rows == 0 ? 0 : (starts[s] + rows + block_size - 1) / block_size;
+    const auto* row = table.as<std::int32_t>() + s * table.dim(1);
+    for (std::int64_t i = 0; i < std::min(pages, table.dim(1)); ++i) {
+      HONE_ASSERT(row[i] >= 0 && row[i] < num_blocks, "page ", row[i], " at ", i, " of sequence ", s, "; there are ",
+                  num_blocks);
+    }
+  }
+}
+
 template <class T>
 void forward(const KernelCall& call) {
   const auto& a = call.attributes_as<PagedAttentionAttributes>();
   const TensorView& qkv = call.in(0);
   const TensorView& table = call.in(3);
   const std::int64_t sequences = table.rows();
+  check_pages(call, a.block_size);
   paged_attention_forward<T>({.queries = {.shape = shape_of(a),
                                           .cu_seqlens = ids(call.in(4), sequences + 1),
                                           .capacity = qkv.capacity(),
