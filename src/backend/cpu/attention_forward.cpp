@@ -184,12 +184,13 @@ class ForwardUnit {
   void soften(std::int64_t row, Real* weights, std::int64_t count) {
     const auto scale = static_cast<Real>(args_.shape.scale);
     for (std::int64_t j = 0; j < count; ++j) weights[j] *= scale;
-    std::fill(weights + count, weights + kKeyTile, -std::numeric_limits<Real>::infinity());
+    const std::int64_t lanes = attention_round_up(count, 16);  // whole rounds of the reductions; e^-inf adds nothing
+    std::fill(weights + count, weights + lanes, -std::numeric_limits<Real>::infinity());
     const Real before = buffers_.greatest[row];
-    const Real here = max16(weights, kKeyTile);
+    const Real here = max16(weights, lanes);
     const Real greatest = here > before ? here : before;
-    for (std::int64_t j = 0; j < kKeyTile; ++j) weights[j] = vexp(weights[j] - greatest);
-    const Real sum = sum16(weights, kKeyTile);
+    for (std::int64_t j = 0; j < lanes; ++j) weights[j] = vexp(weights[j] - greatest);
+    const Real sum = sum16(weights, lanes);
     if (greatest == before) {
       buffers_.sums[row] += sum;
       return;
