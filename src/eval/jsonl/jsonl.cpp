@@ -1,0 +1,68 @@
+// A user's own problems: any file of rows with a problem and an answer.
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "eval/math_task.h"
+#include "eval/registry.h"
+#include "reward/answers.h"
+#include "reward/characters.h"
+#include "reward/tags.h"
+
+namespace hone {
+namespace {
+
+// The named column, or the first of the usual ones.
+std::string text_of_column(const Json& row, const std::string& named, std::initializer_list<const char*> usual,
+                           std::string_view option) {
+  if (!named.empty()) {
+    const std::string text = column_text(row, named);
+    if (text.empty()) throw Error("", text_of("column '", named, "' is missing or empty"), std::string(option));
+    return text;
+  }
+  std::string names;
+  for (const char* column : usual) {
+    if (std::string text = column_text(row, column); !text.empty()) return text;
+    names.append(names.empty() ? "" : ", ").append(column);
+  }
+  throw Error("", "none of the columns " + names + " holds text", "name the column with " + std::string(option));
+}
+
+EvalProblem read_row(const Json& row, const TaskOptions& options) {
+  const std::string question =
+      text_of_column(row, options.problem_column, {"problem", "question", "prompt"}, "problem_column");
+  const std::string answer = text_of_column(row, options.answer_column, {"answer", "solution"}, "answer_column");
+  EvalProblem problem;
+  problem.id = column_text(row, "id");
+  Json columns = row;
+  columns["problem"] = question;
+  const bool math = options.matching == AnswerMatching::math;
+  const std::string_view own = math ? math_prompt_template() : std::string_view("{problem}");
+  problem.prompt =
+      fill_template(options.prompt_template.empty() ? own : std::string_view(options.prompt_template), columns);
+  problem.gold = math ? gold_text(answer) : std::string_view(answer);
+  if (math) check_math_gold(problem.gold);
+  return problem;
+}
+
+// The whole answer, without white space around it, must be the gold.
+Judgement judge_exact(std::string_view gold, std::string_view completion, bool strip_thoughts) {
+  const std::string_view answer = strip(strip_thoughts ? without_thoughts(completion) : completion);
+  return {std::string(answer), answer == strip(gold) ? 1.0 : 0.0};
+}
+
+}  // namespace
+
+void register_jsonl(TaskRegistry& registry) {
+  registry.add("jsonl", [](const TaskOptions& options) {
+    EvalTask task;
+    task.read = [options](const Json& row) { return read_row(row, options); };
+    task.judge = [options](const EvalProblem& problem, std::string_view completion) {
+      return options.matching == AnswerMatching::math ? judge_math(problem.gold, completion, options.strip_thoughts)
+                                                      : judge_exact(problem.gold, completion, options.strip_thoughts);
+    };
+    return task;
+  });
+}
+
+}  // namespace hone

@@ -1,0 +1,36 @@
+#include "eval/registry.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace hone {
+
+void TaskRegistry::add(std::string name, Maker make) {
+  const auto place = std::ranges::lower_bound(entries_, name, {}, &Entry::name);
+  HONE_ASSERT(place == entries_.end() || place->name != name, "task ", name, " is registered twice");
+  entries_.insert(place, {std::move(name), std::move(make)});
+}
+
+std::vector<std::string> TaskRegistry::names() const {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries_) names.push_back(entry.name);
+  return names;
+}
+
+EvalTask TaskRegistry::make(std::string_view name, const TaskOptions& options) const {
+  const auto place = std::ranges::lower_bound(entries_, name, {}, &Entry::name);
+  if (place == entries_.end() || place->name != name) {
+    const std::vector<std::string> known = names();
+    const std::string nearest = nearest_name(name, known);
+    throw Error("tasks", text_of("no task is called '", name, "'"),
+                nearest.empty() ? "known: " + join(known, ", ") : "did you mean '" + nearest + "'?");
+  }
+  EvalTask task = place->make(options);
+  task.name = place->name;
+  return task;
+}
+
+}  // namespace hone

@@ -1,0 +1,113 @@
+#include "eval/report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/files.h"
+
+namespace hone {
+namespace {
+
+std::string percent(double share) {
+  char text[32];
+  (void)std::snprintf(text, sizeof text, "%.1f", 100.0 * share);
+  return text;
+}
+
+// "45.3% +- 1.4 (42.6-48.0)".
+std::string describe(const Estimate& estimate) {
+  std::string text = percent(estimate.value) + "%";
+  if (estimate.standard_error) {
+    text += text_of(" +- ", percent(*estimate.standard_error), " (", percent(*estimate.low), "-",
+                    percent(*estimate.high), ")");
+  }
+  return text;
+}
+
+Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+Json json_of(const Estimate& estimate) {
+  return {{"value", estimate.value},
+          {"standard_error", json_of(estimate.standard_error)},
+          {"low", json_of(estimate.low)},
+          {"high", json_of(estimate.high)}};
+}
+
+using Row = std::vector<std::string>;
+
+std::string aligned(const std::vector<Row>& rows) {
+  std::vector<std::size_t> widths;
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) line += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string report_table(std::span<const TaskResult> results) {
+  std::vector<Row> rows = {
+      {"task", "problems", "score", "value +- standard error (95% interval)", "tokens", "truncated", "no answer"}};
+  for (const TaskResult& result : results) {
+    rows.push_back({result.task, std::to_string(result.problems.size()), text_of("avg@", result.samples),
+                    describe(result.average), text_of(static_cast<std::int64_t>(result.mean_tokens + 0.5)),
+                    percent(result.truncated) + "%", percent(result.without_answer) + "%"});
+    for (const auto& [k, estimate] : result.pass) rows.push_back({"", "", text_of("pass@", k), describe(estimate)});
+  }
+  return aligned(rows);
+}
+
+Json results_json(std::span<const TaskResult> results, const Json& settings) {
+  Json tasks = Json::object();
+  for (const TaskResult& result : results) {
+    Json task = {{"problems", result.problems.size()}, {"samples", result.samples}};
+    task[text_of("avg@", result.samples)] = json_of(result.average);
+    for (const auto& [k, estimate] : result.pass) task[text_of("pass@", k)] = json_of(estimate);
+    task["mean_tokens"] = result.mean_tokens;
+    task["truncated"] = result.truncated;
+    task["without_answer"] = result.without_answer;
+    tasks[result.task] = std::move(task);
+  }
+  return {{"settings", settings}, {"tasks", std::move(tasks)}};
+}
+
+std::string samples_jsonl(std::span<const TaskResult> results) {
+  std::string text;
+  for (const TaskResult& result : results) {
+    for (const ScoredProblem& scored : result.problems) {
+      for (std::size_t i = 0; i < scored.samples.size(); ++i) {
+        const auto& [sample, judgement] = scored.samples[i];
+        const Json row = {{"task", result.task},
+                          {"id", scored.problem.id},
+                          {"sample", i},
+                          {"prompt", scored.problem.prompt},
+                          {"gold", scored.problem.gold},
+                          {"completion", sample.completion},
+                          {"extracted", judgement.extracted},
+                          {"score", judgement.score},
+                          {"tokens", sample.token_count},
+                          {"ended", sample.ended}};
+        text += row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+      }
+    }
+  }
+  return text;
+}
+
+void write_report(const std::filesystem::path& folder, std::span<const TaskResult> results, const Json& settings) {
+  hone::create_directories(folder);
+  write_file(folder / "samples.jsonl", samples_jsonl(results));
+  write_json(folder / "results.json", results_json(results, settings));
+}
+
+}  // namespace hone

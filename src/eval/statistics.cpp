@@ -1,0 +1,59 @@
+#include "eval/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+
+namespace hone {
+namespace {
+
+constexpr double kNormal95 = 1.959963984540054;  // the 97.5% quantile of the normal distribution
+
+double mean_of(std::span<const double> values) {
+  double sum = 0.0;
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+}  // namespace
+
+Estimate estimate_mean(std::span<const double> values) {
+  HONE_ASSERT(!values.empty(), "a mean needs a value");
+  Estimate estimate{.value = mean_of(values)};
+  if (values.size() < 2) return estimate;
+  double squares = 0.0;
+  for (const double value : values) squares += (value - estimate.value) * (value - estimate.value);
+  const auto count = static_cast<double>(values.size());
+  estimate.standard_error = std::sqrt(squares / (count - 1.0) / count);
+  estimate.low = std::max(0.0, estimate.value - kNormal95 * *estimate.standard_error);
+  estimate.high = std::min(1.0, estimate.value + kNormal95 * *estimate.standard_error);
+  return estimate;
+}
+
+Estimate average_score(std::span<const std::vector<double>> scores) {
+  std::vector<double> means;
+  for (const std::vector<double>& samples : scores) {
+    HONE_ASSERT(!samples.empty(), "a problem has no samples");
+    means.push_back(mean_of(samples));
+  }
+  return estimate_mean(means);
+}
+
+double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k) {
+  HONE_ASSERT(k >= 1 && k <= n && c >= 0 && c <= n, "n ", n, ", c ", c, ", k ", k);
+  if (n - c < k) return 1.0;
+  double all_wrong = 1.0;
+  for (std::int64_t i = n - c + 1; i <= n; ++i) all_wrong *= 1.0 - static_cast<double>(k) / static_cast<double>(i);
+  return 1.0 - all_wrong;
+}
+
+Estimate pass_at_k(std::span<const std::vector<double>> scores, std::int64_t k) {
+  std::vector<double> values;
+  for (const std::vector<double>& samples : scores) {
+    values.push_back(pass_at_k(std::ssize(samples), std::ranges::count(samples, 1.0), k));
+  }
+  return estimate_mean(values);
+}
+
+}  // namespace hone

@@ -1,0 +1,100 @@
+// run_scoring and what it leaves behind.
+#include "eval/scoring.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "eval/registry.h"
+#include "eval/report.h"
+#include "support/paths.h"
+
+namespace hone {
+namespace {
+
+TaskResult scored() {
+  TaskRegistry registry;
+  register_all_eval(registry);
+  const EvalTask task = registry.make("gsm8k", {});
+  const std::vector<EvalProblem> problems = {{"1", "p1", "6"}, {"2", "p2", "7"}, {"3", "p3", "8"}};
+  const std::vector<std::vector<EvalSample>> samples = {
+      {{"\\boxed{6}", 10, true}, {"\\boxed{5}", 20, true}},
+      {{"\\boxed{7}", 30, true}, {"7", 40, true}},
+      {{"none", 50, false}, {"\xC3(", 60, false}},
+  };
+  return run_scoring(task, problems, samples);
+}
+
+TEST(Scoring, averages_over_problems) {
+  const TaskResult result = scored();
+  EXPECT_EQ(result.task, "gsm8k");
+  EXPECT_EQ(result.samples, 2);
+  EXPECT_DOUBLE_EQ(result.average.value, 0.5);
+  EXPECT_NEAR(*result.average.standard_error, 0.5 / std::sqrt(3.0), 1e-12);
+  ASSERT_EQ(result.pass.size(), 2u);
+  EXPECT_EQ(result.pass[0].k, 1);
+  EXPECT_DOUBLE_EQ(result.pass[0].estimate.value, 0.5);
+  EXPECT_EQ(result.pass[1].k, 2);
+  EXPECT_DOUBLE_EQ(result.pass[1].estimate.value, 2.0 / 3.0);
+  EXPECT_DOUBLE_EQ(result.mean_tokens, 35.0);
+  EXPECT_DOUBLE_EQ(result.truncated, 1.0 / 3.0);
+  EXPECT_DOUBLE_EQ(result.without_answer, 1.0 / 3.0);
+  EXPECT_EQ(result.problems[0].samples[1].judgement.extracted, "5");
+}
+
+TEST(Scoring, passes_a_judge_s_error_on) {
+  EvalTask task{.name = "t"};
+  task.judge = [](const EvalProblem& problem, std::string_view) -> Judgement {
+    throw Error("row " + problem.id, "no gold");
+  };
+  try {
+    (void)run_scoring(task, {{"1", "", ""}, {"2", "", ""}}, {{{"a"}}, {{"b"}}});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "row 1: no gold");
+  }
+}
+
+TEST(Scoring, demands_as_many_samples_of_every_problem) {
+  EvalTask task{.name = "t"};
+  task.judge = [](const EvalProblem&, std::string_view) { return Judgement{"x", 1.0}; };
+  EXPECT_THROW((void)run_scoring(task, {{"1", "", ""}, {"2", "", ""}}, {{{"a"}}, {{"b"}, {"c"}}}), Defect);
+}
+
+TEST(Report, shows_scores_with_their_error) {
+  const std::vector<TaskResult> results = {scored()};
+  const std::string table = report_table(results);
+  EXPECT_NE(table.find("avg@2   50.0% +- 28.9 (0.0-100.0)"), std::string::npos) << table;
+  EXPECT_NE(table.find("pass@2  66.7% +- 33.3 (1.3-100.0)"), std::string::npos) << table;
+  EXPECT_NE(table.find("33.3%"), std::string::npos) << table;
+}
+
+TEST(Report, writes_results_and_every_sample) {
+  const test::TemporaryDirectory folder;
+  const std::vector<TaskResult> results = {scored()};
+  write_report(folder.path() / "eval", results, {{"seed", 42}});
+  const Json json = read_json(folder.path() / "eval/results.json");
+  EXPECT_EQ(json["settings"]["seed"], 42);
+  EXPECT_DOUBLE_EQ(json["tasks"]["gsm8k"]["avg@2"]["value"].get<double>(), 0.5);
+  EXPECT_DOUBLE_EQ(json["tasks"]["gsm8k"]["pass@2"]["value"].get<double>(), 2.0 / 3.0);
+  EXPECT_EQ(json["tasks"]["gsm8k"]["problems"], 3);
+
+  std::istringstream lines(read_file(folder.path() / "eval/samples.jsonl"));
+  std::vector<Json> rows;
+  for (std::string line; std::getline(lines, line);) rows.push_back(parse_json(line, "samples.jsonl"));
+  ASSERT_EQ(rows.size(), 6u);
+  EXPECT_EQ(rows[1]["id"], "1");
+  EXPECT_EQ(rows[1]["sample"], 1);
+  EXPECT_EQ(rows[1]["extracted"], "5");
+  EXPECT_EQ(rows[1]["score"], 0.0);
+  EXPECT_EQ(rows[5]["ended"], false);
+  EXPECT_EQ(rows[5]["completion"], "\xEF\xBF\xBD(") << "a broken character is replaced";
+}
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,133 @@
+// Tasks: prompts, golds, extraction (against fixtures/eval/make_extraction.py), and errors that name the place.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "eval/math_task.h"
+#include "eval/registry.h"
+#include "support/paths.h"
+
+namespace hone {
+namespace {
+
+EvalTask make(const std::string& name, const TaskOptions& options = {}) {
+  TaskRegistry registry;
+  register_all_eval(registry);
+  return registry.make(name, options);
+}
+
+std::string error_of(const auto& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+double judge(const EvalTask& task, const std::string& gold, const std::string& completion) {
+  return task.judge({.gold = gold}, completion).score;
+}
+
+TEST(TaskRegistry, holds_every_folder) {
+  TaskRegistry registry;
+  register_all_eval(registry);
+  std::size_t folders = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(test::source_dir() / "src/eval")) {
+    const std::string name = entry.path().filename().string();
+    folders += entry.is_directory() && std::filesystem::exists(entry.path() / (name + ".cpp")) ? 1 : 0;
+  }
+  EXPECT_GE(folders, 2u);
+  EXPECT_EQ(registry.names().size(), folders);
+  EXPECT_NE(error_of([] { (void)make("gsm8"); }).find("did you mean 'gsm8k'"), std::string::npos);
+}
+
+TEST(MathTask, finds_answers_as_the_reference_does) {
+  std::istringstream lines(read_file(test::fixture("eval/extraction.jsonl")));
+  std::size_t count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    const Json row = parse_json(line, "extraction.jsonl");
+    const auto gold = row["gold"].get<std::string>();
+    const auto text = row["text"].get<std::string>();
+    const Judgement judgement = judge_math(gold, text, true);
+    EXPECT_EQ(judgement.score, row["score"].get<double>()) << line << "\nextracted: " << judgement.extracted;
+  }
+  EXPECT_GE(count, 50u);
+}
+
+TEST(Gsm8k, reads_problems_and_judges) {
+  const test::TemporaryDirectory folder;
+  const auto file = folder.path() / "test.jsonl";
+  write_file(file, R"({"question": "How many {eggs}?", "answer": "16 - 3 = <<16-3=13>>13\n#### 1,013"})"
+                   "\n"
+                   R"({"question": "And now?", "answer": "#### -2"})"
+                   "\n");
+  const EvalTask task = make("gsm8k");
+  const auto problems = read_problems(task, file);
+  ASSERT_EQ(problems.size(), 2u);
+  EXPECT_EQ(problems[0].id, "1");
+  EXPECT_EQ(problems[0].gold, "1,013");
+  EXPECT_EQ(
+      problems[0].prompt,
+      "Solve the following math problem efficiently and clearly.  The last line of your response should be of the "
+      "following format: 'Therefore, the final answer is: $\\boxed{ANSWER}$. I hope it is correct' (without quotes) "
+      "where ANSWER is just the final number or expression that solves the problem. Think step by step before "
+      "answering.\n\nHow many {eggs}?");
+  EXPECT_EQ(task.judge(problems[0], "Therefore, the final answer is: $\\boxed{1013}$. I hope it is correct").score,
+            1.0);
+  EXPECT_EQ(task.judge(problems[0], "Therefore, the final answer is: $\\boxed{13}$. I hope it is correct").score, 0.0);
+  EXPECT_EQ(task.judge(problems[1], "It is -2.").score, 1.0);
+  EXPECT_EQ(task.judge(problems[1], "It is -2.").extracted, "-2");
+  EXPECT_EQ(read_problems(task, file, 1).size(), 1u);
+}
+
+TEST(Gsm8k, drops_thoughts_unless_told_otherwise) {
+  const std::string text = "<think>\\boxed{6}</think> I do not know.";
+  EXPECT_EQ(judge(make("gsm8k"), "6", text), 0.0);
+  EXPECT_EQ(judge(make("gsm8k", {.strip_thoughts = false}), "6", text), 1.0);
+}
+
+TEST(Jsonl, finds_columns_and_fills_the_template) {
+  const EvalTask task = make("jsonl", {.prompt_template = "[{subject}] {problem} {unknown} {"});
+  const EvalProblem problem = task.read({{"id", 7}, {"question", "1+{subject}?"}, {"answer", 2}, {"subject", "sums"}});
+  EXPECT_EQ(problem.id, "7");
+  EXPECT_EQ(problem.prompt, "[sums] 1+{subject}? {unknown} {");
+  EXPECT_EQ(problem.gold, "2");
+  const EvalTask named = make("jsonl", {.problem_column = "q", .answer_column = "a"});
+  EXPECT_EQ(named.read({{"q", "x"}, {"a", "\\sqrt{2}"}, {"answer", "3"}}).gold, "\\sqrt{2}");
+}
+
+TEST(Jsonl, compares_bare_latex_golds) {
+  EXPECT_EQ(judge(make("jsonl"), "\\sqrt{8}", "\\boxed{2\\sqrt{2}}"), 1.0);
+  EXPECT_EQ(judge(make("jsonl"), "\\text{east}", "The answer is $\\text{East}$."), 1.0);
+}
+
+TEST(Jsonl, compares_exactly_when_told) {
+  const EvalTask task = make("jsonl", {.matching = AnswerMatching::exact});
+  EXPECT_EQ(task.read({{"problem", "Capital?"}, {"answer", "Paris"}}).prompt, "Capital?");
+  EXPECT_EQ(judge(task, "Paris", "<think>hm</think>\n Paris \n"), 1.0);
+  EXPECT_EQ(judge(task, "Paris", "paris"), 0.0);
+  EXPECT_EQ(judge(task, "1.0", "1"), 0.0);
+}
+
+TEST(Tasks, name_the_row_that_they_cannot_use) {
+  const test::TemporaryDirectory folder;
+  const auto file = folder.path() / "test.jsonl";
+  write_file(file, "{\"problem\": \"a\", \"answer\": \"1\"}\n{\"problem\": \"b\"}\n");
+  EXPECT_NE(error_of([&] { (void)read_problems(make("jsonl"), file); }).find("line 2"), std::string::npos);
+  write_file(file, "{\"problem\": \"a\", \"answer\": \"\"}\n");
+  EXPECT_NE(error_of([&] { (void)read_problems(make("jsonl"), file); }).find("answer"), std::string::npos);
+  write_file(file, "{\"problem\": \"a\", \"answer\": \"1\"}\nnot json\n");
+  EXPECT_NE(error_of([&] { (void)read_problems(make("jsonl"), file); }).find("line 2"), std::string::npos);
+  EXPECT_NE(error_of([] { (void)make("jsonl").read({{"problem", "a"}, {"answer", {1, 2}}}); }).find("'answer'"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace hone
