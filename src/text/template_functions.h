@@ -20,7 +20,7 @@ class TemplateMeter {
 
  private:
   void charge(std::uint64_t steps) {
-    constexpr std::uint64_t kMostSteps = 20'000'000;
+    constexpr std::uint64_t kMostSteps = 10'000'000;
     steps_ += steps;
     if (steps_ > kMostSteps) throw TemplateFailure("the template takes too many steps");
   }

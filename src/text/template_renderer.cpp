@@ -165,9 +165,7 @@ std::vector<Value> TemplateRenderer::loop_items(const Statement& statement) {
 TemplateRenderer::Flow TemplateRenderer::execute_for(const Statement& statement) {
   const auto loop = std::make_shared<LoopState>();
   loop->items = loop_items(statement);
-  loop->depth = loop_depth_ + 1;
   if (loop->items.empty()) return execute(statement.orelse);
-  ++loop_depth_;
   for (; loop->index < loop->items.size(); ++loop->index) {
     meter_.step();
     const ScopeGuard scope(*this);
@@ -175,7 +173,6 @@ TemplateRenderer::Flow TemplateRenderer::execute_for(const Statement& statement)
     assign(*statement.target, loop->items[loop->index]);
     if (execute(statement.body) == Flow::kBreak) break;
   }
-  --loop_depth_;
   return Flow::kNext;
 }
 

@@ -84,7 +84,6 @@ class TemplateRenderer {
   ScopePtr scope_;
   TemplateMeter meter_;
   int depth_ = 0;
-  std::int64_t loop_depth_ = 0;
   RenderedChat result_;
   std::string* out_ = nullptr;  // result_.text, or what a block's output is captured in
 };

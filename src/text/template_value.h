@@ -121,7 +121,6 @@ struct CallableData {
 struct LoopState {
   std::vector<Value> items;
   std::size_t index = 0;
-  std::int64_t depth = 1;
   std::vector<Value> last_changed;  // the arguments of the last loop.changed(); empty before
 };
 

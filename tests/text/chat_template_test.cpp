@@ -81,7 +81,6 @@ TEST(ChatTemplate, EndlessTemplatesStop) {
               testing::HasSubstr("too "));
   EXPECT_THAT(error_of("{{ 'a' * 99999999999 }}"), testing::HasSubstr("too long"));
   EXPECT_THAT(error_of("{% set n = namespace() %}{% set n.n = n %}"), testing::HasSubstr("cannot hold"));
-  EXPECT_NE(error_of(std::string(5000, '(')), "no error");
   EXPECT_NE(error_of("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}"), "no error");
   EXPECT_NE(error_of("{{ " + std::string(5000, '-') + "1 }}"), "no error");
   std::string sum = "{{ 1", blocks;
