@@ -19,7 +19,7 @@ std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 template <class T>
 bool same_bits(const std::vector<T>& x, const std::vector<T>& y) {
-  return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0;
+  return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0);
 }
 
 Lengths running_sum(const Lengths& lengths) {
