@@ -59,7 +59,7 @@ fs::path resolve_model(std::string_view name, std::string_view revision) {
   if (name.empty() || name.find('\0') != std::string_view::npos) {
     throw Error("the model's name is empty, or holds a zero byte");
   }
-  const fs::path local = expand_home(std::string(name));
+  fs::path local = expand_home(std::string(name));
   if (is_folder(local)) return local;
   if (is_file(local)) throw Error(local.string(), "is a file, not a model folder");
   if (!is_model_name(name)) throw Error(quoted_name(name), "there is no such model folder");

@@ -60,8 +60,8 @@ EncodedExample encode_example(const Json& row, const Tokenizer& tokenizer, const
   if (!rendered.all_targets) is_target = target_mask(tokenizer, rendered.text, tokens, rendered.targets);
   if (rendered.needs_eos) {
     const auto eos = tokenizer.eos_token_id();
-    if (!eos) throw Error("the tokenizer has no eos_token to end a text with");
-    if (tokens.empty() || tokens.back() != *eos) {
+    if (!eos && !options.eos_optional) throw Error("the tokenizer has no eos_token to end a text with");
+    if (eos && (tokens.empty() || tokens.back() != *eos)) {
       tokens.push_back(*eos);
       if (!rendered.all_targets) is_target.push_back(1);
     }

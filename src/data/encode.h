@@ -25,6 +25,7 @@ struct EncodeOptions {
   ColumnOptions columns;
   LossOn loss = LossOn::automatic;
   std::int64_t max_length = 0;  // tokens kept of an example, the first ones; 0: all
+  bool eos_optional = false;    // texts may go without an end where the tokenizer has none (characters, say)
 };
 
 // What became of the rows.

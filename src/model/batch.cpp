@@ -13,7 +13,7 @@ DocumentBatch::DocumentBatch(Program& program, const Capacity& capacity) {
   cu_seqlens_ = program.input("cu_seqlens", {DType::i32, {capacity.sequences + 1}});
 }
 
-Tensor DocumentBatch::attend(std::int64_t, Tensor qkv, const AttentionShape& shape) {
+Tensor DocumentBatch::attend(std::int64_t, Tensor qkv, const HeadShape& shape) {
   return attention(qkv, cu_seqlens_,
                    {.heads = shape.heads, .kv_heads = shape.kv_heads, .head_dim = shape.head_dim, .scale = shape.scale});
 }
@@ -33,7 +33,7 @@ PagedBatch::PagedBatch(Program& program, const Capacity& capacity, const KvLayou
   starts_ = program.input("starts", {DType::i32, {requests}});
 }
 
-Tensor PagedBatch::attend(std::int64_t layer, Tensor qkv, const AttentionShape& shape) {
+Tensor PagedBatch::attend(std::int64_t layer, Tensor qkv, const HeadShape& shape) {
   Program& program = qkv.program();
   const Type page{dtype_, {layout_.num_blocks, layout_.block_size, shape.kv_heads * shape.head_dim}};
   const Tensor old_keys = program.state(KvLayout::key_name(layer), page);

@@ -9,7 +9,7 @@
 
 namespace hone {
 
-struct AttentionShape {
+struct HeadShape {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
@@ -24,7 +24,7 @@ class Batch {
   Tensor positions;  // i32 [tokens], from 0 in each document
 
   // qkv [tokens, (heads + 2 kv_heads) head_dim] -> [tokens, heads head_dim]. Layers count from 0.
-  virtual Tensor attend(std::int64_t layer, Tensor qkv, const AttentionShape& shape) = 0;
+  virtual Tensor attend(std::int64_t layer, Tensor qkv, const HeadShape& shape) = 0;
 };
 
 // Room for the tokens of one run and for the documents or requests among them.
@@ -39,7 +39,7 @@ struct Capacity {
 class DocumentBatch final : public Batch {
  public:
   DocumentBatch(Program& program, const Capacity& capacity);
-  Tensor attend(std::int64_t layer, Tensor qkv, const AttentionShape& shape) override;
+  Tensor attend(std::int64_t layer, Tensor qkv, const HeadShape& shape) override;
 
  private:
   Tensor cu_seqlens_;
@@ -60,7 +60,7 @@ struct KvLayout {
 class PagedBatch final : public Batch {
  public:
   PagedBatch(Program& program, const Capacity& capacity, const KvLayout& layout, DType dtype);
-  Tensor attend(std::int64_t layer, Tensor qkv, const AttentionShape& shape) override;
+  Tensor attend(std::int64_t layer, Tensor qkv, const HeadShape& shape) override;
 
  private:
   KvLayout layout_;

@@ -1,7 +1,10 @@
 #include "passes/fusion.h"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
+
+#include "passes/layer.h"
 
 namespace hone {
 namespace {
@@ -11,14 +14,19 @@ struct Match {
   Fusion fusion;
 };
 
+// Whether a fusion takes nodes that nothing took before, all of one layer. A value that crosses from layer to layer is
+// kept by recomputation; fused with what the next layer makes of it, both would be kept.
+bool fits(const Program& program, const Fusion& fusion, const std::vector<bool>& taken) {
+  const std::string_view layer = layer_of(program.nodes()[fusion.nodes.front()].scope);
+  return std::all_of(fusion.nodes.begin(), fusion.nodes.end(),
+                     [&](std::size_t node) { return !taken[node] && layer_of(program.nodes()[node].scope) == layer; });
+}
+
 std::optional<Match> match_at(const Program& program, std::size_t first, const std::vector<bool>& taken) {
   for (const std::string& name : op_registry().names()) {
     const Op& op = op_registry().get(name);
     std::optional<Fusion> fusion = op.fuse(program, first);
-    if (!fusion) continue;
-    bool free = true;
-    for (const std::size_t node : fusion->nodes) free = free && !taken[node];
-    if (free) return Match{&op, std::move(*fusion)};
+    if (fusion && fits(program, *fusion, taken)) return Match{&op, std::move(*fusion)};
   }
   return std::nullopt;
 }

@@ -1,21 +1,14 @@
 #include "passes/recompute.h"
 
 #include <algorithm>
-#include <string_view>
 #include <vector>
 
 #include "core/error.h"
+#include "passes/layer.h"
 #include "program/memory_plan.h"
 
 namespace hone {
 namespace {
-
-// "layers.3.attention" -> "layers.3"; other scopes as they are.
-std::string_view layer_of(std::string_view scope) {
-  constexpr std::string_view kPrefix = "layers.";
-  if (!scope.starts_with(kPrefix)) return scope;
-  return scope.substr(0, scope.find('.', kPrefix.size()));
-}
 
 bool updates_in_place(const Node& node) {
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
@@ -50,7 +43,7 @@ double seconds_of(const Program& program, const Node& node) {
 
 std::vector<Candidate> find_candidates(const Program& program) {
   const std::size_t count = program.values().size();
-  std::vector<bool> crosses(count, false);        // read by another layer's forward nodes, or an output
+  std::vector<bool> crosses(count, false);  // read by another layer's forward nodes, or an output
   std::vector<bool> read_backward(count, false);
   for (const Node& node : program.nodes()) {
     for (const ValueId id : node.inputs) {
@@ -119,7 +112,8 @@ class Recomputer {
     rewriter_.program().set_scope(node.scope);
     rewriter_.program().set_phase(Phase::backward);
     const std::vector<Tensor> outputs = rewriter_.program().append(*node.op, node.attributes, inputs);
-    for (std::size_t i = 0; i < outputs.size(); ++i) again_[static_cast<std::size_t>(node.outputs[i])] = outputs[i].id();
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      again_[static_cast<std::size_t>(node.outputs[i])] = outputs[i].id();
   }
 
   const Program& from_;

@@ -11,8 +11,8 @@
 namespace hone {
 
 enum class Recompute : std::uint8_t {
-  none,    // keep everything
-  layers,  // keep what crosses from one layer to the next ("layers.N" scopes)
+  none,       // keep everything
+  layers,     // keep what crosses from one layer to the next ("layers.N" scopes)
   automatic,  // the least recomputation with which the arena stays within the budget
 };
 

@@ -127,7 +127,6 @@ void Executable::set_count(Count count, std::int64_t value) {
   for (const Value& each : impl_->program.values()) {
     if (each.type.shape.empty() || each.type.shape[0].count != count) continue;
     HONE_ASSERT(value >= 0 && value <= each.type.shape[0].size, "count ", value, " for ", to_text(each.type));
-    break;
   }
   impl_->counts[static_cast<std::size_t>(count)] = value;
 }

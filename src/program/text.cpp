@@ -1,5 +1,6 @@
 #include "program/text.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <map>
@@ -14,7 +15,7 @@ namespace {
 constexpr std::array<std::string_view, 5> kRoles{"weight", "gradient", "state", "input", "activation"};
 constexpr std::array<std::string_view, 3> kPhases{"forward", "backward", "update"};
 
-std::string operand(ValueId id) { return id == kNoValue ? "_" : "%" + std::to_string(id); }
+std::string operand_text(ValueId id) { return id == kNoValue ? "_" : "%" + std::to_string(id); }
 
 std::string bound_line(const Program& program, std::size_t id) {
   const Value& value = program.values()[id];
@@ -26,12 +27,12 @@ std::string node_line(const Program& program, const Node& node) {
   std::string line;
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
     if (i > 0) line.append(", ");
-    line.append(operand(node.outputs[i])).append(": ").append(to_text(program.value(node.outputs[i]).type));
+    line.append(operand_text(node.outputs[i])).append(": ").append(to_text(program.value(node.outputs[i]).type));
   }
   line.append(node.outputs.empty() ? "" : " = ").append(node.op->name()).append("(");
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     if (i > 0) line.append(", ");
-    line.append(operand(node.inputs[i]));
+    line.append(operand_text(node.inputs[i]));
   }
   line.append(")");
   if (const std::string attributes = node.attributes.to_text(); !attributes.empty())
@@ -85,6 +86,9 @@ class LineReader {
     skip_space();
     return rest_.empty();
   }
+  void expect_end() {
+    if (!done()) throw Error(text_of("'", rest_.substr(0, 20), "' is too much"));
+  }
 
  private:
   void skip_space() {
@@ -103,11 +107,14 @@ class ProgramReader {
     if (line.accept("output")) {
       std::string name = line.quoted();
       line.expect("=");
-      program_.output(std::move(name), operand(line));
-      return;
+      const Tensor value = operand(line);
+      if (!value) throw Error("an output needs a value");
+      program_.output(std::move(name), value);
+      return line.expect_end();
     }
     std::vector<std::pair<ValueId, Type>> results;
     while (const auto id = line.value_id()) {
+      if (*id == kNoValue || ids_.contains(*id)) throw Error(text_of(operand_text(*id), " cannot be made here"));
       line.expect(":");
       const std::string type = std::string(line.until("]")) + "]";
       line.expect("]");
@@ -128,7 +135,9 @@ class ProgramReader {
   void read_bound(LineReader& line, Role role, const std::vector<std::pair<ValueId, Type>>& results) {
     if (results.size() != 1) throw Error("a bound value is one value");
     std::string name = line.quoted();
+    if (program_.find(role, name) != kNoValue) throw Error(text_of("two values are named '", name, "'"));
     const bool trainable = line.accept("trainable");
+    line.expect_end();
     const Type& type = results[0].second;
     Tensor value;
     switch (role) {
@@ -162,10 +171,11 @@ class ProgramReader {
       line.expect("}");
     }
     program_.set_scope(line.accept("@") ? std::string(line.until(" ")) : std::string());
-    const std::string_view phase = line.until(" ");
-    for (std::size_t i = 0; i < kPhases.size(); ++i) {
-      if (phase == kPhases[i]) program_.set_phase(static_cast<Phase>(i));
-    }
+    const std::string_view word = line.until(" ");
+    const auto phase = std::find(kPhases.begin(), kPhases.end(), word);
+    if (phase == kPhases.end()) throw Error(text_of("'", word, "' is not forward, backward or update"));
+    program_.set_phase(static_cast<Phase>(phase - kPhases.begin()));
+    line.expect_end();
     const std::vector<Tensor> outputs = program_.append(op, attributes, inputs);
     if (outputs.size() != results.size())
       throw Error(text_of(name, " has ", outputs.size(), " outputs, not ", results.size()));
@@ -208,7 +218,7 @@ std::string to_text(const Program& program) {
   }
   print_bound_before(program.values().size());
   for (const Output& output : program.outputs())
-    text.append(text_of("output \"", output.name, "\" = ", operand(output.value), "\n"));
+    text.append(text_of("output \"", output.name, "\" = ", operand_text(output.value), "\n"));
   return text;
 }
 

@@ -98,7 +98,8 @@ TEST(Rewards, a_gold_that_does_not_parse_counts_as_right_for_lengths) {
 }
 
 TEST(Rewards, soft_overlong_punishment_counts_tokens) {
-  for (const Json& row : read_json(test::fixture("reward/text_rewards.json"))["tokens"]) {
+  const Json fixture = read_json(test::fixture("reward/text_rewards.json"));
+  for (const Json& row : fixture["tokens"]) {
     const RewardInput input{.completion = "x", .token_count = row["tokens"].get<std::int64_t>()};
     const auto scores = registry().make("soft_overlong_punishment", {}).score({&input, 1});
     EXPECT_DOUBLE_EQ(scores[0].value(), row["soft_overlong_punishment"].get<double>()) << row.dump();

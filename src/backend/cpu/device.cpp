@@ -25,8 +25,8 @@ class CpuDevice final : public Device {
   std::byte* allocate(std::size_t bytes) override {
     void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) {
-      throw Error("memory", text_of("cannot allocate ", format_bytes(bytes), ": ", std::strerror(errno), "; hone holds ",
-                                    format_bytes(allocated_bytes())));
+      throw Error("memory", text_of("cannot allocate ", format_bytes(bytes), ": ", std::strerror(errno),
+                                    "; hone holds ", format_bytes(allocated_bytes())));
     }
     return static_cast<std::byte*>(data);
   }

@@ -1,5 +1,7 @@
 #include "ops/add_rms_norm/add_rms_norm.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
@@ -29,6 +31,10 @@ class AddRmsNormBackward final : public Op {
 };
 
 const AddRmsNormBackward kBackward;
+
+bool reads(const Node& node, ValueId id) {
+  return std::find(node.inputs.begin(), node.inputs.end(), id) != node.inputs.end();
+}
 
 // (x, residual, weight) -> (sum, normalised, rstd [rows])
 class AddRmsNorm final : public Op {
@@ -65,6 +71,30 @@ class AddRmsNorm final : public Op {
     for (std::size_t i = 0; i < 2; ++i) {
       if (builder.needs(i)) builder.add(i, gradient);
     }
+  }
+  // An `add` and the rms_norm that is the first to read the sum. Were another node first, or did one between the two
+  // read the norm's weight, gradients would be summed in another order.
+  std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
+    const std::vector<Node>& nodes = program.nodes();
+    const Node& sum = nodes[first];
+    if (sum.op->name() != "add") return std::nullopt;
+    const ValueId total = sum.outputs[0];
+    std::size_t second = first + 1;
+    while (second < nodes.size() && !reads(nodes[second], total)) ++second;
+    if (second == nodes.size() || nodes[second].op->name() != "rms_norm") return std::nullopt;
+    const Node& norm = nodes[second];
+    const ValueId weight = norm.inputs[1];
+    if (norm.inputs[0] != total || program.value(weight).producer >= 0 ||
+        program.value(weight).type.dtype != program.value(total).type.dtype) {
+      return std::nullopt;
+    }
+    for (std::size_t i = first + 1; i < second; ++i) {
+      if (reads(nodes[i], weight)) return std::nullopt;
+    }
+    return Fusion{.nodes = {first, second},
+                  .inputs = {sum.inputs[0], sum.inputs[1], weight},
+                  .attributes = norm.attributes,
+                  .outputs = {{total, 0}, {norm.outputs[0], 1}, {norm.outputs[1], 2}}};
   }
 };
 

@@ -2,60 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <ranges>
-#include <vector>
 
 #include "reward/characters.h"
+#include "reward/math/units.h"
 
 namespace hone {
 namespace {
 
 constexpr std::size_t kNone = std::string_view::npos;
-
-// --- boxes
-
-// The index of the brace that closes the one at `open`, before `limit`.
-std::size_t closing_brace(std::string_view text, std::size_t open, std::size_t limit) {
-  int depth = 0;
-  for (std::size_t i = open; i < limit; ++i) {
-    if (text[i] == '{') ++depth;
-    if (text[i] == '}' && --depth == 0) return i;
-  }
-  return kNone;
-}
-
-bool has_separator(std::string_view text) {
-  if (text.find_first_of(",;") != kNone) return true;
-  const auto is_word = [](char c) { return is_letter(c) || is_digit(c) || c == '_'; };
-  for (const std::string_view word : {std::string_view("and"), std::string_view("or")}) {
-    for (std::size_t at = text.find(word); at != kNone; at = text.find(word, at + 1)) {
-      const std::size_t end = at + word.size();
-      if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]))) return true;
-    }
-  }
-  return false;
-}
-
-// Whether a box belongs to the one that follows it.
-bool boxes_join(std::string_view between, std::string_view content, std::string_view next_content) {
-  const std::size_t length = code_points(between);
-  return length < 10 || (next_content != content && length < 70 && has_separator(between));
-}
-
-struct BoxCommand {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-};
-
-std::vector<BoxCommand> box_commands(std::string_view text) {
-  std::vector<BoxCommand> commands;
-  for (std::size_t at = text.find('\\'); at != kNone; at = text.find('\\', at + 1)) {
-    for (const std::string_view command : {std::string_view("\\boxed"), std::string_view("\\fbox")}) {
-      if (text.substr(at).starts_with(command)) commands.push_back({at, at + command.size()});
-    }
-  }
-  return commands;
-}
 
 // --- replacements: a rule says how many bytes it takes at a place, and what stands there instead
 
@@ -214,190 +168,6 @@ std::string basic_latex(std::string text) {
   });
 }
 
-// --- units
-
-// "5 \text{ cm}^2": from the first \text or \mbox on, where the text ends in a brace and at most an exponent.
-std::string without_unit_command(const std::string& text) {
-  std::string_view head = text;
-  if (head.size() >= 4 && head.ends_with('}') && is_digit(head[head.size() - 2]) &&
-      head.substr(head.size() - 4).starts_with("{^")) {
-    head.remove_suffix(4);
-  } else if (head.size() >= 2 && is_digit(head.back()) && head[head.size() - 2] == '^') {
-    head.remove_suffix(2);
-  }
-  if (!head.ends_with('}')) return text;
-  const std::size_t begin = std::min(head.find("\\text{"), head.find("\\mbox{"));
-  if (begin == kNone) return text;
-  const std::string_view rest = strip(std::string_view(text).substr(0, begin));
-  return rest.empty() ? text : std::string(rest);
-}
-
-// latex2sympy2_extended's list, '.' standing for any character as in its pattern.
-constexpr std::array kUnits = std::to_array<std::string_view>({"integerpoint",
-                                                               "feet",
-                                                               "sue",
-                                                               "digit",
-                                                               "pound",
-                                                               "meal",
-                                                               "edge",
-                                                               "student",
-                                                               "children ticket",
-                                                               "multiple",
-                                                               "east",
-                                                               "degree",
-                                                               "mph",
-                                                               "kmph",
-                                                               "ft",
-                                                               "m square",
-                                                               " m east",
-                                                               "sq m",
-                                                               "deg",
-                                                               "mile",
-                                                               "q .",
-                                                               "monkey",
-                                                               "prime",
-                                                               "ratio",
-                                                               "profit of rs",
-                                                               "rd",
-                                                               "o",
-                                                               "gm",
-                                                               "p . m",
-                                                               "lb",
-                                                               "tile",
-                                                               "per",
-                                                               "dm",
-                                                               "lt",
-                                                               "gain",
-                                                               "ab",
-                                                               "way",
-                                                               "west",
-                                                               "a .",
-                                                               "b .",
-                                                               "c .",
-                                                               "d .",
-                                                               "e .",
-                                                               "f .",
-                                                               "g .",
-                                                               "h .",
-                                                               "t",
-                                                               "h",
-                                                               "no change",
-                                                               "men",
-                                                               "soldier",
-                                                               "pie",
-                                                               "bc",
-                                                               "excess",
-                                                               "st",
-                                                               "inches",
-                                                               "noon",
-                                                               "cent",
-                                                               "by",
-                                                               "gal",
-                                                               "kmh",
-                                                               "c",
-                                                               "acre",
-                                                               "rise",
-                                                               "a . m",
-                                                               "th",
-                                                               "sq",
-                                                               "mark",
-                                                               "l",
-                                                               "toy",
-                                                               "coin",
-                                                               "sq . m",
-                                                               "gallon",
-                                                               "profit",
-                                                               "minw",
-                                                               "yr",
-                                                               "women",
-                                                               "am",
-                                                               "pm",
-                                                               "hr",
-                                                               "cu cm",
-                                                               "square",
-                                                               "are",
-                                                               "rupee",
-                                                               "rounds",
-                                                               "cubic",
-                                                               "cc",
-                                                               "mtr",
-                                                               "s",
-                                                               "ohm",
-                                                               "number",
-                                                               "day",
-                                                               "hour",
-                                                               "minute",
-                                                               "min",
-                                                               "second",
-                                                               "man",
-                                                               "woman",
-                                                               "sec",
-                                                               "cube",
-                                                               "mt",
-                                                               "sq inch",
-                                                               "mp",
-                                                               "hectare",
-                                                               "more",
-                                                               "unit",
-                                                               "cu . m",
-                                                               "cm 2",
-                                                               "rs .",
-                                                               "rs",
-                                                               "kg",
-                                                               "g",
-                                                               "month",
-                                                               "km",
-                                                               "m",
-                                                               "cm",
-                                                               "mm",
-                                                               "apple",
-                                                               "liter",
-                                                               "loss",
-                                                               "yard",
-                                                               "pure",
-                                                               "year",
-                                                               "increase",
-                                                               "decrease",
-                                                               "d",
-                                                               "less",
-                                                               "Surface",
-                                                               "litre",
-                                                               "pi sq m",
-                                                               "s .",
-                                                               "metre",
-                                                               "meter",
-                                                               "inch"});
-
-bool ends_with_pattern(std::string_view text, std::string_view pattern) {
-  if (text.size() < pattern.size()) return false;
-  const std::string_view tail = text.substr(text.size() - pattern.size());
-  return std::ranges::equal(tail, pattern, [](char c, char p) { return p == '.' || c == p; });
-}
-
-// Where the text that is kept ends if a unit begins at `unit`: behind a digit, a closing brace, or the first of the
-// spaces before it; kNone where none of them is there.
-std::size_t end_before_unit(std::string_view text, std::size_t unit) {
-  std::size_t end = unit;
-  while (end > 0 && text[end - 1] == ' ') --end;
-  if (end > 0 && (is_digit(text[end - 1]) || text[end - 1] == '}')) return end;
-  return end < unit ? end + 1 : kNone;
-}
-
-std::string without_unit(const std::string& text) {
-  std::string_view head = text;
-  while (head.ends_with(' ')) head.remove_suffix(1);
-  std::size_t shortest = kNone;
-  for (const std::string_view unit : kUnits) {
-    for (const std::string_view plural : {"", "s", "es"}) {
-      if (!head.ends_with(plural)) continue;
-      const std::string_view stem = head.substr(0, head.size() - plural.size());
-      if (!ends_with_pattern(stem, unit)) continue;
-      shortest = std::min(shortest, end_before_unit(head, stem.size() - unit.size()));
-    }
-  }
-  return shortest == kNone || shortest == 0 ? text : text.substr(0, shortest);
-}
-
 // --- malformed operators
 
 // The argument at `at`: a group in braces or one character. Its end; kNone where there is none.
@@ -453,38 +223,11 @@ std::string repair_operators(std::string_view text) {
 
 }  // namespace
 
-std::string boxed_content(std::string_view text, BoxRule rule) {
-  std::vector<std::string_view> contents;  // from the last to the first
-  std::size_t limit = text.size();         // where the box that follows begins
-  const std::vector<BoxCommand> commands = box_commands(text);
-  for (const BoxCommand& command : commands | std::views::reverse) {
-    const std::size_t open = skip_spaces(text, command.end);
-    if (open >= limit) break;
-    const std::size_t close = text[open] == '{' ? closing_brace(text, open, limit) : kNone;
-    if (close == kNone) {  // never closed, or without braces: all that follows, if it is the last box
-      if (contents.empty()) contents.push_back(text.substr(open));
-      break;
-    }
-    const std::string_view content = strip(text.substr(open + 1, close - open - 1));
-    if (rule == BoxRule::last && !contents.empty() &&
-        !boxes_join(text.substr(close + 1, limit - close - 1), content, contents.back())) {
-      break;
-    }
-    if (contents.empty() || contents.back() != content) contents.push_back(content);
-    limit = command.begin;
-  }
-  if (contents.empty()) return std::string(text);
-  std::string joined(contents.back());
-  for (std::size_t i = contents.size() - 1; i-- > 0;) joined.append(",").append(contents[i]);
-  return joined;
-}
-
 std::string normalize_latex(std::string_view raw, const NormalizeOptions& options) {
   std::string text = boxed_content(raw, options.boxes);
   if (text.size() > kLongestAnswer) return text;
   text = basic_latex(std::move(text));
-  text = without_unit_command(text);
-  text = without_unit(without_unit(text));
+  text = without_units(text);
   if (options.repair) {
     if (text.starts_with('.')) text.insert(0, "0");
     text = repair_operators(text);

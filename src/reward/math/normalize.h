@@ -6,15 +6,9 @@
 #include <string>
 #include <string_view>
 
+#include "reward/math/boxes.h"
+
 namespace hone {
-
-enum class BoxRule {
-  all,   // every box of the text, joined by commas (a text in delimiters)
-  last,  // the last box, with those before it that belong to it (a bare \boxed)
-};
-
-// The content of the boxes; the text itself where there is none. Linear.
-[[nodiscard]] std::string boxed_content(std::string_view text, BoxRule rule);
 
 // Text longer than this is no answer: it is left as it is, and does not parse.
 inline constexpr std::size_t kLongestAnswer = 2048;  // bytes

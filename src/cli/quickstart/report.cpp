@@ -1,0 +1,109 @@
+#include "cli/quickstart/report.h"
+
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/plot.h"
+#include "core/strings.h"
+#include "core/terminal.h"
+#include "train/metrics.h"
+
+namespace hone {
+namespace {
+
+struct StageScore {
+  double accuracy = 0;
+  double low = 0;
+  double high = 0;
+  double mean_tokens = 0;
+};
+
+StageScore score_of(const QuickstartStage& stage) {
+  const Json results = read_json(stage.results / "results.json");
+  const Json& task = results.at("tasks").begin().value();
+  StageScore score;
+  score.mean_tokens = task.at("mean_tokens").get<double>();
+  for (const auto& [name, value] : task.items()) {
+    if (!name.starts_with("avg@")) continue;
+    score.accuracy = value.at("value").get<double>();
+    score.low = value.at("low").get<double>();
+    score.high = value.at("high").get<double>();
+  }
+  return score;
+}
+
+template <class... Values>
+std::string printed(const char* format, Values... values) {
+  std::array<char, 200> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), format, values...);
+  return buffer.data();
+}
+
+// One picture: the curves of some metrics of a stage.
+struct Picture {
+  std::string title;
+  std::string y;
+  std::vector<PlotSeries> series;
+};
+
+PlotSeries curve(std::span<const MetricRow> rows, std::string_view metric, std::string_view label) {
+  MetricSeries series = metric_series(rows, metric);
+  return {std::string(label), std::move(series.steps), std::move(series.values)};
+}
+
+std::vector<Picture> pictures_of(std::span<const QuickstartStage> stages) {
+  std::vector<Picture> pictures;
+  for (const QuickstartStage& stage : stages) {
+    const std::vector<MetricRow> rows = read_metrics(stage.folder / "metrics.jsonl");
+    if (stage.name != "grpo") {
+      pictures.push_back({stage.name + ": loss", "loss", {curve(rows, "loss", "loss")}});
+      continue;
+    }
+    pictures.push_back({"grpo: rewards", "mean reward",
+                        {curve(rows, "reward/accuracy", "accuracy"), curve(rows, "reward/format", "format"),
+                         curve(rows, "reward/tag_count", "tag_count")}});
+    pictures.push_back({"grpo: length of completions", "tokens", {curve(rows, "completions/mean_length", "mean length")}});
+  }
+  return pictures;
+}
+
+}  // namespace
+
+QuickstartReport write_quickstart_report(const std::filesystem::path& root, std::span<const QuickstartStage> stages) {
+  QuickstartReport report;
+  std::string rows;
+  report.text = "\n500 held-out problems, one sampled answer each\n"
+                "  stage         accuracy   95% interval   tokens an answer   training\n";
+  for (const QuickstartStage& stage : stages) {
+    const StageScore score = score_of(stage);
+    report.text += printed("  %-12s %7.1f%%   %5.1f to %4.1f%%   %16.1f   %8s\n", stage.name.c_str(), 100 * score.accuracy,
+                           100 * score.low, 100 * score.high, score.mean_tokens, format_duration(stage.seconds).c_str());
+    rows += text_of("<tr><td>", stage.name, printed("</td><td>%.1f%%</td><td>%.1f to %.1f%%</td><td>%.1f</td><td>", 100 * score.accuracy,
+                                                    100 * score.low, 100 * score.high, score.mean_tokens),
+                    format_duration(stage.seconds), "</td></tr>\n");
+  }
+  std::string figures;
+  const bool color = is_terminal(OutputStream::standard_output);
+  for (const Picture& picture : pictures_of(stages)) {
+    const PlotLabels labels{picture.title, "step", picture.y};
+    report.text += "\n" + terminal_plot(picture.series, labels, 72, 10, color);
+    figures += "<figure>" + svg_plot(picture.series, labels) + "</figure>\n";
+  }
+  report.html = root / "report.html";
+  write_file(report.html,
+             "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>hone quickstart</title>\n"
+             "<style>body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#1c1e21}"
+             "table{border-collapse:collapse}td,th{padding:.3rem .9rem;text-align:right;border-bottom:1px solid #d9dce1}"
+             "td:first-child,th:first-child{text-align:left}figure{margin:1.5rem 0}svg{max-width:100%;height:auto}</style>\n"
+             "<h1>From text to a reasoning model</h1>\n<p>500 held-out problems, one sampled answer each.</p>\n"
+             "<table><tr><th>stage</th><th>accuracy</th><th>95% interval</th><th>tokens an answer</th><th>training</th></tr>\n" +
+                 rows + "</table>\n" + figures + "</html>\n");
+  return report;
+}
+
+}  // namespace hone

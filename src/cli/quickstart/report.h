@@ -1,0 +1,26 @@
+// What a quickstart leaves to look at: a table, curves in the terminal, a page.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace hone {
+
+// A stage that has run.
+struct QuickstartStage {
+  std::string name;
+  double seconds = 0;             // of training
+  std::filesystem::path folder;   // with metrics.jsonl
+  std::filesystem::path results;  // of its evaluation, with results.json
+};
+
+struct QuickstartReport {
+  std::string text;            // for the terminal
+  std::filesystem::path html;  // where the page was written
+};
+
+// Reads the stages' metrics and results; writes ROOT/report.html.
+[[nodiscard]] QuickstartReport write_quickstart_report(const std::filesystem::path& root, std::span<const QuickstartStage> stages);
+
+}  // namespace hone

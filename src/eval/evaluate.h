@@ -1,0 +1,27 @@
+// A model's answers to a task's problems.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "eval/scoring.h"
+#include "text/chat_template.h"
+
+namespace hone {
+
+struct AnswerOptions {
+  SamplingParams sampling;    // its seed is not read
+  std::int64_t samples = 1;   // a problem
+  std::uint64_t seed = 0;     // sample s of problem p depends on (seed, p, s) and the weights alone
+  std::string system_prompt;  // empty: none
+};
+
+// [problems][samples]. Shows progress; throws Interrupted at Ctrl+C.
+[[nodiscard]] std::vector<std::vector<EvalSample>> answer_problems(Engine& engine, const Tokenizer& tokenizer,
+                                                                   const ChatTemplate& chat_template,
+                                                                   std::span<const EvalProblem> problems,
+                                                                   const AnswerOptions& options);
+
+}  // namespace hone

@@ -1,0 +1,88 @@
+// Properties of the scheduler under random loads.
+#include "engine/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "core/random.h"
+
+namespace hone::test {
+namespace {
+
+std::unique_ptr<Sequence> sequence_of(RequestId id, std::int64_t prompt) {
+  auto sequence = std::make_unique<Sequence>();
+  sequence->id = id;
+  sequence->tokens.assign(static_cast<std::size_t>(prompt), 1);
+  sequence->prompt_length = prompt;
+  return sequence;
+}
+
+// Runs `count` requests to their ends on a small pool, checking every step.
+void run_load(std::uint64_t seed, std::int64_t num_blocks, std::int64_t count) {
+  const SchedulerLimits limits{.max_num_seqs = 5, .max_batch_tokens = 24, .block_size = 4};
+  Scheduler scheduler(limits, num_blocks);
+  const RandomStream random(seed, "load");
+  std::map<RequestId, std::int64_t> wanted;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto at = static_cast<std::uint64_t>(2 * i);
+    wanted[i] = 1 + static_cast<std::int64_t>(random.below(at, 20));
+    scheduler.add(sequence_of(i, 1 + static_cast<std::int64_t>(random.below(at + 1, 40))));
+  }
+  std::int64_t steps = 0;
+  while (scheduler.has_work()) {
+    ASSERT_LT(++steps, 10000) << "no progress";
+    const std::vector<ScheduledChunk> chunks = scheduler.schedule();
+    std::int64_t tokens = 0;
+    std::set<BlockId> written;
+    std::set<const Sequence*> seen;
+    for (const ScheduledChunk& chunk : chunks) {
+      ASSERT_GT(chunk.count, 0);
+      ASSERT_TRUE(seen.insert(chunk.sequence).second) << "a sequence twice in a step";
+      ASSERT_EQ(chunk.samples, chunk.count == chunk.sequence->pending());
+      ASSERT_GE(static_cast<std::int64_t>(chunk.sequence->blocks.size()) * limits.block_size, chunk.sequence->computed + chunk.count);
+      for (const BlockId block : chunk.sequence->blocks) ASSERT_TRUE(written.insert(block).second) << "a page of two sequences";
+      tokens += chunk.count;
+    }
+    ASSERT_LE(tokens, limits.max_batch_tokens);
+    ASSERT_LE(static_cast<std::int64_t>(chunks.size()), limits.max_num_seqs);
+    for (const ScheduledChunk& chunk : chunks) {
+      Sequence& sequence = *chunk.sequence;
+      sequence.computed += chunk.count;
+      if (!chunk.samples) continue;
+      sequence.tokens.push_back(2);
+      if (sequence.generated() == wanted[sequence.id]) {
+        wanted.erase(sequence.id);
+        scheduler.remove(sequence.id);
+      }
+    }
+  }
+  EXPECT_TRUE(wanted.empty());
+  EXPECT_EQ(scheduler.pool().free_blocks(), num_blocks);
+}
+
+TEST(Scheduler, FinishesEveryRequestAndLosesNoPage) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    run_load(seed, 15, 30);  // one request of 60 tokens fills it: preemption is usual
+    run_load(seed, 200, 30);
+  }
+}
+
+TEST(Scheduler, DecodesComeFirst) {
+  Scheduler scheduler({.max_num_seqs = 4, .max_batch_tokens = 8, .block_size = 4}, 100);
+  scheduler.add(sequence_of(0, 3));
+  auto chunks = scheduler.schedule();
+  chunks[0].sequence->computed = 3;
+  chunks[0].sequence->tokens.push_back(1);
+  scheduler.add(sequence_of(1, 20));
+  chunks = scheduler.schedule();
+  ASSERT_EQ(chunks.size(), 2u);
+  EXPECT_EQ(chunks[0].sequence->id, 0);
+  EXPECT_EQ(chunks[0].count, 1);
+  EXPECT_EQ(chunks[1].count, 7);
+  EXPECT_FALSE(chunks[1].samples);
+}
+
+}  // namespace
+}  // namespace hone::test

@@ -1,0 +1,42 @@
+// The small models of tests/fixtures/models, and a tokenizer for models that have none.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/host_batch.h"
+#include "model/registry.h"
+#include "model/weights.h"
+#include "text/tokenizer.h"
+
+namespace hone::test {
+
+inline constexpr std::string_view kFixtureModels[] = {"llama", "llama_tied", "llama3_rope", "qwen2", "qwen2_tied", "qwen3"};
+
+struct FixtureModel {
+  explicit FixtureModel(std::string_view name, DType dtype = DType::f32);
+
+  ModelDirectory directory;
+  std::unique_ptr<Model> model;
+  TensorStore weights;
+  SafetensorsFile reference;  // what transformers computed: make_models.py
+
+  // The reference's documents as one batch, every next token a target.
+  [[nodiscard]] HostBatch batch() const;
+  [[nodiscard]] std::vector<TokenId> ids(std::string_view name) const;
+};
+
+// `size` distinct tokens without meaning; no special ones.
+[[nodiscard]] Tokenizer letter_tokenizer(std::int64_t size);
+
+// Documents laid end to end, every next token a target.
+[[nodiscard]] HostBatch batch_of(std::span<const std::vector<TokenId>> documents);
+
+// max|a - b| / max|b|.
+[[nodiscard]] double relative_difference(std::span<const float> a, std::span<const float> b);
+
+}  // namespace hone::test

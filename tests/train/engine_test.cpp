@@ -1,0 +1,146 @@
+// The engine on a small model: tokens depend on nothing but the request, and their probabilities are the trainer's.
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "support/models.h"
+#include "train/loss_program.h"
+
+namespace hone::test {
+namespace {
+
+std::vector<Request> many_requests(std::int64_t count, std::int64_t vocab) {
+  const RandomStream random(5, "requests");
+  std::vector<Request> requests;
+  std::uint64_t at = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Request request;
+    const std::uint64_t length = 1 + random.below(at++, 40);
+    for (std::uint64_t t = 0; t < length; ++t) {
+      request.prompt.push_back(static_cast<TokenId>(random.below(at++, static_cast<std::uint64_t>(vocab))));
+    }
+    request.sampling.temperature = i % 3 == 0 ? 0.7 : 1.0;
+    request.sampling.top_p = i % 4 == 0 ? 0.9 : 1.0;
+    request.sampling.max_tokens = 5 + i % 30;
+    request.sampling.seed = static_cast<std::uint64_t>(100 + i);
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+std::vector<Completion> generate(FixtureModel& fixture, std::span<const Request> requests, const EngineOptions& options,
+                                 std::int64_t* preemptions = nullptr) {
+  const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
+  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(cpu_device()), options);
+  std::vector<Completion> completions = engine.generate(requests);
+  if (preemptions != nullptr) *preemptions = engine.statistics().preemptions;
+  return completions;
+}
+
+void expect_equal(const Completion& a, const Completion& b) {
+  EXPECT_EQ(a.tokens, b.tokens);
+  EXPECT_EQ(a.logps, b.logps);
+  EXPECT_EQ(a.text, b.text);
+  EXPECT_EQ(a.finish_reason, b.finish_reason);
+}
+
+TEST(Engine, TokensDependOnTheRequestAlone) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    FixtureModel fixture("qwen3", dtype);
+    const std::vector<Request> requests = many_requests(33, fixture.model->shape().vocab_size);
+    const auto together = generate(fixture, requests, {.max_model_len = 96, .max_num_seqs = 33, .max_batch_tokens = 256});
+    for (std::size_t i = 0; i < requests.size(); i += 8) {
+      expect_equal(generate(fixture, {&requests[i], 1}, {.max_model_len = 96, .max_num_seqs = 1})[0], together[i]);
+    }
+    // Prompts cut small, few at a time, other pages, and so few of them that requests are preempted.
+    std::int64_t preemptions = 0;
+    const auto squeezed = generate(fixture, requests, {.max_model_len = 96, .max_num_seqs = 6, .max_batch_tokens = 7, .block_size = 8, .num_blocks = 14}, &preemptions);
+    EXPECT_GT(preemptions, 0);
+    for (std::size_t i = 0; i < requests.size(); ++i) expect_equal(squeezed[i], together[i]);
+  }
+}
+
+TEST(Engine, LogProbabilitiesAreTheTrainersBitForBit) {
+  for (const std::string_view name : kFixtureModels) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      FixtureModel fixture(name, dtype);
+      std::vector<Request> requests = many_requests(8, fixture.model->shape().vocab_size);
+      for (Request& request : requests) request.sampling.temperature = 0.7;
+      const auto completions = generate(fixture, requests, {.max_model_len = 96, .max_num_seqs = 8, .max_batch_tokens = 11});
+      std::vector<std::vector<TokenId>> documents;
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        documents.push_back(requests[i].prompt);
+        documents.back().insert(documents.back().end(), completions[i].tokens.begin(), completions[i].tokens.end());
+      }
+      const HostBatch batch = batch_of(documents);
+      LossTrace trace;
+      const Capacity capacity{batch.token_count(), batch.document_count()};
+      trace_log_probabilities(trace, *fixture.model, capacity, false, 0.7);
+      trace.program.output("logp", trace.logp);
+      Executable executable(finish_loss(std::move(trace.program), nullptr, {.capacity = capacity, .dtype = dtype}),
+                            std::make_shared<Arena>(cpu_device()), {.weights = &fixture.weights});
+      feed(executable, batch);
+      executable.set<std::int32_t>("targets", batch.targets);
+      executable.run();
+      std::vector<float> logps(batch.tokens.size());
+      executable.get<float>("logp", logps);
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        const std::size_t row = static_cast<std::size_t>(batch.cu_seqlens[i]) + requests[i].prompt.size() - 1;
+        for (std::size_t t = 0; t < completions[i].tokens.size(); ++t) {
+          ASSERT_EQ(logps[row + t], completions[i].logps[t]) << name << ", request " << i << ", token " << t;
+        }
+      }
+    }
+  }
+}
+
+TEST(Engine, StopsAtTokensAndStrings) {
+  FixtureModel fixture("llama");
+  Request request{{3, 4, 5}, {.temperature = 0, .max_tokens = 12}};
+  const EngineOptions options{.max_model_len = 64, .max_num_seqs = 2};
+  const Completion whole = generate(fixture, {&request, 1}, options)[0];
+  EXPECT_EQ(whole.finish_reason, FinishReason::length);
+  ASSERT_EQ(whole.tokens.size(), 12u);
+
+  request.sampling.stop_token_ids = {whole.tokens[6]};
+  const Completion at_token = generate(fixture, {&request, 1}, options)[0];
+  EXPECT_EQ(at_token.finish_reason, FinishReason::stop);
+  EXPECT_EQ(at_token.tokens.back(), whole.tokens[6]);
+  EXPECT_TRUE(whole.text.starts_with(at_token.text));
+
+  request.sampling.stop_token_ids.clear();
+  request.sampling.stop = {whole.text.substr(10, 5)};
+  const Completion at_text = generate(fixture, {&request, 1}, options)[0];
+  EXPECT_EQ(at_text.finish_reason, FinishReason::stop);
+  EXPECT_EQ(at_text.text, whole.text.substr(0, whole.text.find(request.sampling.stop[0])));
+}
+
+TEST(Engine, StreamsTheTextThatItReturns) {
+  FixtureModel fixture("qwen2");
+  const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
+  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(cpu_device()), {.max_model_len = 64});
+  Request request{{1, 2}, {.temperature = 1.0, .max_tokens = 30, .seed = 3}};
+  request.sampling.stop = {"zzzzzz"};
+  const RequestId id = engine.add(request);
+  std::string text;
+  while (engine.has_work()) {
+    for (const Engine::Update& update : engine.step()) text += update.text;
+  }
+  EXPECT_EQ(text, engine.take(id).text);
+}
+
+TEST(Engine, RefusesWhatDoesNotFit) {
+  FixtureModel fixture("llama");
+  const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
+  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(cpu_device()), {.max_model_len = 8});
+  EXPECT_THROW((void)engine.add({{}, {}}), Error);
+  EXPECT_THROW((void)engine.add({{1, 2, 3, 4, 5, 6, 7, 8}, {}}), Error);
+  EXPECT_THROW((void)engine.add({{1, 100000}, {}}), Error);
+  EXPECT_THROW((void)engine.add({{1}, {.max_tokens = 0}}), Error);
+  EXPECT_FALSE(engine.has_work());
+}
+
+}  // namespace
+}  // namespace hone::test

@@ -1,0 +1,104 @@
+// What must not change a bit, and what may change by rounding alone.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "support/models.h"
+#include "train/loss_program.h"
+#include "train/optimizer.h"
+
+namespace hone::test {
+namespace {
+
+// Losses of a few steps and the weights after them.
+struct Trace {
+  std::vector<double> losses;
+  std::vector<std::byte> weights;
+  std::size_t arena = 0;
+};
+
+Trace train_steps(Recompute recompute, std::size_t budget, DType dtype = DType::f32, int steps = 4) {
+  FixtureModel fixture("qwen3", dtype);
+  const HostBatch batch = fixture.batch();
+  auto arena = std::make_shared<Arena>(cpu_device());
+  Optimizer optimizer(*fixture.model, fixture.weights, arena, {});
+  Executable executable(trace_training(*fixture.model, {.capacity = {batch.token_count(), batch.document_count()},
+                                                        .dtype = dtype,
+                                                        .recompute = recompute,
+                                                        .activation_budget = budget}),
+                        arena, {.weights = &fixture.weights, .gradients = &optimizer.gradients()});
+  Trace trace;
+  trace.arena = executable.plan().arena;
+  for (int step = 0; step < steps; ++step) {
+    trace.losses.push_back(run_loss(executable, batch, 1.0 / static_cast<double>(batch.target_tokens)).loss);
+    optimizer.update(1e-3, 1.0);
+  }
+  for (const NamedType& tensor : fixture.weights.tensors()) {
+    const std::vector<std::byte> bytes = fixture.weights.download(tensor.name);
+    trace.weights.insert(trace.weights.end(), bytes.begin(), bytes.end());
+  }
+  return trace;
+}
+
+TEST(Exactness, RecomputationChangesMemoryAndNoBit) {
+  const Trace none = train_steps(Recompute::none, 0);
+  const Trace again = train_steps(Recompute::none, 0);
+  const Trace layers = train_steps(Recompute::layers, 0);
+  EXPECT_EQ(none.losses, again.losses);
+  EXPECT_EQ(none.losses, layers.losses);
+  EXPECT_EQ(none.weights, layers.weights);
+  EXPECT_LT(layers.arena, none.arena);
+  const std::size_t budget = (none.arena + layers.arena) / 2;
+  const Trace automatic = train_steps(Recompute::automatic, budget);
+  EXPECT_EQ(none.losses, automatic.losses);
+  EXPECT_EQ(none.weights, automatic.weights);
+  EXPECT_LE(automatic.arena, budget);
+  EXPECT_GT(automatic.arena, layers.arena / 2);
+  EXPECT_EQ(train_steps(Recompute::automatic, none.arena).arena, none.arena);
+  EXPECT_GT(none.losses.front(), none.losses.back());
+}
+
+std::vector<float> gradients_of(FixtureModel& fixture, std::span<const HostBatch> micro_batches, const Capacity& capacity) {
+  std::int64_t targets = 0;
+  for (const HostBatch& batch : micro_batches) targets += batch.target_tokens;
+  auto arena = std::make_shared<Arena>(cpu_device());
+  Optimizer optimizer(*fixture.model, fixture.weights, arena, {});
+  Executable executable(trace_training(*fixture.model, {.capacity = capacity}), arena,
+                        {.weights = &fixture.weights, .gradients = &optimizer.gradients()});
+  std::memset(arena->base(), 0x7F, arena->bytes());
+  std::vector<float> values{0.0f};
+  for (const HostBatch& batch : micro_batches) {
+    values[0] += static_cast<float>(run_loss(executable, batch, 1.0 / static_cast<double>(targets)).loss);
+  }
+  for (const NamedType& tensor : optimizer.gradients().tensors()) {
+    const std::vector<std::byte> bytes = optimizer.gradients().download(tensor.name);
+    const auto* begin = reinterpret_cast<const float*>(bytes.data());
+    values.insert(values.end(), begin, begin + bytes.size() / sizeof(float));
+  }
+  return values;
+}
+
+TEST(Exactness, PackedDocumentsCountAsAlone) {
+  FixtureModel fixture("qwen2");
+  const std::vector<std::vector<TokenId>> documents{{5, 9, 2, 44, 17, 3}, {8, 1}, {30, 31, 32, 33, 34, 35, 36, 37, 38}};
+  const HostBatch packed = batch_of(documents);
+  const std::vector<float> together = gradients_of(fixture, {&packed, 1}, {packed.token_count(), packed.document_count()});
+  std::vector<HostBatch> alone;
+  for (const auto& document : documents) alone.push_back(batch_of({&document, 1}));
+  const std::vector<float> apart = gradients_of(fixture, alone, {16, 2});
+  EXPECT_LE(relative_difference(apart, together), 1e-5);
+  // Room that is not used changes no bit.
+  const std::vector<float> roomy = gradients_of(fixture, {&packed, 1}, {64, 9});
+  EXPECT_EQ(roomy, together);
+}
+
+TEST(Exactness, Bf16TracksF32) {
+  const Trace wide = train_steps(Recompute::none, 0, DType::f32, 200);
+  const Trace narrow = train_steps(Recompute::none, 0, DType::bf16, 200);
+  for (std::size_t step = 0; step < wide.losses.size(); ++step) {
+    EXPECT_NEAR(narrow.losses[step], wide.losses[step], 0.01 * wide.losses[step]) << "step " << step;
+  }
+}
+
+}  // namespace
+}  // namespace hone::test

@@ -1,0 +1,121 @@
+// Fusion changes the nodes of a training program and no bit of what it computes.
+#include "passes/fusion.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "ops/fill/fill.h"
+#include "ops/scale/scale.h"
+#include "ops/weighted_sum/weighted_sum.h"
+#include "passes/gradient.h"
+#include "passes/precision.h"
+#include "program/text.h"
+#include "support/models.h"
+#include "train/loss_program.h"
+#include "train/optimizer.h"
+
+namespace hone::test {
+namespace {
+
+Program traced_loss(const Model& model, const Capacity& capacity, DType dtype) {
+  LossTrace trace;
+  trace_log_probabilities(trace, model, capacity, true, 1.0);
+  Program& program = trace.program;
+  const Tensor weights = program.input("loss_weights", {DType::f32, {{capacity.tokens, Count::tokens}}});
+  program.output("loss", weighted_sum(scale(trace.logp, -1.0), weights));
+  program.output("entropy", trace.entropy);
+  program.output("hit", trace.hit);
+  return with_precision(program, dtype);
+}
+
+Program with_gradients(Program program) {
+  const Tensor loss = program.tensor(program.outputs().front().value);
+  const GradientSeed seed{loss, fill(program, loss.type(), 1.0)};
+  append_gradients(program, {&seed, 1});
+  return program;
+}
+
+std::int64_t count_nodes(const Program& program, std::string_view op) {
+  return std::count_if(program.nodes().begin(), program.nodes().end(),
+                       [&](const Node& node) { return node.op->name() == op; });
+}
+
+std::vector<std::byte> bytes_of(const TensorStore& store) {
+  std::vector<std::byte> all;
+  for (const NamedType& tensor : store.tensors()) {
+    const std::vector<std::byte> bytes = store.download(tensor.name);
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  }
+  return all;
+}
+
+struct Trace {
+  std::vector<double> losses;
+  std::vector<std::vector<std::byte>> gradients;  // of every step
+  std::vector<std::byte> weights;                 // at the end
+};
+
+Trace train_steps(std::string_view name, DType dtype, bool fused) {
+  FixtureModel fixture(name, dtype);
+  const HostBatch batch = fixture.batch();
+  Program program = traced_loss(*fixture.model, {batch.token_count(), batch.document_count()}, dtype);
+  const std::int64_t layers = fixture.model->shape().num_hidden_layers;
+  if (fused) program = fuse_forward(program);
+  EXPECT_EQ(count_nodes(program, "add_rms_norm"), fused ? layers : 0);
+  auto arena = std::make_shared<Arena>(cpu_device());
+  Optimizer optimizer(*fixture.model, fixture.weights, arena, {});
+  Executable executable(with_gradients(std::move(program)), arena,
+                        {.weights = &fixture.weights, .gradients = &optimizer.gradients()});
+  Trace trace;
+  for (int step = 0; step < 3; ++step) {
+    trace.losses.push_back(run_loss(executable, batch, 1.0 / static_cast<double>(batch.target_tokens)).loss);
+    trace.gradients.push_back(bytes_of(optimizer.gradients()));
+    optimizer.update(1e-3, 1.0);
+  }
+  trace.weights = bytes_of(fixture.weights);
+  return trace;
+}
+
+TEST(Fusion, TrainsTheSameBits) {
+  for (const std::string_view name : kFixtureModels) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Trace parts = train_steps(name, dtype, false);
+      const Trace fused = train_steps(name, dtype, true);
+      EXPECT_EQ(fused.losses, parts.losses) << name;
+      EXPECT_TRUE(fused.gradients == parts.gradients) << name;
+      EXPECT_TRUE(fused.weights == parts.weights) << name;
+      EXPECT_NE(parts.gradients[0], parts.gradients[1]) << name;
+    }
+  }
+}
+
+// What fusion makes of a layer is made again layer by layer: nothing more is kept than without it.
+TEST(Fusion, RecomputationKeepsNoMore) {
+  const FixtureModel fixture("qwen3");
+  const Program parts = traced_loss(*fixture.model, {256, 4}, DType::f32);
+  const auto arena = [](const Program& program) {
+    return plan_memory(recompute(with_gradients(program), Recompute::layers, 0, DeviceKind::cpu), DeviceKind::cpu)
+        .arena;
+  };
+  EXPECT_LE(arena(fuse_forward(parts)), arena(parts));
+}
+
+TEST(TrainingProgram, TextParsesBack) {
+  for (const std::string_view name : kFixtureModels) {
+    const FixtureModel fixture(name);
+    const Program program = trace_training(*fixture.model, {.capacity = {64, 3}, .dtype = DType::bf16});
+    const std::string text = to_text(program);
+    const Program parsed = program_from_text(text);
+    EXPECT_EQ(to_text(parsed), text) << name;
+    ASSERT_EQ(parsed.values().size(), program.values().size());
+    for (std::size_t i = 0; i < parsed.values().size(); ++i) {
+      EXPECT_EQ(parsed.values()[i].alias_of, program.values()[i].alias_of) << name << " %" << i;
+      EXPECT_EQ(parsed.values()[i].trainable, program.values()[i].trainable) << name << " %" << i;
+    }
+    EXPECT_EQ(plan_memory(parsed, DeviceKind::cpu).value_offset, plan_memory(program, DeviceKind::cpu).value_offset);
+  }
+}
+
+}  // namespace
+}  // namespace hone::test

@@ -1,0 +1,72 @@
+// The small models against transformers: logits, loss, the gradient of every weight, greedy generation.
+#include <gtest/gtest.h>
+
+#include "engine/engine.h"
+#include "ops/linear/linear.h"
+#include "support/models.h"
+#include "support/paths.h"
+#include "train/loss_program.h"
+#include "train/optimizer.h"
+
+namespace hone::test {
+namespace {
+
+class Parity : public testing::TestWithParam<std::string_view> {};
+
+Capacity capacity_of(const HostBatch& batch) { return {batch.token_count(), batch.document_count()}; }
+
+TEST_P(Parity, Logits) {
+  FixtureModel fixture(GetParam());
+  const HostBatch batch = fixture.batch();
+  Program program;
+  DocumentBatch documents(program, capacity_of(batch));
+  WeightBinder weights(program, fixture.model->weights(), false);
+  const Tensor hidden = fixture.model->forward(weights, documents);
+  program.output("logits", linear(hidden, weights(fixture.model->head())));
+  Executable executable(std::move(program), std::make_shared<Arena>(cpu_device()), {.weights = &fixture.weights});
+  feed(executable, batch);
+  executable.run();
+  const auto expected = read_values<float>(fixture.reference.at("logits"));
+  std::vector<float> logits(expected.size());
+  executable.get<float>("logits", logits);
+  EXPECT_LE(relative_difference(logits, expected), 1e-4);
+}
+
+TEST_P(Parity, LossAndGradients) {
+  FixtureModel fixture(GetParam());
+  const HostBatch batch = fixture.batch();
+  auto arena = std::make_shared<Arena>(cpu_device());
+  Optimizer optimizer(*fixture.model, fixture.weights, arena, {});
+  Executable executable(trace_training(*fixture.model, {.capacity = capacity_of(batch)}), arena,
+                        {.weights = &fixture.weights, .gradients = &optimizer.gradients()});
+  const LossSums sums = run_loss(executable, batch, 1.0 / static_cast<double>(batch.target_tokens));
+  const double expected_loss = static_cast<double>(read_values<float>(fixture.reference.at("loss"))[0]);
+  EXPECT_LE(std::abs(sums.loss - expected_loss) / expected_loss, 1e-4);
+
+  for (const WeightSpec& spec : fixture.model->weights()) {
+    const std::vector<std::byte> bytes = optimizer.gradients().download(spec.name);
+    const auto* values = reinterpret_cast<const float*>(bytes.data());
+    const std::int64_t row = optimizer.gradients().type(spec.name).row_size();
+    for (const WeightPart& part : spec.parts) {
+      const auto expected = read_values<float>(fixture.reference.at("gradient." + part.name));
+      ASSERT_EQ(static_cast<std::int64_t>(expected.size()), part.rows * row);
+      EXPECT_LE(relative_difference({values + part.row * row, expected.size()}, expected), 1e-3) << part.name;
+    }
+  }
+}
+
+TEST_P(Parity, GreedyGeneration) {
+  FixtureModel fixture(GetParam());
+  const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
+  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(cpu_device()), {.max_model_len = 128, .max_num_seqs = 4});
+  const std::vector<TokenId> expected = fixture.ids("generated");
+  Request request{fixture.ids("prompt"), {.temperature = 0, .max_tokens = static_cast<std::int64_t>(expected.size())}};
+  const std::vector<Completion> completions = engine.generate({&request, 1});
+  EXPECT_EQ(completions[0].tokens, expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Parity, testing::ValuesIn(kFixtureModels),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace hone::test
