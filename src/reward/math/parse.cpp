@@ -1,33 +1,16 @@
 #include <algorithm>
-#include <array>
 #include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include "reward/characters.h"
+#include "reward/math/expression_parser.h"
 #include "reward/math/tokens.h"
 #include "reward/math/value.h"
 
 namespace hone {
 namespace {
 
-struct SyntaxError {};
-
-constexpr int kDeepest = 64;
-
-constexpr std::array kGreek = std::to_array<std::string_view>(
-    {"\\alpha",  "\\beta",  "\\delta",    "\\Delta",    "\\epsilon", "\\varepsilon", "\\zeta",   "\\eta",
-     "\\theta",  "\\Theta", "\\vartheta", "\\iota",     "\\kappa",   "\\lambda",     "\\Lambda", "\\mu",
-     "\\nu",     "\\xi",    "\\Xi",       "\\omicron",  "\\Pi",      "\\varpi",      "\\rho",    "\\varrho",
-     "\\sigma",  "\\Sigma", "\\varsigma", "\\tau",      "\\upsilon", "\\Upsilon",    "\\phi",    "\\Phi",
-     "\\varphi", "\\chi",   "\\psi",      "\\Psi",      "\\omega",   "\\Omega",      "\\gamma",  "\\Gamma",
-     "\\ell",    "\\hbar",  "\\angle",    "\\triangle", "\\square",  "\\prime"});
-
-bool is_one_of(const MathToken& token, std::initializer_list<std::string_view> words) {
-  return std::ranges::any_of(words, [&](std::string_view word) { return token.is(word); });
-}
-bool opens(const MathToken& token) { return is_one_of(token, {"(", "[", "{", "\\{", "\\lbrace", "\\(", "\\lbrack"}); }
-bool closes(const MathToken& token) { return is_one_of(token, {")", "]", "}", "\\}", "\\rbrace", "\\)", "\\rbrack"}); }
-bool separates(const MathToken& token) { return token.is(",") || token.is(";"); }
 bool is_equals(const MathToken& token) { return token.is("="); }
 
 MathValue make(MathValue::Kind kind, std::vector<MathValue> items) {
@@ -43,96 +26,18 @@ MathValue make(MathScalar scalar) {
   return value;
 }
 
-MathScalar plain(MathExpression value) {
-  MathScalar scalar;
-  scalar.value = std::move(value);
-  return scalar;
-}
-
-MathScalar number(const Rational& value, bool decimal = false) {
-  MathScalar scalar = plain(MathExpression(value));
-  scalar.number = true;
-  scalar.decimal = decimal;
-  return scalar;
-}
-
-MathScalar symbol(std::string name) {
-  std::ranges::transform(name, name.begin(), lower);
-  MathScalar scalar = plain(MathExpression::generator("$" + name));  // "$": never a prime, never a constant
-  scalar.letters = std::move(name);
-  scalar.symbol = true;
-  return scalar;
-}
-
-bool is_integer_number(const MathScalar& scalar) {
-  if (!scalar.number || scalar.decimal) return false;
-  const auto value = scalar.value.rational();
-  return value && value->is_integer();
-}
-
-// A recursive descent over the tokens. Throws SyntaxError where the text is malformed, BeyondDomain where it is not
-// computed here.
-class Parser {
+// The parser's upper half: lists, sets and relations.
+class Parser : private ExpressionParser {
  public:
-  explicit Parser(std::vector<MathToken> tokens) : tokens_(std::move(tokens)) {}
+  using ExpressionParser::ExpressionParser;
 
   MathValue whole() {
     MathValue value = assignment_ahead() ? assignment() : elements();
-    if (!done()) throw SyntaxError();
+    if (!done()) throw MathSyntaxError();
     return value;
   }
 
  private:
-  using Kind = MathToken::Kind;
-
-  // --- tokens
-
-  [[nodiscard]] bool done() const { return at_ >= tokens_.size(); }
-  [[nodiscard]] bool next_is(std::string_view word) const { return !done() && tokens_[at_].is(word); }
-  [[nodiscard]] bool is_at(std::size_t at, std::string_view word) const {
-    return at < tokens_.size() && tokens_[at].is(word);
-  }
-  bool accept(std::string_view word) {
-    if (!next_is(word)) return false;
-    ++at_;
-    return true;
-  }
-  void expect(std::string_view word) {
-    if (!accept(word)) throw SyntaxError();
-  }
-  // The closing token of the group that begins at `open`.
-  [[nodiscard]] std::size_t matching(std::size_t open) const {
-    int depth = 0;
-    for (std::size_t i = open; i < tokens_.size(); ++i) {
-      if (opens(tokens_[i])) ++depth;
-      if (closes(tokens_[i]) && --depth == 0) return i;
-    }
-    throw SyntaxError();
-  }
-  // Whether a token that satisfies `wanted` lies in [begin, end) outside groups.
-  template <class Wanted>
-  [[nodiscard]] std::size_t count_outside(std::size_t begin, std::size_t end, const Wanted& wanted) const {
-    int depth = 0;
-    std::size_t count = 0;
-    for (std::size_t i = begin; i < end; ++i) {
-      if (closes(tokens_[i])) --depth;
-      if (depth == 0 && wanted(tokens_[i])) ++count;
-      if (opens(tokens_[i])) ++depth;
-    }
-    return count;
-  }
-  struct Deeper {
-    explicit Deeper(int& depth) : depth_(depth) {
-      if (++depth_ > kDeepest) throw BeyondDomain();
-    }
-    Deeper(const Deeper&) = delete;
-    Deeper& operator=(const Deeper&) = delete;
-    ~Deeper() { --depth_; }
-    int& depth_;
-  };
-
-  // --- sets and relations
-
   // "x = 1, 2" and "x \in S": one symbol, then a list; but "a = 1, b = 2" is a list of equations.
   [[nodiscard]] bool assignment_ahead() const {
     if (tokens_.size() < 3) return false;
@@ -176,15 +81,15 @@ class Parser {
     const Deeper deeper(depth_);
     if (accept("\\pm") || accept("\\mp")) {
       const MathScalar inner = additive();
-      return {make(plain(-inner.value)), make(inner)};
+      return {make(plain_scalar(-inner.value)), make(inner)};
     }
     std::vector<MathValue> chain = {operand()};
     if (chain[0].kind == MathValue::Kind::scalar && (accept("\\pm") || accept("\\mp"))) {
       const MathScalar right = additive();
       const MathExpression& left = chain[0].scalar.value;
-      return {make(plain(left + right.value)), make(plain(left - right.value))};
+      return {make(plain_scalar(left + right.value)), make(plain_scalar(left - right.value))};
     }
-    while (!done() && !separates(tokens_[at_]) && !closes(tokens_[at_])) {
+    while (!done() && !separates(tokens_[at_]) && !closes_group(tokens_[at_])) {
       if (accept("\\approx")) {  // "x \approx 3": 3; "\pi \approx 3.14": pi
         MathValue right = operand();
         if (chain.back().kind == MathValue::Kind::scalar && chain.back().scalar.symbol) chain.back() = std::move(right);
@@ -215,24 +120,24 @@ class Parser {
 
   // A group that holds a list, or visible braces that are a whole element.
   [[nodiscard]] bool set_ahead() const {
-    if (done() || !opens(tokens_[at_])) return false;
+    if (done() || !opens_group(tokens_[at_])) return false;
     const std::size_t close = matching(at_);
     if (count_outside(at_ + 1, close, separates) > 0) return true;
     const bool braces = tokens_[at_].is("\\{") || tokens_[at_].is("\\lbrace");
-    return braces && (close + 1 == tokens_.size() || separates(tokens_[close + 1]) || closes(tokens_[close + 1]) ||
-                      tokens_[close + 1].is("\\cup"));
+    return braces && (close + 1 == tokens_.size() || separates(tokens_[close + 1]) ||
+                      closes_group(tokens_[close + 1]) || tokens_[close + 1].is("\\cup"));
   }
 
   MathValue set_atom() {
-    if (done() || !opens(tokens_[at_])) throw BeyondDomain();
+    if (done() || !opens_group(tokens_[at_])) throw BeyondDomain();
     const MathToken open = tokens_[at_++];
     const bool braces = open.is("{") || open.is("\\{") || open.is("\\lbrace");
-    if (braces && !done() && closes(tokens_[at_])) {
+    if (braces && !done() && closes_group(tokens_[at_])) {
       ++at_;
       return make(MathValue::Kind::set, {});
     }
     std::vector<std::vector<MathValue>> all = lists();
-    if (done() || !closes(tokens_[at_])) throw SyntaxError();
+    if (done() || !closes_group(tokens_[at_])) throw MathSyntaxError();
     const MathToken close = tokens_[at_++];
     const bool semicolons = all.size() > 1;
     std::vector<MathValue> items;
@@ -270,242 +175,12 @@ class Parser {
       if (accept("&")) continue;
       const bool broken = accept("\\\\");
       if (!done() && tokens_[at_].kind == Kind::environment) break;
-      if (!broken) throw SyntaxError();
+      if (!broken) throw MathSyntaxError();
       rows.push_back(make(MathValue::Kind::tuple, {}));
     }
-    if (tokens_[at_++].text != "end" + kind.substr(5)) throw SyntaxError();
+    if (tokens_[at_++].text != "end" + kind.substr(5)) throw MathSyntaxError();
     return make(MathValue::Kind::matrix, std::move(rows));
   }
-
-  // --- expressions
-
-  MathScalar additive() {
-    const Deeper deeper(depth_);
-    MathScalar left = product();
-    for (;;) {
-      if (accept("+")) {
-        left = plain(left.value + product().value);
-      } else if (accept("-")) {
-        left = plain(left.value - product().value);
-      } else {
-        return left;
-      }
-    }
-  }
-
-  MathScalar product() {
-    MathScalar left = unary();
-    while (!done()) {
-      if (is_one_of(tokens_[at_], {"*", "\\times", "\\cdot"})) {
-        ++at_;
-        left = plain(left.value * unary().value);
-      } else if (is_one_of(tokens_[at_], {"/", "\\div", ":"})) {
-        ++at_;
-        left = quotient(left, unary());
-      } else {
-        break;
-      }
-    }
-    return left;
-  }
-
-  static MathScalar quotient(const MathScalar& above, const MathScalar& below) {
-    MathScalar result = plain(above.value / below.value);
-    result.number = is_integer_number(above) && is_integer_number(below);
-    return result;
-  }
-
-  MathScalar unary() {
-    bool negative = false;
-    while (next_is("+") || next_is("-")) negative ^= tokens_[at_++].is("-");
-    MathScalar inner = juxtaposed();
-    if (!negative) return inner;
-    MathScalar result = plain(-inner.value);
-    result.number = inner.number;
-    result.decimal = inner.number && inner.decimal;
-    return result;
-  }
-
-  [[nodiscard]] bool factor_ahead() const {
-    if (done()) return false;
-    const MathToken& token = tokens_[at_];
-    if (token.kind == Kind::punctuation) return token.is("(") || token.is("{") || token.is("[") || token.is("|");
-    if (token.kind == Kind::environment) return false;
-    if (token.kind != Kind::command) return true;
-    return !closes(token) && !is_one_of(token, {"\\times", "\\cdot", "\\div",      "\\approx",   "\\pm",  "\\mp",
-                                                "\\in",    "\\cup",  "\\cap",      "\\setminus", "\\leq", "\\le",
-                                                "\\geq",   "\\ge",   "\\lt",       "\\gt",       "\\ne",  "\\neq",
-                                                "\\equiv", "\\\\",   "\\leqslant", "\\geqslant"});
-  }
-
-  // Factors side by side multiply; but a whole number and a positive number behind it are a mixed fraction, so that
-  // "2(3)" is 5, as in the reference.
-  MathScalar juxtaposed() {
-    std::vector<MathScalar> factors;
-    do factors.push_back(postfix());
-    while (factor_ahead());
-    MathScalar right = std::move(factors.back());
-    for (std::size_t i = factors.size() - 1; i-- > 0;) right = beside(factors[i], right);
-    return right;
-  }
-
-  static MathScalar beside(const MathScalar& left, const MathScalar& right) {
-    if (is_integer_number(left) && right.number && !right.decimal && right.value.rational()->is_positive()) {
-      const Rational whole = *left.value.rational();
-      const Rational part = *right.value.rational();
-      return number(whole.is_negative() ? whole - part : whole + part);
-    }
-    MathScalar result = plain(left.value * right.value);
-    if (!left.letters.empty() && !right.letters.empty()) result.letters = left.letters + right.letters;
-    return result;
-  }
-
-  MathScalar postfix() {
-    MathScalar base = comp();
-    for (;;) {
-      if (accept("!")) {
-        base = plain(MathExpression(factorial(base)));
-      } else if (next_is("^")) {
-        ++at_;
-        if (!degree()) base = plain(base.value.power(exponent().value));
-      } else {
-        return base;
-      }
-    }
-  }
-
-  // "^\circ" and "^{\circ}" are dropped.
-  bool degree() {
-    const auto is_circle = [](const MathToken& token) { return is_one_of(token, {"\\circ", "\\degree", "\\circle"}); };
-    const bool braced = next_is("{");
-    const std::size_t sign = at_ + (braced ? 1 : 0);
-    if (sign >= tokens_.size() || !is_circle(tokens_[sign]) || (braced && !is_at(sign + 1, "}"))) return false;
-    at_ = sign + (braced ? 2 : 1);
-    return true;
-  }
-
-  MathScalar exponent() {
-    if (next_is("{")) return group("{", "}");
-    if (done() || tokens_[at_].kind == Kind::punctuation || next_is("\\frac") || next_is("\\sqrt")) throw SyntaxError();
-    return comp();
-  }
-
-  static Rational factorial(const MathScalar& scalar) {
-    const auto value = scalar.value.rational();
-    if (!value || !value->is_integer() || value->is_negative() || value->numerator() > 33) throw BeyondDomain();
-    Rational product = 1;
-    for (Int128 i = 2; i <= value->numerator(); ++i) product = product * i;
-    return product;
-  }
-
-  MathScalar group(std::string_view open, std::string_view close) {
-    expect(open);
-    MathScalar inner = additive();
-    expect(close);
-    return inner;
-  }
-
-  MathScalar comp() {
-    if (done()) throw SyntaxError();
-    const MathToken token = tokens_[at_];
-    switch (token.kind) {
-      case Kind::number:
-        ++at_;
-        subscript();
-        return number(Rational::from_decimal(token.text), token.text.find('.') != std::string::npos);
-      case Kind::percentage: {
-        ++at_;
-        MathScalar scalar = plain(MathExpression(Rational::from_decimal(token.text) / 100));
-        scalar.percent = true;
-        scalar.decimal = token.text.find('.') != std::string::npos;
-        return scalar;
-      }
-      case Kind::letter:
-        return letter();
-      case Kind::named:
-        ++at_;
-        return symbol(token.text + subscript());
-      case Kind::command:
-        return command();
-      case Kind::punctuation:
-        if (token.is("(")) return group("(", ")");
-        if (token.is("{")) return group("{", "}");
-        if (token.is("[")) return group("[", "]");
-        if (token.is("|")) throw BeyondDomain();
-        throw SyntaxError();
-      case Kind::environment:
-        throw BeyondDomain();
-    }
-    throw SyntaxError();
-  }
-
-  MathScalar letter() {
-    const std::string name = tokens_[at_++].text;
-    if (name == "I") throw BeyondDomain();  // the imaginary unit
-    if (name == "e") {
-      MathScalar constant = plain(MathExpression::generator("\\e"));
-      constant.letters = "e";
-      return constant;
-    }
-    const std::string index = subscript();
-    if (applied()) throw BeyondDomain();
-    return symbol(name + index);
-  }
-
-  // A symbol before "(x)" or "(x, y)" is a function; before "(x + 1)" a factor.
-  [[nodiscard]] bool applied() const {
-    if (!next_is("(") && !next_is("[")) return false;
-    const std::size_t close = matching(at_);
-    return close <= at_ + 2 || count_outside(at_ + 1, close, separates) > 0;
-  }
-
-  // "_1", "_{n+1}": the text behind a symbol's name. A number's (its base) is read and dropped.
-  std::string subscript() {
-    if (!accept("_")) return {};
-    if (done()) throw SyntaxError();
-    std::string text = "_";
-    const std::size_t last = next_is("{") ? matching(at_) : at_;
-    for (; at_ <= last; ++at_) {
-      if (!tokens_[at_].is("{") && !tokens_[at_].is("}")) text += tokens_[at_].text;
-    }
-    return text;
-  }
-
-  MathScalar command() {
-    const std::string name = tokens_[at_++].text;
-    if (name == "\\frac") {
-      const MathScalar above = group("{", "}");
-      return quotient(above, group("{", "}"));
-    }
-    if (name == "\\sqrt") {
-      MathExpression index(Rational(2));
-      if (next_is("[")) index = group("[", "]").value;
-      return plain(group("{", "}").value.power(MathExpression(Rational(1)) / index));
-    }
-    if (name == "\\binom" || name == "\\tbinom" || name == "\\dbinom") {
-      const MathScalar above = group("{", "}");
-      const MathScalar below = group("{", "}");
-      const MathScalar rest = plain(above.value - below.value);
-      return number(factorial(above) / (factorial(below) * factorial(rest)));
-    }
-    if (name == "\\boxed") return group("{", "}");
-    if (name == "\\{" || name == "\\lbrace") {
-      --at_;
-      return group(name, name == "\\{" ? "\\}" : "\\rbrace");
-    }
-    if (name == "\\pi") return plain(MathExpression::generator("\\pi"));
-    if (name == "\\infty") return plain(MathExpression::generator("\\infty"));
-    if (std::ranges::find(kGreek, name) != kGreek.end()) {
-      const std::string index = subscript();
-      if (applied()) throw BeyondDomain();
-      return symbol(name.substr(1) + index);
-    }
-    throw BeyondDomain();
-  }
-
-  std::vector<MathToken> tokens_;
-  std::size_t at_ = 0;
-  int depth_ = 0;
 };
 
 // "10,080": a comma every three digits is no list.
@@ -553,12 +228,12 @@ MathValue opaque(std::string_view text) {
 std::optional<MathValue> parse_latex(std::string_view text) {
   try {
     if (const auto value = number_with_commas(text)) {
-      return make(number(*value, text.find('.') != std::string_view::npos));
+      return make(number_scalar(*value, text.find('.') != std::string_view::npos));
     }
     std::optional<std::vector<MathToken>> tokens = tokenize_latex(text);
     if (!tokens || tokens->empty()) return std::nullopt;
     return Parser(std::move(*tokens)).whole();
-  } catch (const SyntaxError&) {
+  } catch (const MathSyntaxError&) {
     return std::nullopt;
   } catch (const BeyondDomain&) {
     return opaque(text);
