@@ -66,7 +66,7 @@ TEST_P(Parity, GreedyGeneration) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Parity, testing::ValuesIn(kFixtureModels),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& family) { return std::string(family.param); });
 
 }  // namespace
 }  // namespace hone::test
