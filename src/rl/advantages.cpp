@@ -8,6 +8,7 @@ namespace hone {
 namespace {
 
 constexpr double kStdEpsilon = 1e-4;
+constexpr double kZeroStd = 1e-8;  // torch.isclose: the mean of equal totals may differ from them by rounding
 
 std::vector<double> present(std::span<const std::optional<double>> totals) {
   std::vector<double> values;
@@ -19,7 +20,8 @@ std::vector<double> present(std::span<const std::optional<double>> totals) {
 
 }  // namespace
 
-std::vector<std::optional<double>> total_rewards(std::span<const RewardScores> scores, std::span<const double> weights) {
+std::vector<std::optional<double>> total_rewards(std::span<const RewardScores> scores,
+                                                 std::span<const double> weights) {
   HONE_ASSERT(scores.size() == weights.size(), scores.size(), " rewards, ", weights.size(), " weights");
   std::vector<std::optional<double>> totals(scores.empty() ? 0 : scores[0].size());
   for (std::size_t reward = 0; reward < scores.size(); ++reward) {
@@ -46,18 +48,20 @@ MeanStd mean_std(std::span<const double> values) {
 Advantages compute_advantages(std::span<const std::optional<double>> totals, std::int64_t num_generations,
                               RewardScale scale) {
   const auto group_size = static_cast<std::size_t>(num_generations);
-  HONE_ASSERT(group_size > 0 && totals.size() % group_size == 0, totals.size(), " completions in groups of ", group_size);
+  HONE_ASSERT(group_size > 0 && totals.size() % group_size == 0, totals.size(), " completions in groups of ",
+              group_size);
   Advantages result;
   result.values.assign(totals.size(), 0.0);
-  const std::vector<double> all = present(totals);
-  result.reward_mean = mean_std(all).mean;
-  const double batch_std = mean_std(all).std;
+  const double batch_std = mean_std(present(totals)).std;
   const auto groups = static_cast<double>(totals.size() / group_size);
+  std::vector<double> means;
   for (std::size_t begin = 0; begin < totals.size(); begin += group_size) {
     const auto group = totals.subspan(begin, group_size);
-    const MeanStd stats = mean_std(present(group));
+    const std::vector<double> values = present(group);
+    const MeanStd stats = mean_std(values);
+    if (!values.empty()) means.push_back(stats.mean);
     result.reward_std += stats.std / groups;
-    if (stats.std == 0) result.frac_reward_zero_std += 1.0 / groups;
+    if (stats.std <= kZeroStd) result.frac_reward_zero_std += 1.0 / groups;
     const double deviation = scale == RewardScale::group ? stats.std : batch_std;
     for (std::size_t i = 0; i < group_size; ++i) {
       if (!group[i]) continue;
@@ -65,6 +69,7 @@ Advantages compute_advantages(std::span<const std::optional<double>> totals, std
       result.values[begin + i] = scale == RewardScale::none ? centred : centred / (deviation + kStdEpsilon);
     }
   }
+  result.reward_mean = mean_std(means).mean;
   return result;
 }
 

@@ -18,9 +18,9 @@ namespace hone {
 
 struct Advantages {
   std::vector<double> values;       // by completion; 0 where there is no total
-  double reward_mean = 0;           // over the completions that have a total
-  double reward_std = 0;            // mean of the groups' deviations
-  double frac_reward_zero_std = 0;  // share of the groups whose totals are all equal
+  double reward_mean = 0;           // mean of the groups' means, over groups with a total
+  double reward_std = 0;            // mean of the groups' deviations, 0 of a group with less than two totals
+  double frac_reward_zero_std = 0;  // share of the groups whose deviation is 0 but for rounding
 };
 
 // Completions of a group are neighbours: totals.size() is a multiple of num_generations. (r - group mean) / (deviation

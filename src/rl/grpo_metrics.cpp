@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace hone {
 namespace {
@@ -31,7 +32,9 @@ NamedValues rollout_metrics(const Rollout& rollout, std::span<const Reward> rewa
     for (const auto& score : rollout.scores[r]) {
       if (score) present.push_back(*score);
     }
-    const MeanStd stats = mean_std(present);
+    MeanStd stats = mean_std(present);
+    if (present.empty()) stats.mean = std::numeric_limits<double>::quiet_NaN();
+    if (present.size() < 2) stats.std = std::numeric_limits<double>::quiet_NaN();
     values.emplace_back("rewards/" + rewards[r].metric_name + "/mean", stats.mean);
     values.emplace_back("rewards/" + rewards[r].metric_name + "/std", stats.std);
     values.emplace_back("reward/" + rewards[r].name, stats.mean);
@@ -44,58 +47,85 @@ NamedValues rollout_metrics(const Rollout& rollout, std::span<const Reward> rewa
   }
   add_lengths(values, "_length", lengths);
   add_lengths(values, "_terminated_length", terminated);
-  values.emplace_back("completions/clipped_ratio",
-                      1.0 - static_cast<double>(terminated.size()) / static_cast<double>(std::max<std::size_t>(lengths.size(), 1)));
+  values.emplace_back(
+      "completions/clipped_ratio",
+      1.0 - static_cast<double>(terminated.size()) / static_cast<double>(std::max<std::size_t>(lengths.size(), 1)));
   return values;
+}
+
+NamedValues rollout_metrics(std::span<const Rollout> rollouts, std::span<const Reward> rewards) {
+  std::vector<NamedValues> all;
+  for (const Rollout& rollout : rollouts) all.push_back(rollout_metrics(rollout, rewards));
+  if (all.empty()) return {};
+  NamedValues means = all[0];
+  for (std::size_t i = 0; i < means.size(); ++i) {
+    double sum = 0;
+    double count = 0;
+    for (const NamedValues& values : all) {
+      if (std::isnan(values[i].second)) continue;
+      sum += values[i].second;
+      ++count;
+    }
+    means[i].second = sum / count;
+  }
+  return means;
+}
+
+void PolicyMetrics::compare_token(double difference) {
+  const double ratio = std::exp(difference);
+  difference_sum_ += std::abs(difference);
+  difference_max_ = std::max(difference_max_, std::abs(difference));
+  ratio_sum_ += ratio;
+  ratio_min_ = compared_ == 0 ? ratio : std::min(ratio_min_, ratio);
+  ratio_max_ = compared_ == 0 ? ratio : std::max(ratio_max_, ratio);
+  ++compared_;
+}
+
+void PolicyMetrics::add_token(Means& sums, double difference, double advantage, double entropy, double kl) const {
+  double ratio = loss_.old_logps ? std::exp(difference) : 1.0;
+  if (loss_.delta > 0) ratio = std::min(ratio, loss_.delta);
+  sums.entropy += entropy;
+  sums.kl += kl;
+  if (ratio < 1 - loss_.epsilon && advantage < 0) ++sums.low_clip;
+  if (ratio > 1 + loss_.epsilon_high && advantage > 0) ++sums.high_clip;
 }
 
 void PolicyMetrics::add(const PolicyBatch& batch, std::span<const float> logps, std::span<const float> entropies,
                         std::span<const float> kls) {
+  Means sums;
   double tokens = 0;
-  double low = 0;
-  double high = 0;
   for (std::size_t t = 0; t < batch.batch.tokens.size(); ++t) {
     if (batch.batch.targets[t] < 0) continue;
     const double difference = static_cast<double>(logps[t]) - static_cast<double>(batch.old_logps[t]);
-    if (options_.compare) {
-      const double ratio = std::exp(difference);
-      difference_sum_ += std::abs(difference);
-      difference_max_ = std::max(difference_max_, std::abs(difference));
-      ratio_sum_ += ratio;
-      ratio_min_ = compared_ == 0 ? ratio : std::min(ratio_min_, ratio);
-      ratio_max_ = compared_ == 0 ? ratio : std::max(ratio_max_, ratio);
-      ++compared_;
-    }
+    if (compare_) compare_token(difference);
     if (batch.weights[t] == 0) continue;
     ++tokens;
-    entropy_ += static_cast<double>(entropies[t]);
-    if (!kls.empty()) kl_ += static_cast<double>(kls[t]);
-    if (!options_.old_logps) continue;
-    const double ratio = std::exp(difference);
-    const double advantage = static_cast<double>(batch.advantages[t]);
-    if (ratio < 1 - options_.epsilon && advantage < 0) ++low;
-    if (ratio > 1 + options_.epsilon_high && advantage > 0) ++high;
+    add_token(sums, difference, static_cast<double>(batch.advantages[t]), static_cast<double>(entropies[t]),
+              kls.empty() ? 0.0 : static_cast<double>(kls[t]));
   }
-  tokens_ += tokens;
-  clipped_ += low + high;
   if (tokens == 0) return;
-  low_clips_.push_back(low / tokens);
-  high_clips_.push_back(high / tokens);
+  means_.entropy += sums.entropy / tokens;
+  means_.kl += sums.kl / tokens;
+  means_.low_clip += sums.low_clip / tokens;
+  means_.high_clip += sums.high_clip / tokens;
+  ++micro_batches_;
 }
 
 NamedValues PolicyMetrics::values() const {
-  const double tokens = std::max(tokens_, 1.0);
-  NamedValues values{{"entropy", entropy_ / tokens}};
-  if (options_.beta != 0) {
-    values.emplace_back("kl", kl_ / tokens);
-    values.emplace_back("policy/kl", kl_ / tokens);
-  }
-  if (!low_clips_.empty()) {
-    values.emplace_back("clip_ratio/low_mean", mean_std(low_clips_).mean);
-    values.emplace_back("clip_ratio/low_min", *std::min_element(low_clips_.begin(), low_clips_.end()));
-    values.emplace_back("clip_ratio/high_mean", mean_std(high_clips_).mean);
-    values.emplace_back("clip_ratio/high_max", *std::max_element(high_clips_.begin(), high_clips_.end()));
-    values.emplace_back("clip_ratio/region_mean", clipped_ / tokens);
+  NamedValues values;
+  if (micro_batches_ > 0) {
+    values.emplace_back("entropy", means_.entropy / micro_batches_);
+    if (loss_.beta != 0) {
+      values.emplace_back("kl", means_.kl / micro_batches_);
+      values.emplace_back("policy/kl", means_.kl / micro_batches_);
+    }
+    const double low = means_.low_clip / micro_batches_;
+    const double high = means_.high_clip / micro_batches_;
+    values.emplace_back("clip_ratio/low_mean", low);
+    values.emplace_back("clip_ratio/low_min", low);
+    values.emplace_back("clip_ratio/high_mean", high);
+    values.emplace_back("clip_ratio/high_max", high);
+    values.emplace_back("clip_ratio/region_mean", low + high);
   }
   if (compared_ > 0) {
     values.emplace_back("sampling/sampling_logp_difference/mean", difference_sum_ / compared_);

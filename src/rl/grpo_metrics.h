@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "rl/policy_program.h"
 #include "rl/rollout.h"
 
 namespace hone {
@@ -14,41 +15,47 @@ namespace hone {
 using NamedValues = std::vector<std::pair<std::string, double>>;
 
 // reward, reward_std, frac_reward_zero_std, rewards/NAME/{mean,std}, completions/*; the aliases reward/total and
-// reward/NAME.
+// reward/NAME. NaN: the mean of a reward without any opinion, the deviation of one with less than two.
 [[nodiscard]] NamedValues rollout_metrics(const Rollout& rollout, std::span<const Reward> rewards);
+// Their averages over a step's generations, NaN left out; empty without one.
+[[nodiscard]] NamedValues rollout_metrics(std::span<const Rollout> rollouts, std::span<const Reward> rewards);
 
 // What the micro-batches of a step tell, token by token.
 class PolicyMetrics {
  public:
-  struct Options {
-    double epsilon = 0.2;
-    double epsilon_high = 0.2;
-    double beta = 0;
-    bool old_logps = false;  // otherwise the ratio is 1
-    bool compare = true;     // whether the policy is still the one that sampled
-  };
-  explicit PolicyMetrics(const Options& options) : options_(options) {}
+  // compare: whether the policy is still the one that sampled.
+  PolicyMetrics(const PolicyLossOptions& loss, bool compare) : loss_(loss), compare_(compare) {}
 
-  // One micro-batch: log p and entropy of the trainer by row of the batch; kl may be empty. Masked samples have weight 0.
+  // One micro-batch: log p and entropy of the trainer by row of the batch; kl may be empty. Masked samples have weight
+  // 0: they count in sampling/* alone.
   void add(const PolicyBatch& batch, std::span<const float> logps, std::span<const float> entropies,
            std::span<const float> kls);
-  // entropy, kl, clip_ratio/*, sampling/*, each a mean over the step's unmasked tokens.
+  // entropy, kl, clip_ratio/*: means over a micro-batch's unmasked tokens, averaged over the micro-batches that have
+  // any; none where no micro-batch has. clip_ratio's min and max are over devices, here one. sampling/*: over all
+  // tokens of the step.
   [[nodiscard]] NamedValues values() const;
 
  private:
-  Options options_;
-  double tokens_ = 0;
-  double entropy_ = 0;
-  double kl_ = 0;
+  struct Means {
+    double entropy = 0;
+    double kl = 0;
+    double low_clip = 0;
+    double high_clip = 0;
+  };
+  // Adds one token's figures to `sums`.
+  void add_token(Means& sums, double difference, double advantage, double entropy, double kl) const;
+  void compare_token(double difference);
+
+  PolicyLossOptions loss_;
+  bool compare_;
+  Means means_;  // summed over micro-batches
+  double micro_batches_ = 0;
   double difference_sum_ = 0;
   double difference_max_ = 0;
   double ratio_sum_ = 0;
   double ratio_min_ = 0;
   double ratio_max_ = 0;
   double compared_ = 0;
-  std::vector<double> low_clips_;   // by micro-batch, a share of its tokens
-  std::vector<double> high_clips_;
-  double clipped_ = 0;
 };
 
 }  // namespace hone

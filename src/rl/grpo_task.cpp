@@ -1,6 +1,6 @@
 #include "rl/grpo_task.h"
 
-#include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -14,6 +14,12 @@ namespace {
 Json to_json(const PolicySample& sample) {
   return {{"prompt", sample.prompt},       {"completion", sample.completion}, {"logps", sample.logps},
           {"ref_logps", sample.ref_logps}, {"truncated", sample.truncated},   {"advantage", sample.advantage}};
+}
+
+Json to_json(std::span<const PolicySample> samples) {
+  Json json = Json::array();
+  for (const PolicySample& sample : samples) json.push_back(to_json(sample));
+  return json;
 }
 
 PolicySample sample_from(const Json& json) {
@@ -57,7 +63,7 @@ std::int64_t GrpoTask::micro_steps_per_epoch(const GrpoOptions& options, const G
   return prompts / batch.prompts * batch.steps_per_generation * options.num_iterations;
 }
 
-void GrpoTask::generate(std::int64_t step, MetricValues& metrics) {
+Rollout GrpoTask::generate() {
   const GrpoOptions& options = setup_.options;
   const std::int64_t per_epoch = order_.chunks_per_epoch();
   const std::vector<std::uint32_t> chosen = order_.at({generations_ / per_epoch, generations_ % per_epoch});
@@ -72,32 +78,39 @@ void GrpoTask::generate(std::int64_t step, MetricValues& metrics) {
   sampling.min_p = options.min_p.value_or(0);
   sampling.max_tokens = options.max_completion_length;
   sampling.stop_token_ids = setup_.stop_token_ids;
-  const RandomStream seeds(static_cast<std::uint64_t>(options.seed), "rollout", static_cast<std::uint64_t>(generations_));
-  const auto seed_of = [&](std::size_t sample) { return (std::uint64_t{seeds.bits(2 * sample)} << 32) | seeds.bits(2 * sample + 1); };
-
-  Rollout rollout = roll_out(setup_.engine, setup_.tokenizer, setup_.prompts, chosen, setup_.rewards, rollout_options, seed_of);
+  const RandomStream seeds(static_cast<std::uint64_t>(options.seed), "rollout",
+                           static_cast<std::uint64_t>(generations_));
+  const auto seed_of = [&](std::size_t sample) {
+    return (std::uint64_t{seeds.bits(2 * sample)} << 32) | seeds.bits(2 * sample + 1);
+  };
+  Rollout rollout =
+      roll_out(setup_.engine, setup_.tokenizer, setup_.prompts, chosen, setup_.rewards, rollout_options, seed_of);
   ++generations_;
   updates_since_generation_ = 0;
-  metrics = rollout_metrics(rollout, setup_.rewards);
-  write_completions(setup_.completions_dir / text_of("step-", step + 1, ".jsonl"), rollout, setup_.rewards, step + 1);
-  if (options.log_completions) {
-    const auto shown = static_cast<std::size_t>(options.num_completions_to_print.value_or(static_cast<std::int64_t>(rollout.judged.size())));
-    for (std::size_t i = 0; i < std::min(shown, rollout.judged.size()); ++i) {
-      const JudgedCompletion& judged = rollout.judged[i];
-      log_info(text_of("step ", step + 1, ", advantage ", judged.advantage, "\n", judged.prompt_text, judged.completion));
-    }
-  }
   for (const PolicySample& sample : rollout.samples) {
     tokens_seen_ += static_cast<std::int64_t>(sample.prompt.size() + sample.completion.size());
   }
-  samples_ = std::move(rollout.samples);
+  samples_ = rollout.samples;
   if (setup_.reference != nullptr) add_reference_logps();
+  return rollout;
+}
+
+void GrpoTask::report(std::span<const Rollout> rollouts, std::int64_t step) const {
+  if (rollouts.empty()) return;
+  write_completions(setup_.completions_dir / text_of("step-", step + 1, ".jsonl"), rollouts, setup_.rewards, step + 1);
+  if (!setup_.options.log_completions) return;
+  std::int64_t left = setup_.options.num_completions_to_print.value_or(std::numeric_limits<std::int64_t>::max());
+  for (const Rollout& rollout : rollouts) {
+    for (const JudgedCompletion& judged : rollout.judged) {
+      if (left-- > 0) log_info(text_of("step ", step + 1, ", ", to_text(judged, setup_.rewards)));
+    }
+  }
 }
 
 void GrpoTask::add_reference_logps() {
   for (std::int64_t index = 0; index < setup_.batch.steps_per_generation; ++index) {
     const auto first = static_cast<std::size_t>(index * setup_.batch.micro_batch);
-    const std::span<const PolicySample> samples = micro_batch(index);
+    const std::span<const PolicySample> samples = micro_batch(samples_, index);
     const PolicyBatch batch = make_policy_batch(samples);
     feed(*setup_.reference, batch.batch);
     setup_.reference->set<std::int32_t>("targets", batch.batch.targets);
@@ -112,9 +125,9 @@ void GrpoTask::add_reference_logps() {
   }
 }
 
-std::span<const PolicySample> GrpoTask::micro_batch(std::int64_t index) const {
-  return std::span(samples_).subspan(static_cast<std::size_t>(index * setup_.batch.micro_batch),
-                                     static_cast<std::size_t>(setup_.batch.micro_batch));
+std::span<const PolicySample> GrpoTask::micro_batch(std::span<const PolicySample> samples, std::int64_t index) const {
+  const auto size = static_cast<std::size_t>(setup_.batch.micro_batch);
+  return samples.subspan(static_cast<std::size_t>(index) * size, size);
 }
 
 double GrpoTask::run(std::span<const PolicySample> samples, const LossNormaliser& normaliser, PolicyMetrics& metrics) {
@@ -145,29 +158,27 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   const GrpoOptions& options = setup_.options;
   const std::int64_t reuse = setup_.batch.steps_per_generation * options.num_iterations;
   const std::int64_t accumulation = options.gradient_accumulation_steps;
-  MetricValues generation_metrics;
-  // A generation may end within the step; the normaliser is taken over the micro-batches that it really has.
-  std::vector<std::vector<PolicySample>> micro_batches;
+  // A step may read several generations, and its normaliser is taken over all that it reads.
+  std::vector<Rollout> rollouts;
+  read_.clear();
   for (std::int64_t i = 0; i < accumulation; ++i) {
     const std::int64_t at = micro_steps_ + i;
-    if (at % reuse == 0) generate(step, generation_metrics);
-    const auto samples = micro_batch(at % setup_.batch.steps_per_generation);
-    micro_batches.emplace_back(samples.begin(), samples.end());
+    if (at % reuse == 0) rollouts.push_back(generate());
+    const auto samples = micro_batch(samples_, at % setup_.batch.steps_per_generation);
+    read_.insert(read_.end(), samples.begin(), samples.end());
   }
+  report(rollouts, step);
   LossNormaliser normaliser{.loss = options.loss_type,
                             .max_completion_length = options.max_completion_length,
                             .mask_truncated = options.mask_truncated_completions};
-  for (const auto& samples : micro_batches) normaliser.count(samples);
-  PolicyMetrics policy_metrics({.epsilon = loss_.epsilon,
-                                .epsilon_high = loss_.epsilon_high,
-                                .beta = loss_.beta,
-                                .old_logps = loss_.old_logps,
-                                .compare = updates_since_generation_ == 0});
+  normaliser.count(read_);
+  PolicyMetrics policy_metrics(loss_, updates_since_generation_ == 0);
   double loss = 0;
-  for (const auto& samples : micro_batches) loss += run(samples, normaliser, policy_metrics);
+  for (std::int64_t i = 0; i < accumulation; ++i) loss += run(micro_batch(read_, i), normaliser, policy_metrics);
   micro_steps_ += accumulation;
   MetricValues values{{"loss", loss}};
-  values.insert(values.end(), generation_metrics.begin(), generation_metrics.end());
+  const NamedValues generation_values = rollout_metrics(rollouts, setup_.rewards);
+  values.insert(values.end(), generation_values.begin(), generation_values.end());
   const NamedValues policy_values = policy_metrics.values();
   values.insert(values.end(), policy_values.begin(), policy_values.end());
   if (options.exact_logprobs) check_exact(values, step);
@@ -197,21 +208,16 @@ double GrpoTask::epoch() const {
          static_cast<double>(micro_steps_per_epoch(setup_.options, setup_.batch, setup_.prompts.size()));
 }
 
-Json GrpoTask::last_batch() const {
-  Json samples = Json::array();
-  for (const PolicySample& sample : samples_) samples.push_back(to_json(sample));
-  return samples;
-}
+Json GrpoTask::last_batch() const { return to_json(read_); }
 
 Json GrpoTask::state() const {
   const std::int64_t reuse = setup_.batch.steps_per_generation * setup_.options.num_iterations;
-  Json state{{"micro_steps", micro_steps_},
-             {"generations", generations_},
-             {"updates_since_generation", updates_since_generation_},
-             {"tokens_seen", tokens_seen_},
-             {"samples", Json::array()}};
-  if (micro_steps_ % reuse != 0) state["samples"] = last_batch();  // the generation is still in use
-  return state;
+  const bool in_use = micro_steps_ % reuse != 0;  // the generation
+  return {{"micro_steps", micro_steps_},
+          {"generations", generations_},
+          {"updates_since_generation", updates_since_generation_},
+          {"tokens_seen", tokens_seen_},
+          {"samples", in_use ? to_json(samples_) : Json::array()}};
 }
 
 void GrpoTask::restore(const Json& state) {

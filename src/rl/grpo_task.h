@@ -19,8 +19,8 @@ class GrpoTask final : public TrainingTask {
   struct Setup {
     const GrpoOptions& options;
     GrpoBatch batch;
-    Executable& policy;                 // trace_policy
-    Executable* reference = nullptr;    // trace_reference, bound to reference_weights
+    Executable& policy;               // trace_policy
+    Executable* reference = nullptr;  // trace_reference, bound to reference_weights
     TensorStore* reference_weights = nullptr;
     const TensorStore& weights;
     Engine& engine;
@@ -49,21 +49,26 @@ class GrpoTask final : public TrainingTask {
  private:
   // Throws Defect where a sampled token's probability differs between rollout and trainer.
   void check_exact(const MetricValues& values, std::int64_t step) const;
-  // A new generation into samples_.
-  void generate(std::int64_t step, MetricValues& metrics);
+  // A new generation into samples_; returns it too.
+  [[nodiscard]] Rollout generate();
+  // Writes the completions of a step's generations, and prints them where that is asked for.
+  void report(std::span<const Rollout> rollouts, std::int64_t step) const;
   void add_reference_logps();
-  [[nodiscard]] std::span<const PolicySample> micro_batch(std::int64_t index) const;
+  // The `index`-th micro-batch of a generation or of a step.
+  [[nodiscard]] std::span<const PolicySample> micro_batch(std::span<const PolicySample> samples,
+                                                          std::int64_t index) const;
   // Runs one micro-batch; returns its share of the loss.
   double run(std::span<const PolicySample> samples, const LossNormaliser& normaliser, PolicyMetrics& metrics);
 
   Setup setup_;
   PolicyLossOptions loss_;
   ChunkOrder order_;
-  std::int64_t micro_steps_ = 0;   // done
-  std::int64_t generations_ = 0;   // made
+  std::int64_t micro_steps_ = 0;  // done
+  std::int64_t generations_ = 0;  // made
   std::int64_t updates_since_generation_ = 0;
   std::int64_t tokens_seen_ = 0;
   std::vector<PolicySample> samples_;  // of the current generation
+  std::vector<PolicySample> read_;     // by the last step: its micro-batches end to end
 };
 
 }  // namespace hone

@@ -24,6 +24,20 @@ std::vector<Request> make_requests(const PromptSet& prompts, std::span<const std
   return requests;
 }
 
+Json to_json(const JudgedCompletion& judged, std::span<const Reward> rewards, std::int64_t step) {
+  Json scores = Json::object();
+  for (std::size_t r = 0; r < rewards.size(); ++r) {
+    scores[rewards[r].name] = judged.rewards[r] ? Json(*judged.rewards[r]) : Json();
+  }
+  return {{"step", step},
+          {"row", judged.prompt},
+          {"prompt", judged.prompt_text},
+          {"completion", judged.completion},
+          {"rewards", scores},
+          {"advantage", judged.advantage},
+          {"finish_reason", judged.finish_reason}};
+}
+
 }  // namespace
 
 Rollout roll_out(Engine& engine, const Tokenizer& tokenizer, const PromptSet& prompts,
@@ -72,25 +86,25 @@ Rollout roll_out(Engine& engine, const Tokenizer& tokenizer, const PromptSet& pr
   return rollout;
 }
 
-void write_completions(const std::filesystem::path& path, const Rollout& rollout, std::span<const Reward> rewards,
-                       std::int64_t step) {
+void write_completions(const std::filesystem::path& path, std::span<const Rollout> rollouts,
+                       std::span<const Reward> rewards, std::int64_t step) {
   std::string text;
-  for (const JudgedCompletion& judged : rollout.judged) {
-    Json scores = Json::object();
-    for (std::size_t r = 0; r < rewards.size(); ++r) {
-      scores[rewards[r].name] = judged.rewards[r] ? Json(*judged.rewards[r]) : Json();
+  for (const Rollout& rollout : rollouts) {
+    for (const JudgedCompletion& judged : rollout.judged) {
+      text += to_json(judged, rewards, step).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
     }
-    const Json line{{"step", step},
-                    {"row", judged.prompt},
-                    {"prompt", judged.prompt_text},
-                    {"completion", judged.completion},
-                    {"rewards", scores},
-                    {"advantage", judged.advantage},
-                    {"finish_reason", judged.finish_reason}};
-    text += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
   hone::create_directories(path.parent_path());
   write_file(path, text);
+}
+
+std::string to_text(const JudgedCompletion& judged, std::span<const Reward> rewards) {
+  std::string text = text_of("advantage ", judged.advantage);
+  for (std::size_t r = 0; r < rewards.size(); ++r) {
+    text += text_of(", ", rewards[r].name, " ");
+    text += judged.rewards[r] ? text_of(*judged.rewards[r]) : "n/a";
+  }
+  return text + "\n" + judged.prompt_text + judged.completion;
 }
 
 }  // namespace hone

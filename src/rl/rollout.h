@@ -29,13 +29,13 @@ struct JudgedCompletion {
 struct Rollout {
   std::vector<PolicySample> samples;  // num_generations neighbours a prompt, prompts in the given order
   std::vector<JudgedCompletion> judged;
-  std::vector<RewardScores> scores;   // [rewards][samples]
+  std::vector<RewardScores> scores;  // [rewards][samples]
   Advantages advantages;
 };
 
 struct RolloutOptions {
   std::int64_t num_generations = 8;
-  SamplingParams sampling;       // the seed is set for each completion
+  SamplingParams sampling;  // the seed is set for each completion
   RewardScale scale = RewardScale::group;
   std::vector<double> reward_weights;
 };
@@ -46,8 +46,11 @@ struct RolloutOptions {
                                const RolloutOptions& options,
                                const std::function<std::uint64_t(std::size_t sample)>& seed_of);
 
-// Writes a rollout's completions, one JSON object a line.
-void write_completions(const std::filesystem::path& path, const Rollout& rollout, std::span<const Reward> rewards,
-                       std::int64_t step);
+// Writes the completions of a step's rollouts, one JSON object a line: step, row, prompt, completion, rewards by name
+// (null: no opinion), advantage, finish_reason.
+void write_completions(const std::filesystem::path& path, std::span<const Rollout> rollouts,
+                       std::span<const Reward> rewards, std::int64_t step);
+// "advantage 0.5, accuracy 1, format n/a", then prompt and completion.
+[[nodiscard]] std::string to_text(const JudgedCompletion& judged, std::span<const Reward> rewards);
 
 }  // namespace hone

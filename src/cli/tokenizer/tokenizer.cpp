@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <iostream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "cli/registry.h"
 #include "core/error.h"
@@ -140,10 +141,16 @@ int train(const TokenizerOptions& options, const OptionInput& input) {
     for (const std::string& path : options.input) {
       Source(path, {}).for_each_row(bad, [&](Json& row, const RowPlace& place) {
         ++rows;
-        if (is_text(row, options.dataset_text_field)) {
-          trainer.add(text_in(row, options.dataset_text_field));
-        } else {
-          bad.add(place, text_of("no text in column ", shown(options.dataset_text_field)));
+        try {
+          if (row.contains("messages") && !row.contains(options.dataset_text_field)) {
+            for (const Json& message : messages_in(row, "messages")) trainer.add(text_in(message, "content"));
+          } else if (row.contains(options.dataset_text_field)) {
+            trainer.add(text_in(row, options.dataset_text_field));
+          } else {
+            bad.add(place, text_of("neither text in column ", shown(options.dataset_text_field), " nor messages"));
+          }
+        } catch (const Error& error) {
+          bad.add(place, error.what());
         }
         progress.advance();
       });
