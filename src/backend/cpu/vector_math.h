@@ -42,6 +42,12 @@ struct Lanes<double> {
 
 namespace detail {
 
+// condition ? a : b without a branch: arithmetic that a compiler moves under a branch keeps loops from vectorising.
+inline float select(bool condition, float a, float b) {
+  const std::uint32_t mask = 0U - static_cast<std::uint32_t>(condition);
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(a) & mask) | (std::bit_cast<std::uint32_t>(b) & ~mask));
+}
+
 // 2^n for -126 <= n <= 127.
 inline float power_of_two(std::int32_t n) { return std::bit_cast<float>(static_cast<std::uint32_t>(n + 127) << 23); }
 
@@ -52,8 +58,8 @@ inline float vexp(float x) {
   constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it rounds to an integer
   // Results that vanish are chosen, not computed: a product that underflows takes a hundred cycles on some machines.
   const bool vanishes = x < -104.0F;
-  float y = x < 89.0F ? x : 89.0F;
-  y = vanishes ? 0.0F : y;
+  float y = detail::select(x < 89.0F, x, 89.0F);
+  y = detail::select(vanishes, 0.0F, y);
   const float shifted = std::fma(y, 1.44269504088896341F, kRound);
   const float n = shifted - kRound;
   float r = std::fma(n, -0.693359375F, y);
@@ -68,17 +74,17 @@ inline float vexp(float x) {
       static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kRound));
   const std::int32_t half = whole >> 1;
   const float value = p * detail::power_of_two(half) * detail::power_of_two(whole - half);
-  return vanishes ? 0.0F : (x == x ? value : x);
+  return detail::select(vanishes, 0.0F, detail::select(x == x, value, x));
 }
 inline double vexp(double x) { return std::exp(x); }
 
 // The natural logarithm. 0 gives -inf, a negative x or NaN gives NaN, inf gives inf.
 inline float vlog(float x) {
   const bool tiny = x < std::numeric_limits<float>::min();
-  const float normal = tiny ? x * 8388608.0F : x;
+  const float normal = x * detail::select(tiny, 8388608.0F, 1.0F);
   // x = m * 2^e with m in [sqrt(1/2), sqrt(2)).
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(normal) - 0x3F3504F3U;
-  const auto e = static_cast<float>(static_cast<std::int32_t>(bits) >> 23) - (tiny ? 23.0F : 0.0F);
+  const auto e = static_cast<float>(static_cast<std::int32_t>(bits) >> 23) - detail::select(tiny, 23.0F, 0.0F);
   const float m = std::bit_cast<float>((bits & 0x007FFFFFU) + 0x3F3504F3U) - 1.0F;
   const float z = m * m;
   float p = std::fma(7.0376836292e-2F, m, -1.1514610310e-1F);
@@ -93,18 +99,16 @@ inline float vlog(float x) {
   y = std::fma(e, -2.12194440e-4F, y);
   y = std::fma(-0.5F, z, y);
   float value = std::fma(e, 0.693359375F, m + y);
-  value = x < std::numeric_limits<float>::infinity() ? value : x;  // inf and NaN
-  value = x > 0.0F || x != x
-              ? value
-              : (x == 0.0F ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN());
-  return value;
+  value = detail::select(x < std::numeric_limits<float>::infinity(), value, x);  // inf and NaN
+  value = detail::select(x < 0.0F, std::numeric_limits<float>::quiet_NaN(), value);
+  return detail::select(x == 0.0F, -std::numeric_limits<float>::infinity(), value);
 }
 inline double vlog(double x) { return std::log(x); }
 
 // 1 / (1 + e^-x), accurate in both tails.
 inline float vsigmoid(float x) {
   const float e = vexp(-std::fabs(x));
-  return (x < 0.0F ? e : 1.0F) / (1.0F + e);
+  return detail::select(x < 0.0F, e, 1.0F) / (1.0F + e);
 }
 inline double vsigmoid(double x) { return x < 0.0 ? std::exp(x) / (1.0 + std::exp(x)) : 1.0 / (1.0 + std::exp(-x)); }
 
@@ -117,7 +121,7 @@ inline float vtanh(float x) {
   p = std::fma(p, z, 1.33314422036e-1F);
   p = std::fma(p, z, -3.33332819422e-1F);
   const float small = std::fma(p * z, a, a);
-  return std::copysign(a < 0.625F ? small : large, x);
+  return std::copysign(detail::select(a < 0.625F, small, large), x);
 }
 inline double vtanh(double x) { return std::tanh(x); }
 
