@@ -1,0 +1,192 @@
+// A program that runs: what it takes, what it refuses, whose weights it reads.
+#include "program/executable.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "core/error.h"
+#include "ops/add/add.h"
+#include "ops/fill/fill.h"
+#include "ops/linear/linear.h"
+#include "ops/registry.h"
+#include "ops/rms_norm/rms_norm.h"
+#include "ops/scale/scale.h"
+#include "program/test_ops.h"
+
+namespace hone::test {
+namespace {
+
+constexpr std::int64_t kRows = 6, kWidth = 4;
+
+// y = norm(x) W^T, z = 2 y
+Program small_program() {
+  register_operations();
+  Program program;
+  const Tensor x = program.input("x", {DType::f32, {{kRows, Count::tokens}, kWidth}});
+  const Tensor h = rms_norm(x, program.weight("norm", {DType::f32, {kWidth}}), {.epsilon = 0});
+  const Tensor y = linear(h, program.weight("matrix", {DType::f32, {3, kWidth}}));
+  program.output("y", y);
+  program.output("z", scale(y, 2.0));
+  return program;
+}
+
+const std::vector<NamedType> kWeights{{"norm", {DType::f32, {kWidth}}}, {"matrix", {DType::f32, {3, kWidth}}}};
+
+TensorStore make_weights(float matrix) {
+  register_operations();
+  TensorStore store(cpu_device(), kWeights);
+  const std::vector<float> ones(kWidth, 1.0f);
+  const std::vector<float> entries(3 * kWidth, matrix);
+  store.upload("norm", std::as_bytes(std::span(ones)));
+  store.upload("matrix", std::as_bytes(std::span(entries)));
+  return store;
+}
+
+std::vector<float> output_of(const Executable& executable, std::string_view name, std::size_t count) {
+  std::vector<float> values(count);
+  executable.get<float>(name, values);
+  return values;
+}
+
+TEST(Executable, RunsAndCounts) {
+  const TensorStore weights = make_weights(0.5f);
+  Executable executable(small_program(), std::make_shared<Arena>(cpu_device()), {.weights = &weights});
+  const std::vector<float> x(kRows * kWidth, 3.0f);
+  executable.set<float>("x", x);
+  executable.run();  // no count set: all rows
+  EXPECT_EQ(output_of(executable, "y", kRows * 3), std::vector<float>(kRows * 3, 2.0f));
+  EXPECT_EQ(output_of(executable, "z", kRows * 3), std::vector<float>(kRows * 3, 4.0f));
+
+  for (const std::int64_t count : {kRows - 2, std::int64_t{0}, kRows}) {
+    executable.set_count(Count::tokens, count);
+    executable.run();
+    std::vector<float> expected(kRows * 3, 0.0f);
+    std::fill_n(expected.begin(), count * 3, 2.0f);
+    EXPECT_EQ(output_of(executable, "y", kRows * 3), expected) << count;
+  }
+  // A shorter input leaves the rest as it was.
+  executable.set<float>("x", std::vector<float>(kWidth, -3.0f));
+  executable.run();
+  EXPECT_EQ(output_of(executable, "y", 4), (std::vector<float>{-2.0f, -2.0f, -2.0f, 2.0f}));
+}
+
+TEST(Executable, RefusesWhatDoesNotFit) {
+  const TensorStore weights = make_weights(1.0f);
+  Executable executable(small_program(), std::make_shared<Arena>(cpu_device()), {.weights = &weights});
+  const std::vector<float> longer(kRows * kWidth + 1);
+  EXPECT_THROW(executable.set<float>("x", longer), Defect);
+  EXPECT_THROW(executable.set<double>("x", std::vector<double>(2)), Defect);
+  EXPECT_THROW(executable.set<float>("norm", std::vector<float>(2)), Defect);
+  EXPECT_THROW(executable.set_count(Count::tokens, kRows + 1), Defect);
+  EXPECT_THROW(executable.set_count(Count::tokens, -1), Defect);
+  executable.run();
+  std::vector<float> values(kRows * 3 + 1);
+  EXPECT_THROW(executable.get<float>("y", values), Defect);
+  EXPECT_THROW(executable.get<float>("x", std::span(values).first(1)), Defect);
+  std::vector<double> wide(1);
+  EXPECT_THROW(executable.get<double>("y", wide), Defect);
+}
+
+TEST(Executable, RefusesACountThatOneValueHasNoRoomFor) {
+  register_operations();
+  Program program;
+  program.output("a", scale(program.input("x", {DType::f32, {{8, Count::tokens}}}), 1.0));
+  program.output("b", scale(program.input("y", {DType::f32, {{4, Count::tokens}}}), 1.0));
+  Executable executable(std::move(program), std::make_shared<Arena>(cpu_device()), {});
+  EXPECT_THROW(executable.set_count(Count::tokens, 5), Defect);
+  executable.set_count(Count::tokens, 4);
+}
+
+TEST(Executable, NamesWhatIsNotBound) {
+  const auto failure = [](const Bindings& bindings) -> std::string {
+    Executable executable(small_program(), std::make_shared<Arena>(cpu_device()), bindings);
+    try {
+      executable.run();
+    } catch (const Defect& defect) {
+      return defect.what();
+    }
+    return "ran";
+  };
+  EXPECT_NE(failure({}).find("nothing is bound to norm"), std::string::npos) << failure({});
+  std::vector<NamedType> types = kWeights;
+  types[1].type.shape = {3, kWidth + 1};
+  const TensorStore other(cpu_device(), types);
+  EXPECT_NE(failure({.weights = &other}).find("matrix is f32[3, 4], bound to f32[3, 5]"), std::string::npos)
+      << failure({.weights = &other});
+}
+
+TEST(Executable, ReadsTheWeightsItIsBoundTo) {
+  TensorStore policy = make_weights(0.5f);
+  const TensorStore reference = make_weights(-0.25f);
+  Executable executable(small_program(), std::make_shared<Arena>(cpu_device()), {.weights = &policy});
+  executable.set<float>("x", std::vector<float>(kRows * kWidth, 1.0f));
+  const auto first = [&] {
+    executable.run();
+    return output_of(executable, "y", 1)[0];
+  };
+  EXPECT_EQ(first(), 2.0f);
+  executable.rebind_weights(reference);
+  EXPECT_EQ(first(), -1.0f);
+  executable.rebind_weights(policy);
+  EXPECT_EQ(first(), 2.0f);
+  const std::vector<float> larger(3 * kWidth, 1.5f);
+  policy.upload("matrix", std::as_bytes(std::span(larger)));
+  EXPECT_EQ(first(), 6.0f);
+}
+
+// The plan is the truth: inputs when compiled, the arena at the first use, and never a byte more.
+TEST(Executable, AllocatesWhatThePlanSays) {
+  const TensorStore weights = make_weights(1.0f);
+  const std::size_t before = cpu_device().allocated_bytes();
+  {
+    auto arena = std::make_shared<Arena>(cpu_device());
+    Executable small(small_program(), arena, {.weights = &weights});
+    Program program;
+    const Tensor in = program.input("in", {DType::u8, {100}});
+    program.output("out", mix(program, {&in, 1}, 5000, 3000));
+    Executable large(std::move(program), arena, {});
+    EXPECT_EQ(small.plan().inputs, align_up(kRows * kWidth * 4));
+    EXPECT_EQ(large.plan().arena, align_up(5000) + align_up(3000));
+    const std::size_t inputs = small.plan().inputs + large.plan().inputs;
+    EXPECT_EQ(cpu_device().allocated_bytes(), before + inputs);
+    EXPECT_EQ(arena->bytes(), std::max(small.plan().arena, large.plan().arena));
+    for (int i = 0; i < 3; ++i) {
+      small.run();
+      large.run();
+      EXPECT_EQ(cpu_device().allocated_bytes(), before + inputs + large.plan().arena);
+    }
+    // The arena's size is fixed once it is in use.
+    arena->reserve(arena->bytes());
+    EXPECT_THROW(arena->reserve(arena->bytes() + 1), Defect);
+  }
+  EXPECT_EQ(cpu_device().allocated_bytes(), before);
+}
+
+TEST(Executable, MovesWithItsState) {
+  const TensorStore weights = make_weights(0.5f);
+  Executable first(small_program(), std::make_shared<Arena>(cpu_device()), {.weights = &weights});
+  first.set<float>("x", std::vector<float>(kRows * kWidth, 1.0f));
+  first.run();
+  Executable second = std::move(first);
+  EXPECT_EQ(output_of(second, "y", 1)[0], 2.0f);
+  second.run();
+  EXPECT_EQ(output_of(second, "z", 1)[0], 4.0f);
+}
+
+TEST(Executable, ProfilesEveryNode) {
+  const TensorStore weights = make_weights(1.0f);
+  Executable executable(small_program(), std::make_shared<Arena>(cpu_device()), {.weights = &weights});
+  std::vector<double> seconds;
+  executable.set_profile(&seconds);
+  executable.run();
+  ASSERT_EQ(seconds.size(), executable.program().nodes().size());
+  EXPECT_GT(std::accumulate(seconds.begin(), seconds.end(), 0.0), 0.0);
+  const std::vector<double> once = seconds;
+  executable.set_profile(nullptr);
+  executable.run();
+  EXPECT_EQ(seconds, once);
+}
+
+}  // namespace
+}  // namespace hone::test

@@ -1,0 +1,213 @@
+// Where values lie: random programs, against lifetimes worked out here anew and against runs in which nothing shares.
+#include "program/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+
+#include "core/random.h"
+#include "program/executable.h"
+#include "program/test_ops.h"
+
+namespace hone::test {
+namespace {
+
+constexpr std::int64_t kInputSize = 100;
+
+// Nodes of sizes from 1 byte to some KiB that read recent or old values; some in place, some views, some with a
+// workspace, some read by nobody. A value that was changed in place is not read under its old name again.
+Program random_program(std::uint64_t seed) {
+  const RandomStream random(seed, "memory plan");
+  std::uint64_t at = 0;
+  const auto below = [&](std::size_t bound) { return static_cast<std::size_t>(random.below(at++, bound)); };
+  Program program;
+  std::vector<Tensor> usable{program.input("in", {DType::u8, {kInputSize}})};
+  std::vector<Tensor> own;  // of those: activations that may be changed
+  const std::size_t nodes = 5 + below(60);
+  for (std::size_t n = 0; n < nodes; ++n) {
+    const auto pick = [&] {
+      const std::size_t reach = below(3) == 0 ? usable.size() : std::min<std::size_t>(usable.size(), 4);
+      return usable[usable.size() - 1 - below(reach)];
+    };
+    const std::size_t kind = below(10);
+    if (kind < 2 && own.size() > 1) {
+      const std::size_t changed = below(own.size());
+      const Tensor x = own[changed];
+      Tensor other = pick();
+      if (program.storage_of(other.id()) == program.storage_of(x.id())) other = usable.front();
+      own[changed] = mix_in_place(x, other);
+      // Neither x nor a view of it has its old content any more.
+      std::erase_if(usable, [&](const Tensor& t) { return program.storage_of(t.id()) == program.storage_of(x.id()); });
+      usable.push_back(own[changed]);
+    } else if (kind == 2 && !own.empty()) {
+      usable.push_back(view_as_column(own[below(own.size())]));
+    } else {
+      std::vector<Tensor> inputs;
+      for (std::size_t i = 0; i <= below(3); ++i) inputs.push_back(pick());
+      const auto size = static_cast<std::int64_t>(1 + below(std::size_t{1} << (1 + below(13))));
+      const std::int64_t workspace = below(4) == 0 ? static_cast<std::int64_t>(below(3000)) : 0;
+      own.push_back(mix(program, inputs, size, workspace));
+      usable.push_back(own.back());
+    }
+  }
+  for (std::size_t i = 0; i < 3; ++i) program.output("out" + std::to_string(i), usable[below(usable.size())]);
+  return program;
+}
+
+struct Piece {
+  std::size_t offset, bytes, first, last;
+};
+
+// Every piece of the arena and its life, straight from the definition.
+std::vector<Piece> pieces_of(const Program& program, const MemoryPlan& plan) {
+  std::map<ValueId, Piece> values;
+  const auto use = [&](ValueId id, std::size_t node) {
+    const ValueId root = program.storage_of(id);
+    if (program.value(root).producer < 0) return;
+    const std::size_t offset = plan.value_offset[static_cast<std::size_t>(root)];
+    auto& piece = values.try_emplace(root, Piece{offset, program.value(root).type.bytes(), node, node}).first->second;
+    piece.last = std::max(piece.last, node);
+  };
+  for (std::size_t n = 0; n < program.nodes().size(); ++n) {
+    for (const ValueId id : program.nodes()[n].outputs) use(id, n);
+    for (const ValueId id : program.nodes()[n].inputs) use(id, n);
+  }
+  for (const Output& output : program.outputs()) use(output.value, program.nodes().size() - 1);
+  std::vector<Piece> pieces;
+  for (const auto& [root, piece] : values) pieces.push_back(piece);
+  for (std::size_t n = 0; n < program.nodes().size(); ++n) {
+    if (plan.workspace_bytes[n] > 0) pieces.push_back({plan.workspace_offset[n], plan.workspace_bytes[n], n, n});
+  }
+  return pieces;
+}
+
+std::size_t most_alive(const std::vector<Piece>& pieces, std::size_t nodes) {
+  std::size_t most = 0;
+  for (std::size_t n = 0; n < nodes; ++n) {
+    std::size_t alive = 0;
+    for (const Piece& piece : pieces) {
+      if (piece.first <= n && n <= piece.last) alive += align_up(piece.bytes);
+    }
+    most = std::max(most, alive);
+  }
+  return most;
+}
+
+constexpr std::uint64_t kPrograms = 200;
+
+TEST(MemoryPlan, NothingAliveTogetherOverlaps) {
+  for (std::uint64_t seed = 0; seed < kPrograms; ++seed) {
+    const Program program = random_program(seed);
+    const MemoryPlan plan = plan_memory(program, DeviceKind::cpu);
+    const std::vector<Piece> pieces = pieces_of(program, plan);
+    for (const Piece& a : pieces) {
+      ASSERT_NE(a.offset, kNoOffset) << seed;
+      ASSERT_EQ(a.offset % kAlignment, 0u) << seed;
+      ASSERT_LE(a.offset + a.bytes, plan.arena) << seed;
+      for (const Piece& b : pieces) {
+        if (&a == &b || a.last < b.first || b.last < a.first) continue;
+        ASSERT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset)
+            << "program " << seed << ": bytes " << a.offset << "+" << a.bytes << " of nodes " << a.first << ".."
+            << a.last << ", " << b.offset << "+" << b.bytes << " of " << b.first << ".." << b.last;
+      }
+    }
+  }
+}
+
+// The most that is alive at once is the least an arena can have. Packing by size wastes little above that.
+TEST(MemoryPlan, ArenaIsCloseToWhatIsAlive) {
+  double sum = 0;
+  for (std::uint64_t seed = 0; seed < kPrograms; ++seed) {
+    const Program program = random_program(seed);
+    const MemoryPlan plan = plan_memory(program, DeviceKind::cpu);
+    const std::size_t alive = most_alive(pieces_of(program, plan), program.nodes().size());
+    ASSERT_GE(plan.arena, alive) << seed;
+    ASSERT_LE(plan.peak_activations, alive) << seed;
+    ASSERT_LE(alive, plan.peak_activations + plan.peak_workspace) << seed;
+    const double ratio = static_cast<double>(plan.arena) / static_cast<double>(alive);
+    EXPECT_LE(ratio, 1.4) << seed;
+    sum += ratio;
+  }
+  EXPECT_LE(sum / static_cast<double>(kPrograms), 1.05);
+}
+
+TEST(MemoryPlan, AliasesOwnNothing) {
+  for (std::uint64_t seed = 0; seed < kPrograms; ++seed) {
+    const Program program = random_program(seed);
+    const MemoryPlan plan = plan_memory(program, DeviceKind::cpu);
+    for (std::size_t id = 0; id < program.values().size(); ++id) {
+      const Value& value = program.values()[id];
+      EXPECT_EQ(plan.value_offset[id] != kNoOffset, value.producer >= 0 && value.alias_of == kNoValue) << seed;
+    }
+  }
+}
+
+TEST(MemoryPlan, AChainInPlaceHasOneBlockToItsEnd) {
+  Program program;
+  const Tensor in = program.input("in", {DType::u8, {kInputSize}});
+  const Tensor a = mix(program, {&in, 1}, 1000, 0);         // node 0
+  const Tensor other = mix(program, {&in, 1}, 500, 0);      // node 1, read until node 3
+  const Tensor b = mix_in_place(a, other);                  // node 2
+  const Tensor c = mix_in_place(view_as_column(b), other);  // nodes 3 and 4
+  const Tensor late = mix(program, {&c, 1}, 1000, 0);       // node 5: the chain is read here
+  const Tensor last = mix(program, {&late, 1}, 1000, 0);    // node 6: and free here
+  program.output("last", last);
+  const MemoryPlan plan = plan_memory(program, DeviceKind::cpu);
+  EXPECT_EQ(program.storage_of(c.id()), a.id());
+  const auto offset = [&](const Tensor& t) { return plan.value_offset[static_cast<std::size_t>(t.id())]; };
+  EXPECT_EQ(offset(b), kNoOffset);
+  EXPECT_EQ(offset(c), kNoOffset);
+  EXPECT_NE(offset(late), offset(a));
+  EXPECT_EQ(offset(last), offset(a));
+  EXPECT_EQ(plan.arena, 2 * align_up(1000));
+  EXPECT_EQ(plan.inputs, align_up(kInputSize));
+}
+
+std::vector<std::uint8_t> run_output(Executable& executable, std::string_view name) {
+  for (const Output& output : executable.program().outputs()) {
+    if (output.name != name) continue;
+    std::vector<std::uint8_t> bytes(executable.program().value(output.value).type.bytes());
+    executable.get<std::uint8_t>(name, bytes);
+    return bytes;
+  }
+  return {};
+}
+
+// The same program with every value an output: then nothing may share a byte.
+Program all_kept(Program program) {
+  const std::size_t values = program.values().size();
+  for (std::size_t id = 0; id < values; ++id) {
+    if (program.values()[id].producer < 0) continue;
+    program.output("kept" + std::to_string(id), program.tensor(static_cast<ValueId>(id)));
+  }
+  return program;
+}
+
+TEST(MemoryPlan, SharedBytesGiveTheSameResults) {
+  for (std::uint64_t seed = 0; seed < kPrograms; ++seed) {
+    Executable shared(random_program(seed), std::make_shared<Arena>(cpu_device()), {});
+    Executable apart(all_kept(random_program(seed)), std::make_shared<Arena>(cpu_device()), {});
+    std::size_t owned = 0;
+    for (const Value& value : apart.program().values()) {
+      if (value.producer >= 0 && value.alias_of == kNoValue) owned += align_up(value.type.bytes());
+    }
+    ASSERT_GE(apart.plan().arena, owned) << seed;
+    std::array<std::uint8_t, kInputSize> input{};
+    for (std::size_t i = 0; i < input.size(); ++i) input[i] = static_cast<std::uint8_t>(i * 7 + seed);
+    for (Executable* executable : {&shared, &apart}) {
+      executable->set<std::uint8_t>("in", input);
+      executable->run();
+      executable->run();  // what the first run left behind does not matter
+    }
+    for (const char* name : {"out0", "out1", "out2"}) {
+      ASSERT_FALSE(run_output(shared, name).empty());
+      ASSERT_EQ(run_output(shared, name), run_output(apart, name)) << seed << " " << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hone::test

@@ -1,0 +1,170 @@
+// The text of a program: what it looks like, that it parses back, and what is wrong with one that does not.
+#include "program/text.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "ops/add/add.h"
+#include "ops/attention/attention.h"
+#include "ops/fill/fill.h"
+#include "ops/linear/linear.h"
+#include "ops/registry.h"
+#include "ops/rms_norm/rms_norm.h"
+#include "ops/rope/rope.h"
+#include "ops/scale/scale.h"
+
+namespace hone::test {
+namespace {
+
+constexpr std::string_view kText =
+    "%0: f32[tokens:8, 16] = input \"x\"\n"
+    "%1: i32[tokens:8] = input \"positions\"\n"
+    "%2: f32[16] = weight \"norm\" trainable\n"
+    "%3: f32[tokens:8, 16], %4: f32[tokens:8] = rms_norm(%0, %2) {epsilon=1e-05} @layers.0.attention forward\n"
+    "%5: f32[32, 16] = weight \"qkv\"\n"
+    "%6: f32[tokens:8, 32] = linear(%3, %5, _) {f32_output=false} @layers.0.attention forward\n"
+    "%7: f32[tokens:8, 8] = rope_table(%1) {head_dim=8, theta=1e+06, scaling=\"llama3\", factor=8, "
+    "low_freq_factor=1, high_freq_factor=4, original_max_position_embeddings=8192} forward\n"
+    "%8: f32[tokens:8, 32] = rope(%6, %7) {heads=3, head_dim=8, inverse=false} forward\n"
+    "%9: f32[tokens:8, 32] = scale(%8) {factor=-0.1} update\n"
+    "output \"y\" = %9\n"
+    "output \"norm\" = %3\n";
+
+Program sample_program() {
+  register_operations();
+  Program program;
+  const Tensor x = program.input("x", {DType::f32, {{8, Count::tokens}, 16}});
+  const Tensor positions = program.input("positions", {DType::i32, {{8, Count::tokens}}});
+  Tensor h;
+  Tensor qkv;
+  {
+    const Scope layer(program, "layers.0");
+    const Scope scope(program, "attention");
+    h = rms_norm(x, program.weight("norm", {DType::f32, {16}}), {.epsilon = 1e-5});
+    qkv = linear(h, program.weight("qkv", {DType::f32, {32, 16}}, false));
+  }
+  const Tensor table = rope_table(positions, {.head_dim = 8,
+                                              .theta = 1e6,
+                                              .scaling = "llama3",
+                                              .factor = 8,
+                                              .low_freq_factor = 1,
+                                              .high_freq_factor = 4,
+                                              .original_max_position_embeddings = 8192});
+  qkv = rope(qkv, table, {.heads = 3, .head_dim = 8});
+  program.set_phase(Phase::update);
+  program.output("y", scale(qkv, -0.1));
+  program.output("norm", h);
+  return program;
+}
+
+TEST(ProgramText, IsOneLineAThing) { EXPECT_EQ(to_text(sample_program()), kText); }
+
+TEST(ProgramText, ParsesBack) {
+  const Program program = sample_program();
+  const Program parsed = program_from_text(kText);
+  EXPECT_EQ(to_text(parsed), kText);
+  ASSERT_EQ(parsed.values().size(), program.values().size());
+  for (std::size_t i = 0; i < parsed.values().size(); ++i) {
+    EXPECT_EQ(parsed.values()[i].type, program.values()[i].type);
+    EXPECT_EQ(parsed.values()[i].role, program.values()[i].role);
+    EXPECT_EQ(parsed.values()[i].name, program.values()[i].name);
+    EXPECT_EQ(parsed.values()[i].trainable, program.values()[i].trainable);
+    EXPECT_EQ(parsed.values()[i].producer, program.values()[i].producer);
+  }
+  ASSERT_EQ(parsed.nodes().size(), program.nodes().size());
+  for (std::size_t i = 0; i < parsed.nodes().size(); ++i) {
+    EXPECT_EQ(parsed.nodes()[i].op, program.nodes()[i].op);
+    EXPECT_EQ(parsed.nodes()[i].scope, program.nodes()[i].scope);
+    EXPECT_EQ(parsed.nodes()[i].phase, program.nodes()[i].phase);
+  }
+  EXPECT_EQ(parsed.nodes()[2].attributes.as<RopeTableAttributes>().scaling, "llama3");
+  EXPECT_EQ(parsed.nodes()[4].attributes.as<ScaleAttributes>().factor, -0.1);
+}
+
+TEST(ProgramText, NumbersOfAttributesAreExact) {
+  register_operations();
+  for (const double factor : {0.1, 1.0 / 3.0, 5e-324, 1.7976931348623157e308, -0.0, 123456789.123456789}) {
+    Program program;
+    program.output("y", scale(program.input("x", {DType::f64, {1}}), factor));
+    const Program parsed = program_from_text(to_text(program));
+    const double read = parsed.nodes()[0].attributes.as<ScaleAttributes>().factor;
+    EXPECT_EQ(std::signbit(read), std::signbit(factor));
+    EXPECT_EQ(read, factor);
+  }
+}
+
+TEST(ProgramText, CommentsAndEmptyLinesCount) {
+  const std::string text = "# a program\n\n%4: f32[2] = input \"x\"\n  \n%9: f32[2] = add(%4, %4) forward\n";
+  EXPECT_EQ(to_text(program_from_text(text)), "%0: f32[2] = input \"x\"\n%1: f32[2] = add(%0, %0) forward\n");
+}
+
+std::string error_of(std::string_view text) {
+  register_operations();
+  try {
+    (void)program_from_text(text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ProgramText, ErrorsNameTheLine) {
+  const std::string x = "%0: f32[2] = input \"x\"\n";
+  struct Case {
+    std::string text;
+    std::string error;
+  };
+  const std::vector<Case> cases{
+      {x + "%1: f32[2] = ad(%0, %0) forward", "program, line 2: unknown operation 'ad', did you mean add?"},
+      {x + "\n%1: f32[2] = add(%0, %3) forward", "program, line 3: %3 is used before it is made"},
+      {x + "%1: f32[3] = add(%0, %0) forward", "program, line 2: add gives f32[2], not f32[3]"},
+      {x + "%1: f32[2], %2: f32[2] = add(%0, %0) forward", "program, line 2: add has 1 outputs, not 2"},
+      {x + "%1: f32[2] = add(%0) forward", "program, line 2: add: input 1 is missing"},
+      {x + "%1: f32[2] = add(%0, %0) forwards", "program, line 2: 'forwards' is not forward, backward or update"},
+      {x + "%1: f32[2] = add(%0, %0)", "program, line 2: '' is not forward, backward or update"},
+      {x + "%1: f32[2] = add(%0, %0) forward twice", "program, line 2: 'twice' is too much"},
+      {x + "%1: f32[2] = scale(%0) {factr=2} forward", "program, line 2: unknown attribute 'factr'"},
+      {x + "%1: f32[2] = scale(%0) {factor=two} forward", "program, line 2: 'two' is not a number"},
+      {x + "%1: f32[2] = scale(%0) {factor} forward", "program, line 2: 'factor' is not NAME=VALUE"},
+      {x + "%0: f32[2] = input \"y\"", "program, line 2: %0 cannot be made here"},
+      {x + "%1: f32[2] = input \"x\"", "program, line 2: two values are named 'x'"},
+      {x + "_: f32[2] = add(%0, %0) forward", "program, line 2: _ cannot be made here"},
+      {x + "output \"y\" = _", "program, line 2: an output needs a value"},
+      {x + "output \"y\" %0", "program, line 2: expected '=' before '%0'"},
+      {"%0: f33[2] = input \"x\"", "program, line 1: "},
+      {"%0: f32[cows:2] = input \"x\"", "program, line 1: unknown count in dimension 'cows:2'"},
+      {"%0: f32[-2] = input \"x\"", "program, line 1: '-2' is not a dimension"},
+      {"%0: f32[2] = input \"x", "program, line 1: a quote is not closed"},
+      {"%x: f32[2] = input \"x\"", "program, line 1: expected a number after '%'"},
+  };
+  for (const Case& one : cases) {
+    EXPECT_EQ(error_of(one.text).substr(0, one.error.size()), one.error) << one.text << "\n" << error_of(one.text);
+  }
+}
+
+// Whatever is cut off or changed: a program or an Error, nothing else.
+TEST(ProgramText, DamagedTextIsAnError) {
+  register_operations();
+  const auto try_parse = [](const std::string& text) {
+    try {
+      return to_text(program_from_text(text)).size();
+    } catch (const Error&) {
+      return std::size_t{0};
+    }
+  };
+  for (std::size_t end = 0; end < kText.size(); ++end) EXPECT_NO_THROW(try_parse(std::string(kText.substr(0, end))));
+  constexpr std::string_view kPut = "%_:[]{}()=,\"@ 09zx\n";
+  for (std::size_t at = 0; at < kText.size(); ++at) {
+    std::string text(kText);
+    text[at] = kPut[at % kPut.size()];
+    EXPECT_NO_THROW(try_parse(text)) << text;
+    text[at] = kPut[(at * 7 + 3) % kPut.size()];
+    EXPECT_NO_THROW(try_parse(text)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace hone::test
