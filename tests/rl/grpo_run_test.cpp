@@ -1,0 +1,361 @@
+// GRPO as a whole on a small model, with rewards made here.
+#include "rl/grpo_run.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "checkpoint/training_state.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/random.h"
+#include "support/models.h"
+#include "support/paths.h"
+#include "train/metrics.h"
+
+namespace hone::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kPrompts = 6;
+
+// Letters of a text that come before 'n', as a share.
+std::optional<double> early_letters(const RewardInput& input) {
+  const auto count = std::count_if(input.completion.begin(), input.completion.end(), [](char c) { return c < 'n'; });
+  return static_cast<double>(count) / static_cast<double>(std::max<std::size_t>(input.completion.size(), 1));
+}
+
+// Has no opinion on every third prompt.
+std::optional<double> sometimes(const RewardInput& input) {
+  const auto number = input.row->at("number").get<std::int64_t>();
+  if (number % 3 == 2) return std::nullopt;
+  return input.ended ? 0.1 : 0.0;
+}
+
+GrpoOptions small_options(const fs::path& output_dir) {
+  GrpoOptions options;
+  options.output_dir = output_dir.string();
+  options.per_device_train_batch_size = 4;
+  options.num_generations = 4;
+  options.max_completion_length = 12;
+  options.temperature = 0.9;
+  options.learning_rate = 1e-3;
+  options.lr_scheduler_type = SchedulerType::constant;
+  options.logging_steps = 1;
+  options.save_strategy = Interval::no;
+  options.beta = 0;
+  options.scale_rewards = RewardScale::group;
+  return options;
+}
+
+GrpoRun make_run(const GrpoOptions& options, std::int64_t steps, const char* model = "qwen3",
+                 DType dtype = DType::f32) {
+  const fs::path folder = fixture("models") / model;
+  GrpoRun run{.options = options,
+              .options_json = "{}",
+              .batch = grpo_batch(options, 1, {}),
+              .initial = std::make_unique<ModelDirectory>(folder),
+              .model = nullptr,
+              .tokenizer = letter_tokenizer(1)};
+  run.model = family_registry().create(run.initial->config());
+  const std::int64_t vocab = run.model->shape().vocab_size;
+  run.tokenizer = letter_tokenizer(vocab);
+  run.generation_config = "{}";
+  for (TokenId token = 0; token < vocab; token += 13) run.stop_token_ids.push_back(token);
+  run.dtype = dtype;
+  const RandomStream random(3, "prompts");
+  std::uint64_t at = 0;
+  for (std::int64_t p = 0; p < kPrompts; ++p) {
+    Prompt prompt{.tokens = {}, .prefill = p == 1 ? "zz" : "", .row = Json{{"number", p}}.dump()};
+    for (std::int64_t i = 0; i < 3 + 4 * p % 9; ++i) {
+      prompt.tokens.push_back(static_cast<TokenId>(random.below(at++, static_cast<std::uint64_t>(vocab))));
+    }
+    run.prompts.add(prompt);
+  }
+  run.rewards = {{"early", "early_reward", each(early_letters)}, {"sometimes", "sometimes_reward", each(sometimes)}};
+  run.reward_weights = {1.0, 0.5};
+  run.engine = resolved({.max_model_len = run.prompts.longest() + options.max_completion_length,
+                         .max_num_seqs = 4,
+                         .max_batch_tokens = 32});
+  run.total_steps = steps;
+  return run;
+}
+
+std::vector<MetricRow> train_rows(const GrpoOptions& options, std::int64_t steps, const char* model = "qwen3",
+                                  DType dtype = DType::f32) {
+  GrpoRun run = make_run(options, steps, model, dtype);
+  (void)train(run);
+  return read_metrics(fs::path(options.output_dir) / "metrics.jsonl");
+}
+
+std::vector<Json> completions_of(const GrpoOptions& options, std::int64_t step) {
+  const fs::path path = fs::path(options.output_dir) / "completions" / ("step-" + std::to_string(step) + ".jsonl");
+  std::vector<Json> lines;
+  std::istringstream text(read_file(path));
+  for (std::string line; std::getline(text, line);) lines.push_back(parse_json(line, path.string()));
+  return lines;
+}
+
+double value_of(const MetricRow& row, const std::string& name) {
+  const std::optional<double> value = row.find(name);
+  if (!value) ADD_FAILURE() << "step " << row.step << " has no " << name;
+  return value.value_or(std::nan(""));
+}
+
+constexpr const char* kDifference = "sampling/sampling_logp_difference/max";
+
+TEST(GrpoRun, RolloutAndTrainerComputeTheSameProbabilities) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const char* model : {"qwen3", "llama_tied"}) {
+      const TemporaryDirectory directory;
+      GrpoOptions options = small_options(directory.path());
+      options.top_k = 100;
+      options.top_p = 0.95;
+      options.learning_rate = 1e-2;
+      const std::vector<MetricRow> rows = train_rows(options, 4, model, dtype);
+      ASSERT_EQ(rows.size(), 4u);
+      for (const MetricRow& row : rows) {
+        EXPECT_EQ(value_of(row, kDifference), 0.0) << model;
+        EXPECT_EQ(value_of(row, "sampling/importance_sampling_ratio/min"), 1.0);
+        EXPECT_GT(value_of(row, "entropy"), 0.0);
+        EXPECT_GT(value_of(row, "grad_norm"), 0.0);
+        EXPECT_FALSE(row.find("kl"));
+      }
+    }
+  }
+}
+
+TEST(GrpoRun, OnlyAnUpdatedPolicyIsClipped) {
+  const TemporaryDirectory directory;
+  GrpoOptions options = small_options(directory.path());
+  options.num_iterations = 3;
+  options.epsilon = 0.05;
+  options.learning_rate = 1e-2;
+  const std::vector<MetricRow> rows = train_rows(options, 6);
+  ASSERT_EQ(rows.size(), 6u);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const bool fresh = i % 3 == 0;
+    EXPECT_EQ(rows[i].find(kDifference).has_value(), fresh) << i;
+    EXPECT_EQ(rows[i].find("reward").has_value(), fresh) << i;
+    EXPECT_EQ(value_of(rows[i], "clip_ratio/region_mean") > 0, !fresh) << i;
+  }
+  EXPECT_EQ(value_of(rows[0], "num_tokens"), value_of(rows[2], "num_tokens"));
+  EXPECT_LT(value_of(rows[2], "num_tokens"), value_of(rows[3], "num_tokens"));
+}
+
+TEST(GrpoRun, RewardRises) {
+  const TemporaryDirectory directory;
+  GrpoOptions options = small_options(directory.path());
+  options.per_device_train_batch_size = 24;
+  options.learning_rate = 1e-2;
+  const std::vector<MetricRow> rows = train_rows(options, 25);
+  double last = 0;
+  for (std::size_t i = 20; i < 25; ++i) last += value_of(rows[i], "reward/early") / 5;
+  EXPECT_GT(last, value_of(rows[0], "reward/early") + 0.1);
+}
+
+// In the middle of a generation that is used twice, with a reference model that moves.
+TEST(GrpoRun, ResumesBitwise) {
+  const TemporaryDirectory whole;
+  const TemporaryDirectory resumed;
+  GrpoOptions options = small_options(whole.path());
+  options.num_iterations = 2;
+  options.steps_per_generation = 2;
+  options.beta = 0.1;
+  options.sync_ref_model = true;
+  options.ref_model_sync_steps = 2;
+  options.learning_rate = 1e-2;
+  options.save_strategy = Interval::steps;
+  options.save_steps = 3;
+  const std::vector<MetricRow> rows = train_rows(options, 7);
+  const fs::path checkpoint = whole.path() / "checkpoint-3";
+  EXPECT_EQ(TrainingState(checkpoint).json().at("task").at("samples").size(), 8u);
+  options.output_dir = resumed.path().string();
+  options.resume_from_checkpoint = checkpoint.string();
+  const std::vector<MetricRow> later = train_rows(options, 7);
+  ASSERT_EQ(rows.size(), 7u);
+  ASSERT_EQ(later.size(), 4u);
+  for (std::size_t i = 0; i < later.size(); ++i) {
+    const MetricRow& wanted = rows[i + 3];
+    EXPECT_EQ(later[i].step, wanted.step);
+    for (const auto& [name, value] : wanted.values) {
+      const bool timed = name == "tokens_per_second" || name == "step_time" || name == "gflops_per_second" ||
+                         name == "process_memory_gib";
+      if (timed) continue;
+      EXPECT_EQ(value_of(later[i], name), value) << "step " << wanted.step << ", " << name;
+    }
+  }
+  EXPECT_EQ(completions_of(options, 5).size(), 8u);
+  for (const char* file : {"model.safetensors", "completions/step-5.jsonl", "checkpoint-6/optimizer.safetensors"}) {
+    EXPECT_EQ(read_file(whole.path() / file), read_file(resumed.path() / file)) << file;
+  }
+}
+
+// Weights of a checkpoint by name, and those of its reference model.
+struct Both {
+  TensorStore policy;
+  std::vector<std::vector<float>> reference;
+};
+Both read_both(const fs::path& checkpoint, const Model& model) {
+  Both both{load_weights(model, ModelDirectory(checkpoint), DType::f32, cpu_device()), {}};
+  const TrainingState state(checkpoint);
+  for (const NamedType& tensor : both.policy.tensors()) {
+    both.reference.push_back(read_values<float>(state.tensors().at("extra." + tensor.name)));
+  }
+  return both;
+}
+
+TEST(GrpoRun, TheReferenceModelMovesByTheMixture) {
+  const TemporaryDirectory directory;
+  GrpoOptions options = small_options(directory.path());
+  options.beta = 0.1;
+  options.sync_ref_model = true;
+  options.ref_model_sync_steps = 2;
+  options.ref_model_mixup_alpha = 0.7;
+  options.learning_rate = 1e-2;
+  options.save_strategy = Interval::steps;
+  options.save_steps = 1;
+  const std::vector<MetricRow> rows = train_rows(options, 4);
+  EXPECT_EQ(value_of(rows[0], "kl"), 0.0);
+  EXPECT_GT(value_of(rows[1], "kl"), 0.0);
+  EXPECT_EQ(value_of(rows[1], "kl"), value_of(rows[1], "policy/kl"));
+
+  FixtureModel fixture("qwen3");
+  std::vector<std::vector<float>> reference;
+  for (const NamedType& tensor : fixture.weights.tensors()) {
+    const auto* values = reinterpret_cast<const float*>(fixture.weights.data(tensor.name));
+    reference.emplace_back(values, values + tensor.type.elements());
+  }
+  for (const std::int64_t step : {1, 2, 3, 4}) {
+    const Both both = read_both(directory.path() / ("checkpoint-" + std::to_string(step)), *fixture.model);
+    double moved = 0;
+    for (std::size_t t = 0; t < reference.size(); ++t) {
+      const auto* policy = reinterpret_cast<const float*>(both.policy.data(both.policy.tensors()[t].name));
+      ASSERT_EQ(both.reference[t].size(), reference[t].size());
+      for (std::size_t i = 0; i < reference[t].size(); ++i) {
+        const double before = static_cast<double>(reference[t][i]);
+        const double wanted = step % 2 == 0 ? 0.7 * static_cast<double>(policy[i]) + 0.3 * before : before;
+        ASSERT_NEAR(both.reference[t][i], wanted, step % 2 == 0 ? 1e-6 : 0.0) << "step " << step;
+        moved = std::max(moved, std::abs(wanted - before));
+      }
+    }
+    EXPECT_EQ(moved > 1e-4, step % 2 == 0);
+    reference = both.reference;
+  }
+}
+
+TEST(GrpoRun, ThePlanIsWhatTheDeviceHolds) {
+  struct Case {
+    double beta;
+    std::int64_t num_iterations;
+    std::int64_t micro_batch;
+    Recomputation recomputation;
+    DType dtype;
+  };
+  for (const Case& c : {Case{0, 1, 4, Recomputation::off, DType::f32}, Case{0.04, 2, 8, Recomputation::on, DType::f32},
+                        Case{0.04, 1, 2, Recomputation::automatic, DType::bf16}}) {
+    const TemporaryDirectory directory;
+    GrpoOptions options = small_options(directory.path());
+    options.beta = c.beta;
+    options.num_iterations = c.num_iterations;
+    options.per_device_train_batch_size = c.micro_batch;
+    options.gradient_accumulation_steps = 8 / c.micro_batch;
+    options.gradient_checkpointing = c.recomputation;
+    GrpoRun run = make_run(options, 1, "qwen3", c.dtype);
+    const MemoryBreakdown memory = trace_run(run).memory;
+    const std::size_t before = cpu_device().allocated_bytes();
+    std::size_t held = 0;
+    run.rewards.push_back({"probe", "probe", each([&](const RewardInput&) {
+                             held = cpu_device().allocated_bytes() - before;
+                             return std::optional<double>();
+                           })});
+    run.reward_weights.push_back(1.0);
+    (void)train(run);
+    EXPECT_EQ(held, memory.total());
+    EXPECT_EQ(memory.reference, c.beta == 0 ? 0u : memory.weights);
+    EXPECT_EQ(cpu_device().allocated_bytes(), before);
+  }
+}
+
+// How a generation is cut into micro-batches moves loss and gradient by rounding alone, and no completion.
+TEST(GrpoRun, MicroBatchesOfOneGenerationAgree) {
+  std::vector<std::vector<MetricRow>> runs;
+  std::vector<std::vector<Json>> completions;
+  for (const std::int64_t micro_batch : {8, 4, 1}) {
+    const TemporaryDirectory directory;
+    GrpoOptions options = small_options(directory.path());
+    options.per_device_train_batch_size = micro_batch;
+    options.gradient_accumulation_steps = 8 / micro_batch;
+    options.mask_truncated_completions = true;
+    options.beta = 0.04;
+    runs.push_back(train_rows(options, 1));
+    completions.push_back(completions_of(options, 1));
+  }
+  for (std::size_t i = 1; i < runs.size(); ++i) {
+    EXPECT_EQ(completions[i], completions[0]);
+    for (const char* name : {"loss", "grad_norm"}) {
+      const double wanted = value_of(runs[0][0], name);
+      EXPECT_NEAR(value_of(runs[i][0], name), wanted, 1e-5 * std::max(std::abs(wanted), 0.1)) << name;
+    }
+  }
+}
+
+TEST(GrpoRun, CompletionsAreKeptWithTheirRewards) {
+  const TemporaryDirectory directory;
+  GrpoOptions options = small_options(directory.path());
+  options.per_device_train_batch_size = 8;
+  const std::vector<MetricRow> rows = train_rows(options, 3);
+  std::vector<std::int64_t> prompts;
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    const std::vector<Json> lines = completions_of(options, step);
+    ASSERT_EQ(lines.size(), 8u);
+    std::vector<std::optional<double>> totals;
+    std::size_t truncated = 0;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const Json& line = lines[i];
+      EXPECT_EQ(line.at("step"), step);
+      EXPECT_EQ(line.at("row"), lines[i / 4 * 4].at("row"));
+      EXPECT_FALSE(line.at("prompt").get<std::string>().empty());
+      const auto completion = line.at("completion").get<std::string>();
+      EXPECT_EQ(completion.starts_with("zz"), line.at("row") == 1);
+      const Json& rewards = line.at("rewards");
+      EXPECT_EQ(rewards.at("sometimes").is_null(), line.at("row").get<std::int64_t>() % 3 == 2);
+      EXPECT_EQ(rewards.at("early").get<double>(), *early_letters({.completion = completion}));
+      totals.push_back(rewards.at("early").get<double>() +
+                       0.5 * (rewards.at("sometimes").is_null() ? 0.0 : rewards.at("sometimes").get<double>()));
+      truncated += line.at("finish_reason") == "length" ? 1 : 0;
+      if (i % 4 == 0) prompts.push_back(line.at("row").get<std::int64_t>());
+    }
+    const Advantages advantages = compute_advantages(totals, 4, RewardScale::group);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      EXPECT_DOUBLE_EQ(lines[i].at("advantage").get<double>(), advantages.values[i]);
+    }
+    const MetricRow& row = rows[static_cast<std::size_t>(step - 1)];
+    EXPECT_NEAR(value_of(row, "reward"), advantages.reward_mean, 1e-9);
+    EXPECT_NEAR(value_of(row, "completions/clipped_ratio"), static_cast<double>(truncated) / 8, 1e-9);
+  }
+  std::sort(prompts.begin(), prompts.end());
+  EXPECT_EQ(prompts, (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5})) << "three generations are an epoch";
+}
+
+TEST(GrpoRun, AStepOfSeveralGenerationsKeepsThemAll) {
+  const TemporaryDirectory directory;
+  GrpoOptions options = small_options(directory.path());
+  options.steps_per_generation = 1;
+  options.gradient_accumulation_steps = 3;
+  const std::vector<MetricRow> rows = train_rows(options, 2);
+  for (std::int64_t step = 1; step <= 2; ++step) {
+    const std::vector<Json> lines = completions_of(options, step);
+    ASSERT_EQ(lines.size(), 12u);
+    double sum = 0;
+    for (const Json& line : lines) sum += line.at("rewards").at("early").get<double>();
+    EXPECT_NEAR(value_of(rows[static_cast<std::size_t>(step - 1)], "rewards/early_reward/mean"), sum / 12, 1e-9);
+  }
+}
+
+}  // namespace
+}  // namespace hone::test
