@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/options.h"
+#include "core/strings.h"
 #include "data/encode.h"
 #include "data/split.h"
 #include "model/registry.h"
@@ -205,8 +206,8 @@ MetricValues train(LanguageRun& run) {
   LanguagePrograms programs = trace_run(run);
   const double flops_per_token =
       programs.training.cost().flops / static_cast<double>(std::max<std::int64_t>(run.batches->limits().tokens, 1));
-  log_info(text_of(run.command, ": ", parameter_count(*run.model), " parameters in ", name_of(run.dtype), ", ",
-                   run.total_steps, " steps, memory ", to_text(programs.memory)));
+  log_info(text_of(run.command, ": ", format_count(parameter_count(*run.model)), " parameters in ", name_of(run.dtype),
+                   ", ", format_count(run.total_steps), " steps, ", format_bytes(programs.memory.total())));
 
   Device& device = cpu_device();
   const std::size_t before = device.allocated_bytes();

@@ -15,8 +15,8 @@ namespace {
 const CommandText kText{.name = "plan",
                         .summary = "What a run will need: parameters, memory to the byte, FLOPs",
                         .positionals = "pretrain|sft|grpo",
-                        .details = "Takes the keys and flags of the command that it plans. Reads the data and the "
-                                   "configuration, but no weights.\n"};
+                        .details = "Takes the keys and flags of the command that it plans. Reads the data and\n"
+                                   "the configuration, but no weights.\n"};
 
 template <class Options, class Plan>
 int plan_for(std::span<const std::string> arguments, const Plan& plan) {
@@ -54,7 +54,10 @@ int run(std::span<const std::string> arguments) {
 void register_plan(CommandRegistry& registry) {
   registry.add({.name = kText.name,
                 .summary = kText.summary,
-                .help = [] { return text_of("Usage: hone plan ", kText.positionals, " [--config FILE.yaml] [--key value ...]\n\n", kText.details); },
+                .help = [] {
+                  return text_of("Usage: hone plan ", kText.positionals, " [--config FILE.yaml] [--key value ...]\n\n",
+                                 kText.summary, ".\n\n", kText.details);
+                },
                 .run = run});
 }
 

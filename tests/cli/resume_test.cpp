@@ -1,0 +1,109 @@
+// Runs that are killed and started again: their losses and their weights are those of the run that never stopped.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "core/files.h"
+#include "core/random.h"
+#include "support/miniature.h"
+#include "support/paths.h"
+#include "train/metrics.h"
+
+namespace hone::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Starts the program; its messages go to `log`.
+pid_t start(const std::vector<std::string>& arguments, const fs::path& log) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  const std::string program = (binary_dir() / "hone").string();
+  std::vector<char*> argv{const_cast<char*>(program.c_str())};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  std::FILE* file = std::freopen(log.c_str(), "a", stderr);
+  if (file != nullptr) ::execv(program.c_str(), argv.data());
+  ::_exit(127);
+}
+
+int wait_for(pid_t child) {
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int run_to_end(const std::vector<std::string>& arguments, const fs::path& log) { return wait_for(start(arguments, log)); }
+
+std::vector<double> losses_of(const fs::path& output) { return metric_series(read_metrics(output / "metrics.jsonl"), "loss").values; }
+
+std::vector<std::string> with_output(std::vector<std::string> arguments, const fs::path& output) {
+  arguments.insert(arguments.end(), {"--output_dir", output.string()});
+  return arguments;
+}
+
+// Kills the run at `kills` random moments, then lets it end; what it leaves must equal the run that was left alone.
+void check_kills(const TemporaryDirectory& folder, const std::vector<std::string>& arguments, int kills, std::uint64_t seed) {
+  const fs::path log = folder.path() / "log";
+  const fs::path whole = folder.path() / ("whole-" + arguments[0]);
+  const fs::path killed = folder.path() / ("killed-" + arguments[0]);
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_EQ(run_to_end(with_output(arguments, whole), log), 0) << read_file(log);
+  const auto span = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin);
+  const RandomStream random(seed, "kill");
+  int killed_running = 0;
+  for (std::uint64_t i = 0; killed_running < kills && i < static_cast<std::uint64_t>(4 * kills); ++i) {
+    const pid_t child = start(with_output(arguments, killed), log);
+    std::this_thread::sleep_for(std::chrono::microseconds(random.below(i, static_cast<std::uint64_t>(span.count()))));
+    ::kill(child, SIGKILL);
+    const int code = wait_for(child);
+    if (code == 0) fs::remove_all(killed);  // it was done already: begin anew
+    killed_running += code != 0 ? 1 : 0;
+  }
+  EXPECT_EQ(killed_running, kills);
+  ASSERT_EQ(run_to_end(with_output(arguments, killed), log), 0) << read_file(log);
+  EXPECT_EQ(losses_of(killed), losses_of(whole));
+  EXPECT_EQ(read_file(killed / "model.safetensors"), read_file(whole / "model.safetensors"));
+}
+
+TEST(Resume, PretrainingAndGrpoGoOnBitForBit) {
+  const TemporaryDirectory folder;
+  write_miniature(folder.path());
+  const auto path = [&](const char* relative) { return (folder.path() / relative).string(); };
+  const std::vector<std::string> pretrain{
+      "pretrain", "--model_config_path", path("model.json"), "--tokenizer_name_or_path", path("tokenizer"), "--dataset_name",
+      path("data/corpus.jsonl"), "--block_size", "64", "--per_device_train_batch_size", "4", "--gradient_accumulation_steps", "2",
+      "--max_steps", "30", "--logging_steps", "1", "--save_steps", "3", "--save_total_limit", "2", "--learning_rate", "2e-3"};
+  check_kills(folder, pretrain, 12, 1);
+  const std::vector<std::string> grpo{
+      "grpo", "--model_name_or_path", path("whole-pretrain"), "--dataset_name", path("data/prompts.jsonl"), "--dataset_prompt_column",
+      "problem", "--num_generations", "4", "--per_device_train_batch_size", "8", "--num_iterations", "2", "--max_completion_length",
+      "12", "--max_steps", "8", "--logging_steps", "1", "--save_steps", "1", "--learning_rate", "1e-3", "--beta", "0.02",
+      "--reward_funcs", "tag_count,length"};
+  check_kills(folder, grpo, 8, 2);
+}
+
+TEST(Resume, AnInterruptSavesAndSaysSo) {
+  const TemporaryDirectory folder;
+  write_miniature(folder.path());
+  const auto path = [&](const char* relative) { return (folder.path() / relative).string(); };
+  const std::vector<std::string> arguments{
+      "pretrain", "--model_config_path", path("model.json"), "--tokenizer_name_or_path", path("tokenizer"), "--dataset_name",
+      path("data/corpus.jsonl"), "--block_size", "64", "--per_device_train_batch_size", "2", "--max_steps", "100000",
+      "--logging_steps", "1", "--save_strategy", "no", "--output_dir", path("out")};
+  const pid_t child = start(arguments, folder.path() / "log");
+  while (!is_file(folder.path() / "out" / "metrics.jsonl")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ::kill(child, SIGINT);
+  EXPECT_EQ(wait_for(child), 130);
+  EXPECT_NE(read_file(folder.path() / "log").find("the same command goes on from there"), std::string::npos);
+  bool saved = false;
+  for (const std::string& name : names_in(folder.path() / "out")) saved = saved || name.starts_with("checkpoint-");
+  EXPECT_TRUE(saved);
+}
+
+}  // namespace
+}  // namespace hone::test
