@@ -5,11 +5,14 @@
 
 namespace hone {
 
+inline constexpr std::string_view kLayerPrefix = "layers.";
+
+[[nodiscard]] inline bool is_in_layer(std::string_view scope) { return scope.starts_with(kLayerPrefix); }
+
 // "layers.3.attention" -> "layers.3"; other scopes as they are.
 [[nodiscard]] inline std::string_view layer_of(std::string_view scope) {
-  constexpr std::string_view kPrefix = "layers.";
-  if (!scope.starts_with(kPrefix)) return scope;
-  return scope.substr(0, scope.find('.', kPrefix.size()));
+  if (!is_in_layer(scope)) return scope;
+  return scope.substr(0, scope.find('.', kLayerPrefix.size()));
 }
 
 }  // namespace hone

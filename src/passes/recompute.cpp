@@ -25,7 +25,8 @@ bool can_repeat(const Program& program, const Node& node) {
   });
 }
 
-// A value the backward pass reads that need not be kept, and what dropping it costs.
+// A value of a layer that the backward pass reads and that need not be kept, and what dropping it costs. Outside the
+// layers little is kept, and a head costs as much as many layers.
 struct Candidate {
   ValueId value = kNoValue;
   double seconds_per_byte = 0;
@@ -65,7 +66,7 @@ std::vector<Candidate> find_candidates(const Program& program) {
   for (std::size_t i = 0; i < count; ++i) {
     if (!read_backward[i] || crosses[i]) continue;
     const Node& producer = program.nodes()[static_cast<std::size_t>(program.values()[i].producer)];
-    if (!can_repeat(program, producer)) continue;
+    if (!is_in_layer(producer.scope) || !can_repeat(program, producer)) continue;
     const auto bytes = static_cast<double>(std::max<std::size_t>(program.values()[i].type.bytes(), 1));
     candidates.push_back({static_cast<ValueId>(i), seconds_of(program, producer) / bytes});
   }

@@ -12,7 +12,7 @@ namespace hone {
 
 enum class Recompute : std::uint8_t {
   none,       // keep everything
-  layers,     // keep what crosses from one layer to the next ("layers.N" scopes)
+  layers,     // keep what crosses from one layer to the next ("layers.N" scopes), and all outside of them
   automatic,  // the least recomputation with which the arena stays within the budget
 };
 

@@ -101,6 +101,15 @@ TEST(Fusion, RecomputationKeepsNoMore) {
   EXPECT_LE(arena(fuse_forward(parts)), arena(parts));
 }
 
+// The head costs as much as many layers and keeps next to nothing.
+TEST(TrainingProgram, RecomputationLeavesTheHeadAlone) {
+  const FixtureModel fixture("qwen3");
+  const LossProgramOptions options{.capacity = {64, 3}, .recompute = Recompute::layers};
+  const Program program = trace_training(*fixture.model, options);
+  EXPECT_EQ(count_nodes(program, "linear_logprobs"), 1);
+  EXPECT_EQ(count_nodes(program, "attention"), 2 * fixture.model->shape().num_hidden_layers);
+}
+
 TEST(TrainingProgram, TextParsesBack) {
   for (const std::string_view name : kFixtureModels) {
     const FixtureModel fixture(name);

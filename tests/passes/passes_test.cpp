@@ -1,0 +1,234 @@
+// What each pass makes of a small program, as text: tests/fixtures/passes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "ops/add/add.h"
+#include "ops/fill/fill.h"
+#include "ops/kv_append/kv_append.h"
+#include "ops/linear/linear.h"
+#include "ops/registry.h"
+#include "ops/rms_norm/rms_norm.h"
+#include "ops/scale/scale.h"
+#include "ops/swiglu/swiglu.h"
+#include "passes/fusion.h"
+#include "passes/gradient.h"
+#include "passes/precision.h"
+#include "passes/recompute.h"
+#include "passes/small_program.h"
+#include "program/memory_plan.h"
+#include "program/text.h"
+#include "support/golden.h"
+
+namespace hone::test {
+namespace {
+
+std::size_t arena_of(const Program& program) { return plan_memory(program, DeviceKind::cpu).arena; }
+
+std::int64_t count_nodes(const Program& program, std::string_view op) {
+  return std::count_if(program.nodes().begin(), program.nodes().end(),
+                       [&](const Node& node) { return node.op->name() == op; });
+}
+
+TEST(Precision, Golden) {
+  expect_golden("passes/precision.txt", to_text(with_precision(small_program(), DType::bf16)));
+}
+
+TEST(Precision, ChangesWeightsAndStatesOfF32Alone) {
+  register_operations();
+  Program program;
+  const Tensor x = program.input("x", {DType::f32, {2, 8}});
+  (void)program.weight("w", {DType::f32, {8}}, false);
+  (void)program.weight("wide", {DType::f64, {8}});
+  (void)program.weight("ids", {DType::i32, {8}});
+  (void)program.state("pages", {DType::f32, {3}});
+  program.output("y", scale(x, 1.0));
+  const Program narrow = with_precision(program, DType::bf16);
+  const auto dtype = [&](Role role, std::string_view name) { return narrow.value(narrow.find(role, name)).type.dtype; };
+  EXPECT_EQ(dtype(Role::input, "x"), DType::f32);
+  EXPECT_EQ(dtype(Role::weight, "w"), DType::bf16);
+  EXPECT_EQ(dtype(Role::weight, "wide"), DType::f64);
+  EXPECT_EQ(dtype(Role::weight, "ids"), DType::i32);
+  EXPECT_EQ(dtype(Role::state, "pages"), DType::bf16);
+  EXPECT_FALSE(narrow.value(narrow.find(Role::weight, "w")).trainable);
+  EXPECT_EQ(to_text(with_precision(program, DType::f32)), to_text(program));
+}
+
+TEST(Fusion, Golden) { expect_golden("passes/fuse_forward.txt", to_text(fuse_forward(small_program()))); }
+
+TEST(Fusion, HappensOnce) {
+  const Program fused = fuse_forward(small_program());
+  EXPECT_EQ(count_nodes(fused, "add_rms_norm"), 2);
+  EXPECT_EQ(to_text(fuse_forward(fused)), to_text(fused));
+}
+
+// x + y, what reads it and how; the number of fusions.
+struct FusionCase {
+  std::string text;
+  std::int64_t fusions;
+};
+
+TEST(Fusion, OnlyWhereNothingElseChanges) {
+  register_operations();
+  const std::string head =
+      "%0: f32[4, 8] = input \"x\"\n%1: f32[8] = weight \"w\" trainable\n%9: f32[8] = input \"v\"\n"
+      "%2: f32[4, 8] = add(%0, %0) forward\n";
+  const std::string norm = "%3: f32[4, 8], %4: f32[4] = rms_norm(%2, %1) {epsilon=1e-05} forward\n";
+  const std::string tail = "output \"y\" = %3\n";
+  const std::vector<FusionCase> cases{
+      {head + norm + tail, 1},
+      {head + norm + "%5: f32[4, 8] = add(%2, %3) forward\noutput \"z\" = %5\n" + tail, 1},
+      {head + norm + tail + "output \"sum\" = %2\n", 1},
+      {head + "%5: f32[4, 8] = scale(%0) {factor=2} forward\n" + norm + tail + "output \"z\" = %5\n", 1},
+      // Bound after the place where the fused node stands: bound values come first.
+      {head + "%6: f32[8] = weight \"late\" trainable\n" +
+           "%3: f32[4, 8], %4: f32[4] = rms_norm(%2, %6) {epsilon=1e-05} forward\n" + tail,
+       1},
+      // Another node reads the sum before.
+      {head + "%5: f32[4, 8] = scale(%2) {factor=2} forward\n" + norm + tail + "output \"z\" = %5\n", 0},
+      // The weight is made by a node.
+      {head + "%5: f32[8] = scale(%1) {factor=2} forward\n" +
+           "%3: f32[4, 8], %4: f32[4] = rms_norm(%2, %5) {epsilon=1e-05} forward\n" + tail,
+       0},
+      // Between them another node reads the weight: its gradient would be summed in another order.
+      {head + "%5: f32[8] = scale(%1) {factor=2} forward\n" + norm + tail + "output \"z\" = %5\n", 0},
+      // What is normalised is not the sum.
+      {head + "%3: f32[4, 8], %4: f32[4] = rms_norm(%0, %1) {epsilon=1e-05} forward\n" + tail, 0},
+      // A norm without a sum.
+      {"%0: f32[4, 8] = input \"x\"\n%1: f32[8] = weight \"w\"\n"
+       "%3: f32[4, 8], %4: f32[4] = rms_norm(%0, %1) {epsilon=1e-05} forward\n" +
+           tail,
+       0},
+  };
+  for (const FusionCase& one : cases) {
+    const Program fused = fuse_forward(program_from_text(one.text));
+    EXPECT_EQ(count_nodes(fused, "add_rms_norm"), one.fusions) << one.text;
+    EXPECT_EQ(fused.outputs().size(), program_from_text(one.text).outputs().size());
+    for (const Node& node : fused.nodes()) {
+      if (node.op->name() == "add_rms_norm") {
+        EXPECT_EQ(node.attributes.as<RmsNormAttributes>().epsilon, 1e-5);
+      }
+    }
+  }
+}
+
+TEST(Fusion, KeepsToALayer) {
+  register_operations();
+  const auto fusions = [](const std::string& first, const std::string& second) {
+    const Program program = program_from_text(
+        "%0: f32[4, 8] = input \"x\"\n%1: f32[8] = weight \"w\"\n%2: f32[4, 8] = add(%0, %0) @" + first +
+        " forward\n%3: f32[4, 8], %4: f32[4] = rms_norm(%2, %1) {epsilon=1e-06} @" + second + " forward\n");
+    return count_nodes(fuse_forward(program), "add_rms_norm");
+  };
+  EXPECT_EQ(fusions("layers.0.attention", "layers.0.mlp"), 1);
+  EXPECT_EQ(fusions("layers.0.mlp", "layers.1.attention"), 0);
+  EXPECT_EQ(fusions("layers.1", "layers.10"), 0);
+  EXPECT_EQ(fusions("layers.1.mlp", "norm"), 0);
+}
+
+TEST(Gradients, Golden) { expect_golden("passes/append_gradients.txt", to_text(with_gradients(small_program()))); }
+TEST(Gradients, GoldenInBf16) {
+  expect_golden("passes/append_gradients_bf16.txt",
+                to_text(with_gradients(fuse_forward(with_precision(small_program(), DType::bf16)))));
+}
+
+TEST(Gradients, BehindFrozenWeightsThereAreNone) {
+  std::string text = to_text(small_program());
+  // Only the second layer's attention matrix is trained.
+  for (std::size_t at = 0; (at = text.find(" trainable", at)) != std::string::npos;) {
+    const std::size_t line = text.rfind('\n', at) + 1;
+    if (text.substr(line, at - line).find("layers.1.attention.matrix") != std::string::npos) {
+      ++at;
+    } else {
+      text.erase(at, std::string_view(" trainable").size());
+    }
+  }
+  const Program program = with_gradients(program_from_text(text));
+  expect_golden("passes/append_gradients_frozen.txt", to_text(program));
+  std::int64_t gradients = 0;
+  for (const Value& value : program.values()) gradients += value.role == Role::gradient ? 1 : 0;
+  EXPECT_EQ(gradients, 1);
+  for (const Node& node : program.nodes()) {
+    if (node.phase == Phase::backward) {
+      EXPECT_FALSE(node.scope.starts_with("layers.0")) << node.scope;
+    }
+  }
+}
+
+TEST(Gradients, OfWantedInputsAndNothingWhereNoneArrives) {
+  register_operations();
+  Program program;
+  const Tensor a = program.input("a", {DType::f32, {2}});
+  const Tensor b = program.input("b", {DType::f32, {2}});
+  const Tensor y = scale(a + a, 3.0);
+  const GradientSeed seed{y, fill(program, y.type(), 1.0)};
+  const Tensor wanted[] = {a, b};
+  const std::vector<Tensor> gradients = append_gradients(program, {&seed, 1}, wanted);
+  ASSERT_EQ(gradients.size(), 2u);
+  EXPECT_TRUE(gradients[0].valid());
+  EXPECT_FALSE(gradients[1].valid());
+  EXPECT_EQ(program.phase(), Phase::forward);
+  EXPECT_THROW((void)append_gradients(program, std::vector<GradientSeed>{{y, fill(program, {DType::f32, {3}}, 1.0)}}),
+               Defect);
+}
+
+TEST(Recompute, GoldenByLayers) {
+  const Program program = with_gradients(fuse_forward(small_program()));
+  const Program again = recompute(program, Recompute::layers, 0, DeviceKind::cpu);
+  expect_golden("passes/recompute_layers.txt", to_text(again));
+  EXPECT_LT(arena_of(again), arena_of(program));
+}
+
+TEST(Recompute, GoldenWithABudget) {
+  const Program program = with_gradients(fuse_forward(small_program()));
+  const std::size_t most = arena_of(program);
+  const std::size_t least = arena_of(recompute(program, Recompute::layers, 0, DeviceKind::cpu));
+  const std::size_t budget = (most + least) / 2;
+  const Program again = recompute(program, Recompute::automatic, budget, DeviceKind::cpu);
+  expect_golden("passes/recompute_automatic.txt", to_text(again));
+  EXPECT_LE(arena_of(again), budget);
+  EXPECT_LT(again.cost().flops, recompute(program, Recompute::layers, 0, DeviceKind::cpu).cost().flops);
+}
+
+TEST(Recompute, AutomaticDoesNoMoreThanItMust) {
+  const Program program = with_gradients(small_program());
+  const std::size_t most = arena_of(program);
+  const auto automatic = [&](std::size_t budget) {
+    return recompute(program, Recompute::automatic, budget, DeviceKind::cpu);
+  };
+  EXPECT_EQ(to_text(recompute(program, Recompute::none, 0, DeviceKind::cpu)), to_text(program));
+  EXPECT_EQ(to_text(automatic(most)), to_text(program));
+  EXPECT_EQ(to_text(automatic(0)), to_text(recompute(program, Recompute::layers, 0, DeviceKind::cpu)));
+  const std::size_t least = arena_of(automatic(0));
+  double flops = program.cost().flops;
+  for (std::size_t budget = most; budget >= least; budget -= kAlignment) {
+    const Program again = automatic(budget);
+    EXPECT_LE(arena_of(again), budget);
+    EXPECT_GE(again.cost().flops, flops) << "budget " << budget;
+    flops = again.cost().flops;
+  }
+}
+
+// The nodes that change something in place run once.
+TEST(Recompute, RepeatsNoUpdate) {
+  register_operations();
+  Program program;
+  program.set_scope("layers.0");
+  const Tensor x = program.input("x", {DType::f32, {{4, Count::tokens}, 8}});
+  const Tensor slots = program.input("slots", {DType::i32, {{4, Count::tokens}}});
+  const Tensor qkv = linear(x, program.weight("w", {DType::f32, {8 * 3, 8}}));
+  const Type page{DType::f32, {2, 4, 8}};
+  const Tensor keys = kv_append(qkv, program.state("k", page), program.state("v", page), slots,
+                                {.heads = 1, .kv_heads = 1, .head_dim = 8})
+                          .first;
+  const Tensor inner = linear(qkv, program.weight("gate", {DType::f32, {16, 24}}));
+  program.output("y", swiglu(inner));
+  program.output("keys", keys);
+  const Program again = recompute(with_gradients(program), Recompute::layers, 0, DeviceKind::cpu);
+  EXPECT_EQ(count_nodes(again, "kv_append"), 1);
+  EXPECT_EQ(count_nodes(again, "linear"), 4);  // both again
+}
+
+}  // namespace
+}  // namespace hone::test
