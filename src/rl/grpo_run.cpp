@@ -10,11 +10,11 @@
 #include "core/strings.h"
 #include "engine/generation_program.h"
 #include "model/registry.h"
+#include "train/setup.h"
 
 namespace hone {
 namespace {
 
-constexpr double kDefaultActivationGib = 4.0;
 constexpr std::int64_t kMaxSequences = 64;
 constexpr std::int64_t kMaxBatchTokens = 512;
 
@@ -50,15 +50,6 @@ void make_rewards(GrpoRun& run) {
   for (const std::string& name : run.options.reward_funcs) run.rewards.push_back(registry.make(name, options));
   run.reward_weights = run.options.reward_weights;
   if (run.reward_weights.empty()) run.reward_weights.assign(run.rewards.size(), 1.0);
-}
-
-Recompute recompute_policy(Recomputation choice) {
-  switch (choice) {
-    case Recomputation::off: return Recompute::none;
-    case Recomputation::on: return Recompute::layers;
-    case Recomputation::automatic: break;
-  }
-  return Recompute::automatic;
 }
 
 }  // namespace
@@ -110,12 +101,8 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
 
 GrpoPrograms trace_run(const GrpoRun& run) {
   GrpoPrograms programs;
-  LossProgramOptions options;
-  options.capacity = {run.batch.micro_batch * run.engine.max_model_len, run.batch.micro_batch};
-  options.dtype = run.dtype;
-  options.recompute = recompute_policy(run.options.gradient_checkpointing);
-  options.activation_budget = static_cast<std::size_t>(
-      run.options.activation_memory_gib.value_or(kDefaultActivationGib) * 1024.0 * 1024.0 * 1024.0);
+  const Capacity micro_batch{run.batch.micro_batch * run.engine.max_model_len, run.batch.micro_batch};
+  const LossProgramOptions options = loss_program_options(run.options, micro_batch, run.dtype);
   programs.policy = trace_policy(*run.model, policy_loss_options(run.options, run.batch), options);
   MemoryBreakdown& memory = programs.memory;
   add_training_state(memory, *run.model, run.dtype);
@@ -151,11 +138,7 @@ MetricValues train(GrpoRun& run) {
     reference_weights.emplace(device, weight_types(*run.model, run.dtype));
     reference_weights->copy_from(weights);
   }
-  Optimizer optimizer(*run.model, weights, arena,
-                      {.beta1 = run.options.adam_beta1,
-                       .beta2 = run.options.adam_beta2,
-                       .epsilon = run.options.adam_epsilon,
-                       .weight_decay = run.options.weight_decay});
+  Optimizer optimizer(*run.model, weights, arena, adamw_attributes(run.options));
   Executable policy(std::move(programs.policy), arena, {.weights = &weights, .gradients = &optimizer.gradients()});
   std::optional<Executable> reference;
   if (programs.reference) {
@@ -163,8 +146,7 @@ MetricValues train(GrpoRun& run) {
   }
   Engine engine(*run.model, run.tokenizer, weights, arena, run.engine);
   (void)arena->base();
-  HONE_ASSERT(device.allocated_bytes() - before == programs.memory.total(), "the run holds ",
-              device.allocated_bytes() - before, " bytes, the plan said ", programs.memory.total());
+  check_plan(device, before, programs.memory);
 
   GrpoTask task({.options = run.options,
                  .batch = run.batch,

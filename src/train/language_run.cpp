@@ -13,11 +13,10 @@
 #include "data/split.h"
 #include "model/registry.h"
 #include "train/language_task.h"
+#include "train/setup.h"
 
 namespace hone {
 namespace {
-
-constexpr double kDefaultActivationGib = 4.0;
 
 template <class Options>
 std::string as_json(Options options) {
@@ -181,14 +180,7 @@ LanguageRun prepare_sft(const SftOptions& options) {
 LanguagePrograms trace_run(const LanguageRun& run) {
   LanguagePrograms programs;
   const BatchLimits limits = run.batches->limits();
-  LossProgramOptions options;
-  options.capacity = {limits.tokens, limits.documents};
-  options.dtype = run.dtype;
-  options.recompute = run.options.gradient_checkpointing == Recomputation::on    ? Recompute::layers
-                      : run.options.gradient_checkpointing == Recomputation::off ? Recompute::none
-                                                                                 : Recompute::automatic;
-  options.activation_budget = static_cast<std::size_t>(
-      run.options.activation_memory_gib.value_or(kDefaultActivationGib) * 1024.0 * 1024.0 * 1024.0);
+  LossProgramOptions options = loss_program_options(run.options, {limits.tokens, limits.documents}, run.dtype);
   programs.training = trace_training(*run.model, options);
   add_training_state(programs.memory, *run.model, run.dtype);
   programs.memory.add_program(plan_memory(programs.training, options.device));
@@ -216,18 +208,13 @@ MetricValues train(LanguageRun& run) {
       run.initial != nullptr
           ? load_weights(*run.model, *run.initial, run.dtype, device)
           : random_weights(*run.model, static_cast<std::uint64_t>(run.options.seed), run.dtype, device);
-  Optimizer optimizer(*run.model, weights, arena,
-                      {.beta1 = run.options.adam_beta1,
-                       .beta2 = run.options.adam_beta2,
-                       .epsilon = run.options.adam_epsilon,
-                       .weight_decay = run.options.weight_decay});
+  Optimizer optimizer(*run.model, weights, arena, adamw_attributes(run.options));
   const Bindings bindings{.weights = &weights, .gradients = &optimizer.gradients()};
   Executable training(std::move(programs.training), arena, bindings);
   std::optional<Executable> evaluation;
   if (programs.evaluation) evaluation.emplace(std::move(*programs.evaluation), arena, bindings);
   (void)arena->base();
-  HONE_ASSERT(device.allocated_bytes() - before == programs.memory.total(), "the run holds ",
-              device.allocated_bytes() - before, " bytes, the plan said ", programs.memory.total());
+  check_plan(device, before, programs.memory);
 
   LanguageTask task({.training = training,
                      .evaluation = evaluation ? &*evaluation : nullptr,
