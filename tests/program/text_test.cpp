@@ -97,6 +97,7 @@ TEST(ProgramText, NumbersOfAttributesAreExact) {
 }
 
 TEST(ProgramText, CommentsAndEmptyLinesCount) {
+  register_operations();
   const std::string text = "# a program\n\n%4: f32[2] = input \"x\"\n  \n%9: f32[2] = add(%4, %4) forward\n";
   EXPECT_EQ(to_text(program_from_text(text)), "%0: f32[2] = input \"x\"\n%1: f32[2] = add(%0, %0) forward\n");
 }
