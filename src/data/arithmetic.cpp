@@ -26,9 +26,8 @@ std::string tagged(std::string_view thoughts, std::int64_t answer) {
 }
 
 Json conversation(const ArithmeticProblem& problem, const std::string& trace) {
-  return {{"messages",
-           Json::array({{{"role", "user"}, {"content", question_of(problem)}},
-                        {{"role", "assistant"}, {"content", trace}}})}};
+  return {{"messages", Json::array({{{"role", "user"}, {"content", question_of(problem)}},
+                                    {{"role", "assistant"}, {"content", trace}}})}};
 }
 
 Json question_row(const ArithmeticProblem& problem) {
@@ -97,7 +96,8 @@ std::string clumsy_trace(const ArithmeticProblem& problem, std::uint64_t seed, s
                          wrong.terms[0] + wrong.terms[1]);
       return tagged(join(lines, "\n"), wrong.answer());
     }
-    case 1: return tagged("Let me guess.", problem.answer() + off);
+    case 1:
+      return tagged("Let me guess.", problem.answer() + off);
     default:  // works it out, and forgets the tags
       return text_of(join_steps(problem, "\n"), "\nThe answer is ", problem.answer(), ".");
   }
@@ -108,7 +108,8 @@ void write_arithmetic(const std::filesystem::path& folder, const ArithmeticOptio
   std::set<std::string> held_out;
   std::string held_out_text;
   for (std::uint64_t i = 0; static_cast<std::int64_t>(held_out.size()) < options.held_out; ++i) {
-    HONE_ASSERT(i < 1000 * static_cast<std::uint64_t>(options.held_out + 1), "too few different problems of ", options.terms, " terms");
+    HONE_ASSERT(i < 1000 * static_cast<std::uint64_t>(options.held_out + 1), "too few different problems of ",
+                options.terms, " terms");
     const ArithmeticProblem problem = make_problem(options.seed, "held_out", i, options.terms, options.largest);
     if (held_out.insert(problem.expression()).second) held_out_text += question_row(problem).dump() + "\n";
   }
@@ -123,15 +124,15 @@ void write_arithmetic(const std::filesystem::path& folder, const ArithmeticOptio
     }
     write_file(folder / text_of(name, ".jsonl"), text);
   };
-  write("corpus", options.corpus, [](const ArithmeticProblem& problem, std::uint64_t) {
-    return Json{{"text", plain_solution(problem)}};
-  });
+  write("corpus", options.corpus,
+        [](const ArithmeticProblem& problem, std::uint64_t) { return Json{{"text", plain_solution(problem)}}; });
   const RandomStream kind(options.seed, "trace");
   write("sft", options.traces, [&](const ArithmeticProblem& problem, std::uint64_t i) {
     const bool clumsy = static_cast<double>(kind.uniform(i)) < options.clumsy;
     return conversation(problem, clumsy ? clumsy_trace(problem, options.seed, i) : careful_trace(problem));
   });
-  write("prompts", options.prompts, [](const ArithmeticProblem& problem, std::uint64_t) { return question_row(problem); });
+  write("prompts", options.prompts,
+        [](const ArithmeticProblem& problem, std::uint64_t) { return question_row(problem); });
   write_file(folder / "held_out.jsonl", held_out_text);
 }
 

@@ -12,21 +12,21 @@ namespace hone {
 struct ArithmeticProblem {
   std::vector<std::int64_t> terms;  // signed; the first is not negative
 
-  [[nodiscard]] std::string expression() const;               // "47 + 36 - 25"
-  [[nodiscard]] std::vector<std::string> steps() const;       // "47 + 36 = 83", "83 - 25 = 58"
+  [[nodiscard]] std::string expression() const;          // "47 + 36 - 25"
+  [[nodiscard]] std::vector<std::string> steps() const;  // "47 + 36 = 83", "83 - 25 = 58"
   [[nodiscard]] std::int64_t answer() const;
   bool operator==(const ArithmeticProblem&) const = default;
 };
 
 struct ArithmeticOptions {
   std::uint64_t seed = 0;
-  std::int64_t terms = 3;         // a problem
-  std::int64_t largest = 20;      // a term
-  std::int64_t corpus = 80000;    // problems with plain worked solutions, for pre-training
-  std::int64_t traces = 1500;     // conversations for SFT
-  double clumsy = 0.45;           // share of the traces that slip, guess or forget their tags
-  std::int64_t prompts = 4000;    // for GRPO
-  std::int64_t held_out = 500;    // for evaluation: none of them is in the other files
+  std::int64_t terms = 3;       // a problem
+  std::int64_t largest = 20;    // a term
+  std::int64_t corpus = 80000;  // problems with plain worked solutions, for pre-training
+  std::int64_t traces = 1500;   // conversations for SFT
+  double clumsy = 0.45;         // share of the traces that slip, guess or forget their tags
+  std::int64_t prompts = 4000;  // for GRPO
+  std::int64_t held_out = 500;  // for evaluation: none of them is in the other files
 };
 
 // Problem `index` of a stream; equal arguments give equal problems.

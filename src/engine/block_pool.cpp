@@ -4,7 +4,8 @@
 
 namespace hone {
 
-BlockPool::BlockPool(std::int64_t num_blocks) : num_blocks_(num_blocks), is_free_(static_cast<std::size_t>(num_blocks), true) {
+BlockPool::BlockPool(std::int64_t num_blocks)
+    : num_blocks_(num_blocks), is_free_(static_cast<std::size_t>(num_blocks), true) {
   for (std::int64_t block = num_blocks; block-- > 0;) free_.push_back(static_cast<BlockId>(block));
 }
 

@@ -21,7 +21,7 @@ class BlockPool {
 
  private:
   std::int64_t num_blocks_;
-  std::vector<BlockId> free_;      // the last is taken first
+  std::vector<BlockId> free_;  // the last is taken first
   std::vector<bool> is_free_;
 };
 

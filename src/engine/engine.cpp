@@ -15,10 +15,14 @@ namespace hone {
 
 std::string_view name_of(FinishReason reason) {
   switch (reason) {
-    case FinishReason::none: return "none";
-    case FinishReason::stop: return "stop";
-    case FinishReason::length: return "length";
-    case FinishReason::abort: return "abort";
+    case FinishReason::none:
+      return "none";
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::length:
+      return "length";
+    case FinishReason::abort:
+      return "abort";
   }
   return "none";
 }
@@ -34,15 +38,17 @@ EngineOptions resolved(EngineOptions options) {
   const std::int64_t per_sequence = (options.max_model_len + options.block_size - 1) / options.block_size;
   if (options.num_blocks == 0) options.num_blocks = per_sequence * options.max_num_seqs;
   if (options.num_blocks < per_sequence) {
-    throw Error("num_blocks", text_of(options.num_blocks, " pages of ", options.block_size,
-                                      " tokens do not hold one request of max_model_len ", options.max_model_len),
+    throw Error("num_blocks",
+                text_of(options.num_blocks, " pages of ", options.block_size,
+                        " tokens do not hold one request of max_model_len ", options.max_model_len),
                 text_of("at least ", per_sequence));
   }
   return options;
 }
 
 KvLayout kv_layout(const EngineOptions& options) {
-  return {options.num_blocks, options.block_size, (options.max_model_len + options.block_size - 1) / options.block_size};
+  return {options.num_blocks, options.block_size,
+          (options.max_model_len + options.block_size - 1) / options.block_size};
 }
 
 std::vector<Capacity> engine_capacities(const EngineOptions& options) {
@@ -58,7 +64,8 @@ namespace {
 
 // A request's progress as its client sees it.
 struct Stream {
-  Stream(const Tokenizer& tokenizer, SamplingParams params) : detokenizer(tokenizer, true), sampling(std::move(params)) {}
+  Stream(const Tokenizer& tokenizer, SamplingParams params)
+      : detokenizer(tokenizer, true), sampling(std::move(params)) {}
 
   Detokenizer detokenizer;
   SamplingParams sampling;
@@ -108,8 +115,8 @@ struct Engine::Impl {
   RequestId next_id = 0;
   Statistics statistics;
 
-  Impl(const Model& model_, const Tokenizer& tokenizer_, const TensorStore& weights, const std::shared_ptr<Arena>& arena,
-       const EngineOptions& options_)
+  Impl(const Model& model_, const Tokenizer& tokenizer_, const TensorStore& weights,
+       const std::shared_ptr<Arena>& arena, const EngineOptions& options_)
       : model(model_),
         tokenizer(tokenizer_),
         options(options_),
@@ -210,7 +217,8 @@ RequestId Engine::add(Request request) {
     throw Error("prompt", text_of("has ", length, " tokens; max_model_len is ", impl.options.max_model_len,
                                   ", which leaves no room for a completion"));
   }
-  if (request.sampling.max_tokens < 1) throw Error("max_tokens", text_of("is ", request.sampling.max_tokens, ", expected at least 1"));
+  if (request.sampling.max_tokens < 1)
+    throw Error("max_tokens", text_of("is ", request.sampling.max_tokens, ", expected at least 1"));
   for (const TokenId token : request.prompt) {
     if (token < 0 || token >= impl.model.shape().vocab_size) {
       throw Error("prompt", text_of("token ", token, " is outside the vocabulary of ", impl.model.shape().vocab_size));
@@ -261,8 +269,10 @@ std::vector<Engine::Update> Engine::step() {
     ++impl.statistics.generated_tokens;
     stream.completion.finish_reason = reason;
     if (reason != FinishReason::none) impl.scheduler.remove(id);
-    const std::size_t safe = std::max(stream.released, reason == FinishReason::none ? stream.safe_length() : stream.completion.text.size());
-    const std::string_view text = std::string_view(stream.completion.text).substr(stream.released, safe - stream.released);
+    const std::size_t safe =
+        std::max(stream.released, reason == FinishReason::none ? stream.safe_length() : stream.completion.text.size());
+    const std::string_view text =
+        std::string_view(stream.completion.text).substr(stream.released, safe - stream.released);
     stream.released = safe;
     updates.push_back({id, text, reason});
   }
@@ -271,8 +281,8 @@ std::vector<Engine::Update> Engine::step() {
 
 Completion Engine::take(RequestId id) {
   const auto found = impl_->streams.find(id);
-  HONE_ASSERT(found != impl_->streams.end() && found->second.completion.finish_reason != FinishReason::none, "request ", id,
-              " has not finished");
+  HONE_ASSERT(found != impl_->streams.end() && found->second.completion.finish_reason != FinishReason::none, "request ",
+              id, " has not finished");
   Completion completion = std::move(found->second.completion);
   impl_->streams.erase(found);
   return completion;

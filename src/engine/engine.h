@@ -51,7 +51,7 @@ class Engine {
   // What one step brought a request.
   struct Update {
     RequestId id = 0;
-    std::string_view text;      // new text, never a part of a character; valid until the next call
+    std::string_view text;  // new text, never a part of a character; valid until the next call
     FinishReason finish_reason = FinishReason::none;
   };
   // One forward pass.

@@ -58,13 +58,15 @@ LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Devi
   Tokenizer tokenizer = Tokenizer::load(path);
   check_vocabulary(*model, tokenizer);
   TensorStore weights = load_weights(*model, directory, dtype.value_or(checkpoint_dtype(directory)), device);
-  std::string generation_config = directory.generation_config() != nullptr ? directory.generation_config()->dump() : "{}";
+  std::string generation_config =
+      directory.generation_config() != nullptr ? directory.generation_config()->dump() : "{}";
   return {path, std::move(model), std::move(weights), std::move(tokenizer), std::move(generation_config)};
 }
 
 ChatTemplate chat_template_of(const Tokenizer& tokenizer, const std::string& text) {
   if (text.empty()) {
-    return ChatTemplate(tokenizer.chat_template().empty() ? chatml_template() : std::string_view(tokenizer.chat_template()));
+    return ChatTemplate(tokenizer.chat_template().empty() ? chatml_template()
+                                                          : std::string_view(tokenizer.chat_template()));
   }
   const bool is_path = text.find('{') == std::string::npos;
   return ChatTemplate(is_path ? read_file(text) : text);

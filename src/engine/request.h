@@ -11,12 +11,12 @@
 namespace hone {
 
 struct SamplingParams {
-  double temperature = 1.0;     // 0: always the likeliest token
-  double top_p = 1.0;           // 1: off
-  double min_p = 0.0;           // 0: off
-  std::int64_t top_k = 0;       // 0: off
+  double temperature = 1.0;  // 0: always the likeliest token
+  double top_p = 1.0;        // 1: off
+  double min_p = 0.0;        // 0: off
+  std::int64_t top_k = 0;    // 0: off
   std::int64_t max_tokens = 256;
-  std::uint64_t seed = 0;       // with the prompt and the weights it decides every token
+  std::uint64_t seed = 0;               // with the prompt and the weights it decides every token
   std::vector<TokenId> stop_token_ids;  // the sequence ends with the first of these, which is part of it
   std::vector<std::string> stop;        // the text ends before the first of these
 };

@@ -70,7 +70,8 @@ std::vector<ScheduledChunk> Scheduler::schedule() {
     for (std::size_t i = 0; i < running_.size() && budget > 0; ++i) {
       if ((running_[i]->pending() == 1) != decoding) continue;
       const auto planned = [&](const Sequence* sequence) {
-        return std::any_of(chunks.begin(), chunks.end(), [&](const ScheduledChunk& c) { return c.sequence == sequence; });
+        return std::any_of(chunks.begin(), chunks.end(),
+                           [&](const ScheduledChunk& c) { return c.sequence == sequence; });
       };
       const std::int64_t count = std::min(running_[i]->pending(), budget);
       // Behind a prompt there may be planned decodes: they stay, the prompt waits for pages.

@@ -22,10 +22,10 @@ struct SchedulerLimits {
 struct Sequence {
   RequestId id = 0;
   SamplingParams sampling;
-  std::vector<TokenId> tokens;        // prompt, then what was generated
+  std::vector<TokenId> tokens;  // prompt, then what was generated
   std::int64_t prompt_length = 0;
-  std::int64_t computed = 0;          // tokens whose keys and values are in the pages
-  std::vector<BlockId> blocks;        // pages in order
+  std::int64_t computed = 0;    // tokens whose keys and values are in the pages
+  std::vector<BlockId> blocks;  // pages in order
 
   [[nodiscard]] std::int64_t length() const { return static_cast<std::int64_t>(tokens.size()); }
   [[nodiscard]] std::int64_t pending() const { return length() - computed; }

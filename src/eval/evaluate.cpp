@@ -10,7 +10,8 @@ namespace hone {
 
 std::vector<std::vector<EvalSample>> answer_problems(Engine& engine, const Tokenizer& tokenizer,
                                                      const ChatTemplate& chat_template,
-                                                     std::span<const EvalProblem> problems, const AnswerOptions& options) {
+                                                     std::span<const EvalProblem> problems,
+                                                     const AnswerOptions& options) {
   const Json variables = template_variables(tokenizer);
   std::vector<Request> requests;
   for (std::size_t p = 0; p < problems.size(); ++p) {

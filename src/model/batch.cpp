@@ -14,8 +14,9 @@ DocumentBatch::DocumentBatch(Program& program, const Capacity& capacity) {
 }
 
 Tensor DocumentBatch::attend(std::int64_t, Tensor qkv, const HeadShape& shape) {
-  return attention(qkv, cu_seqlens_,
-                   {.heads = shape.heads, .kv_heads = shape.kv_heads, .head_dim = shape.head_dim, .scale = shape.scale});
+  return attention(
+      qkv, cu_seqlens_,
+      {.heads = shape.heads, .kv_heads = shape.kv_heads, .head_dim = shape.head_dim, .scale = shape.scale});
 }
 
 std::string KvLayout::key_name(std::int64_t layer) { return "layers." + std::to_string(layer) + ".keys"; }
@@ -38,9 +39,8 @@ Tensor PagedBatch::attend(std::int64_t layer, Tensor qkv, const HeadShape& shape
   const Type page{dtype_, {layout_.num_blocks, layout_.block_size, shape.kv_heads * shape.head_dim}};
   const Tensor old_keys = program.state(KvLayout::key_name(layer), page);
   const Tensor old_values = program.state(KvLayout::value_name(layer), page);
-  const auto [keys, values] =
-      kv_append(qkv, old_keys, old_values, slots_,
-                {.heads = shape.heads, .kv_heads = shape.kv_heads, .head_dim = shape.head_dim});
+  const auto [keys, values] = kv_append(qkv, old_keys, old_values, slots_,
+                                        {.heads = shape.heads, .kv_heads = shape.kv_heads, .head_dim = shape.head_dim});
   return paged_attention(qkv, keys, values, block_table_, cu_seqlens_, starts_,
                          {.heads = shape.heads,
                           .kv_heads = shape.kv_heads,

@@ -34,8 +34,8 @@ struct Capacity {
   bool operator==(const Capacity&) const = default;
 };
 
-// Documents laid end to end; none sees another. Inputs: "tokens", "positions", "cu_seqlens" [sequences + 1] (entries past
-// the last document repeat the end).
+// Documents laid end to end; none sees another. Inputs: "tokens", "positions", "cu_seqlens" [sequences + 1] (entries
+// past the last document repeat the end).
 class DocumentBatch final : public Batch {
  public:
   DocumentBatch(Program& program, const Capacity& capacity);
@@ -48,15 +48,15 @@ class DocumentBatch final : public Batch {
 // Pages of keys and values.
 struct KvLayout {
   std::int64_t num_blocks = 0;
-  std::int64_t block_size = 0;           // tokens a page
-  std::int64_t max_blocks = 0;           // pages a request may have: the width of a block table
-  [[nodiscard]] static std::string key_name(std::int64_t layer);    // of the state that holds a layer's keys
+  std::int64_t block_size = 0;  // tokens a page
+  std::int64_t max_blocks = 0;  // pages a request may have: the width of a block table
+  [[nodiscard]] static std::string key_name(std::int64_t layer);  // of the state that holds a layer's keys
   [[nodiscard]] static std::string value_name(std::int64_t layer);
 };
 
 // Chunks of requests that append to pages, then attend to all that their pages hold. Inputs: those of DocumentBatch for
-// the new tokens, "slots" i32 [tokens] (page x block_size + offset), "block_table" i32 [sequences, max_blocks], "starts"
-// i32 [sequences] (the position of each request's first new token).
+// the new tokens, "slots" i32 [tokens] (page x block_size + offset), "block_table" i32 [sequences, max_blocks],
+// "starts" i32 [sequences] (the position of each request's first new token).
 class PagedBatch final : public Batch {
  public:
   PagedBatch(Program& program, const Capacity& capacity, const KvLayout& layout, DType dtype);

@@ -22,9 +22,9 @@ struct DecoderConfig {
 
 // Where families differ.
 struct DecoderOptions {
-  bool qkv_bias = false;     // biases on q, k and v (qwen2)
-  bool qk_norm = false;      // RMS norm on each head of q and k (qwen3)
-  bool default_tied = false; // tie_word_embeddings where config.json does not say
+  bool qkv_bias = false;      // biases on q, k and v (qwen2)
+  bool qk_norm = false;       // RMS norm on each head of q and k (qwen3)
+  bool default_tied = false;  // tie_word_embeddings where config.json does not say
 };
 
 // Reads the keys that the families share. Throws Error naming the key, what it is and what was expected.

@@ -57,7 +57,8 @@ class Family {
  public:
   virtual ~Family() = default;
   [[nodiscard]] virtual std::string_view model_type() const = 0;
-  // Throws Error naming the key where the configuration is incomplete, contradicts itself or asks for what hone has not.
+  // Throws Error naming the key where the configuration is incomplete, contradicts itself or asks for what hone has
+  // not.
   [[nodiscard]] virtual std::unique_ptr<Model> create(const Json& config) const = 0;
 };
 

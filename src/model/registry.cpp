@@ -1,7 +1,6 @@
 #include "model/registry.h"
 
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -14,17 +13,21 @@ void FamilyRegistry::add(const Family& family) {
   HONE_ASSERT(added, "family ", family.model_type(), " is registered twice");
 }
 
-std::unique_ptr<Model> FamilyRegistry::create(const Json& config) const {
-  const auto type = config.find("model_type");
+std::vector<std::string> FamilyRegistry::names() const {
   std::vector<std::string> names;
   for (const auto& [name, family] : families_) names.push_back(name);
+  return names;
+}
+
+std::unique_ptr<Model> FamilyRegistry::create(const Json& config) const {
+  const auto type = config.find("model_type");
   if (type == config.end() || !type->is_string()) {
-    throw Error("config.json", "model_type is missing", text_of("one of ", join(names, ", ")));
+    throw Error("config.json", "model_type is missing", text_of("one of ", join(names(), ", ")));
   }
   const auto found = families_.find(type->get<std::string>());
   if (found == families_.end()) {
     throw Error("config.json", text_of("model_type '", type->get<std::string>(), "' is not known"),
-                text_of("hone knows ", join(names, ", ")));
+                text_of("hone knows ", join(names(), ", ")));
   }
   return found->second->create(config);
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "model/model.h"
 
@@ -12,7 +13,8 @@ namespace hone {
 
 class FamilyRegistry {
  public:
-  void add(const Family& family);  // lives as long as the process
+  void add(const Family& family);                        // lives as long as the process
+  [[nodiscard]] std::vector<std::string> names() const;  // sorted
   // By model_type of the configuration; throws Error naming the families there are.
   [[nodiscard]] std::unique_ptr<Model> create(const Json& config) const;
 

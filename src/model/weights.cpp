@@ -37,8 +37,9 @@ void refuse_unexpected(const Model& model, const WeightFiles& files) {
   }
   for (const std::string& name : files.names()) {
     if (known.contains(name) || is_derived(model, name)) continue;
-    throw Error(files.at(name).file, text_of("tensor ", name, " is not part of this ",
-                                             ConfigReader(model.config()).text("model_type", "model"), " model"),
+    throw Error(files.at(name).file,
+                text_of("tensor ", name, " is not part of this ",
+                        ConfigReader(model.config()).text("model_type", "model"), " model"),
                 "does config.json belong to these weights?");
   }
 }
@@ -98,9 +99,10 @@ TensorStore random_weights(const Model& model, std::uint64_t seed, DType dtype, 
       const std::int64_t first = part.row * row_elements(spec);
       parallel_for(part.rows * row_elements(spec), 4096, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
-          const float value = spec.initializer == Initializer::zeros  ? 0.0f
-                              : spec.initializer == Initializer::ones ? 1.0f
-                                                                      : deviation * random.normal(static_cast<std::uint64_t>(i));
+          const float value = spec.initializer == Initializer::zeros ? 0.0f
+                              : spec.initializer == Initializer::ones
+                                  ? 1.0f
+                                  : deviation * random.normal(static_cast<std::uint64_t>(i));
           put(static_cast<std::size_t>(first + i), value);
         }
       });
@@ -120,9 +122,9 @@ void save_model(const std::filesystem::path& path, const Model& model, const Ten
       const std::size_t row_bytes = static_cast<std::size_t>(type.row_size()) * size_of(type.dtype);
       sources.push_back({part.name, type.dtype, part_shape(spec, part), [&weights, &staging, &spec, part, row_bytes] {
                            staging.resize(static_cast<std::size_t>(part.rows) * row_bytes);
-                           weights.device().download(staging.data(),
-                                                     weights.data(spec.name) + static_cast<std::size_t>(part.row) * row_bytes,
-                                                     staging.size());
+                           weights.device().download(
+                               staging.data(), weights.data(spec.name) + static_cast<std::size_t>(part.row) * row_bytes,
+                               staging.size());
                            return std::span<const std::byte>(staging);
                          }});
     }

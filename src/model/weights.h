@@ -17,7 +17,8 @@ namespace hone {
 
 // Every weight read and converted. Throws Error where a tensor is missing, has another shape (both are shown) or is one
 // that the model does not have; nothing is returned half loaded.
-[[nodiscard]] TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype, Device& device);
+[[nodiscard]] TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype,
+                                       Device& device);
 
 // Normal numbers of deviation initializer_range (config.json; 0.02), zeros and ones, as the specs say. Each depends on
 // the seed, its tensor's name in the checkpoint and its index alone.

@@ -48,7 +48,8 @@ std::string printed(const char* format, Values... values) {
 
 RunPlan plan_run(const LanguageRun& run) {
   const LanguagePrograms programs = trace_run(run);
-  RunPlan plan{.command = run.command, .dtype = std::string(name_of(run.dtype)), .parameters = {}, .memory = programs.memory};
+  RunPlan plan{
+      .command = run.command, .dtype = std::string(name_of(run.dtype)), .parameters = {}, .memory = programs.memory};
   plan.steps = run.total_steps;
   plan.tokens_per_micro_batch = run.batches->limits().tokens;
   add_model(plan, *run.model);
@@ -58,7 +59,8 @@ RunPlan plan_run(const LanguageRun& run) {
 
 RunPlan plan_run(const GrpoRun& run) {
   const GrpoPrograms programs = trace_run(run);
-  RunPlan plan{.command = "grpo", .dtype = std::string(name_of(run.dtype)), .parameters = {}, .memory = programs.memory};
+  RunPlan plan{
+      .command = "grpo", .dtype = std::string(name_of(run.dtype)), .parameters = {}, .memory = programs.memory};
   plan.steps = run.total_steps;
   plan.tokens_per_micro_batch = run.batch.micro_batch * run.engine.max_model_len;
   add_model(plan, *run.model);

@@ -28,10 +28,10 @@ struct Cost {
 
 // Nodes of a program that one node of a fused operation can stand for.
 struct Fusion {
-  std::vector<std::size_t> nodes;                                // indices, ascending; the fused node takes the first's place
-  std::vector<std::int32_t> inputs;                              // values of the program
+  std::vector<std::size_t> nodes;    // indices, ascending; the fused node takes the first's place
+  std::vector<std::int32_t> inputs;  // values of the program
   Attributes attributes;
-  std::vector<std::pair<std::int32_t, std::size_t>> outputs;     // an old value, and the fused output that replaces it
+  std::vector<std::pair<std::int32_t, std::size_t>> outputs;  // an old value, and the fused output that replaces it
 };
 
 // An optional input that is not given has no type.

@@ -91,13 +91,13 @@ void PolicyMetrics::add_token(Means& sums, double difference, double advantage, 
 }
 
 void PolicyMetrics::add(const PolicyBatch& batch, std::span<const float> logps, std::span<const float> entropies,
-                        std::span<const float> kls) {
+                        std::span<const float> kls, bool compare) {
   Means sums;
   double tokens = 0;
   for (std::size_t t = 0; t < batch.batch.tokens.size(); ++t) {
     if (batch.batch.targets[t] < 0) continue;
     const double difference = static_cast<double>(logps[t]) - static_cast<double>(batch.old_logps[t]);
-    if (compare_) compare_token(difference);
+    if (compare) compare_token(difference);
     if (batch.weights[t] == 0) continue;
     ++tokens;
     add_token(sums, difference, static_cast<double>(batch.advantages[t]), static_cast<double>(entropies[t]),

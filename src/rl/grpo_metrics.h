@@ -23,13 +23,13 @@ using NamedValues = std::vector<std::pair<std::string, double>>;
 // What the micro-batches of a step tell, token by token.
 class PolicyMetrics {
  public:
-  // compare: whether the policy is still the one that sampled.
-  PolicyMetrics(const PolicyLossOptions& loss, bool compare) : loss_(loss), compare_(compare) {}
+  explicit PolicyMetrics(const PolicyLossOptions& loss) : loss_(loss) {}
 
   // One micro-batch: log p and entropy of the trainer by row of the batch; kl may be empty. Masked samples have weight
-  // 0: they count in sampling/* alone.
+  // 0: they count in sampling/* alone. compare: whether the policy is still the one that sampled; else sampling/*
+  // leaves the micro-batch out.
   void add(const PolicyBatch& batch, std::span<const float> logps, std::span<const float> entropies,
-           std::span<const float> kls);
+           std::span<const float> kls, bool compare);
   // entropy, kl, clip_ratio/*: means over a micro-batch's unmasked tokens, averaged over the micro-batches that have
   // any; none where no micro-batch has. clip_ratio's min and max are over devices, here one. sampling/*: over all
   // tokens of the step.
@@ -47,7 +47,6 @@ class PolicyMetrics {
   void compare_token(double difference);
 
   PolicyLossOptions loss_;
-  bool compare_;
   Means means_;  // summed over micro-batches
   double micro_batches_ = 0;
   double difference_sum_ = 0;

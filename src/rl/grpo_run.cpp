@@ -75,11 +75,11 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   }
   const Source source(options.dataset_name, {.split = options.dataset_train_split});
   EncodingReport report;
-  run.prompts = encode_prompts(source, run.tokenizer, chat_template_of(run.tokenizer, options.chat_template),
-                               {.columns = {.prompt_column = options.dataset_prompt_column,
-                                            .system_prompt = options.system_prompt},
-                                .max_prompt_length = options.max_prompt_length.value_or(0)},
-                               report);
+  run.prompts = encode_prompts(
+      source, run.tokenizer, chat_template_of(run.tokenizer, options.chat_template),
+      {.columns = {.prompt_column = options.dataset_prompt_column, .system_prompt = options.system_prompt},
+       .max_prompt_length = options.max_prompt_length.value_or(0)},
+      report);
   report.log(source.name(), text_of("max_prompt_length ", options.max_prompt_length.value_or(0)));
   if (run.prompts.size() < run.batch.prompts) {
     throw Error(input.place_of("dataset_name"), text_of(source.name(), " has ", run.prompts.size(),
@@ -92,10 +92,11 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   run.engine = resolved(run.engine);
   const std::int64_t micro_steps = GrpoTask::micro_steps_per_epoch(options, run.batch, run.prompts.size());
   const std::int64_t accumulation = options.gradient_accumulation_steps;
-  run.total_steps = options.max_steps > 0
-                        ? options.max_steps
-                        : static_cast<std::int64_t>(std::ceil(options.num_train_epochs * static_cast<double>(micro_steps) /
-                                                              static_cast<double>(accumulation)));
+  run.total_steps =
+      options.max_steps > 0
+          ? options.max_steps
+          : static_cast<std::int64_t>(std::ceil(options.num_train_epochs * static_cast<double>(micro_steps) /
+                                                static_cast<double>(accumulation)));
   return run;
 }
 

@@ -130,7 +130,8 @@ std::span<const PolicySample> GrpoTask::micro_batch(std::span<const PolicySample
   return samples.subspan(static_cast<std::size_t>(index) * size, size);
 }
 
-double GrpoTask::run(std::span<const PolicySample> samples, const LossNormaliser& normaliser, PolicyMetrics& metrics) {
+double GrpoTask::run(std::span<const PolicySample> samples, const LossNormaliser& normaliser, bool compare,
+                     PolicyMetrics& metrics) {
   PolicyBatch batch = make_policy_batch(samples);
   set_loss_weights(batch, samples, normaliser);
   Executable& policy = setup_.policy;
@@ -150,7 +151,7 @@ double GrpoTask::run(std::span<const PolicySample> samples, const LossNormaliser
   policy.get<float>("logp", logps);
   policy.get<float>("entropy", entropies);
   if (loss_.beta != 0) policy.get<float>("kl", kls);
-  metrics.add(batch, logps, entropies, kls);
+  metrics.add(batch, logps, entropies, kls, compare);
   return loss;
 }
 
@@ -158,12 +159,15 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   const GrpoOptions& options = setup_.options;
   const std::int64_t reuse = setup_.batch.steps_per_generation * options.num_iterations;
   const std::int64_t accumulation = options.gradient_accumulation_steps;
-  // A step may read several generations, and its normaliser is taken over all that it reads.
+  // A step may read several generations, the end of one and the start of the next, and its normaliser is taken over all
+  // that it reads.
   std::vector<Rollout> rollouts;
+  std::vector<bool> fresh;  // by micro-batch: sampled by the policy as it is
   read_.clear();
   for (std::int64_t i = 0; i < accumulation; ++i) {
     const std::int64_t at = micro_steps_ + i;
     if (at % reuse == 0) rollouts.push_back(generate());
+    fresh.push_back(updates_since_generation_ == 0);
     const auto samples = micro_batch(samples_, at % setup_.batch.steps_per_generation);
     read_.insert(read_.end(), samples.begin(), samples.end());
   }
@@ -172,9 +176,11 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
                             .max_completion_length = options.max_completion_length,
                             .mask_truncated = options.mask_truncated_completions};
   normaliser.count(read_);
-  PolicyMetrics policy_metrics(loss_, updates_since_generation_ == 0);
+  PolicyMetrics policy_metrics(loss_);
   double loss = 0;
-  for (std::int64_t i = 0; i < accumulation; ++i) loss += run(micro_batch(read_, i), normaliser, policy_metrics);
+  for (std::int64_t i = 0; i < accumulation; ++i) {
+    loss += run(micro_batch(read_, i), normaliser, fresh[static_cast<std::size_t>(i)], policy_metrics);
+  }
   micro_steps_ += accumulation;
   MetricValues values{{"loss", loss}};
   const NamedValues generation_values = rollout_metrics(rollouts, setup_.rewards);

@@ -57,8 +57,9 @@ class GrpoTask final : public TrainingTask {
   // The `index`-th micro-batch of a generation or of a step.
   [[nodiscard]] std::span<const PolicySample> micro_batch(std::span<const PolicySample> samples,
                                                           std::int64_t index) const;
-  // Runs one micro-batch; returns its share of the loss.
-  double run(std::span<const PolicySample> samples, const LossNormaliser& normaliser, PolicyMetrics& metrics);
+  // Runs one micro-batch; returns its share of the loss. compare: whether the policy is still the one that sampled.
+  double run(std::span<const PolicySample> samples, const LossNormaliser& normaliser, bool compare,
+             PolicyMetrics& metrics);
 
   Setup setup_;
   PolicyLossOptions loss_;

@@ -57,10 +57,12 @@ double LossNormaliser::weight(const PolicySample& sample) const {
   switch (loss) {
     case GrpoLoss::grpo:
       return 1.0 / (all * static_cast<double>(std::max<std::size_t>(sample.completion.size(), 1)));
-    case GrpoLoss::dr_grpo: return 1.0 / (all * static_cast<double>(max_completion_length));
+    case GrpoLoss::dr_grpo:
+      return 1.0 / (all * static_cast<double>(max_completion_length));
     case GrpoLoss::bnpo:
     case GrpoLoss::dapo:
-    case GrpoLoss::cispo: break;
+    case GrpoLoss::cispo:
+      break;
   }
   return 1.0 / static_cast<double>(std::max<std::int64_t>(tokens, 1));
 }

@@ -25,11 +25,11 @@ struct PolicySample {
 
 // Samples laid end to end. Entry t belongs to the prediction of token t + 1.
 struct PolicyBatch {
-  HostBatch batch;               // loss_weights: 1 where a completion's token is predicted
-  std::vector<float> old_logps;  // [tokens], 0 where nothing is predicted
-  std::vector<float> ref_logps;  // [tokens]; empty without a reference model
-  std::vector<float> advantages; // [tokens]
-  std::vector<float> weights;    // [tokens]: what each token's loss counts in the step's sum
+  HostBatch batch;                // loss_weights: 1 where a completion's token is predicted
+  std::vector<float> old_logps;   // [tokens], 0 where nothing is predicted
+  std::vector<float> ref_logps;   // [tokens]; empty without a reference model
+  std::vector<float> advantages;  // [tokens]
+  std::vector<float> weights;     // [tokens]: what each token's loss counts in the step's sum
 };
 
 [[nodiscard]] PolicyBatch make_policy_batch(std::span<const PolicySample> samples);

@@ -23,11 +23,9 @@ Program trace_policy(const Model& model, const PolicyLossOptions& loss, const Lo
   const Tensor advantages = program.input("advantages", per_token);
   const Tensor old_logp = loss.old_logps ? program.input("old_logp", per_token) : Tensor();
   const Tensor ref_logp = loss.beta != 0 ? program.input("ref_logp", per_token) : Tensor();
-  const PolicyTerm term = policy_term(trace.logp, old_logp, ref_logp, advantages,
-                                      {.epsilon = loss.epsilon,
-                                       .epsilon_high = loss.epsilon_high,
-                                       .delta = loss.delta,
-                                       .beta = loss.beta});
+  const PolicyTerm term =
+      policy_term(trace.logp, old_logp, ref_logp, advantages,
+                  {.epsilon = loss.epsilon, .epsilon_high = loss.epsilon_high, .delta = loss.delta, .beta = loss.beta});
   program.output("loss", weighted_sum(term.term, weights));
   program.output("logp", trace.logp);
   program.output("entropy", trace.entropy);

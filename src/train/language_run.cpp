@@ -91,7 +91,8 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
   check_vocabulary(*run.model, run.tokenizer);
 
   const ChatTemplate chat_template = chat_template_of(run.tokenizer);
-  const EncodeOptions encoding{.columns = {.text_field = options.dataset_text_field}, .loss = LossOn::all, .eos_optional = true};
+  const EncodeOptions encoding{
+      .columns = {.text_field = options.dataset_text_field}, .loss = LossOn::all, .eos_optional = true};
   const auto seed = static_cast<std::uint64_t>(options.seed);
   ExampleSet train =
       encode(options.dataset_name, options.dataset_train_split, options.sample_by, run, chat_template, encoding);

@@ -22,7 +22,7 @@ struct LanguageRun {
   Tokenizer tokenizer;
   std::unique_ptr<Model> model = nullptr;
   std::unique_ptr<ModelDirectory> initial = nullptr;  // null: random weights
-  std::string generation_config = "{}";  // JSON
+  std::string generation_config = "{}";               // JSON
   DType dtype = DType::f32;
   std::unique_ptr<BatchLoader> batches = nullptr;
   std::unique_ptr<BatchLoader> eval_batches = nullptr;  // may stay null

@@ -9,9 +9,12 @@ constexpr double kDefaultActivationGib = 4.0;
 
 Recompute recompute_policy(Recomputation choice) {
   switch (choice) {
-    case Recomputation::off: return Recompute::none;
-    case Recomputation::on: return Recompute::layers;
-    case Recomputation::automatic: break;
+    case Recomputation::off:
+      return Recompute::none;
+    case Recomputation::on:
+      return Recompute::layers;
+    case Recomputation::automatic:
+      break;
   }
   return Recompute::automatic;
 }

@@ -146,7 +146,8 @@ void Trainer::save_checkpoint(std::int64_t step, TrainingTask& task) {
 void Trainer::fail_nonfinite(std::int64_t step, double loss, double norm, TrainingTask& task) {
   const fs::path batch = output_dir_ / text_of("nonfinite-step-", step + 1, ".json");
   write_json(batch, task.last_batch());
-  const std::string what = text_of("step ", step + 1, ": loss ", loss, ", gradient norm ", norm, "; its batch is in ", batch.string());
+  const std::string what =
+      text_of("step ", step + 1, ": loss ", loss, ", gradient norm ", norm, "; its batch is in ", batch.string());
   if (options_.on_nonfinite == OnNonfinite::skip) {
     log_warning(what + "; the step is skipped");
     return;
@@ -195,8 +196,8 @@ MetricValues Trainer::log(std::int64_t step, const TrainingTask& task, Window& w
   row.set("gflops_per_second", tokens * setup_.flops_per_token / seconds * 1e-9);
   row.set("process_memory_gib", static_cast<double>(resident_bytes()) / (1024.0 * 1024.0 * 1024.0));
   metrics_->append(row);
-  constexpr std::array<std::string_view, 6> kShown{"loss", "reward", "grad_norm", "learning_rate", "epoch",
-                                                   "tokens_per_second"};
+  constexpr std::array<std::string_view, 6> kShown{"loss",          "reward", "grad_norm",
+                                                   "learning_rate", "epoch",  "tokens_per_second"};
   log_info(metric_line(row, setup_.total_steps, kShown));
   window = Window();
   window.first_tokens = task.tokens_seen();

@@ -37,9 +37,13 @@ int wait_for(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-int run_to_end(const std::vector<std::string>& arguments, const fs::path& log) { return wait_for(start(arguments, log)); }
+int run_to_end(const std::vector<std::string>& arguments, const fs::path& log) {
+  return wait_for(start(arguments, log));
+}
 
-std::vector<double> losses_of(const fs::path& output) { return metric_series(read_metrics(output / "metrics.jsonl"), "loss").values; }
+std::vector<double> losses_of(const fs::path& output) {
+  return metric_series(read_metrics(output / "metrics.jsonl"), "loss").values;
+}
 
 std::vector<std::string> with_output(std::vector<std::string> arguments, const fs::path& output) {
   arguments.insert(arguments.end(), {"--output_dir", output.string()});
@@ -47,7 +51,8 @@ std::vector<std::string> with_output(std::vector<std::string> arguments, const f
 }
 
 // Kills the run at `kills` random moments, then lets it end; what it leaves must equal the run that was left alone.
-void check_kills(const TemporaryDirectory& folder, const std::vector<std::string>& arguments, int kills, std::uint64_t seed) {
+void check_kills(const TemporaryDirectory& folder, const std::vector<std::string>& arguments, int kills,
+                 std::uint64_t seed) {
   const fs::path log = folder.path() / "log";
   const fs::path whole = folder.path() / ("whole-" + arguments[0]);
   const fs::path killed = folder.path() / ("killed-" + arguments[0]);
@@ -74,16 +79,57 @@ TEST(Resume, PretrainingAndGrpoGoOnBitForBit) {
   const TemporaryDirectory folder;
   write_miniature(folder.path());
   const auto path = [&](const char* relative) { return (folder.path() / relative).string(); };
-  const std::vector<std::string> pretrain{
-      "pretrain", "--model_config_path", path("model.json"), "--tokenizer_name_or_path", path("tokenizer"), "--dataset_name",
-      path("data/corpus.jsonl"), "--block_size", "64", "--per_device_train_batch_size", "4", "--gradient_accumulation_steps", "2",
-      "--max_steps", "30", "--logging_steps", "1", "--save_steps", "3", "--save_total_limit", "2", "--learning_rate", "2e-3"};
+  const std::vector<std::string> pretrain{"pretrain",
+                                          "--model_config_path",
+                                          path("model.json"),
+                                          "--tokenizer_name_or_path",
+                                          path("tokenizer"),
+                                          "--dataset_name",
+                                          path("data/corpus.jsonl"),
+                                          "--block_size",
+                                          "64",
+                                          "--per_device_train_batch_size",
+                                          "4",
+                                          "--gradient_accumulation_steps",
+                                          "2",
+                                          "--max_steps",
+                                          "30",
+                                          "--logging_steps",
+                                          "1",
+                                          "--save_steps",
+                                          "3",
+                                          "--save_total_limit",
+                                          "2",
+                                          "--learning_rate",
+                                          "2e-3"};
   check_kills(folder, pretrain, 12, 1);
-  const std::vector<std::string> grpo{
-      "grpo", "--model_name_or_path", path("whole-pretrain"), "--dataset_name", path("data/prompts.jsonl"), "--dataset_prompt_column",
-      "problem", "--num_generations", "4", "--per_device_train_batch_size", "8", "--num_iterations", "2", "--max_completion_length",
-      "12", "--max_steps", "8", "--logging_steps", "1", "--save_steps", "1", "--learning_rate", "1e-3", "--beta", "0.02",
-      "--reward_funcs", "tag_count,length"};
+  const std::vector<std::string> grpo{"grpo",
+                                      "--model_name_or_path",
+                                      path("whole-pretrain"),
+                                      "--dataset_name",
+                                      path("data/prompts.jsonl"),
+                                      "--dataset_prompt_column",
+                                      "problem",
+                                      "--num_generations",
+                                      "4",
+                                      "--per_device_train_batch_size",
+                                      "8",
+                                      "--num_iterations",
+                                      "2",
+                                      "--max_completion_length",
+                                      "12",
+                                      "--max_steps",
+                                      "8",
+                                      "--logging_steps",
+                                      "1",
+                                      "--save_steps",
+                                      "1",
+                                      "--learning_rate",
+                                      "1e-3",
+                                      "--beta",
+                                      "0.02",
+                                      "--reward_funcs",
+                                      "tag_count,length"};
   check_kills(folder, grpo, 8, 2);
 }
 
@@ -91,10 +137,25 @@ TEST(Resume, AnInterruptSavesAndSaysSo) {
   const TemporaryDirectory folder;
   write_miniature(folder.path());
   const auto path = [&](const char* relative) { return (folder.path() / relative).string(); };
-  const std::vector<std::string> arguments{
-      "pretrain", "--model_config_path", path("model.json"), "--tokenizer_name_or_path", path("tokenizer"), "--dataset_name",
-      path("data/corpus.jsonl"), "--block_size", "64", "--per_device_train_batch_size", "2", "--max_steps", "100000",
-      "--logging_steps", "1", "--save_strategy", "no", "--output_dir", path("out")};
+  const std::vector<std::string> arguments{"pretrain",
+                                           "--model_config_path",
+                                           path("model.json"),
+                                           "--tokenizer_name_or_path",
+                                           path("tokenizer"),
+                                           "--dataset_name",
+                                           path("data/corpus.jsonl"),
+                                           "--block_size",
+                                           "64",
+                                           "--per_device_train_batch_size",
+                                           "2",
+                                           "--max_steps",
+                                           "100000",
+                                           "--logging_steps",
+                                           "1",
+                                           "--save_strategy",
+                                           "no",
+                                           "--output_dir",
+                                           path("out")};
   const pid_t child = start(arguments, folder.path() / "log");
   while (!is_file(folder.path() / "out" / "metrics.jsonl")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   ::kill(child, SIGINT);

@@ -41,8 +41,10 @@ void run_load(std::uint64_t seed, std::int64_t num_blocks, std::int64_t count) {
       ASSERT_GT(chunk.count, 0);
       ASSERT_TRUE(seen.insert(chunk.sequence).second) << "a sequence twice in a step";
       ASSERT_EQ(chunk.samples, chunk.count == chunk.sequence->pending());
-      ASSERT_GE(static_cast<std::int64_t>(chunk.sequence->blocks.size()) * limits.block_size, chunk.sequence->computed + chunk.count);
-      for (const BlockId block : chunk.sequence->blocks) ASSERT_TRUE(written.insert(block).second) << "a page of two sequences";
+      ASSERT_GE(static_cast<std::int64_t>(chunk.sequence->blocks.size()) * limits.block_size,
+                chunk.sequence->computed + chunk.count);
+      for (const BlockId block : chunk.sequence->blocks)
+        ASSERT_TRUE(written.insert(block).second) << "a page of two sequences";
       tokens += chunk.count;
     }
     ASSERT_LE(tokens, limits.max_batch_tokens);

@@ -342,6 +342,21 @@ TEST(GrpoRun, CompletionsAreKeptWithTheirRewards) {
   EXPECT_EQ(prompts, (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5})) << "three generations are an epoch";
 }
 
+TEST(GrpoRun, AStepMayEndOneGenerationAndBeginAnother) {
+  const TemporaryDirectory directory;
+  GrpoOptions options = small_options(directory.path());
+  options.steps_per_generation = 1;
+  options.gradient_accumulation_steps = 2;
+  options.num_iterations = 3;
+  options.learning_rate = 1e-2;
+  const std::vector<MetricRow> rows = train_rows(options, 3);
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(value_of(rows[0], kDifference), 0.0);
+  EXPECT_EQ(value_of(rows[1], kDifference), 0.0) << "only what this policy sampled is compared";
+  EXPECT_FALSE(rows[2].find(kDifference));
+  EXPECT_EQ(completions_of(options, 2).size(), 4u);
+}
+
 TEST(GrpoRun, AStepOfSeveralGenerationsKeepsThemAll) {
   const TemporaryDirectory directory;
   GrpoOptions options = small_options(directory.path());

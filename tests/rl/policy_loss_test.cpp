@@ -123,7 +123,7 @@ void run_micro_batch(const PolicyLossOptions& loss, const PolicyBatch& batch, st
   }
   const std::vector<float> kls(kl.begin(), kl.end());
   metrics.add(batch, std::vector<float>(logps.begin(), logps.end()), entropies,
-              loss.beta != 0 ? kls : std::vector<float>());
+              loss.beta != 0 ? kls : std::vector<float>(), true);
 }
 
 template <class T>
@@ -135,7 +135,7 @@ Result run_step(const GrpoOptions& options, const Step& step, std::size_t micro_
                             .max_completion_length = options.max_completion_length,
                             .mask_truncated = options.mask_truncated_completions};
   normaliser.count(step.samples);
-  PolicyMetrics metrics(loss, true);
+  PolicyMetrics metrics(loss);
   Result result;
   for (std::size_t first = 0; first < step.samples.size(); first += micro_batch) {
     const auto samples = std::span(step.samples).subspan(first, micro_batch);

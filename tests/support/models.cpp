@@ -32,25 +32,29 @@ HostBatch FixtureModel::batch() const {
 Tokenizer letter_tokenizer(std::int64_t size) {
   Json vocab = Json::object();
   for (std::int64_t id = 0; id < size; ++id) {
-    std::string token{static_cast<char>('a' + id % 26), static_cast<char>('a' + id / 26 % 26), static_cast<char>('a' + id / 676)};
+    std::string token{static_cast<char>('a' + id % 26), static_cast<char>('a' + id / 26 % 26),
+                      static_cast<char>('a' + id / 676)};
     vocab[token] = id;
   }
-  const Json file{{"version", "1.0"},
-                  {"truncation", nullptr},
-                  {"padding", nullptr},
-                  {"added_tokens", Json::array()},
-                  {"normalizer", nullptr},
-                  {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}}},
-                  {"post_processor", nullptr},
-                  {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
-                  {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array()}}}};
+  const Json file{
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", Json::array()},
+      {"normalizer", nullptr},
+      {"pre_tokenizer",
+       {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}}},
+      {"post_processor", nullptr},
+      {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
+      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array()}}}};
   return Tokenizer::from_json(file.dump());
 }
 
 HostBatch batch_of(std::span<const std::vector<TokenId>> documents) {
   HostBatch batch;
   for (const std::vector<TokenId>& document : documents) {
-    append_document(batch, {.tokens = document, .is_target = {}}, 0, static_cast<std::int64_t>(document.size()), LookAhead::no);
+    append_document(batch, {.tokens = document, .is_target = {}}, 0, static_cast<std::int64_t>(document.size()),
+                    LookAhead::no);
   }
   return batch;
 }

@@ -15,7 +15,8 @@
 
 namespace hone::test {
 
-inline constexpr std::string_view kFixtureModels[] = {"llama", "llama_tied", "llama3_rope", "qwen2", "qwen2_tied", "qwen3"};
+inline constexpr std::string_view kFixtureModels[] = {"llama", "llama_tied", "llama3_rope",
+                                                      "qwen2", "qwen2_tied", "qwen3"};
 
 struct FixtureModel {
   explicit FixtureModel(std::string_view name, DType dtype = DType::f32);

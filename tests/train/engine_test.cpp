@@ -50,13 +50,17 @@ TEST(Engine, TokensDependOnTheRequestAlone) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     FixtureModel fixture("qwen3", dtype);
     const std::vector<Request> requests = many_requests(33, fixture.model->shape().vocab_size);
-    const auto together = generate(fixture, requests, {.max_model_len = 96, .max_num_seqs = 33, .max_batch_tokens = 256});
+    const auto together =
+        generate(fixture, requests, {.max_model_len = 96, .max_num_seqs = 33, .max_batch_tokens = 256});
     for (std::size_t i = 0; i < requests.size(); i += 8) {
       expect_equal(generate(fixture, {&requests[i], 1}, {.max_model_len = 96, .max_num_seqs = 1})[0], together[i]);
     }
     // Prompts cut small, few at a time, other pages, and so few of them that requests are preempted.
     std::int64_t preemptions = 0;
-    const auto squeezed = generate(fixture, requests, {.max_model_len = 96, .max_num_seqs = 6, .max_batch_tokens = 7, .block_size = 8, .num_blocks = 14}, &preemptions);
+    const auto squeezed =
+        generate(fixture, requests,
+                 {.max_model_len = 96, .max_num_seqs = 6, .max_batch_tokens = 7, .block_size = 8, .num_blocks = 14},
+                 &preemptions);
     EXPECT_GT(preemptions, 0);
     for (std::size_t i = 0; i < requests.size(); ++i) expect_equal(squeezed[i], together[i]);
   }
@@ -68,7 +72,8 @@ TEST(Engine, LogProbabilitiesAreTheTrainersBitForBit) {
       FixtureModel fixture(name, dtype);
       std::vector<Request> requests = many_requests(8, fixture.model->shape().vocab_size);
       for (Request& request : requests) request.sampling.temperature = 0.7;
-      const auto completions = generate(fixture, requests, {.max_model_len = 96, .max_num_seqs = 8, .max_batch_tokens = 11});
+      const auto completions =
+          generate(fixture, requests, {.max_model_len = 96, .max_num_seqs = 8, .max_batch_tokens = 11});
       std::vector<std::vector<TokenId>> documents;
       for (std::size_t i = 0; i < requests.size(); ++i) {
         documents.push_back(requests[i].prompt);
@@ -120,7 +125,8 @@ TEST(Engine, StopsAtTokensAndStrings) {
 TEST(Engine, StreamsTheTextThatItReturns) {
   FixtureModel fixture("qwen2");
   const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
-  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(cpu_device()), {.max_model_len = 64});
+  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(cpu_device()),
+                {.max_model_len = 64});
   Request request{{1, 2}, {.temperature = 1.0, .max_tokens = 30, .seed = 3}};
   request.sampling.stop = {"zzzzzz"};
   const RequestId id = engine.add(request);
@@ -134,7 +140,8 @@ TEST(Engine, StreamsTheTextThatItReturns) {
 TEST(Engine, RefusesWhatDoesNotFit) {
   FixtureModel fixture("llama");
   const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
-  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(cpu_device()), {.max_model_len = 8});
+  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(cpu_device()),
+                {.max_model_len = 8});
   EXPECT_THROW((void)engine.add({{}, {}}), Error);
   EXPECT_THROW((void)engine.add({{1, 2, 3, 4, 5, 6, 7, 8}, {}}), Error);
   EXPECT_THROW((void)engine.add({{1, 100000}, {}}), Error);

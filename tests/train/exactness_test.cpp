@@ -59,7 +59,8 @@ TEST(Exactness, RecomputationChangesMemoryAndNoBit) {
   EXPECT_GT(none.losses.front(), none.losses.back());
 }
 
-std::vector<float> gradients_of(FixtureModel& fixture, std::span<const HostBatch> micro_batches, const Capacity& capacity) {
+std::vector<float> gradients_of(FixtureModel& fixture, std::span<const HostBatch> micro_batches,
+                                const Capacity& capacity) {
   std::int64_t targets = 0;
   for (const HostBatch& batch : micro_batches) targets += batch.target_tokens;
   auto arena = std::make_shared<Arena>(cpu_device());
@@ -83,7 +84,8 @@ TEST(Exactness, PackedDocumentsCountAsAlone) {
   FixtureModel fixture("qwen2");
   const std::vector<std::vector<TokenId>> documents{{5, 9, 2, 44, 17, 3}, {8, 1}, {30, 31, 32, 33, 34, 35, 36, 37, 38}};
   const HostBatch packed = batch_of(documents);
-  const std::vector<float> together = gradients_of(fixture, {&packed, 1}, {packed.token_count(), packed.document_count()});
+  const std::vector<float> together =
+      gradients_of(fixture, {&packed, 1}, {packed.token_count(), packed.document_count()});
   std::vector<HostBatch> alone;
   for (const auto& document : documents) alone.push_back(batch_of({&document, 1}));
   const std::vector<float> apart = gradients_of(fixture, alone, {16, 2});

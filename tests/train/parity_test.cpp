@@ -58,7 +58,8 @@ TEST_P(Parity, LossAndGradients) {
 TEST_P(Parity, GreedyGeneration) {
   FixtureModel fixture(GetParam());
   const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
-  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(cpu_device()), {.max_model_len = 128, .max_num_seqs = 4});
+  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(cpu_device()),
+                {.max_model_len = 128, .max_num_seqs = 4});
   const std::vector<TokenId> expected = fixture.ids("generated");
   Request request{fixture.ids("prompt"), {.temperature = 0, .max_tokens = static_cast<std::int64_t>(expected.size())}};
   const std::vector<Completion> completions = engine.generate({&request, 1});

@@ -79,8 +79,9 @@ class AnswerPrinter {
   void add(std::string_view piece) {
     if (!styled_) return print(piece);
     seen_ += piece;
-    const bool thinking = seen_.rfind("<think>") != std::string::npos &&
-                          (seen_.rfind("</think>") == std::string::npos || seen_.rfind("</think>") < seen_.rfind("<think>"));
+    const bool thinking =
+        seen_.rfind("<think>") != std::string::npos &&
+        (seen_.rfind("</think>") == std::string::npos || seen_.rfind("</think>") < seen_.rfind("<think>"));
     if (thinking != dim_) print(thinking ? kDim : kNormal);
     dim_ = thinking;
     print(piece);
@@ -180,7 +181,8 @@ class Conversation {
  private:
   void set(const std::string& text) {
     const std::vector<std::string> words = split(text, ' ');
-    if (words.size() != 2) throw Error("/set", text_of("expected a name and a value, saw '", text, "'"), "/set temperature 0.7");
+    if (words.size() != 2)
+      throw Error("/set", text_of("expected a name and a value, saw '", text, "'"), "/set temperature 0.7");
     const std::vector<std::string> arguments{"--" + words[0], words[1]};
     ChatOptions changed = options_;
     OptionInput input;
@@ -259,7 +261,8 @@ int converse(Conversation& conversation) {
 
 int run(const ChatOptions& given, const OptionInput& input) {
   ChatOptions options = given;
-  if (input.positionals.size() > 1) throw Error("hone chat", text_of("takes one model, saw ", input.positionals.size(), " arguments"));
+  if (input.positionals.size() > 1)
+    throw Error("hone chat", text_of("takes one model, saw ", input.positionals.size(), " arguments"));
   if (!input.positionals.empty()) options.model_name_or_path = input.positionals[0];
   if (options.model_name_or_path.empty()) throw Error("hone chat", "which model?", "hone chat FOLDER");
   LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, cpu_device());
@@ -280,7 +283,8 @@ void register_chat(CommandRegistry& registry) {
       {.name = "chat",
        .summary = "Talk with a local model",
        .positionals = "[MODEL]",
-       .details = "On a terminal a conversation; piped input is answered once. In the conversation:\n" + std::string(kHelp)},
+       .details =
+           "On a terminal a conversation; piped input is answered once. In the conversation:\n" + std::string(kHelp)},
       run));
 }
 

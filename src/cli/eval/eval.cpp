@@ -80,9 +80,11 @@ constexpr std::int64_t kLongest = 32768;
 
 int run(const EvalOptions& given, const OptionInput& input) {
   EvalOptions options = given;
-  if (input.positionals.size() > 1) throw Error("hone eval", text_of("takes one model, saw ", input.positionals.size(), " arguments"));
+  if (input.positionals.size() > 1)
+    throw Error("hone eval", text_of("takes one model, saw ", input.positionals.size(), " arguments"));
   if (!input.positionals.empty()) options.model_name_or_path = input.positionals[0];
-  if (options.model_name_or_path.empty()) throw Error("model_name_or_path", "is not set", "hone eval FOLDER --task ... --dataset_name FILE");
+  if (options.model_name_or_path.empty())
+    throw Error("model_name_or_path", "is not set", "hone eval FOLDER --task ... --dataset_name FILE");
   if (options.dataset_name.empty()) throw Error("dataset_name", "is not set", "the file with the problems");
   TaskRegistry registry;
   register_all_eval(registry);
@@ -94,8 +96,9 @@ int run(const EvalOptions& given, const OptionInput& input) {
   const std::vector<EvalProblem> problems = read_problems(task, options.dataset_name, options.limit);
   LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, cpu_device());
   EngineOptions engine_options;
-  engine_options.max_model_len = options.max_model_len > 0 ? options.max_model_len
-                                                           : std::min(loaded.model->shape().max_position_embeddings, kLongest);
+  engine_options.max_model_len = options.max_model_len > 0
+                                     ? options.max_model_len
+                                     : std::min(loaded.model->shape().max_position_embeddings, kLongest);
   engine_options.max_num_seqs = options.max_num_seqs;
   Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(cpu_device()), engine_options);
   AnswerOptions answers;
@@ -124,7 +127,8 @@ int run(const EvalOptions& given, const OptionInput& input) {
 }  // namespace
 
 void register_eval(CommandRegistry& registry) {
-  registry.add(make_command<EvalOptions>({.name = "eval", .summary = "Score a model on a task", .positionals = "[MODEL]"}, run));
+  registry.add(
+      make_command<EvalOptions>({.name = "eval", .summary = "Score a model on a task", .positionals = "[MODEL]"}, run));
 }
 
 }  // namespace hone

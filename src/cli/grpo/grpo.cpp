@@ -18,8 +18,8 @@ int run(const GrpoOptions& options, const OptionInput& input) {
 }  // namespace
 
 void register_grpo(CommandRegistry& registry) {
-  registry.add(make_command<GrpoOptions>(
-      {.name = "grpo", .summary = "Reinforcement learning with verifiable rewards"}, run, training_foreign_keys()));
+  registry.add(make_command<GrpoOptions>({.name = "grpo", .summary = "Reinforcement learning with verifiable rewards"},
+                                         run, training_foreign_keys()));
 }
 
 }  // namespace hone

@@ -18,8 +18,8 @@ int run(const PretrainOptions& options, const OptionInput& input) {
 }  // namespace
 
 void register_pretrain(CommandRegistry& registry) {
-  registry.add(make_command<PretrainOptions>({.name = "pretrain", .summary = "Train from scratch, or go on training, on text"}, run,
-                                          training_foreign_keys()));
+  registry.add(make_command<PretrainOptions>(
+      {.name = "pretrain", .summary = "Train from scratch, or go on training, on text"}, run, training_foreign_keys()));
 }
 
 }  // namespace hone

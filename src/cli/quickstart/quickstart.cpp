@@ -48,9 +48,9 @@ class Quickstart {
     write_arithmetic(root_ / "data", {.seed = seed});
     std::printf("wrote %s: a corpus, traces, prompts and 500 held-out problems\n", (root_ / "data").c_str());
     title("2. Tokenizer");
-    command({"tokenizer", "train", "--input", path("data/corpus.jsonl"), path("data/sft.jsonl"), "--type", "qwen2", "--vocab_size",
-             "384", "--special_tokens", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "--eos_token", "<|endoftext|>",
-             "--output", path("tokenizer")});
+    command({"tokenizer", "train", "--input", path("data/corpus.jsonl"), path("data/sft.jsonl"), "--type", "qwen2",
+             "--vocab_size", "384", "--special_tokens", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "--eos_token",
+             "<|endoftext|>", "--output", path("tokenizer")});
     title("3. Pre-training");
     stage("pretrain", {"--model_config_path", recipe("model.json"), "--tokenizer_name_or_path", path("tokenizer"),
                        "--dataset_name", path("data/corpus.jsonl")});
@@ -75,7 +75,8 @@ class Quickstart {
   // Shows a command line as a user would type it, and runs it.
   void command(const std::vector<std::string>& arguments) {
     std::string line = "$ hone";
-    for (const std::string& argument : arguments) line += argument.find_first_of(" |<>") == std::string::npos ? " " + argument : " '" + argument + "'";
+    for (const std::string& argument : arguments)
+      line += argument.find_first_of(" |<>") == std::string::npos ? " " + argument : " '" + argument + "'";
     std::printf("%s\n", line.c_str());
     std::fflush(stdout);
     if (const int code = run_command_line(registry_, arguments); code != 0) throw CommandFailed{code};
@@ -87,11 +88,13 @@ class Quickstart {
     std::vector<std::string> arguments{name, "--config", recipe((name + ".yaml").c_str())};
     arguments.insert(arguments.end(), keys.begin(), keys.end());
     const std::string folder = path(name.c_str());
-    arguments.insert(arguments.end(), {"--output_dir", folder, "--overwrite_output_dir", "--seed", std::to_string(options_.seed)});
+    arguments.insert(arguments.end(),
+                     {"--output_dir", folder, "--overwrite_output_dir", "--seed", std::to_string(options_.seed)});
     command(arguments);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const std::string results = path(("eval-" + name).c_str());
-    command({"eval", folder, "--config", recipe("eval.yaml"), "--dataset_name", path("data/held_out.jsonl"), "--output_dir", results});
+    command({"eval", folder, "--config", recipe("eval.yaml"), "--dataset_name", path("data/held_out.jsonl"),
+             "--output_dir", results});
     stages_.push_back({name, seconds, folder, results});
   }
 
@@ -103,7 +106,8 @@ class Quickstart {
 
 int run(const QuickstartOptions& options, const OptionInput&) {
   if (!fs::exists(fs::path(options.recipes) / "pretrain.yaml")) {
-    throw Error("--recipes", text_of("there are no recipes in ", options.recipes), "run in hone's folder, or name recipes/quickstart of it");
+    throw Error("--recipes", text_of("there are no recipes in ", options.recipes),
+                "run in hone's folder, or name recipes/quickstart of it");
   }
   try {
     return Quickstart(options).run();

@@ -64,10 +64,12 @@ std::vector<Picture> pictures_of(std::span<const QuickstartStage> stages) {
       pictures.push_back({stage.name + ": loss", "loss", {curve(rows, "loss", "loss")}});
       continue;
     }
-    pictures.push_back({"grpo: rewards", "mean reward",
+    pictures.push_back({"grpo: rewards",
+                        "mean reward",
                         {curve(rows, "reward/accuracy", "accuracy"), curve(rows, "reward/format", "format"),
                          curve(rows, "reward/tag_count", "tag_count")}});
-    pictures.push_back({"grpo: length of completions", "tokens", {curve(rows, "completions/mean_length", "mean length")}});
+    pictures.push_back(
+        {"grpo: length of completions", "tokens", {curve(rows, "completions/mean_length", "mean length")}});
   }
   return pictures;
 }
@@ -77,14 +79,17 @@ std::vector<Picture> pictures_of(std::span<const QuickstartStage> stages) {
 QuickstartReport write_quickstart_report(const std::filesystem::path& root, std::span<const QuickstartStage> stages) {
   QuickstartReport report;
   std::string rows;
-  report.text = "\n500 held-out problems, one sampled answer each\n"
-                "  stage         accuracy   95% interval   tokens an answer   training\n";
+  report.text =
+      "\n500 held-out problems, one sampled answer each\n"
+      "  stage         accuracy   95% interval   tokens an answer   training\n";
   for (const QuickstartStage& stage : stages) {
     const StageScore score = score_of(stage);
-    report.text += printed("  %-12s %7.1f%%   %5.1f to %4.1f%%   %16.1f   %8s\n", stage.name.c_str(), 100 * score.accuracy,
-                           100 * score.low, 100 * score.high, score.mean_tokens, format_duration(stage.seconds).c_str());
-    rows += text_of("<tr><td>", stage.name, printed("</td><td>%.1f%%</td><td>%.1f to %.1f%%</td><td>%.1f</td><td>", 100 * score.accuracy,
-                                                    100 * score.low, 100 * score.high, score.mean_tokens),
+    report.text +=
+        printed("  %-12s %7.1f%%   %5.1f to %4.1f%%   %16.1f   %8s\n", stage.name.c_str(), 100 * score.accuracy,
+                100 * score.low, 100 * score.high, score.mean_tokens, format_duration(stage.seconds).c_str());
+    rows += text_of("<tr><td>", stage.name,
+                    printed("</td><td>%.1f%%</td><td>%.1f to %.1f%%</td><td>%.1f</td><td>", 100 * score.accuracy,
+                            100 * score.low, 100 * score.high, score.mean_tokens),
                     format_duration(stage.seconds), "</td></tr>\n");
   }
   std::string figures;
@@ -95,14 +100,16 @@ QuickstartReport write_quickstart_report(const std::filesystem::path& root, std:
     figures += "<figure>" + svg_plot(picture.series, labels) + "</figure>\n";
   }
   report.html = root / "report.html";
-  write_file(report.html,
-             "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>hone quickstart</title>\n"
-             "<style>body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#1c1e21}"
-             "table{border-collapse:collapse}td,th{padding:.3rem .9rem;text-align:right;border-bottom:1px solid #d9dce1}"
-             "td:first-child,th:first-child{text-align:left}figure{margin:1.5rem 0}svg{max-width:100%;height:auto}</style>\n"
-             "<h1>From text to a reasoning model</h1>\n<p>500 held-out problems, one sampled answer each.</p>\n"
-             "<table><tr><th>stage</th><th>accuracy</th><th>95% interval</th><th>tokens an answer</th><th>training</th></tr>\n" +
-                 rows + "</table>\n" + figures + "</html>\n");
+  write_file(
+      report.html,
+      "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>hone quickstart</title>\n"
+      "<style>body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#1c1e21}"
+      "table{border-collapse:collapse}td,th{padding:.3rem .9rem;text-align:right;border-bottom:1px solid #d9dce1}"
+      "td:first-child,th:first-child{text-align:left}figure{margin:1.5rem 0}svg{max-width:100%;height:auto}</style>\n"
+      "<h1>From text to a reasoning model</h1>\n<p>500 held-out problems, one sampled answer each.</p>\n"
+      "<table><tr><th>stage</th><th>accuracy</th><th>95% interval</th><th>tokens an "
+      "answer</th><th>training</th></tr>\n" +
+          rows + "</table>\n" + figures + "</html>\n");
   return report;
 }
 

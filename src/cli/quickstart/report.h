@@ -21,6 +21,7 @@ struct QuickstartReport {
 };
 
 // Reads the stages' metrics and results; writes ROOT/report.html.
-[[nodiscard]] QuickstartReport write_quickstart_report(const std::filesystem::path& root, std::span<const QuickstartStage> stages);
+[[nodiscard]] QuickstartReport write_quickstart_report(const std::filesystem::path& root,
+                                                       std::span<const QuickstartStage> stages);
 
 }  // namespace hone

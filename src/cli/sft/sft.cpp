@@ -18,8 +18,9 @@ int run(const SftOptions& options, const OptionInput& input) {
 }  // namespace
 
 void register_sft(CommandRegistry& registry) {
-  registry.add(make_command<SftOptions>({.name = "sft", .summary = "Supervised fine-tuning on conversations, completions or text"}, run,
-                                          training_foreign_keys()));
+  registry.add(make_command<SftOptions>(
+      {.name = "sft", .summary = "Supervised fine-tuning on conversations, completions or text"}, run,
+      training_foreign_keys()));
 }
 
 }  // namespace hone

@@ -1,0 +1,85 @@
+// A folder with a NAME.cpp in ops, model, reward, eval or cli is registered, and nothing else is.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "cli/registry.h"
+#include "eval/registry.h"
+#include "model/registry.h"
+#include "ops/registry.h"
+#include "reward/registry.h"
+#include "support/paths.h"
+
+namespace hone::test {
+namespace {
+
+using Names = std::set<std::string>;
+
+// The folders of src/ROOM that hold `file`; NAME stands for the folder's name.
+Names folders(std::string_view room, const std::string& file = "NAME.cpp") {
+  Names names;
+  for (const auto& entry : std::filesystem::directory_iterator(source_dir() / "src" / room)) {
+    const std::string name = entry.path().filename().string();
+    if (std::filesystem::exists(entry.path() / (file == "NAME.cpp" ? name + ".cpp" : file))) names.insert(name);
+  }
+  return names;
+}
+
+Names set_of(const std::vector<std::string>& names) { return {names.begin(), names.end()}; }
+
+TEST(Registry, Families) {
+  EXPECT_EQ(set_of(family_registry().names()), folders("model"));
+  EXPECT_GE(folders("model").size(), 3u);
+}
+
+TEST(Registry, Rewards) {
+  RewardRegistry registry;
+  register_all_reward(registry);
+  EXPECT_EQ(registry.names().size(), folders("reward").size());
+  EXPECT_FALSE(registry.names().empty());
+}
+
+TEST(Registry, Tasks) {
+  TaskRegistry registry;
+  register_all_eval(registry);
+  EXPECT_EQ(registry.names().size(), folders("eval").size());
+  EXPECT_FALSE(registry.names().empty());
+}
+
+TEST(Registry, Commands) {
+  CommandRegistry registry;
+  register_all_cli(registry);
+  EXPECT_EQ(registry.commands().size(), folders("cli").size());
+  EXPECT_FALSE(registry.commands().empty());
+}
+
+// A folder may hold several operations: its own and those of its backward pass. All begin with the folder's name, so
+// that every operation has a folder and every folder an operation.
+TEST(Registry, Operations) {
+  OpRegistry registry;
+  register_all_ops(registry);
+  Names found;
+  const Names known = folders("ops");
+  for (const std::string& op : registry.names()) {
+    std::string folder;
+    for (const std::string& name : known) {
+      if (op.starts_with(name) && name.size() > folder.size()) folder = name;
+    }
+    EXPECT_FALSE(folder.empty()) << "operation " << op << " is in no folder of its name";
+    found.insert(folder);
+  }
+  EXPECT_EQ(found, known);
+  EXPECT_EQ(folders("ops", "cpu.cpp"), known) << "every operation runs on the CPU";
+}
+
+TEST(Registry, EveryOperationButViewsHasACpuKernel) {
+  register_operations();
+  for (const std::string& name : op_registry().names()) {
+    if (op_registry().get(name).is_view()) continue;
+    EXPECT_NO_THROW((void)kernel_registry().get(name, DeviceKind::cpu)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace hone::test
