@@ -76,6 +76,13 @@ TEST_F(Plan, EqualsTenRuns) {
     options.eval_steps = 1;
     check(prepare_pretrain(options));
   }
+  {
+    PretrainOptions options = pretrain();
+    options.torch_dtype = TorchDtype::bfloat16;
+    options.gradient_checkpointing = Recomputation::on;
+    options.block_size = 96;
+    check(prepare_pretrain(options));
+  }
   PretrainOptions base = pretrain();
   base.output_dir = path("base");
   check(prepare_pretrain(base));
