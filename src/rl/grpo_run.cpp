@@ -55,6 +55,10 @@ void make_rewards(GrpoRun& run) {
 }  // namespace
 
 GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
+  if (options.eval_strategy != Interval::no) {
+    throw Error(input.place_of("eval_strategy"), "is not implemented in hone grpo yet",
+                "hone eval scores its checkpoints");
+  }
   const std::filesystem::path path = resolve_model(options.model_name_or_path);
   GrpoRun run{.options = options,
               .options_json = {},

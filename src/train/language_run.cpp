@@ -66,6 +66,15 @@ ExampleSet encode(const std::string& name, const std::string& split, SampleBy sa
   return set;
 }
 
+// An evaluation that was asked for and could not take place.
+void check_evaluation(const LanguageRun& run) {
+  if (run.options.eval_strategy != Interval::no && run.eval_batches == nullptr) {
+    throw Error("eval_strategy",
+                text_of("is '", name_of(run.options.eval_strategy), "', but there is nothing to evaluate on"),
+                run.command == "pretrain" ? "set test_split_size or eval_dataset_name" : "set eval_dataset_name");
+  }
+}
+
 std::unique_ptr<BatchLoader> rows_in_order(const ExampleSet& set, Packing packing, std::int64_t capacity,
                                            std::int64_t rows_per_batch, std::uint64_t seed) {
   return make_row_loader(set, pack(set, all_examples(set.size()), packing, capacity),
@@ -118,6 +127,7 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
     run.eval_batches =
         rows_in_order(*test, Packing::wrapped, options.block_size, options.per_device_eval_batch_size, seed);
   }
+  check_evaluation(run);
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());
   return run;
 }
@@ -174,6 +184,7 @@ LanguageRun prepare_sft(const SftOptions& options) {
         encode(options.eval_dataset_name, options.dataset_test_split, SampleBy::document, run, chat_template, encoding);
     run.eval_batches = rows_in_order(test, packing, capacity, options.per_device_eval_batch_size, seed);
   }
+  check_evaluation(run);
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());
   return run;
 }
