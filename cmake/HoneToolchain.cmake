@@ -16,11 +16,24 @@ endif()
 # Baseline x86-64-v3; wider kernels are chosen at run time. No contraction and no fast-math: debug, release and
 # sanitizer builds compute the same bits. (-fno-trapping-math would be safe by its meaning, but g++ 12.2 then
 # miscompiles vectorised sums of conditional terms: tests/ops/rows_test.cpp.)
-add_compile_options(-march=x86-64-v3 -ffp-contract=off -fno-math-errno
-                    -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror=return-type
-                    -Wno-missing-field-initializers)
+set(HONE_CXX_OPTIONS -march=x86-64-v3 -ffp-contract=off -fno-math-errno
+                     -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror=return-type
+                     -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  add_compile_options(-Wno-restrict)  # false alarms in std::string of g++ 12
+  list(APPEND HONE_CXX_OPTIONS -Wno-restrict)  # false alarms in std::string of g++ 12
+endif()
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${HONE_CXX_OPTIONS}>")
+
+if(HONE_CUDA)
+  # As on the CPU, a product and a sum are one operation only where the source says fma.
+  set(HONE_CUDA_OPTIONS --fmad=false --extended-lambda --expt-relaxed-constexpr -lineinfo -Xcompiler=-march=x86-64-v3)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:${HONE_CUDA_OPTIONS}>")
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+  if(HONE_CCACHE)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${HONE_CCACHE})
+  endif()
 endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")  # the rooms of kernels: -O3
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g -D_GLIBCXX_ASSERTIONS")
@@ -28,7 +41,10 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g -D_GLIBCXX_ASSERTIONS")
 if(HONE_SANITIZE)
   add_compile_options(-fsanitize=${HONE_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${HONE_SANITIZE})
-  if(HONE_SANITIZE STREQUAL "undefined")
+  if(HONE_SANITIZE MATCHES "undefined")
     add_compile_options(-fno-sanitize-recover=all)
   endif()
+endif()
+if(HONE_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()

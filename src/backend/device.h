@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -42,17 +44,35 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
+// Launches that were recorded once and are repeated as a whole.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void launch() = 0;
+};
+
+// A device takes its work in order, and may still be at it when a call returns.
 class Device {
  public:
   virtual ~Device() = default;
 
   [[nodiscard]] virtual DeviceKind kind() const = 0;
   [[nodiscard]] virtual std::string name() const = 0;
-  // Host to device and back; both return when the copy is done.
+  // Host to device, in order with the work given before and after; the host's bytes may change once it returns.
   virtual void upload(std::byte* device, const void* host, std::size_t bytes) = 0;
+  // Device to host, after all work given before; returns when the copy is done.
   virtual void download(void* host, const std::byte* device, std::size_t bytes) = 0;
-  virtual void fill_zero(std::byte* device, std::size_t bytes) = 0;
+  // Within the device, in order with its other work; the ranges do not overlap.
+  virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+  virtual void fill(std::byte* device, int byte, std::size_t bytes) = 0;
+  // Returns when all work is done; throws Error where some of it failed.
   virtual void synchronize() = 0;
+  // What `launches` gives to the device is kept instead of run. Null where the device does not record (nothing is
+  // called then).
+  [[nodiscard]] virtual std::unique_ptr<Recording> record(const std::function<void()>& launches) {
+    (void)launches;
+    return nullptr;
+  }
 
   // Bytes held in Buffers now.
   [[nodiscard]] std::size_t allocated_bytes() const { return allocated_; }
@@ -67,6 +87,12 @@ class Device {
 
 // The host. One object for the process.
 [[nodiscard]] Device& cpu_device();
+
+enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
+
+// One object a device for the process. `automatic` is the first GPU where this build has the CUDA backend and a GPU
+// can be used, else the host. Throws Error where the named one cannot be had, saying why.
+[[nodiscard]] Device& open_device(DeviceChoice choice);
 
 // Every tensor in a region starts at a multiple of this many bytes.
 inline constexpr std::size_t kAlignment = 64;

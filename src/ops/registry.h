@@ -8,9 +8,11 @@ namespace hone {
 
 using RegistryOf_ops = OpRegistry;
 using RegistryOf_ops_cpu = KernelRegistry;
+using RegistryOf_ops_cuda = KernelRegistry;
 
-void register_all_ops(OpRegistry& registry);          // generated
-void register_all_ops_cpu(KernelRegistry& registry);  // generated
+void register_all_ops(OpRegistry& registry);           // generated
+void register_all_ops_cpu(KernelRegistry& registry);   // generated
+void register_all_ops_cuda(KernelRegistry& registry);  // generated, in a build with the CUDA backend
 
 // Fills op_registry() and kernel_registry(), once in a process.
 void register_operations();

@@ -33,7 +33,12 @@ void field_from_text(std::string_view text, bool& value) {
   if (text != "true" && text != "false") throw Error(text_of("'", text, "' is neither true nor false"));
   value = text == "true";
 }
-void field_from_text(std::string_view text, std::int64_t& value) { parse_number(text, value); }
+void field_from_text(std::string_view text, std::int64_t& value) {
+  // Numbers of heads, their size and the like, of which an operation multiplies two.
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  parse_number(text, value);
+  if (value < -kMost || value > kMost) throw Error(text_of("'", text, "' is beyond ", kMost));
+}
 void field_from_text(std::string_view text, double& value) { parse_number(text, value); }
 void field_from_text(std::string_view text, std::string& value) {
   if (text.size() < 2 || text.front() != '"' || text.back() != '"') throw Error(text_of("'", text, "' is not quoted"));

@@ -33,7 +33,12 @@ struct Executable::Impl {
   Buffer inputs;
   std::vector<std::size_t> input_offset;  // by value id
   Counts counts{};
+  std::size_t counts_offset = 0;  // of their copy behind the inputs
+  bool counts_changed = true;
   std::vector<Launch> launches;  // empty until the first run
+  bool recording = true;
+  bool ran = false;                     // once without recording: libraries are opened and kernels loaded by then
+  std::unique_ptr<Recording> recorded;  // of all launches
   std::vector<double>* profile = nullptr;
 
   [[nodiscard]] std::byte* storage(ValueId id) {
@@ -66,6 +71,35 @@ struct Executable::Impl {
     return {storage(id), &program.value(id).type, &counts};
   }
 
+  [[nodiscard]] Device& device() const { return arena->device(); }
+
+  void launch(std::size_t index) {
+    const Launch& each = launches[index];
+    if (each.kernel == nullptr) return;
+    const Node& node = program.nodes()[index];
+    try {
+      each.kernel->run({each.inputs, each.outputs, &node.attributes, each.workspace, &device(),
+                        reinterpret_cast<const std::int64_t*>(inputs.data() + counts_offset)});
+      if (profile != nullptr || !recording) device().synchronize();
+    } catch (const Error& error) {
+      throw Error(text_of(node.op->name(), node.scope.empty() ? "" : " in ", node.scope), error.what());
+    }
+  }
+
+  void launch_all() {
+    for (std::size_t i = 0; i < launches.size(); ++i) launch(i);
+  }
+
+  void run_profiled() {
+    using Clock = std::chrono::steady_clock;
+    profile->resize(launches.size());
+    for (std::size_t i = 0; i < launches.size(); ++i) {
+      const auto start = Clock::now();
+      launch(i);
+      (*profile)[i] += std::chrono::duration<double>(Clock::now() - start).count();
+    }
+  }
+
   void prepare() {
     for (std::size_t i = 0; i < program.nodes().size(); ++i) {
       const Node& node = program.nodes()[i];
@@ -89,7 +123,7 @@ Executable::Executable(Program program, std::shared_ptr<Arena> arena, const Bind
   impl.bindings = bindings;
   impl.plan = plan_memory(impl.program, impl.arena->device().kind());
   impl.arena->reserve(impl.plan.arena);
-  impl.inputs = Buffer(impl.arena->device(), impl.plan.inputs);
+  impl.inputs = Buffer(impl.device(), impl.plan.inputs);
   impl.input_offset.assign(impl.program.values().size(), kNoOffset);
   std::size_t offset = 0;
   for (std::size_t id = 0; id < impl.program.values().size(); ++id) {
@@ -98,6 +132,7 @@ Executable::Executable(Program program, std::shared_ptr<Arena> arena, const Bind
     impl.input_offset[id] = offset;
     offset += align_up(value.type.bytes());
   }
+  impl.counts_offset = offset;
   // A count nobody sets means all rows.
   for (const Value& value : impl.program.values()) {
     if (value.type.shape.empty()) continue;
@@ -128,20 +163,33 @@ void Executable::set_count(Count count, std::int64_t value) {
     if (each.type.shape.empty() || each.type.shape[0].count != count) continue;
     HONE_ASSERT(value >= 0 && value <= each.type.shape[0].size, "count ", value, " for ", to_text(each.type));
   }
-  impl_->counts[static_cast<std::size_t>(count)] = value;
+  std::int64_t& known = impl_->counts[static_cast<std::size_t>(count)];
+  impl_->counts_changed = impl_->counts_changed || known != value;
+  known = value;
+}
+
+void Executable::set_recording(bool recording) {
+  impl_->recording = recording;
+  impl_->recorded.reset();
 }
 
 void Executable::run() {
-  using Clock = std::chrono::steady_clock;
   Impl& impl = *impl_;
   if (impl.launches.empty()) impl.prepare();
-  if (impl.profile != nullptr) impl.profile->resize(impl.launches.size());
-  for (std::size_t i = 0; i < impl.launches.size(); ++i) {
-    const Impl::Launch& launch = impl.launches[i];
-    if (launch.kernel == nullptr) continue;
-    const auto start = impl.profile != nullptr ? Clock::now() : Clock::time_point();
-    launch.kernel->run({launch.inputs, launch.outputs, &impl.program.nodes()[i].attributes, launch.workspace});
-    if (impl.profile != nullptr) (*impl.profile)[i] += std::chrono::duration<double>(Clock::now() - start).count();
+  if (impl.counts_changed) {
+    impl.device().upload(impl.inputs.data() + impl.counts_offset, impl.counts.data(), sizeof(impl.counts));
+    impl.counts_changed = false;
+  }
+  if (impl.profile != nullptr) {
+    impl.run_profiled();
+    return;
+  }
+  if (impl.recording && impl.ran && !impl.recorded) impl.recorded = impl.device().record([&] { impl.launch_all(); });
+  if (impl.recorded) {
+    impl.recorded->launch();
+  } else {
+    impl.launch_all();
+    impl.ran = true;
   }
 }
 
@@ -162,6 +210,7 @@ void Executable::set_profile(std::vector<double>* seconds) { impl_->profile = se
 void Executable::rebind_weights(const TensorStore& weights) {
   impl_->bindings.weights = &weights;
   impl_->launches.clear();
+  impl_->recorded.reset();
 }
 
 }  // namespace hone

@@ -48,6 +48,10 @@ class Executable {
 
   [[nodiscard]] const Program& program() const;
   [[nodiscard]] const MemoryPlan& plan() const;
+  // Where the device records, the second run records the launches and all later ones repeat them as one. Without
+  // recording every node is launched and waited for by itself, so that an error of the device names its node. The
+  // results are the same.
+  void set_recording(bool recording);
   // Fills an input; as many elements as `values` has, from its start.
   template <class T>
   void set(std::string_view input, std::span<const T> values) {
@@ -60,7 +64,8 @@ class Executable {
   void get(std::string_view output, std::span<T> values) const {
     get_bytes(output, DTypeOf<T>::value, std::as_writable_bytes(values));
   }
-  // Adds the seconds of every node of the following runs to `seconds` (by node index); null stops that.
+  // Adds the seconds of every node of the following runs to `seconds` (by node index); null stops that. The device is
+  // waited for after each node.
   void set_profile(std::vector<double>* seconds);
   // Binds the weights to another store of the same tensors (a reference model).
   void rebind_weights(const TensorStore& weights);

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <span>
@@ -47,12 +48,16 @@ struct TensorView {
 };
 
 // One launch. A kernel writes every row of its outputs up to their capacity: rows past the count become finite values
-// (zero unless the operation says otherwise), and such rows of the inputs, finite too, touch no other row.
+// (zero in a gradient), and such rows of the inputs, finite too, touch no other row.
+//
+// On a GPU, launches are recorded and repeated with other counts: there a kernel reads `device_counts`, never rows().
 struct KernelCall {
   std::span<const TensorView> inputs;
   std::span<const TensorView> outputs;
   const Attributes* attributes = nullptr;
   std::span<std::byte> workspace;  // as large as the kernel's `workspace` said
+  Device* device = nullptr;
+  const std::int64_t* device_counts = nullptr;  // by Count, in the device's memory
 
   [[nodiscard]] const TensorView& in(std::size_t index) const { return inputs[index]; }
   [[nodiscard]] const TensorView& out(std::size_t index) const { return outputs[index]; }

@@ -117,6 +117,7 @@ MemoryPlan plan_memory(const Program& program, DeviceKind device) {
   for (const Value& value : values) {
     if (value.role == Role::input) plan.inputs += align_up(value.type.bytes());
   }
+  plan.inputs += align_up(sizeof(Counts));
   plan.peak_activations = peak_alive(activations, nodes.size());
   for (const std::size_t bytes : plan.workspace_bytes) plan.peak_workspace = std::max(plan.peak_workspace, bytes);
   return plan;

@@ -16,7 +16,7 @@ struct MemoryPlan {
   std::vector<std::size_t> workspace_offset;  // by node
   std::vector<std::size_t> workspace_bytes;   // by node, aligned
   std::size_t arena = 0;
-  std::size_t inputs = 0;  // the host-written values, each aligned
+  std::size_t inputs = 0;  // the host-written values, each aligned, and the counts behind them
   std::size_t peak_activations = 0;
   std::size_t peak_workspace = 0;
 };

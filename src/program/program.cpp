@@ -38,16 +38,19 @@ std::vector<Tensor> Program::append(const Op& op, Attributes attributes, std::sp
   std::vector<Type> types;
   try {
     types = op.infer(input_types, node.attributes);
+    for (const Type& type : types) type.check();
   } catch (const Error& error) {
     throw Error(scope_, error.what());
   }
   std::vector<Tensor> outputs;
   for (std::size_t i = 0; i < types.size(); ++i) {
     Value value{std::move(types[i]), Role::activation, {}, false, kNoValue, static_cast<std::int32_t>(nodes_.size())};
-    if (const auto aliased = op.alias(i); aliased && node.inputs.at(*aliased) != kNoValue) {
+    if (const auto aliased = op.alias(i)) {
+      if (required(input_types, *aliased, op.name()).bytes() != value.type.bytes()) {
+        throw Error(op.name(), text_of("output ", i, ", ", to_text(value.type), ", cannot lie in input ", *aliased,
+                                       ", ", to_text(*input_types[*aliased])));
+      }
       value.alias_of = node.inputs[*aliased];
-      HONE_ASSERT(values_[static_cast<std::size_t>(value.alias_of)].type.bytes() == value.type.bytes(), op.name(),
-                  " aliases a value of another size");
     }
     node.outputs.push_back(static_cast<ValueId>(values_.size()));
     values_.push_back(std::move(value));

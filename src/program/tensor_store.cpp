@@ -45,14 +45,15 @@ std::vector<std::byte> TensorStore::download(std::string_view name) const {
 }
 
 void TensorStore::copy_from(const TensorStore& other) {
+  HONE_ASSERT(device_ == &other.device(), "the stores lie on two devices");
   for (const NamedType& tensor : tensors_) {
     HONE_ASSERT(other.type(tensor.name) == tensor.type, tensor.name, " differs in type");
-    upload(tensor.name, {other.data(tensor.name), tensor.type.bytes()});
+    device_->copy(data(tensor.name), other.data(tensor.name), tensor.type.bytes());
   }
 }
 
 void TensorStore::fill_zero() {
-  if (buffer_.size() > 0) device_->fill_zero(buffer_.data(), buffer_.size());
+  if (buffer_.size() > 0) device_->fill(buffer_.data(), 0, buffer_.size());
 }
 
 }  // namespace hone

@@ -30,6 +30,19 @@ Dim dim_from_text(std::string_view text) {
 
 }  // namespace
 
+void Type::check() const {
+  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60;
+  std::uint64_t product = size_of(dtype);
+  for (const Dim& dim : shape) {
+    if (dim.size < 0) throw Error(text_of(to_text(*this), " has a negative dimension"));
+    // A product that is 0 in the end must not overflow on the way.
+    const std::uint64_t factor = dim.size == 0 ? 1 : static_cast<std::uint64_t>(dim.size);
+    if (__builtin_mul_overflow(product, factor, &product) || product > kMostBytes) {
+      throw Error(text_of(to_text(*this), " is too large"));
+    }
+  }
+}
+
 std::int64_t Type::elements() const {
   std::int64_t product = 1;
   for (const Dim& dim : shape) product *= dim.size;
@@ -63,6 +76,7 @@ Type type_from_text(std::string_view text) {
   const std::string_view inside = text.substr(open + 1, text.size() - open - 2);
   if (trim(inside).empty()) return type;
   for (const std::string& part : split(inside, ',')) type.shape.push_back(dim_from_text(trim(part)));
+  type.check();
   return type;
 }
 

@@ -37,6 +37,10 @@ struct Type {
   DType dtype = DType::f32;
   Shape shape;
 
+  // Throws Error unless every dimension is 0 or more and bytes() is at most 2^60, so that sums and products of a
+  // program's sizes stay within 64 bits.
+  void check() const;
+
   [[nodiscard]] std::int64_t elements() const;
   [[nodiscard]] std::int64_t rows() const { return shape.empty() ? 1 : shape[0].size; }
   // Elements of one row: the product of all dimensions but the first.

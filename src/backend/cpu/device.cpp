@@ -18,7 +18,8 @@ class CpuDevice final : public Device {
   std::string name() const override { return "cpu"; }
   void upload(std::byte* device, const void* host, std::size_t bytes) override { std::memcpy(device, host, bytes); }
   void download(void* host, const std::byte* device, std::size_t bytes) override { std::memcpy(host, device, bytes); }
-  void fill_zero(std::byte* device, std::size_t bytes) override { std::memset(device, 0, bytes); }
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+  void fill(std::byte* device, int byte, std::size_t bytes) override { std::memset(device, byte, bytes); }
   void synchronize() override {}
 
  private:

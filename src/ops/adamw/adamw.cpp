@@ -27,11 +27,11 @@ class Adamw final : public Op {
     check(1, "the gradient", weight.shape);
     check(2, "m", weight.shape);
     check(3, "v", weight.shape);
+    check(5, "the norm", {1});
     if (inputs[4]) {
       check(4, "the master weight", weight.shape);
       expect(weight.dtype != wide, name(), text_of("the weight is ", to_text(weight), " and needs no master weight"));
     }
-    check(5, "the norm", {1});
     check(6, "hyper", {kAdamwHypers});
     expect(required(inputs, 7, name()) == Type{DType::i32, {1}}, name(),
            text_of("bad is ", to_text(*inputs[7]), "; wanted i32[1]"));

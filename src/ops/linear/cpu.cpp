@@ -1,52 +1,11 @@
 #include "backend/cpu/gemm.h"
 #include "ops/linear/linear.h"
+#include "ops/linear/products.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 
 namespace hone {
 namespace {
-
-std::int64_t columns(const Type& type) { return type.shape[1].size; }
-
-// The products at full capacity, without their operands. A run sets the number of rows in use.
-GemmArgs forward_product(const Type& x, const Type& weight, const Type& y) {
-  return {.m = x.rows(),
-          .n = columns(y),
-          .k = columns(x),
-          .transpose_b = Transpose::yes,
-          .a_type = x.dtype,
-          .b_type = weight.dtype,
-          .c_type = y.dtype,
-          .lda = columns(x),
-          .ldb = columns(weight),
-          .ldc = columns(y)};
-}
-
-GemmArgs input_product(const Type& dy, const Type& weight, const Type& dx) {
-  return {.m = dy.rows(),
-          .n = columns(dx),
-          .k = columns(dy),
-          .a_type = dy.dtype,
-          .b_type = weight.dtype,
-          .c_type = dx.dtype,
-          .lda = columns(dy),
-          .ldb = columns(weight),
-          .ldc = columns(dx)};
-}
-
-GemmArgs weight_product(const Type& dy, const Type& x, const Type& dweight) {
-  return {.m = columns(dy),
-          .n = columns(x),
-          .k = dy.rows(),
-          .transpose_a = Transpose::yes,
-          .a_type = dy.dtype,
-          .b_type = x.dtype,
-          .c_type = dweight.dtype,
-          .lda = columns(dy),
-          .ldb = columns(x),
-          .ldc = columns(dweight),
-          .accumulate = true};
-}
 
 // The kernel's memory for a product of its first two inputs and its output.
 template <auto product>
@@ -63,7 +22,7 @@ void multiply(const KernelCall& call, GemmArgs args) {
 }
 
 void forward(const KernelCall& call) {
-  GemmArgs args = forward_product(*call.in(0).type, *call.in(1).type, *call.out(0).type);
+  GemmArgs args = linear_product(*call.in(0).type, *call.in(1).type, *call.out(0).type);
   args.m = call.in(0).rows();
   if (call.in(2)) {
     args.bias = call.in(2).data;
@@ -74,14 +33,14 @@ void forward(const KernelCall& call) {
 }
 
 void input_gradient(const KernelCall& call) {
-  GemmArgs args = input_product(*call.in(0).type, *call.in(1).type, *call.out(0).type);
+  GemmArgs args = linear_input_product(*call.in(0).type, *call.in(1).type, *call.out(0).type);
   args.m = call.in(0).rows();
   multiply(call, args);
   zero_tail(call.out(0));
 }
 
 void weight_gradient(const KernelCall& call) {
-  GemmArgs args = weight_product(*call.in(0).type, *call.in(1).type, *call.out(0).type);
+  GemmArgs args = linear_weight_product(*call.in(0).type, *call.in(1).type, *call.out(0).type);
   args.k = call.in(0).rows();
   multiply(call, args);
 }
@@ -104,9 +63,9 @@ void bias_gradient(const KernelCall& call) {
 }  // namespace
 
 void register_linear_cpu(KernelRegistry& registry) {
-  registry.add("linear", DeviceKind::cpu, {forward, workspace<forward_product>});
-  registry.add("linear_input_gradient", DeviceKind::cpu, {input_gradient, workspace<input_product>});
-  registry.add("linear_weight_gradient", DeviceKind::cpu, {weight_gradient, workspace<weight_product>});
+  registry.add("linear", DeviceKind::cpu, {forward, workspace<linear_product>});
+  registry.add("linear_input_gradient", DeviceKind::cpu, {input_gradient, workspace<linear_input_product>});
+  registry.add("linear_weight_gradient", DeviceKind::cpu, {weight_gradient, workspace<linear_weight_product>});
   registry.add(
       "linear_bias_gradient", DeviceKind::cpu,
       {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { bias_gradient<T>(call); }); },

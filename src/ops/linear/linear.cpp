@@ -21,6 +21,8 @@ class LinearInputGradient final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& dy = required(inputs, 0, name());
     const Type& weight = required(inputs, 1, name());
+    expect(dy.shape.size() == 2 && weight.shape.size() == 2, name(),
+           text_of("dy is ", to_text(dy), ", weight ", to_text(weight), "; wanted [rows, n] and [n, k]"));
     return {Type{weight.dtype, {dy.shape[0], weight.shape[1]}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {

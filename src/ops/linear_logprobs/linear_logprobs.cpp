@@ -19,7 +19,7 @@ class LinearLogprobsBackward final : public Op {
   Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, 1, name())};
-    if (inputs[5]) outputs.push_back(*inputs[5]);
+    if (inputs.size() > 5 && inputs[5]) outputs.push_back(*inputs[5]);
     return outputs;
   }
   // The logits are computed again.

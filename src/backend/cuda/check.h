@@ -1,0 +1,16 @@
+// CUDA calls and their errors.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string_view>
+
+namespace hone {
+
+// Throws Error naming the call, CUDA's name of the error and what to do about it, unless `status` is success.
+void check_cuda(cudaError_t status, std::string_view call);
+
+// After a kernel launch.
+inline void check_launch(std::string_view kernel) { check_cuda(cudaGetLastError(), kernel); }
+
+}  // namespace hone

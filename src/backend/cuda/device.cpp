@@ -1,0 +1,189 @@
+#include "backend/cuda/device.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cuda/check.h"
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace hone {
+namespace {
+
+constexpr std::size_t kRingBytes = std::size_t{32} << 20;
+constexpr std::size_t kLargestPiece = kRingBytes / 4;
+constexpr int kOldestCapability = 80;
+
+class CudaGraph final : public Recording {
+ public:
+  CudaGraph(cudaGraph_t graph, cudaStream_t stream) : stream_(stream) {
+    const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
+    cudaGraphDestroy(graph);
+    check_cuda(status, "cudaGraphInstantiate");
+  }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+  ~CudaGraph() override { cudaGraphExecDestroy(executable_); }
+  void launch() override { check_cuda(cudaGraphLaunch(executable_, stream_), "cudaGraphLaunch"); }
+
+ private:
+  cudaGraphExec_t executable_ = nullptr;
+  cudaStream_t stream_;
+};
+
+std::string advice(cudaError_t status) {
+  switch (status) {
+    case cudaErrorMemoryAllocation:
+      return "another process may hold the GPU's memory: nvidia-smi shows it";
+    case cudaErrorInsufficientDriver:
+      return "the driver is older than CUDA 13 needs (580 or later)";
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+void check_cuda(cudaError_t status, std::string_view call) {
+  if (status == cudaSuccess) return;
+  throw Error("cuda", text_of(call, ": ", cudaGetErrorName(status), ": ", cudaGetErrorString(status)), advice(status));
+}
+
+std::string cuda_obstacle() {
+  int devices = 0;
+  const cudaError_t status = cudaGetDeviceCount(&devices);
+  if (status == cudaErrorInsufficientDriver) {
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
+    if (driver == 0) return "no NVIDIA driver was found";
+    return text_of("the driver supports CUDA ", driver / 1000, ".", driver % 1000 / 10, "; ", CUDART_VERSION / 1000,
+                   ".", CUDART_VERSION % 1000 / 10, " is needed");
+  }
+  if (status == cudaErrorNoDevice || (status == cudaSuccess && devices == 0)) return "there is no GPU";
+  if (status != cudaSuccess) return cudaGetErrorString(status);
+  cudaDeviceProp properties{};
+  if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) return "the GPU's properties cannot be read";
+  const int capability = properties.major * 10 + properties.minor;
+  if (capability < kOldestCapability) {
+    return text_of(properties.name, " has compute capability ", properties.major, ".", properties.minor,
+                   "; 8.0 or later is needed");
+  }
+  return {};
+}
+
+CudaDevice& cuda_device() {
+  static CudaDevice device(0);
+  return device;
+}
+
+CudaDevice::CudaDevice(int ordinal) : ordinal_(ordinal) {
+  const std::string obstacle = cuda_obstacle();
+  if (!obstacle.empty()) throw Error("cuda", obstacle);
+  check_cuda(cudaSetDevice(ordinal_), "cudaSetDevice");
+  check_cuda(cudaGetDeviceProperties(&properties_, ordinal_), "cudaGetDeviceProperties");
+  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+  void* ring = nullptr;
+  check_cuda(cudaMallocHost(&ring, kRingBytes), "cudaMallocHost");
+  ring_ = static_cast<std::byte*>(ring);
+}
+
+CudaDevice::~CudaDevice() {
+  // At the end of the process the driver may be gone already: its errors no longer matter.
+  cublas_.reset();
+  for (const InFlight& piece : in_flight_) cudaEventDestroy(piece.done);
+  cudaFreeHost(ring_);
+  cudaStreamDestroy(stream_);
+}
+
+Cublas& CudaDevice::cublas() {
+  if (!cublas_) cublas_ = std::make_unique<Cublas>();
+  return *cublas_;
+}
+
+void CudaDevice::retire_oldest() {
+  check_cuda(cudaEventSynchronize(in_flight_.front().done), "a copy to the GPU");
+  cudaEventDestroy(in_flight_.front().done);
+  in_flight_.pop_front();
+}
+
+std::byte* CudaDevice::stage(std::size_t bytes) {
+  if (ring_head_ + bytes > kRingBytes) ring_head_ = 0;
+  const std::size_t begin = ring_head_;
+  const std::size_t end = begin + bytes;
+  const auto overlaps = [&](const InFlight& piece) { return piece.begin < end && begin < piece.end; };
+  while (std::any_of(in_flight_.begin(), in_flight_.end(), overlaps)) retire_oldest();
+  ring_head_ = align_up(end);
+  return ring_ + begin;
+}
+
+void CudaDevice::upload(std::byte* device, const void* host, std::size_t bytes) {
+  const auto* from = static_cast<const std::byte*>(host);
+  for (std::size_t done = 0; done < bytes; done += kLargestPiece) {
+    const std::size_t piece = std::min(kLargestPiece, bytes - done);
+    std::byte* staged = stage(piece);
+    std::memcpy(staged, from + done, piece);
+    check_cuda(cudaMemcpyAsync(device + done, staged, piece, cudaMemcpyHostToDevice, stream_), "a copy to the GPU");
+    InFlight flight{static_cast<std::size_t>(staged - ring_), static_cast<std::size_t>(staged - ring_) + piece,
+                    nullptr};
+    check_cuda(cudaEventCreateWithFlags(&flight.done, cudaEventDisableTiming), "cudaEventCreate");
+    check_cuda(cudaEventRecord(flight.done, stream_), "cudaEventRecord");
+    in_flight_.push_back(flight);
+  }
+}
+
+void CudaDevice::download(void* host, const std::byte* device, std::size_t bytes) {
+  if (bytes == 0) return;
+  check_cuda(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_), "a copy from the GPU");
+  synchronize();
+}
+
+void CudaDevice::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "a copy on the GPU");
+}
+
+void CudaDevice::fill(std::byte* device, int byte, std::size_t bytes) {
+  check_cuda(cudaMemsetAsync(device, byte, bytes, stream_), "cudaMemset");
+}
+
+void CudaDevice::synchronize() { check_cuda(cudaStreamSynchronize(stream_), "work on the GPU"); }
+
+std::unique_ptr<Recording> CudaDevice::record(const std::function<void()>& launches) {
+  check_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  cudaGraph_t graph = nullptr;
+  try {
+    launches();
+  } catch (...) {
+    cudaStreamEndCapture(stream_, &graph);
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    throw;
+  }
+  check_cuda(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
+  return std::make_unique<CudaGraph>(graph, stream_);
+}
+
+std::byte* CudaDevice::allocate(std::size_t bytes) {
+  void* data = nullptr;
+  const cudaError_t status = cudaMalloc(&data, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // the error is not sticky
+    std::size_t free = 0;
+    std::size_t total = 0;
+    cudaMemGetInfo(&free, &total);
+    throw Error("memory",
+                text_of("cannot allocate ", format_bytes(bytes), " on ", name(), ": ", format_bytes(free), " of ",
+                        format_bytes(total), " are free, hone holds ", format_bytes(allocated_bytes())),
+                advice(status));
+  }
+  check_cuda(status, "cudaMalloc");
+  auto* result = static_cast<std::byte*>(data);
+  fill(result, 0, bytes);
+  return result;
+}
+
+void CudaDevice::release(std::byte* data, std::size_t) {
+  // What still runs may use the memory. An error here has been or will be reported by the work itself.
+  cudaStreamSynchronize(stream_);
+  cudaFree(data);
+}
+
+}  // namespace hone

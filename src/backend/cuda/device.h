@@ -1,0 +1,64 @@
+// A GPU through CUDA.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "backend/cuda/cublas.h"
+#include "backend/device.h"
+
+namespace hone {
+
+// Why no GPU can be used (no driver, one that is too old, no device, compute capability below 8.0), or nothing.
+[[nodiscard]] std::string cuda_obstacle();
+
+// Everything runs on one stream, so that work is done in the order in which it is given.
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(int ordinal);
+  ~CudaDevice() override;
+
+  DeviceKind kind() const override { return DeviceKind::cuda; }
+  std::string name() const override { return properties_.name; }
+  void upload(std::byte* device, const void* host, std::size_t bytes) override;
+  void download(void* host, const std::byte* device, std::size_t bytes) override;
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
+  void fill(std::byte* device, int byte, std::size_t bytes) override;
+  void synchronize() override;
+  std::unique_ptr<Recording> record(const std::function<void()>& launches) override;
+
+  [[nodiscard]] cudaStream_t stream() const { return stream_; }
+  [[nodiscard]] const cudaDeviceProp& properties() const { return properties_; }
+  // 90 for sm_90.
+  [[nodiscard]] int compute_capability() const { return properties_.major * 10 + properties_.minor; }
+  [[nodiscard]] Cublas& cublas();
+
+ private:
+  // Part of the pinned ring that a copy may still read.
+  struct InFlight {
+    std::size_t begin = 0, end = 0;
+    cudaEvent_t done = nullptr;
+  };
+
+  std::byte* allocate(std::size_t bytes) override;
+  void release(std::byte* data, std::size_t bytes) override;
+  // A piece of the ring that no copy reads any more.
+  std::byte* stage(std::size_t bytes);
+  void retire_oldest();
+
+  int ordinal_;
+  cudaDeviceProp properties_{};
+  cudaStream_t stream_ = nullptr;
+  std::byte* ring_ = nullptr;  // pinned host memory
+  std::size_t ring_head_ = 0;
+  std::deque<InFlight> in_flight_;
+  std::unique_ptr<Cublas> cublas_;
+};
+
+// The first GPU. Throws Error where there is an obstacle.
+[[nodiscard]] CudaDevice& cuda_device();
+
+}  // namespace hone

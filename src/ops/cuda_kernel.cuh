@@ -1,0 +1,130 @@
+// What CUDA kernels share. Sums are in a fixed order that depends on sizes only, never on which block comes first; there
+// are no floating-point atomics. A row's result does not depend on the number of rows.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "backend/cuda/check.h"
+#include "backend/cuda/device.h"
+#include "program/kernel.h"
+
+namespace hone {
+
+// The type that kernels compute with for an element type, and the one for sums over it.
+template <class T>
+using CudaType = std::conditional_t<std::is_same_v<T, BFloat16>, __nv_bfloat16, T>;
+
+// body.operator()<T>() with T of float, __nv_bfloat16, double.
+template <class Body>
+void for_cuda_floating(DType dtype, const Body& body) {
+  for_floating(dtype, [&]<class T>() { body.template operator()<CudaType<T>>(); });
+}
+
+// The elements of a view; null for an optional one that is not given.
+template <class T>
+[[nodiscard]] T* cuda_data(const TensorView& view) {
+  if (!view) return nullptr;
+  using Host = std::conditional_t<std::is_same_v<T, __nv_bfloat16>, BFloat16, T>;
+  return reinterpret_cast<T*>(view.as<Host>());
+}
+
+[[nodiscard]] inline CudaDevice& cuda_device_of(const KernelCall& call) {
+  return static_cast<CudaDevice&>(*call.device);
+}
+[[nodiscard]] inline cudaStream_t stream_of(const KernelCall& call) { return cuda_device_of(call).stream(); }
+
+// Rows in use of a tensor, read by the kernel when it runs.
+struct RowCount {
+  const std::int64_t* used;  // null: all
+  std::int64_t capacity;
+  [[nodiscard]] __device__ std::int64_t get() const { return used != nullptr ? *used : capacity; }
+};
+
+[[nodiscard]] inline RowCount row_count(const KernelCall& call, const TensorView& view) {
+  const Shape& shape = view.type->shape;
+  const bool counted = !shape.empty() && shape[0].count != Count::none;
+  return {counted ? call.device_counts + static_cast<std::size_t>(shape[0].count) : nullptr, view.capacity()};
+}
+
+[[nodiscard]] constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+template <class T>
+using CudaAccumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+template <class T>
+[[nodiscard]] __device__ inline CudaAccumulator<T> widened(T value) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    return __bfloat162float(value);
+  } else {
+    return value;
+  }
+}
+
+// Rounded to nearest even.
+template <class T>
+[[nodiscard]] __device__ inline T narrowed(CudaAccumulator<T> value) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    return __float2bfloat16_rn(value);
+  } else {
+    return value;
+  }
+}
+
+// `kSize` neighbouring elements, loaded and stored as one; their address is a multiple of their size in bytes.
+template <class T, int kSize>
+struct alignas(sizeof(T) * kSize) Pack {
+  T values[kSize];
+  [[nodiscard]] __device__ T& operator[](int i) { return values[i]; }
+  [[nodiscard]] __device__ const T& operator[](int i) const { return values[i]; }
+};
+
+// Elements of T in 16 bytes.
+template <class T>
+inline constexpr int kPackSize = 16 / static_cast<int>(sizeof(T));
+
+// body.operator()<kPack>() with as many elements as divide `row_size`: 16 bytes of T, or one.
+template <class T, class Body>
+void with_pack(std::int64_t row_size, const Body& body) {
+  if (row_size % kPackSize<T> == 0) {
+    body.template operator()<kPackSize<T>>();
+  } else {
+    body.template operator()<1>();
+  }
+}
+
+// Over a warp; every lane gets the sum.
+template <class A>
+[[nodiscard]] __device__ inline A warp_sum(A value) {
+#pragma unroll
+  for (int lane = 16; lane > 0; lane /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, lane);
+  return value;
+}
+
+template <class A>
+[[nodiscard]] __device__ inline A warp_max(A value) {
+#pragma unroll
+  for (int lane = 16; lane > 0; lane /= 2) {
+    const A other = __shfl_xor_sync(0xFFFFFFFFu, value, lane);
+    value = other > value ? other : value;
+  }
+  return value;
+}
+
+// Over a block of a multiple of 32 threads, at most 1,024, all of which call it; every thread gets the sum. `shared`
+// holds 32 values; it may be used again after the next __syncthreads().
+template <class A>
+[[nodiscard]] __device__ inline A block_sum(A value, A* shared) {
+  value = warp_sum(value);
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  if (warps == 1) return value;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (lane == 0) shared[threadIdx.x / 32] = value;
+  __syncthreads();
+  return warp_sum(lane < warps ? shared[lane] : A(0));
+}
+
+}  // namespace hone

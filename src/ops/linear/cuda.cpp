@@ -1,0 +1,49 @@
+// All rows of the capacity are multiplied: those past the count are finite in x and exactly zero in dy.
+#include "backend/cuda/device.h"
+#include "ops/linear/linear.h"
+#include "ops/linear/products.h"
+#include "ops/registry.h"
+
+namespace hone {
+namespace {
+
+void multiply(const KernelCall& call, GemmArgs args) {
+  args.a = call.in(0).data;
+  args.b = call.in(1).data;
+  args.c = call.out(0).data;
+  args.workspace = call.workspace;
+  auto& device = static_cast<CudaDevice&>(*call.device);
+  device.cublas().gemm(args, device.stream());
+}
+
+void forward(const KernelCall& call) {
+  GemmArgs args = linear_product(*call.in(0).type, *call.in(1).type, *call.out(0).type);
+  if (call.in(2)) {
+    args.bias = call.in(2).data;
+    args.bias_type = call.in(2).dtype();
+  }
+  multiply(call, args);
+}
+
+void input_gradient(const KernelCall& call) {
+  multiply(call, linear_input_product(*call.in(0).type, *call.in(1).type, *call.out(0).type));
+}
+
+void weight_gradient(const KernelCall& call) {
+  multiply(call, linear_weight_product(*call.in(0).type, *call.in(1).type, *call.out(0).type));
+}
+
+std::size_t workspace(InputTypes, std::span<const Type>, const Attributes&) { return kCublasWorkspace; }
+
+}  // namespace
+
+void register_linear_bias_gradient_cuda(KernelRegistry& registry);
+
+void register_linear_cuda(KernelRegistry& registry) {
+  registry.add("linear", DeviceKind::cuda, {forward, workspace});
+  registry.add("linear_input_gradient", DeviceKind::cuda, {input_gradient, workspace});
+  registry.add("linear_weight_gradient", DeviceKind::cuda, {weight_gradient, workspace});
+  register_linear_bias_gradient_cuda(registry);
+}
+
+}  // namespace hone
