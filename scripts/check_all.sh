@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Builds and tests under the sanitizers; ends with one line for each.
-#   scripts/check_all.sh [asan] [ubsan] [tsan]   none named: all three
+# Builds and tests under the sanitizers, and runs the fuzz targets; ends with one line for each.
+#   scripts/check_all.sh [asan] [ubsan] [tsan] [fuzz]   none named: all four
+# HONE_BUILD_ROOT names another place for the build folders than the checkout; HONE_FUZZ_SECONDS (60) is how long each
+# fuzz target runs.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 
 presets=("$@")
-if (($# == 0)); then presets=(asan ubsan tsan); fi
+if (($# == 0)); then presets=(asan ubsan tsan fuzz); fi
 
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
@@ -16,10 +18,11 @@ trap 'rm -f "$log"' EXIT
 summary=()
 failures=0
 for preset in "${presets[@]}"; do
-  settings=()
+  check=(scripts/run_tests.sh "$preset")
   # The thread sanitizer does not know libgomp's barriers and would report every parallel loop.
-  if [[ $preset == tsan ]]; then settings=(env OMP_NUM_THREADS=1); fi
-  if "${settings[@]}" scripts/run_tests.sh "$preset" 2>&1 | tee "$log"; then
+  if [[ $preset == tsan ]]; then check=(env OMP_NUM_THREADS=1 "${check[@]}"); fi
+  if [[ $preset == fuzz ]]; then check=(scripts/run_fuzzers.sh); fi
+  if "${check[@]}" 2>&1 | tee "$log"; then
     summary+=("$preset: $(tail -n 1 "$log")")
   else
     summary+=("$preset: FAILED: $(tail -n 1 "$log")")

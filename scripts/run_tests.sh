@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Configures, builds and tests one preset of CMakePresets.json; ends with the line "N passed, N failed".
 #   scripts/run_tests.sh PRESET [ctest options]
+# HONE_BUILD_ROOT names another place for the build folders than the checkout.
 # Exits with 1 where a test failed, could not run, or none ran.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -12,8 +13,10 @@ fi
 preset=$1
 shift
 
-cmake --preset "$preset"
-cmake --build --preset "$preset"
+build=${HONE_BUILD_ROOT:-$PWD}/build
+if [[ $preset != release ]]; then build+=-$preset; fi
+cmake --preset "$preset" -B "$build"
+cmake --build "$build"
 
 # Two test programs share the cores: their threads must not spin while they wait.
 export OMP_WAIT_POLICY=passive
@@ -21,7 +24,7 @@ export OMP_WAIT_POLICY=passive
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 status=0
-ctest --preset "$preset" --parallel 2 --no-tests=error --output-junit "$report" "$@" || status=$?
+ctest --test-dir "$build" --output-on-failure --parallel 2 --no-tests=error --output-junit "$report" "$@" || status=$?
 
 # The number behind an attribute of the report's first element; ctest writes none where it found no test.
 count() {

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Installs from apt what building and testing hone needs (Debian 12, Ubuntu 24.04); quick where nothing is missing.
-#   scripts/setup.sh [--dev]   --dev: also the tools of scripts/format.sh and scripts/tidy.sh
+#   scripts/setup.sh [--dev]   --dev: also the tools of scripts/{format,tidy,run_fuzzers}.sh
 set -euo pipefail
 
 packages=(g++ cmake ninja-build ccache lld libgtest-dev libgmock-dev nlohmann-json3-dev libyaml-cpp-dev libedit-dev)
 case "${1:-}" in
   "") ;;
-  --dev) packages+=(clang-format-19 clang-tidy-19) ;;
+  --dev) packages+=(clang-format-19 clang-tidy-19 clang-19 libclang-rt-19-dev libomp-19-dev) ;;
   *)
     echo "usage: scripts/setup.sh [--dev]" >&2
     exit 2

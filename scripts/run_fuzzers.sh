@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Builds the fuzz targets (tests/fuzz) and runs each for HONE_FUZZ_SECONDS (60), from the committed inputs and those that
+# earlier runs found; ends with the line "N targets, N seconds each, N findings".
+#   scripts/run_fuzzers.sh [NAME ...]   none named: all
+# New inputs and those that fail are kept in HONE_FUZZ_FOLDER (/tmp/hone-fuzz). HONE_BUILD_ROOT names another place for
+# the build folder than the checkout.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+seconds=${HONE_FUZZ_SECONDS:-60}
+kept=${HONE_FUZZ_FOLDER:-/tmp/hone-fuzz}
+build=${HONE_BUILD_ROOT:-$PWD}/build-fuzz
+if ! command -v clang++-19 >/dev/null; then
+  echo "run_fuzzers: clang-19 is missing; run scripts/setup.sh --dev" >&2
+  exit 2
+fi
+cmake --preset fuzz -B "$build"
+cmake --build "$build" --target fuzz
+
+names=("$@")
+if ((${#names[@]} == 0)); then
+  for source in tests/fuzz/*_fuzz.cpp; do names+=("$(basename "$source" _fuzz.cpp)"); done
+fi
+export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:detect_leaks=1
+export UBSAN_OPTIONS=print_stacktrace=1
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+findings=0
+for name in "${names[@]}"; do
+  mkdir -p "$kept/$name"
+  if "$build/fuzz/${name}_fuzz" -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
+    -malloc_limit_mb=1024 -artifact_prefix="$kept/$name-" "$kept/$name" "tests/fuzz/corpus/$name" >"$log" 2>&1; then
+    echo "$name: $(grep -E '^Done [0-9]+ runs' "$log" || echo "no new runs")"
+  else
+    findings=$((findings + 1))
+    tail -n 60 "$log"
+    echo "$name: FAILED"
+  fi
+done
+echo "${#names[@]} targets, $seconds seconds each, $findings findings"
+((findings == 0))

@@ -1,0 +1,111 @@
+// Options as a YAML file and, behind a zero byte, as a command line, one argument a line. The values that are read,
+// written as YAML, read back the same.
+#include <array>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "core/options.h"
+#include "core/strings.h"
+#include "fuzz/target.h"
+
+namespace hone {
+namespace {
+
+enum class When : std::uint8_t { no, steps, epoch };
+enum class Memory : std::uint8_t { off, on, automatic };
+
+}  // namespace
+
+template <>
+struct EnumNames<When> {
+  static constexpr std::array<std::string_view, 3> kNames{"no", "steps", "epoch"};
+  static constexpr std::array<std::string_view, 1> kNotYet{"best"};
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 1> kAliases{{{"never", "no"}}};
+  static constexpr EnumTable value{.names = kNames, .aliases = kAliases, .not_yet = kNotYet};
+};
+template <>
+struct EnumNames<Memory> {
+  static constexpr std::array<std::string_view, 3> kNames{"false", "true", "auto"};
+  static constexpr EnumTable value{.names = kNames};
+};
+
+namespace fuzz {
+namespace {
+
+struct Extras {
+  std::optional<double> low;
+  std::string mode = "plain";
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("low", low, "The lowest value", within(0, 1));
+    v("mode", mode, "How");
+  }
+};
+
+struct Everything {
+  double rate = 2e-5;
+  std::int64_t count = 8;
+  std::optional<std::int64_t> limit = 1024;
+  bool packing = false;
+  std::optional<bool> masked;
+  std::string name;
+  std::optional<std::string> note;
+  When when = When::no;
+  Memory memory = Memory::automatic;
+  std::vector<std::string> rewards{"accuracy", "format"};
+  std::vector<double> weights;
+  std::vector<std::int64_t> steps;
+  Extras extras;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v.group("All kinds");
+    v("rate", rate, "A rate", above(0));
+    v("count", count, "How many", at_least(1));
+    v("limit", limit, "Most tokens", at_least(2));
+    v("packing", packing, "Pack");
+    v("masked", masked, "Mask");
+    v("name", name, "A name");
+    v("note", note, "A note");
+    v("when", when, "When to save");
+    v("memory", memory, "Save memory");
+    v("rewards", rewards, "Rewards by name");
+    v("weights", weights, "Their weights", at_least(0));
+    v("steps", steps, "At which steps");
+    v("extras", extras, "");
+    v.alias("max_limit", "limit");
+  }
+};
+
+constexpr std::array<ForeignKey, 4> kForeign{{
+    {"attention", ForeignKey::Kind::no_effect, "there is one kernel", "eager"},
+    {"workers", ForeignKey::Kind::no_effect, "data is read in its own way"},
+    {"push", ForeignKey::Kind::not_yet, "pushing is", "later"},
+    {"eight_bit", ForeignKey::Kind::never, "8-bit weights are not offered"},
+}};
+
+void check(const OptionTable& table) {
+  const std::string text = option_yaml(table);
+  Everything other;
+  const OptionTable read(other);
+  OptionInput input;
+  read_option_keys(read, parse_yaml(text, "values"), "values", {}, input);
+  HONE_ASSERT(option_json(read) == option_json(table), "other values are read from: ", text);
+}
+
+}  // namespace
+}  // namespace fuzz
+}  // namespace hone
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace hone;
+  const auto [file, line] = fuzz::parted(fuzz::as_text(data, size), '\0');
+  fuzz::Everything options;
+  const OptionTable table(options);
+  OptionInput input;
+  fuzz::accepts(
+      [&, &keys = file] { read_option_keys(table, parse_yaml(keys, "f.yaml"), "f.yaml", fuzz::kForeign, input); });
+  fuzz::accepts([&, &flags = line] { read_option_flags(table, split(flags, '\n'), fuzz::kForeign, input); });
+  fuzz::check(table);
+  return 0;
+}

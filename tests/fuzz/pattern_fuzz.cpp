@@ -1,0 +1,27 @@
+// A split pattern, on the first line, over the text behind it.
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "fuzz/target.h"
+#include "text/pre_tokenizer.h"
+#include "text/unicode.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace hone;
+  const std::string input = replace_invalid_utf8(fuzz::as_text(data, size));
+  const auto [pattern, text] = fuzz::parted(input, '\n');
+  for (const char* behavior : {"Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous", "Removed"}) {
+    const Json json{{"type", "Split"}, {"pattern", {{"Regex", std::string(pattern)}}}, {"behavior", behavior}};
+    const bool accepted = fuzz::accepts([&, &all = text] {
+      const PreTokenizer splitter(json, "tokenizer.json");
+      Pieces pieces;
+      splitter.split(all, pieces);
+      std::string joined;
+      for (const std::string_view piece : pieces.views) joined += piece;
+      HONE_ASSERT(joined == all || std::string_view(behavior) == "Removed", behavior, " loses text");
+      HONE_ASSERT(is_valid_utf8(joined), behavior, " cuts within a character");
+    });
+    if (!accepted) break;
+  }
+  return 0;
+}

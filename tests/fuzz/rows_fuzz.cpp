@@ -1,0 +1,60 @@
+// A data file as JSON lines, as a JSON array and as text; and what its rows come to as training text and as prompts.
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "data/columns.h"
+#include "data/readers.h"
+#include "data/render.h"
+#include "fuzz/target.h"
+#include "text/chat_template.h"
+#include "text/unicode.h"
+
+namespace hone::fuzz {
+namespace {
+
+void render(const Json& row) {
+  static const ChatTemplate chat_template(chatml_template());
+  accepts([&] {
+    const RenderedRow rendered = render_row(row, chat_template, {}, {});
+    std::size_t end = 0;
+    for (const auto& [from, to] : rendered.targets) {
+      HONE_ASSERT(end <= from && from <= to && to <= rendered.text.size(), "learns [", from, ", ", to, ")");
+      end = to;
+    }
+  });
+  accepts([&] {
+    const std::string_view column = prompt_column_of(row, {});
+    const Json messages = is_text(row, column) ? Json::array({{{"role", "user"}, {"content", text_in(row, column)}}})
+                                               : messages_in(row, column);
+    (void)render_prompt(messages, chat_template, row_variables(row, {}));
+  });
+}
+
+void read(const std::unique_ptr<RowReader>& reader) {
+  Json row;
+  RowPlace place;
+  BadRows bad;
+  std::int64_t rows = 0;
+  while (reader->next(row, place, bad)) {
+    ++rows;
+    HONE_ASSERT(row.is_object() && !row.empty(), "a row is ", row.type_name());
+    HONE_ASSERT(place.number > 0, "a row stands in line ", place.number);
+    render(row);
+  }
+  HONE_ASSERT(bad.describe(rows + bad.count()).find('\n') == std::string::npos, "bad rows on two lines");
+}
+
+}  // namespace
+}  // namespace hone::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace hone;
+  static fuzz::MemoryFile file;
+  file.set(fuzz::as_text(data, size));
+  fuzz::accepts([&] { fuzz::read(make_json_reader(file.path())); });
+  fuzz::accepts([&] { fuzz::read(make_jsonl_reader(file.path())); });
+  for (const SampleBy sample_by : {SampleBy::document, SampleBy::paragraph, SampleBy::line}) {
+    fuzz::accepts([&] { fuzz::read(make_text_reader(file.path(), sample_by)); });
+  }
+  return 0;
+}

@@ -1,0 +1,39 @@
+// A safetensors file; and, so that mutations need not keep the length in front right, the header alone.
+#include <vector>
+
+#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors_header.h"
+#include "fuzz/target.h"
+
+namespace hone::fuzz {
+namespace {
+
+constexpr std::uint64_t kDataSize = 64;  // bytes behind the header that is given alone
+
+void check(const StoredTensor& tensor) {
+  std::int64_t elements = 1;
+  for (const std::int64_t dimension : tensor.shape) elements = dimension == 0 ? 0 : elements * dimension;
+  HONE_ASSERT(elements == tensor.element_count() || elements == 0, tensor.name, " has ", tensor.element_count());
+  const bool converts = tensor.type == StoredType::f16 || tensor.type == StoredType::bf16 ||
+                        tensor.type == StoredType::f32 || tensor.type == StoredType::f64;
+  HONE_ASSERT(accepts([&] { (void)read_values<float>(tensor); }) == converts, "conversion of ", name_of(tensor.type));
+}
+
+}  // namespace
+}  // namespace hone::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace hone;
+  static fuzz::MemoryFile storage;
+  const std::string_view text = fuzz::as_text(data, size);
+  storage.set(text);
+  fuzz::accepts([&] {
+    const SafetensorsFile file(storage.path());
+    for (const StoredTensor& tensor : file.tensors()) {
+      HONE_ASSERT(file.find(tensor.name) == &tensor, tensor.name, " is not found");
+      fuzz::check(tensor);
+    }
+  });
+  fuzz::accepts([&] { (void)parse_safetensors_header(text, fuzz::kDataSize, "header"); });
+  return 0;
+}
