@@ -8,11 +8,12 @@
 
 namespace hone {
 
-// What went wrong, where, and what to do about it, on one line. The command line prints it and exits with 1; the server
+// What went wrong, where, and what to do about it, on one line: line breaks and control characters in the parts, which
+// may come from a file, are replaced. The command line prints it and exits with 1; the server
 // turns it into its error object.
 class Error : public std::runtime_error {
  public:
-  explicit Error(const std::string& what) : std::runtime_error(what) {}
+  explicit Error(const std::string& what);
   // "WHERE: WHAT (FIX)"; an empty part is left out.
   Error(std::string_view where, std::string_view what, std::string_view fix = {});
 };

@@ -8,7 +8,29 @@
 
 namespace hone {
 
+bool is_too_deep_json(std::string_view text) {
+  const auto opens = [](char c) { return c == '[' || c == '{'; };
+  if (std::count_if(text.begin(), text.end(), opens) <= kDeepestJson) return false;
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (opens(c)) {
+      if (++depth > kDeepestJson) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
+
 Json parse_json(std::string_view text, std::string_view where) {
+  if (is_too_deep_json(text)) throw Error(where, text_of("JSON nested deeper than ", kDeepestJson, " levels"));
   try {
     return Json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
@@ -17,6 +39,8 @@ Json parse_json(std::string_view text, std::string_view where) {
     const std::size_t newline = text.substr(0, end).rfind('\n');
     const std::size_t column = newline == std::string_view::npos ? end + 1 : end - newline;
     throw Error(where, text_of("not valid JSON at line ", line, ", column ", column));
+  } catch (const nlohmann::json::exception&) {
+    throw Error(where, "not valid JSON: a number is out of range");
   }
 }
 

@@ -9,7 +9,12 @@ namespace hone {
 
 using Json = nlohmann::ordered_json;
 
-// Throws Error naming `where`, the line and the column.
+// Arrays and objects within each other; what reads a value recurses.
+inline constexpr int kDeepestJson = 256;
+// Whether the text, valid or not, opens more of them.
+[[nodiscard]] bool is_too_deep_json(std::string_view text);
+
+// Throws Error naming `where`, the line and the column, also where the text is nested deeper than kDeepestJson.
 [[nodiscard]] Json parse_json(std::string_view text, std::string_view where);
 [[nodiscard]] Json read_json(const std::filesystem::path& path);
 // Indented by two; written as write_file does.

@@ -11,30 +11,6 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::int64_t kMaxDepth = 256;
-
-// Rows are walked recursively later on (rendered, printed), so their depth is bounded here.
-bool is_too_deep(std::string_view text) {
-  const auto is_open = [](char c) { return c == '[' || c == '{'; };
-  if (std::count_if(text.begin(), text.end(), is_open) <= kMaxDepth) return false;
-  std::int64_t depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (is_open(c)) {
-      if (++depth > kMaxDepth) return true;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return false;
-}
-
 // "" where the row is an object with columns.
 std::string_view fault_of(const Json& row) {
   if (!row.is_object()) return "not a JSON object";
@@ -68,7 +44,7 @@ class JsonLines final : public RowReader {
  private:
   static std::string parse(std::string_view line, Json& row) {
     if (trim(line).empty()) return "an empty line";
-    if (is_too_deep(line)) return text_of("nested deeper than ", kMaxDepth);
+    if (is_too_deep_json(line)) return text_of("nested deeper than ", kDeepestJson);
     try {
       row = Json::parse(line);
     } catch (const nlohmann::json::parse_error& error) {
@@ -90,7 +66,6 @@ class JsonArray final : public RowReader {
   explicit JsonArray(const fs::path& path) : name_(std::make_shared<std::string>(path.string())) {
     const MappedFile file(path);
     const std::string_view text = without_byte_order_mark(file.text());
-    if (is_too_deep(text)) throw Error(*name_, text_of("nested deeper than ", kMaxDepth));
     rows_ = parse_json(text, *name_);
   }
 

@@ -87,9 +87,9 @@ void check(const BpeTrainerOptions& options) {
     throw Error(kWhere, text_of("the eos_token ", options.eos_token, " is not one of the special tokens"));
   }
   const auto least = static_cast<std::int64_t>(256 + options.special_tokens.size());
-  if (options.kind != Kind::kCharacters && (options.vocab_size < least || options.vocab_size > 1 << 24)) {
+  if (options.kind != Kind::kCharacters && (options.vocab_size < least || options.vocab_size > kMostTokens)) {
     throw Error(kWhere, text_of("vocab_size is ", options.vocab_size, ", expected ", least,
-                                " (the bytes and the special tokens) to ", 1 << 24));
+                                " (the bytes and the special tokens) to ", kMostTokens));
   }
 }
 

@@ -1,5 +1,4 @@
-// Parsing with a limit on nesting, and reads of objects whose errors name the file and the key. Only for .cpp files: it
-// includes the whole parser.
+// Reads of objects whose errors name the file and the key. Only for .cpp files: it includes the whole parser.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,26 +9,6 @@
 #include "core/json.h"
 
 namespace hone {
-
-// Throws Error for text nested deeper than anything in a tokenizer is: printing and copying recurse.
-inline void check_json_depth(std::string_view text, std::string_view where) {
-  constexpr int kDeepest = 200;
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kDeepest) throw Error(where, text_of("JSON nested deeper than ", kDeepest, " levels"));
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-}
 
 inline const Json& member(const Json& object, const char* key) {
   static const Json null;

@@ -11,7 +11,9 @@ namespace {
 
 constexpr std::size_t kNoMatch = static_cast<std::size_t>(-1);
 constexpr int kDeepestMatch = 5'000;
-constexpr std::uint64_t kMostSteps = 200'000'000;  // in one search
+// Of the searches in one text; patterns in use take some tens a byte.
+constexpr std::uint64_t kStepsPerText = 10'000;
+constexpr std::uint64_t kStepsPerByte = 1'000;
 
 bool holds(const std::array<std::uint64_t, 4>& bits, unsigned char byte) {
   return (bits[byte >> 6] >> (byte & 63) & 1) != 0;
@@ -147,7 +149,9 @@ void Pattern::compute_first_bytes() {
 
 class PatternMatcher {
  public:
-  PatternMatcher(const Pattern& pattern, std::string_view text) : pattern_(pattern), text_(text) {}
+  // `steps`: taken so far.
+  PatternMatcher(const Pattern& pattern, std::string_view text, std::uint64_t& steps)
+      : pattern_(pattern), text_(text), steps_(steps), most_steps_(kStepsPerText + kStepsPerByte * text.size()) {}
 
   [[nodiscard]] bool may_start(int index, std::size_t at) const {
     const Pattern::Node& node = pattern_.nodes_[static_cast<std::size_t>(index)];
@@ -197,7 +201,7 @@ class PatternMatcher {
  private:
   void count(std::uint64_t steps) {
     steps_ += steps;
-    if (steps_ > kMostSteps) give_up("takes too many steps");
+    if (steps_ > most_steps_) give_up("takes too many steps");
   }
   [[noreturn]] void give_up(std::string_view why) const {
     throw Error("tokenizer pattern", text_of(why, " on this text: ", pattern_.source()));
@@ -283,20 +287,21 @@ class PatternMatcher {
 
   const Pattern& pattern_;
   std::string_view text_;
-  std::uint64_t steps_ = 0;
+  std::uint64_t& steps_;
+  std::uint64_t most_steps_;
   int depth_ = 0;
   int loop_index_ = -1;
   std::size_t loop_begin_ = 0;
 };
 
-std::optional<Pattern::Match> Pattern::find(std::string_view text, std::size_t from) const {
-  PatternMatcher matcher(*this, text);
-  for (std::size_t at = from; at <= text.size();) {
-    if (matcher.may_start(start_, at)) {
-      if (const std::size_t end = matcher.match(start_, at); end != kNoMatch) return Match{at, end};
+std::optional<Pattern::Match> Pattern::Search::find(std::size_t from) {
+  PatternMatcher matcher(pattern_, text_, steps_);
+  for (std::size_t at = from; at <= text_.size();) {
+    if (matcher.may_start(pattern_.start_, at)) {
+      if (const std::size_t end = matcher.match(pattern_.start_, at); end != kNoMatch) return Match{at, end};
     }
-    if (at == text.size()) break;
-    at += decode_utf8(text, at).size;
+    if (at == text_.size()) break;
+    at += decode_utf8(text_, at).size;
   }
   return std::nullopt;
 }

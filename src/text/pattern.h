@@ -52,8 +52,19 @@ class Pattern {
   struct Match {
     std::size_t begin, end;  // bytes
   };
-  // The leftmost match at or after `from` in valid UTF-8. Throws Error where it takes too many steps.
-  [[nodiscard]] std::optional<Match> find(std::string_view text, std::size_t from) const;
+  // The searches in one text of valid UTF-8. The steps that they take together are limited in proportion to its length,
+  // so that no pattern makes a text hang.
+  class Search {
+   public:
+    Search(const Pattern& pattern, std::string_view text) : pattern_(pattern), text_(text) {}  // which outlive it
+    // The leftmost match at or after `from`. Throws Error where it takes too many steps.
+    [[nodiscard]] std::optional<Match> find(std::size_t from);
+
+   private:
+    const Pattern& pattern_;
+    std::string_view text_;
+    std::uint64_t steps_ = 0;
+  };
   [[nodiscard]] const std::string& source() const { return source_; }
 
  private:

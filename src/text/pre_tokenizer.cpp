@@ -184,7 +184,8 @@ void PreTokenizer::apply(const Step& step, std::string_view piece, Pieces& piece
     keep(cut(piece, [&](std::size_t from) { return find_digit(piece, from); }), behavior, pieces.views);
     return;
   }
-  std::vector<Span> spans = cut(piece, [&](std::size_t from) { return step.pattern->find(piece, from); });
+  Pattern::Search search(*step.pattern, piece);
+  std::vector<Span> spans = cut(piece, [&](std::size_t from) { return search.find(from); });
   if (step.invert) {
     for (Span& span : spans) span.matched = !span.matched;
   }

@@ -48,10 +48,8 @@ struct Tokenizer::Data {
 
   // Derives what encode and decode read; called after the last add.
   void finish(std::string_view where) {
-    TokenId largest = model->vocabulary().empty() ? -1 : model->vocabulary().back().second;
-    if (!added.empty()) largest = std::max(largest, added.rbegin()->first);
-    if (largest < 0) throw Error(where, "has no tokens");
-    bytes.assign(static_cast<std::size_t>(largest) + 1, {});
+    if (next_id() == 0) throw Error(where, "has no tokens");
+    bytes.assign(static_cast<std::size_t>(next_id()), {});
     for (const auto& [token, id] : model->vocabulary()) bytes[static_cast<std::size_t>(id)] = decoded(token);
     raw_tokens = {};
     normalized_tokens = {};
@@ -72,7 +70,11 @@ struct Tokenizer::Data {
     return model->token_id(token);
   }
 
-  [[nodiscard]] TokenId next_id() const { return static_cast<TokenId>(bytes.size()); }
+  // The one after the largest.
+  [[nodiscard]] TokenId next_id() const {
+    const TokenId next = model->vocabulary().empty() ? 0 : model->vocabulary().back().second + 1;
+    return added.empty() ? next : std::max(next, added.rbegin()->first + 1);
+  }
 
   std::string rest;  // of tokenizer.json, as JSON text
   Normalizer normalizer;
@@ -103,8 +105,8 @@ Tokenizer Tokenizer::from_json(std::string_view tokenizer_json, std::string_view
       if (data->by_content.contains(token.content)) continue;
       token.id = data->find(token.content).value_or(data->next_id());
       data->add(token, where);
-      data->finish(where);
     }
+    data->finish(where);
   }
   return Tokenizer(std::move(data));
 }
@@ -190,8 +192,8 @@ void Tokenizer::add_special_tokens(std::span<const std::string> tokens) {
       throw Error("tokenizer", "a special token must be UTF-8 text that is not empty");
     const TokenId id = data->find(content).value_or(data->next_id());
     data->add({.id = id, .content = content, .normalized = false, .special = true}, "tokenizer");
-    data->finish("tokenizer");
   }
+  data->finish("tokenizer");
   data->caches = std::make_shared<WordCachePool>();
   data_ = std::move(data);
 }

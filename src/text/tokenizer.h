@@ -13,6 +13,8 @@
 namespace hone {
 
 using TokenId = std::int32_t;
+// Ids are below it: tables by id are as long as the largest one, and a line of a file must not ask for gigabytes.
+inline constexpr TokenId kMostTokens = 1 << 21;
 
 class Tokenizer {
  public:

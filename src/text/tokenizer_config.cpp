@@ -31,7 +31,6 @@ std::string default_template(const Json& value, std::string_view where) {
 }  // namespace
 
 TokenizerConfig::TokenizerConfig(std::string_view text, std::string_view where) {
-  check_json_depth(text, where);
   Json json = parse_json(text, where);
   if (!json.is_object()) throw Error(where, "tokenizer_config.json is not a JSON object");
   chat_template_ = default_template(member(json, "chat_template"), where);

@@ -7,7 +7,7 @@
 namespace hone {
 namespace {
 
-constexpr TokenId kLargestId = 1 << 24;
+constexpr TokenId kLargestId = kMostTokens - 1;
 
 // Takes model.vocab out while the file is parsed: an ordered JSON object finds its keys by walking them.
 class VocabularyFilter {
@@ -87,12 +87,14 @@ Json written(const BpeModel::Merges& merges) {
 }  // namespace
 
 TokenizerFile::TokenizerFile(std::string_view text, std::string_view where) {
-  check_json_depth(text, where);
+  if (is_too_deep_json(text)) throw Error(where, text_of("JSON nested deeper than ", kDeepestJson, " levels"));
   Json json;
   try {
     json = Json::parse(text, VocabularyFilter(vocabulary, where));
   } catch (const Json::parse_error& error) {
     throw Error(where, text_of("not valid JSON near byte ", error.byte));
+  } catch (const Json::exception&) {
+    throw Error(where, "not valid JSON: a number is out of range");
   }
   if (!json.is_object()) throw Error(where, "is not a JSON object");
   const Json& model = member(json, "model");
