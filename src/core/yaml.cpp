@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 #include <cstdio>
+#include <unordered_set>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -49,11 +50,12 @@ class Reader {
  private:
   void read_map(const YAML::Node& node, int depth, YamlValue& value) {
     value.kind = YamlValue::Kind::map;
+    std::unordered_set<std::string> seen;
     for (const auto& entry : node) {
       const int line = entry.first.Mark().line + 1;
       if (!entry.first.IsScalar()) fail(line, "a key must be a plain word");
       const std::string& key = entry.first.Scalar();
-      if (value.find(key) != nullptr) fail(line, text_of("the key ", shown(key), " is given twice"));
+      if (!seen.insert(key).second) fail(line, text_of("the key ", shown(key), " is given twice"));
       value.items.push_back(read(entry.second, depth + 1));
       value.items.back().line = line;
       value.keys.push_back(key);

@@ -23,8 +23,8 @@ void ConfigReader::fail(std::string_view key, std::string_view expected) const {
 
 std::int64_t ConfigReader::positive(std::string_view key) const {
   const Json& value = at(key);
-  if (!value.is_number_integer() || value.get<double>() < 1 || value.get<double>() > 1e12)
-    fail(key, "a positive integer");
+  if (!value.is_number_integer() || value.get<double>() < 1 || value.get<double>() > static_cast<double>(kMostConfig))
+    fail(key, text_of("a positive integer up to ", kMostConfig));
   return value.get<std::int64_t>();
 }
 

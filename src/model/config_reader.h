@@ -9,6 +9,9 @@
 
 namespace hone {
 
+// The largest integer of a configuration: products of two stay far within 64 bits.
+inline constexpr std::int64_t kMostConfig = 1'000'000'000;
+
 class ConfigReader {
  public:
   explicit ConfigReader(const Json& config) : config_(config) {}

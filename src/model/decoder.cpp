@@ -16,6 +16,8 @@
 namespace hone {
 namespace {
 
+constexpr std::int64_t kMostLayers = 10'000;
+
 std::string layer_name(std::int64_t layer, std::string_view rest) { return text_of("layers.", layer, ".", rest); }
 
 class Decoder final : public Model {
@@ -89,6 +91,21 @@ class Decoder final : public Model {
     for (std::int64_t layer = 0; layer < s.num_hidden_layers; ++layer) describe_layer(layer, matrix, norm);
     norm("norm", s.hidden_size, "model.norm.weight");
     if (!config_.tie_word_embeddings) matrix("head", s.vocab_size, s.hidden_size, "lm_head.weight");
+    check_size();
+  }
+
+  // So that sizes in bytes can be summed without a second thought.
+  void check_size() const {
+    constexpr double kMostParameters = 1e15;
+    double parameters = 0;
+    for (const WeightSpec& spec : specs_) {
+      double elements = 1;
+      for (const std::int64_t size : spec.shape) elements *= static_cast<double>(size);
+      parameters += elements;
+    }
+    if (parameters > kMostParameters) {
+      throw Error("config.json", text_of("the model has ", parameters, " parameters; at most ", kMostParameters));
+    }
   }
 
   template <class Matrix, class Norm>
@@ -164,6 +181,9 @@ DecoderConfig parse_decoder_config(const Json& json, const DecoderOptions& optio
   s.vocab_size = config.positive("vocab_size");
   s.hidden_size = config.positive("hidden_size");
   s.num_hidden_layers = config.positive("num_hidden_layers");
+  if (s.num_hidden_layers > kMostLayers) {
+    throw Error("config.json", text_of("num_hidden_layers ", s.num_hidden_layers, " is more than ", kMostLayers));
+  }
   s.num_attention_heads = config.positive("num_attention_heads");
   s.num_key_value_heads = config.positive("num_key_value_heads", s.num_attention_heads);
   s.max_position_embeddings = config.positive("max_position_embeddings", 2048);

@@ -144,8 +144,7 @@ Value TemplateRenderer::evaluate_inner(const Expression& expression) {
       return get_attribute(evaluate(*arguments[0]), expression.name);
     case Kind::kItem: {
       const Value object = evaluate(*arguments[0]);
-      if (object.is_string()) meter_.charge_bytes(object.text().size());
-      return get_item(object, evaluate(*arguments[1]));
+      return get_item(meter_, object, evaluate(*arguments[1]));
     }
     case Kind::kSlice:
       return evaluate_slice(expression);
@@ -224,7 +223,7 @@ Value TemplateRenderer::evaluate_dict(const Expression& expression) {
 Value TemplateRenderer::evaluate_concatenation(const Expression& expression) {
   std::string text;
   for (const auto& part : expression.arguments) {
-    text += to_text(evaluate(*part));
+    text += printed(meter_, evaluate(*part));
     meter_.charge_bytes(text.size());
   }
   return text;
@@ -259,9 +258,10 @@ Value TemplateRenderer::evaluate_compare(const Expression& expression) {
   Value left = evaluate(*expression.arguments[0]);
   for (std::size_t i = 0; i < expression.operators.size(); ++i) {
     Value right = evaluate(*expression.arguments[i + 1]);
-    for (const Value* side : {&left, &right}) {
-      if (side->is_string()) meter_.charge_bytes(side->text().size());
-      if (side->is_list()) meter_.charge_bytes(side->items().size() * 32);
+    if (expression.operators[i] == "in" || expression.operators[i] == "not in") {
+      meter_.charge_containment(right, left);
+    } else {
+      meter_.charge_comparison(left, right);
     }
     if (!compare(expression.operators[i], left, right)) return false;
     left = std::move(right);

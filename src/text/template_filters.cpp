@@ -1,5 +1,6 @@
 // Jinja's filters: {{ x | trim }}. tojson is transformers' (no HTML escapes).
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -26,11 +27,13 @@ Value default_filter(TemplateMeter&, const Value& subject, TemplateArguments& ar
   return subject.is_undefined() || (also_false && !subject.truthy()) ? fallback : subject;
 }
 
-Value trim_filter(TemplateMeter&, const Value& subject, TemplateArguments& arguments) {
+Value trim_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
   const Value* characters = arguments.find(0, "chars");
   std::optional<std::string> set;
   if (characters != nullptr && !characters->is<None>()) set = arguments.get_text(0, "chars", {});
-  return python_strip(to_text(subject), set, StripSide::kBoth);
+  const std::string text = printed(meter, subject);
+  if (set) meter.charge_search(text, *set);
+  return python_strip(text, set, StripSide::kBoth);
 }
 
 Value tojson_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
@@ -45,22 +48,27 @@ Value tojson_filter(TemplateMeter& meter, const Value& subject, TemplateArgument
   if (!separators.is<None>()) {
     if (!separators.is_list() || separators.items().size() != 2)
       throw TemplateFailure("tojson separators is not a pair");
-    style.item_separator = to_text(separators.items()[0]);
-    style.key_separator = to_text(separators.items()[1]);
+    style.item_separator = printed(meter, separators.items()[0]);
+    style.key_separator = printed(meter, separators.items()[1]);
   }
   style.sort_keys = arguments.get_bool(3, "sort_keys", false);
+  const Shape shape = subject.shape();
+  const std::uint64_t margin =
+      static_cast<std::uint64_t>(std::max(0, style.indent)) * static_cast<std::uint64_t>(shape.depth);
+  const std::uint64_t separators_size = style.item_separator.size() + style.key_separator.size();
+  meter.charge_bytes(shape.size, 1 + (margin + separators_size) / 32);
   std::string text = to_json_text(subject, style);
   meter.charge_bytes(text.size());
   return text;
 }
 
 Value join_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
-  const std::string separator = to_text(arguments.get(0, "d", ""));
+  const std::string separator = printed(meter, arguments.get(0, "d", ""));
   const Value attribute = arguments.get(1, "attribute", None{});
   std::string out;
   bool is_first = true;
   for (const Value& item : items_of(meter, subject)) {
-    const std::string text = to_text(attribute.is<None>() ? item : get_path(item, attribute));
+    const std::string text = printed(meter, attribute.is<None>() ? item : get_path(meter, item, attribute));
     if (!is_first) out += separator;
     is_first = false;
     out += text;
@@ -70,10 +78,11 @@ Value join_filter(TemplateMeter& meter, const Value& subject, TemplateArguments&
 }
 
 Value replace_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
-  const std::string text = to_text(subject), from = to_text(arguments.get(0, "old", "")),
-                    to = to_text(arguments.get(1, "new", ""));
+  const std::string text = printed(meter, subject), from = printed(meter, arguments.get(0, "old", "")),
+                    to = printed(meter, arguments.get(1, "new", ""));
   const Value count = arguments.get(2, "count", None{});
-  meter.charge_bytes(text.size() * (1 + to.size() / (from.size() + 1)));
+  meter.charge_search(text, from);
+  meter.charge_bytes(text.size(), 1 + to.size() / (from.size() + 1));
   return python_replace(text, from, to, count.is<None>() ? -1 : arguments.get_integer(2, "count", -1));
 }
 
@@ -152,10 +161,12 @@ Value sort_key(const Value& value, bool case_sensitive) {
   return value.is_string() && !case_sensitive ? Value(to_lower(value.text())) : value;
 }
 
-std::vector<Value> sorted(std::vector<Value> items, const Value& attribute, bool case_sensitive, bool reverse) {
+std::vector<Value> sorted(TemplateMeter& meter, std::vector<Value> items, const Value& attribute, bool case_sensitive,
+                          bool reverse) {
   std::vector<std::pair<Value, Value>> keyed;
   for (Value& item : items) {
-    Value key = attribute.is<None>() ? item : get_path(item, attribute);
+    Value key = attribute.is<None>() ? item : get_path(meter, item, attribute);
+    meter.charge_bytes(key.shape().size, static_cast<std::uint64_t>(std::bit_width(items.size())));
     keyed.emplace_back(sort_key(key, case_sensitive), std::move(item));
   }
   for (const auto& [key, item] : keyed)
@@ -171,14 +182,15 @@ std::vector<Value> sorted(std::vector<Value> items, const Value& attribute, bool
 Value sort_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
   const bool reverse = arguments.get_bool(0, "reverse", false);
   const bool case_sensitive = arguments.get_bool(1, "case_sensitive", false);
-  return Value::list(sorted(items_of(meter, subject), arguments.get(2, "attribute", None{}), case_sensitive, reverse));
+  return Value::list(
+      sorted(meter, items_of(meter, subject), arguments.get(2, "attribute", None{}), case_sensitive, reverse));
 }
 
 Value dictsort_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
   const bool case_sensitive = arguments.get_bool(0, "case_sensitive", false);
   const std::string by = arguments.get_text(1, "by", "key");
   const bool reverse = arguments.get_bool(2, "reverse", false);
-  return Value::list(sorted(iterate(items_filter(meter, subject, arguments)),
+  return Value::list(sorted(meter, iterate(items_filter(meter, subject, arguments)),
                             Value(std::int64_t{by == "value" ? 1 : 0}), case_sensitive, reverse));
 }
 
@@ -187,8 +199,8 @@ Value unique_filter(TemplateMeter& meter, const Value& subject, TemplateArgument
   const Value attribute = arguments.get(1, "attribute", None{});
   std::vector<Value> seen, kept;
   for (const Value& item : items_of(meter, subject)) {
-    const Value key = sort_key(attribute.is<None>() ? item : get_path(item, attribute), case_sensitive);
-    meter.charge_bytes(seen.size() * 32);
+    const Value key = sort_key(attribute.is<None>() ? item : get_path(meter, item, attribute), case_sensitive);
+    meter.charge_bytes(key.shape().size, seen.size());
     if (std::any_of(seen.begin(), seen.end(), [&](const Value& old) { return equal(old, key); })) continue;
     seen.push_back(key);
     kept.push_back(item);
@@ -200,7 +212,7 @@ template <bool kLargest>
 Value extreme_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
   const bool case_sensitive = arguments.get_bool(0, "case_sensitive", false);
   const std::vector<Value> items =
-      sorted(items_of(meter, subject), arguments.get(1, "attribute", None{}), case_sensitive, kLargest);
+      sorted(meter, items_of(meter, subject), arguments.get(1, "attribute", None{}), case_sensitive, kLargest);
   return items.empty() ? Value(Undefined{"No aggregated item, sequence was empty."}) : items.front();
 }
 
@@ -221,7 +233,7 @@ Value sum_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& 
   double real = 0;
   bool is_real = false;
   for (const Value& item : items_of(meter, subject)) {
-    const Value value = attribute.is<None>() ? item : get_path(item, attribute);
+    const Value value = attribute.is<None>() ? item : get_path(meter, item, attribute);
     if (!value.is_number()) throw TemplateFailure(text_of("sum of a value of type ", value.type_name()));
     if (value.is<double>()) {
       is_real = true;
@@ -244,7 +256,7 @@ Value indent_filter(TemplateMeter& meter, const Value& subject, TemplateArgument
                         : std::string(static_cast<std::size_t>(std::max<std::int64_t>(0, width.integer())), ' ');
   std::string out;
   bool is_first = true;
-  for (const std::string& line : python_split_lines(to_text(subject) + "\n", false)) {
+  for (const std::string& line : python_split_lines(printed(meter, subject) + "\n", false)) {
     if (!is_first) out += "\n";
     if (is_first ? first : blank || !line.empty()) out += indentation;
     is_first = false;
@@ -274,12 +286,12 @@ Value map_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& 
   std::vector<Value> results;
   for (const Value& item : items_of(meter, subject)) {
     if (!attribute.is<None>()) {
-      Value value = get_path(item, attribute);
+      Value value = get_path(meter, item, attribute);
       results.push_back(value.is_undefined() ? fallback : std::move(value));
     } else {
       if (arguments.positional.empty()) throw TemplateFailure("map needs a filter or an attribute");
       TemplateArguments rest = rest_of(arguments, 1);
-      results.push_back(apply_filter(meter, to_text(arguments.positional[0]), item, rest));
+      results.push_back(apply_filter(meter, printed(meter, arguments.positional[0]), item, rest));
     }
   }
   return Value::list(std::move(results));
@@ -292,11 +304,11 @@ Value select_filter(TemplateMeter& meter, const Value& subject, TemplateArgument
   if (kAttribute && arguments.positional.empty()) throw TemplateFailure("selectattr and rejectattr need an attribute");
   std::vector<Value> kept;
   for (const Value& item : items_of(meter, subject)) {
-    const Value value = kAttribute ? get_path(item, arguments.positional[0]) : item;
+    const Value value = kAttribute ? get_path(meter, item, arguments.positional[0]) : item;
     bool passes = false;
     if (arguments.positional.size() > kTest) {
       TemplateArguments rest = rest_of(arguments, kTest + 1);
-      passes = apply_test(meter, to_text(arguments.positional[kTest]), value, rest);
+      passes = apply_test(meter, printed(meter, arguments.positional[kTest]), value, rest);
     } else {
       passes = value.truthy();
     }
@@ -339,7 +351,7 @@ Value batch_filter(TemplateMeter& meter, const Value& subject, TemplateArguments
 
 Value escape_filter(TemplateMeter& meter, const Value& subject, TemplateArguments&) {
   std::string out;
-  for (const char c : to_text(subject)) {
+  for (const char c : printed(meter, subject)) {
     switch (c) {
       case '&':
         out += "&amp;";
@@ -372,7 +384,9 @@ constexpr NamedFilter kFilters[] = {
     {"abs", abs_filter},
     {"batch", batch_filter},
     {"capitalize",
-     [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return python_capitalize(to_text(v)); }},
+     [](TemplateMeter& meter, const Value& v, TemplateArguments&) -> Value {
+       return python_capitalize(printed(meter, v));
+     }},
     {"count", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return length(v); }},
     {"d", default_filter},
     {"default", default_filter},
@@ -388,7 +402,8 @@ constexpr NamedFilter kFilters[] = {
     {"last", end_filter<true>},
     {"length", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return length(v); }},
     {"list", [](TemplateMeter& meter, const Value& v, TemplateArguments&) { return Value::list(items_of(meter, v)); }},
-    {"lower", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return to_lower(to_text(v)); }},
+    {"lower",
+     [](TemplateMeter& meter, const Value& v, TemplateArguments&) -> Value { return to_lower(printed(meter, v)); }},
     {"map", map_filter},
     {"max", extreme_filter<true>},
     {"min", extreme_filter<false>},
@@ -397,20 +412,22 @@ constexpr NamedFilter kFilters[] = {
     {"replace", replace_filter},
     {"reverse", reverse_filter},
     {"round", round_filter},
-    {"safe", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return to_text(v); }},
+    {"safe", [](TemplateMeter& meter, const Value& v, TemplateArguments&) -> Value { return printed(meter, v); }},
     {"select", select_filter<true, false>},
     {"selectattr", select_filter<true, true>},
     {"sort", sort_filter},
-    {"string", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return to_text(v); }},
+    {"string", [](TemplateMeter& meter, const Value& v, TemplateArguments&) -> Value { return printed(meter, v); }},
     {"sum", sum_filter},
-    {"title", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return title_text(to_text(v)); }},
+    {"title",
+     [](TemplateMeter& meter, const Value& v, TemplateArguments&) -> Value { return title_text(printed(meter, v)); }},
     {"tojson", tojson_filter},
     {"trim", trim_filter},
     {"unique", unique_filter},
-    {"upper", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return to_upper(to_text(v)); }},
+    {"upper",
+     [](TemplateMeter& meter, const Value& v, TemplateArguments&) -> Value { return to_upper(printed(meter, v)); }},
     {"wordcount",
-     [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value {
-       return static_cast<std::int64_t>(python_split(to_text(v), std::nullopt, -1, false).size());
+     [](TemplateMeter& meter, const Value& v, TemplateArguments&) -> Value {
+       return static_cast<std::int64_t>(python_split(printed(meter, v), std::nullopt, -1, false).size());
      }},
 };
 

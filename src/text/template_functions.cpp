@@ -36,6 +36,19 @@ Value loop_field(const LoopState& loop, std::string_view name) {
 
 }  // namespace
 
+void TemplateMeter::charge_containment(const Value& container, const Value& item) {
+  if (container.is_string() && item.is_string()) {
+    charge_search(container.text(), item.text());
+  } else if (container.is_list() || container.is_dict()) {
+    charge_bytes(static_cast<std::uint64_t>(length(container)), std::min(container.shape().size, item.shape().size));
+  }
+}
+
+std::string printed(TemplateMeter& meter, const Value& value) {
+  meter.charge_bytes(value.shape().size);
+  return to_text(value);
+}
+
 const Value* TemplateArguments::find(std::size_t place, std::string_view name) {
   used_positional_ = std::max(used_positional_, place + 1);
   used_named_.emplace_back(name);
@@ -111,9 +124,11 @@ Value get_attribute(const Value& object, std::string_view name) {
   return no_attribute(object, name);
 }
 
-Value get_item(const Value& object, const Value& key) {
+Value get_item(TemplateMeter& meter, const Value& object, const Value& key) {
   if (object.is_undefined()) fail_undefined(object);
+  if (object.is_string()) meter.charge_bytes(object.text().size());
   if (object.is_dict()) {
+    meter.charge_containment(object, key);
     if (const Value* item = object.dict_data().find(key)) return *item;
   }
   if (key.is_integral() && (object.is_list() || object.is_string())) {
@@ -126,17 +141,18 @@ Value get_item(const Value& object, const Value& key) {
     return std::string_view(object.text()).substr(offsets[at], offsets[at + 1] - offsets[at]);
   }
   if (key.is_string()) return get_attribute(object, key.text());
+  meter.charge_bytes(key.shape().size);
   return Undefined{text_of("'", object.type_name(), " object' has no item ",
                            key.is_undefined() ? "of an undefined key" : to_repr(key))};
 }
 
-Value get_path(const Value& object, const Value& path) {
-  if (!path.is_string()) return get_item(object, path);
+Value get_path(TemplateMeter& meter, const Value& object, const Value& path) {
+  if (!path.is_string()) return get_item(meter, object, path);
   Value value = object;
   for (const std::string& part : python_split(path.text(), ".", -1, false)) {
     const bool is_index =
         !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == std::string::npos;
-    value = get_item(value, is_index ? Value(static_cast<std::int64_t>(std::stol(part))) : Value(part));
+    value = get_item(meter, value, is_index ? Value(static_cast<std::int64_t>(std::stol(part))) : Value(part));
   }
   return value;
 }

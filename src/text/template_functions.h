@@ -1,6 +1,7 @@
 // The filters, tests and methods that chat templates may call.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -16,13 +17,25 @@ class TemplateMeter {
  public:
   void step() { charge(1); }
   // Work or memory in proportion to `bytes`.
-  void charge_bytes(std::size_t bytes) { charge(1 + bytes / 32); }
+  void charge_bytes(std::uint64_t bytes) { charge(1 + bytes / 32); }
+  // `times` as much.
+  void charge_bytes(std::uint64_t bytes, std::uint64_t times) {
+    if (__builtin_mul_overflow(bytes, times, &bytes)) bytes = UINT64_MAX;
+    charge_bytes(bytes);
+  }
+  // Looking for one text in another.
+  void charge_search(std::string_view text, std::string_view wanted) {
+    charge_bytes(text.size(), 1 + wanted.size() / 64);
+  }
+  void charge_comparison(const Value& a, const Value& b) { charge_bytes(std::min(a.shape().size, b.shape().size)); }
+  // `item in container`.
+  void charge_containment(const Value& container, const Value& item);
 
  private:
   void charge(std::uint64_t steps) {
     constexpr std::uint64_t kMostSteps = 10'000'000;
+    if (steps > kMostSteps - steps_) throw TemplateFailure("the template takes too many steps");
     steps_ += steps;
-    if (steps_ > kMostSteps) throw TemplateFailure("the template takes too many steps");
   }
   std::uint64_t steps_ = 0;
 };
@@ -57,8 +70,10 @@ class TemplateArguments {
 
 // object.name and object[key] as Jinja resolves them; an Undefined where there is no such thing.
 [[nodiscard]] Value get_attribute(const Value& object, std::string_view name);
-[[nodiscard]] Value get_item(const Value& object, const Value& key);
+[[nodiscard]] Value get_item(TemplateMeter& meter, const Value& object, const Value& key);
 // "a.b.0" as the filters' attribute argument means it.
-[[nodiscard]] Value get_path(const Value& object, const Value& path);
+[[nodiscard]] Value get_path(TemplateMeter& meter, const Value& object, const Value& path);
+// Python's str(), charged for.
+[[nodiscard]] std::string printed(TemplateMeter& meter, const Value& value);
 
 }  // namespace hone

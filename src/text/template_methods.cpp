@@ -25,14 +25,17 @@ std::optional<std::string> optional_text(TemplateArguments& arguments, std::size
 }
 
 template <StripSide kSide>
-Value strip(TemplateMeter&, const Value& self, TemplateArguments& arguments) {
-  return python_strip(self.text(), optional_text(arguments, 0, "chars"), kSide);
+Value strip(TemplateMeter& meter, const Value& self, TemplateArguments& arguments) {
+  const auto characters = optional_text(arguments, 0, "chars");
+  if (characters) meter.charge_search(self.text(), *characters);
+  return python_strip(self.text(), characters, kSide);
 }
 
 template <bool kFromRight>
 Value split(TemplateMeter& meter, const Value& self, TemplateArguments& arguments) {
   const auto separator = optional_text(arguments, 0, "sep");
   if (separator && separator->empty()) throw TemplateFailure("split by an empty separator");
+  if (separator) meter.charge_search(self.text(), *separator);
   std::vector<Value> parts;
   for (std::string& part : python_split(self.text(), separator, arguments.get_integer(1, "maxsplit", -1), kFromRight)) {
     meter.charge_bytes(64);
@@ -51,7 +54,7 @@ Value split_lines(TemplateMeter& meter, const Value& self, TemplateArguments& ar
 }
 
 template <bool kStart>
-Value has_affix(TemplateMeter&, const Value& self, TemplateArguments& arguments) {
+Value has_affix(TemplateMeter& meter, const Value& self, TemplateArguments& arguments) {
   const Value* affix = arguments.find(0, "affix");
   if (affix == nullptr) throw TemplateFailure("startswith and endswith need an argument");
   const auto matches = [&](const Value& one) {
@@ -60,6 +63,7 @@ Value has_affix(TemplateMeter&, const Value& self, TemplateArguments& arguments)
     return kStart ? self.text().starts_with(one.text()) : self.text().ends_with(one.text());
   };
   if (!affix->is_list()) return matches(*affix);
+  meter.charge_bytes(affix->shape().size);
   return std::any_of(affix->items().begin(), affix->items().end(), matches);
 }
 
@@ -67,20 +71,23 @@ Value replace(TemplateMeter& meter, const Value& self, TemplateArguments& argume
   const std::string from = arguments.get_text(0, "old", {});
   const std::string to = arguments.get_text(1, "new", {});
   const std::int64_t limit = arguments.get_integer(2, "count", -1);
-  meter.charge_bytes(self.text().size() * (1 + to.size() / (from.size() + 1)));
+  meter.charge_search(self.text(), from);
+  meter.charge_bytes(self.text().size(), 1 + to.size() / (from.size() + 1));
   return python_replace(self.text(), from, to, limit);
 }
 
 template <bool kFromRight>
-Value find(TemplateMeter&, const Value& self, TemplateArguments& arguments) {
+Value find(TemplateMeter& meter, const Value& self, TemplateArguments& arguments) {
   const std::string wanted = arguments.get_text(0, "sub", {});
+  meter.charge_search(self.text(), wanted);
   const std::size_t at = kFromRight ? self.text().rfind(wanted) : self.text().find(wanted);
   if (at == std::string::npos) return std::int64_t{-1};
   return static_cast<std::int64_t>(count_code_points(std::string_view(self.text()).substr(0, at)));
 }
 
-Value count_text(TemplateMeter&, const Value& self, TemplateArguments& arguments) {
+Value count_text(TemplateMeter& meter, const Value& self, TemplateArguments& arguments) {
   const std::string wanted = arguments.get_text(0, "sub", {});
+  meter.charge_search(self.text(), wanted);
   if (wanted.empty()) return length(self) + 1;
   std::int64_t count = 0;
   for (std::size_t at = 0; (at = self.text().find(wanted, at)) != std::string::npos; at += wanted.size()) ++count;
@@ -157,16 +164,18 @@ constexpr NamedMethod kStringMethods[] = {
                         TemplateArguments& a) { return remove_affix(self, a.get_text(0, "suffix", {}), false); }},
 };
 
-Value index_of(TemplateMeter&, const Value& self, TemplateArguments& arguments) {
+Value index_of(TemplateMeter& meter, const Value& self, TemplateArguments& arguments) {
   const Value wanted = arguments.get(0, "value", {});
+  meter.charge_containment(self, wanted);
   for (std::size_t i = 0; i < self.items().size(); ++i) {
     if (equal(self.items()[i], wanted)) return static_cast<std::int64_t>(i);
   }
   throw TemplateFailure("index: the item is not in the list");
 }
 
-Value count_items(TemplateMeter&, const Value& self, TemplateArguments& arguments) {
+Value count_items(TemplateMeter& meter, const Value& self, TemplateArguments& arguments) {
   const Value wanted = arguments.get(0, "value", {});
+  meter.charge_containment(self, wanted);
   return static_cast<std::int64_t>(
       std::count_if(self.items().begin(), self.items().end(), [&](const Value& item) { return equal(item, wanted); }));
 }
@@ -191,8 +200,10 @@ Value dict_values(TemplateMeter& meter, const Value& self, TemplateArguments&) {
   return Value::list(std::move(items));
 }
 
-Value dict_get(TemplateMeter&, const Value& self, TemplateArguments& arguments) {
-  const Value* item = self.dict_data().find(arguments.get(0, "key", {}));
+Value dict_get(TemplateMeter& meter, const Value& self, TemplateArguments& arguments) {
+  const Value key = arguments.get(0, "key", {});
+  meter.charge_containment(self, key);
+  const Value* item = self.dict_data().find(key);
   const Value fallback = arguments.get(1, "default", None{});
   return item == nullptr ? fallback : *item;
 }
@@ -212,10 +223,11 @@ Value loop_cycle(TemplateMeter&, const Value& self, TemplateArguments& arguments
   return arguments.positional[place];
 }
 
-Value loop_changed(TemplateMeter&, const Value& self, TemplateArguments& arguments) {
+Value loop_changed(TemplateMeter& meter, const Value& self, TemplateArguments& arguments) {
   LoopState& loop = *self.as<Value::Loop>();
   for (const Value& value : arguments.positional) {
     if (value.shape().holds_reference) throw TemplateFailure("loop.changed of a function or namespace");
+    meter.charge_bytes(value.shape().size);
   }
   if (!arguments.positional.empty()) (void)arguments.find(arguments.positional.size() - 1, "value");
   const bool same = loop.last_changed.size() == arguments.positional.size() && !loop.last_changed.empty() &&

@@ -103,7 +103,7 @@ TemplateRenderer::Flow TemplateRenderer::execute(const Statement& statement) {
       write(statement.text);
       break;
     case Kind::kOutput:
-      write(to_text(evaluate(*statement.expression)));
+      write(printed(meter_, evaluate(*statement.expression)));
       break;
     case Kind::kIf:
       return execute_if(statement);
@@ -124,7 +124,7 @@ TemplateRenderer::Flow TemplateRenderer::execute(const Statement& statement) {
     case Kind::kFilterBlock: {
       const ScopeGuard scope(*this);
       const Value text = capture(statement.body);
-      write(to_text(evaluate_filter(*statement.expression, &text)));
+      write(printed(meter_, evaluate_filter(*statement.expression, &text)));
       break;
     }
     case Kind::kWith:
@@ -212,7 +212,7 @@ void TemplateRenderer::execute_macro(const Statement& statement) {
 void TemplateRenderer::execute_call_block(const Statement& statement) {
   const auto macro = std::make_shared<const Macro>(Macro{&statement, scope_});
   const Value caller = std::make_shared<const CallableData>(CallableData{"caller", {}, macro});
-  write(to_text(evaluate_call(*statement.expression, &caller)));
+  write(printed(meter_, evaluate_call(*statement.expression, &caller)));
 }
 
 void TemplateRenderer::execute_with(const Statement& statement) {
@@ -244,13 +244,15 @@ Value TemplateRenderer::call(const Value& callee, TemplateArguments& arguments) 
 Value TemplateRenderer::call_global(const std::string& name, TemplateArguments& arguments) {
   if (name == "range") return range(arguments);
   if (name == "raise_exception") {
-    throw TemplateFailure(text_of("the template refuses the conversation: ", to_text(arguments.get(0, "message", ""))));
+    throw TemplateFailure(
+        text_of("the template refuses the conversation: ", printed(meter_, arguments.get(0, "message", ""))));
   }
   DictData fields;
   if (const Value* source = arguments.find(0, {}); source != nullptr) {
     if (!source->is_dict())
       throw TemplateFailure(text_of(name, " of a value of type ", source->type_name(), ", expected a mapping"));
     fields = source->dict_data();
+    meter_.charge_bytes(fields.items.size(), 32);
   }
   for (const auto& [key, value] : arguments.named) {
     if (value.shape().holds_reference) throw TemplateFailure(text_of(name, " cannot hold functions or namespaces"));

@@ -104,6 +104,13 @@ bool apply_test(TemplateMeter& meter, std::string_view name, const Value& subjec
   const auto found =
       std::find_if(std::begin(kTests), std::end(kTests), [&](const NamedTest& t) { return t.name == name; });
   if (found == std::end(kTests)) throw TemplateFailure(text_of("the test '", name, "' is not known"));
+  const auto charge = [&](const Value& against) {
+    if (name == "in") return meter.charge_containment(against, subject);
+    meter.charge_comparison(subject, against);
+  };
+  for (const Value& against : arguments.positional) charge(against);
+  for (const auto& [place, against] : arguments.named) charge(against);
+  if (name == "lower" || name == "upper") meter.charge_bytes(subject.shape().size);
   const bool result = found->test(subject, arguments);
   arguments.finish(name);
   return result;

@@ -47,6 +47,7 @@ Value converted(const Json& json, int depth) {
 void add_to_shape(Shape& shape, const Value& item) {
   const Shape inner = item.shape();
   shape.depth = std::max(shape.depth, inner.depth + 1);
+  if (__builtin_add_overflow(shape.size, inner.size, &shape.size)) shape.size = UINT64_MAX;
   shape.holds_reference = shape.holds_reference || inner.holds_reference;
   if (shape.depth > kDeepest) throw TemplateFailure("lists or dicts nested too deep");
 }
@@ -117,6 +118,7 @@ Value Value::dict(DictData items) {
 Shape Value::shape() const {
   if (is_list()) return as<List>()->shape;
   if (is_dict()) return dict_data().shape;
+  if (is_string()) return {.depth = 0, .size = 32 + text().size()};
   return {.depth = 0, .holds_reference = is<Namespace>() || is<Callable>() || is<Loop>()};
 }
 

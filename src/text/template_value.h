@@ -32,9 +32,11 @@ struct Undefined {
   std::string name;  // "'tools'" or "'dict object' has no attribute 'x'": for errors
 };
 struct None {};
-// Of a list or dict, so that values stay shallow enough to walk and form no cycles.
+// Of a list or dict, so that values stay shallow enough to walk and form no cycles. Values are shared: `size` is what a
+// walk over all of it costs, as bytes of text, and may be far more than the memory (or the largest number).
 struct Shape {
   int depth = 1;
+  std::uint64_t size = 32;
   bool holds_reference = false;  // a namespace, function or loop somewhere within
 };
 struct ListData {
