@@ -28,8 +28,12 @@ if(HONE_CUDA)
   # As on the CPU, a product and a sum are one operation only where the source says fma.
   set(HONE_CUDA_OPTIONS --fmad=false --extended-lambda --expt-relaxed-constexpr -lineinfo -Xcompiler=-march=x86-64-v3)
   add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:${HONE_CUDA_OPTIONS}>")
+  if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26 does not know it
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  endif()
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  set(CMAKE_CUDA_EXTENSIONS OFF)
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   if(HONE_CCACHE)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${HONE_CCACHE})
