@@ -1,0 +1,341 @@
+// A block of rows against a chunk of the vocabulary at a time: cuBLASLt gives the logits in f32 (a logit of bf16 would
+// be off by up to 2^-9 of itself, and so would its log-probability), then a kernel takes the rows. In the backward pass
+// the logits become their gradients where they lie, rounded to the type of x for the products with weight and x. Rows
+// without a target are computed too: how many there are is known to the device only. Their gradients are zero.
+#include <algorithm>
+
+#include "ops/cuda_kernel.cuh"
+#include "ops/linear_logprobs/linear_logprobs.h"
+#include "ops/linear_logprobs/log_softmax.cuh"
+#include "ops/registry.h"
+
+namespace hone {
+namespace {
+
+// Many rows, as each block of them reads and writes all of dweight; many ids, as each chunk does so with dx.
+constexpr std::int64_t kRowBlock = 8192;
+constexpr std::int64_t kLogits = std::int64_t{64} << 20;  // at a time
+
+// The pieces of a workspace: made over no memory, it says how much is needed.
+template <class T>
+struct Workspace {
+  using A = CudaAccumulator<T>;
+  static constexpr bool kNarrow = !std::is_same_v<T, A>;
+
+  std::int64_t block;  // rows at a time
+  std::int64_t chunk;  // ids at a time, whole chunks of the softmax; the logits' row stride
+  std::span<std::byte> gemm;
+  A* logits;                             // [block, chunk]; their gradients start where their rows do
+  A* dx = nullptr;                       // [block, hidden], backward only, where dx is narrower
+  LogSoftmaxState<A>* states = nullptr;  // [block], forward only
+  A* target_logits = nullptr;            // [block], forward only
+  std::size_t bytes = 0;
+
+  Workspace(const Type& x, const Type& weight, bool backward, std::byte* memory) {
+    block = std::min(kRowBlock, std::max<std::int64_t>(x.rows(), 1));
+    const std::int64_t all = ceil_div(weight.rows(), kVocabChunk);
+    chunk = std::clamp(kLogits / block / kVocabChunk, std::int64_t{1}, std::max<std::int64_t>(all, 1)) * kVocabChunk;
+    const auto take = [&]<class Element>(Element*& piece, std::int64_t count) {
+      piece = reinterpret_cast<Element*>(memory + bytes);
+      bytes += align_up(static_cast<std::size_t>(count) * sizeof(Element));
+    };
+    std::byte* scratch = nullptr;
+    take(scratch, static_cast<std::int64_t>(kCublasWorkspace));
+    gemm = {scratch, kCublasWorkspace};
+    take(logits, block * chunk);
+    if (backward) {
+      if (kNarrow) take(dx, block * x.row_size());
+    } else {
+      take(states, block);
+      take(target_logits, block);
+    }
+  }
+};
+
+// A launch's block of rows and chunk of ids.
+template <class A>
+struct Piece {
+  A* logits;
+  std::int64_t stride;
+  std::int64_t first_row;
+  RowCount rows;
+  const std::int32_t* targets;
+  std::int32_t first_id, ids;
+  A temperature;
+};
+
+template <class A>
+struct ForwardOutputs {
+  A *logp, *entropy, *hit, *lse;
+};
+
+// A block of threads to a row.
+template <class A>
+__global__ void __launch_bounds__(kLogSoftmaxThreads)
+    add_logits(Piece<A> piece, LogSoftmaxState<A>* states, A* target_logits, ForwardOutputs<A> outputs, bool first,
+               bool last) {
+  __shared__ LogSoftmaxScratch<A> scratch;
+  const std::int64_t local = blockIdx.x;
+  const std::int64_t row = piece.first_row + local;
+  const std::int32_t target = row < piece.rows.get() ? piece.targets[row] : -1;
+  if (target < 0) {
+    if (last && threadIdx.x == 0) {
+      outputs.logp[row] = outputs.entropy[row] = outputs.hit[row] = outputs.lse[row] = A(0);
+    }
+    return;
+  }
+  LogSoftmaxState<A> state;
+  if (threadIdx.x == 0) {
+    if (first) {
+      state.clear();
+    } else {
+      state = states[local];
+    }
+  }
+  const A* logits = piece.logits + local * piece.stride;
+  for (std::int32_t at = 0; at < piece.ids; at += static_cast<std::int32_t>(kVocabChunk)) {
+    const int count = min(static_cast<int>(kVocabChunk), piece.ids - at);
+    LogitChunk<A> chunk;
+    chunk.load(logits + at, count, true, -std::numeric_limits<A>::infinity());
+    log_softmax_add(state, chunk, piece.first_id + at, piece.temperature, scratch);
+  }
+  if (threadIdx.x != 0) return;
+  const std::int32_t place = target - piece.first_id;
+  // A target outside the vocabulary shows as NaN.
+  A target_logit = first ? std::numeric_limits<A>::quiet_NaN() : target_logits[local];
+  if (place >= 0 && place < piece.ids) target_logit = logits[place];
+  if (!last) {
+    states[local] = state;
+    target_logits[local] = target_logit;
+    return;
+  }
+  const A lse = state.lse();
+  outputs.logp[row] = log_probability_of(target_logit, piece.temperature, lse);
+  outputs.entropy[row] = state.entropy();
+  outputs.hit[row] = state.argmax == target ? A(1) : A(0);
+  outputs.lse[row] = lse;
+}
+
+// dlogit = (1 where it is the target's, else 0, less its probability) * dlogp / temperature. A block of threads to a
+// row, chunk after chunk: what it writes lies where the same or an earlier chunk was read.
+template <class T, class A>
+__global__ void __launch_bounds__(kLogSoftmaxThreads)
+    to_gradient(Piece<A> piece, const A* __restrict__ dlogp, const A* __restrict__ lse) {
+  const std::int64_t local = blockIdx.x;
+  const std::int64_t row = piece.first_row + local;
+  const bool used = row < piece.rows.get();
+  const std::int32_t target = used ? piece.targets[row] : -1;
+  const A weight = used ? dlogp[row] : A(0);
+  const A* logits = piece.logits + local * piece.stride;
+  T* gradients = reinterpret_cast<T*>(piece.logits + local * piece.stride);
+  const bool counts = target >= 0 && weight != A(0);
+  const A scale = counts ? weight / piece.temperature : A(0);
+  const A row_lse = counts ? lse[row] : A(0);
+  const std::int32_t target_place = target - piece.first_id;
+  for (std::int32_t at = 0; at < piece.ids; at += static_cast<std::int32_t>(kVocabChunk)) {
+    const int count = min(static_cast<int>(kVocabChunk), piece.ids - at);
+    LogitChunk<A> chunk;
+    if (counts) chunk.load(logits + at, count, true, A(0));
+    if constexpr (!std::is_same_v<T, A>) __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kLogSoftmaxPacks; ++i) {
+      const int place = LogitChunk<A>::place(i);
+      Pack<T, 4> result;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        A gradient = A(0);
+        if (counts) {
+          gradient = -scale * exp_of(log_probability_of(chunk.values[i][e], piece.temperature, row_lse));
+          if (at + place + e == target_place) gradient += scale;
+        }
+        result[e] = narrowed<T>(gradient);
+      }
+      // Rows are whole chunks apart, so that what lies behind the last id may be written.
+      if (place < count) *reinterpret_cast<Pack<T, 4>*>(gradients + at + place) = result;
+    }
+  }
+}
+
+template <class T, class A>
+__global__ void narrow(const A* __restrict__ from, T* __restrict__ to, std::int64_t count) {
+  const std::int64_t at = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
+  if (at + 4 <= count) {
+    const auto wide = *reinterpret_cast<const Pack<A, 4>*>(from + at);
+    Pack<T, 4> result;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) result[i] = narrowed<T>(wide[i]);
+    *reinterpret_cast<Pack<T, 4>*>(to + at) = result;
+    return;
+  }
+  for (std::int64_t i = at; i < count; ++i) to[i] = narrowed<T>(from[i]);
+}
+
+// One launch, forward or backward: what both do alike.
+template <class T>
+class Head {
+ public:
+  using A = CudaAccumulator<T>;
+  static constexpr DType kType = DTypeOf<std::conditional_t<Workspace<T>::kNarrow, BFloat16, T>>::value;
+  static constexpr DType kWide = std::is_same_v<A, double> ? DType::f64 : DType::f32;
+
+  // The index of x among the inputs; weight and targets follow it.
+  Head(const KernelCall& call, std::size_t x, bool backward)
+      : call_(call),
+        work_(*call.in(x).type, *call.in(x + 1).type, backward, call.workspace.data()),
+        x_(cuda_data<T>(call.in(x))),
+        weight_(cuda_data<T>(call.in(x + 1))),
+        targets_(call.in(x + 2).template as<std::int32_t>()),
+        count_(row_count(call, call.in(x))),
+        hidden_(call.in(x).row_size()),
+        vocab_(call.in(x + 1).dim(0)),
+        temperature_(static_cast<A>(call.attributes_as<LinearLogprobsAttributes>().temperature)) {
+    HONE_ASSERT(call.workspace.size() >= work_.bytes, "a workspace of ", call.workspace.size(), " bytes");
+  }
+
+  void forward() {
+    const ForwardOutputs<A> outputs{cuda_data<A>(call_.out(0)), cuda_data<A>(call_.out(1)), cuda_data<A>(call_.out(2)),
+                                    cuda_data<A>(call_.out(3))};
+    for_pieces([&](const Piece<A>& piece, std::int64_t rows) {
+      const bool last = piece.first_id + piece.ids == vocab_;
+      add_logits<<<static_cast<unsigned>(rows), kLogSoftmaxThreads, 0, stream_of(call_)>>>(
+          piece, work_.states, work_.target_logits, outputs, piece.first_id == 0, last);
+      check_launch("linear_logprobs");
+    });
+  }
+
+  // Inputs dlogp and lse at 0 and 4.
+  void backward() {
+    const A* dlogp = cuda_data<A>(call_.in(0));
+    const A* lse = cuda_data<A>(call_.in(4));
+    T* dx = cuda_data<T>(call_.out(0));
+    A* dweight = call_.in(5) ? cuda_data<A>(call_.out(1)) : nullptr;
+    for_pieces([&](const Piece<A>& piece, std::int64_t rows) {
+      to_gradient<T><<<static_cast<unsigned>(rows), kLogSoftmaxThreads, 0, stream_of(call_)>>>(piece, dlogp, lse);
+      check_launch("linear_logprobs_backward");
+      A* dx_sum = work_.dx;
+      if constexpr (!Workspace<T>::kNarrow) dx_sum = dx + piece.first_row * hidden_;
+      input_gradient(piece, rows, dx_sum);
+      if (dweight != nullptr) weight_gradient(piece, rows, dweight + piece.first_id * hidden_);
+      if (Workspace<T>::kNarrow && piece.first_id + piece.ids == vocab_) {
+        const std::int64_t count = rows * hidden_;
+        narrow<T><<<static_cast<unsigned>(ceil_div(count, 4 * 256)), 256, 0, stream_of(call_)>>>(
+            dx_sum, dx + piece.first_row * hidden_, count);
+        check_launch("linear_logprobs_backward's dx");
+      }
+    });
+  }
+
+ private:
+  // body(piece, its rows) with the logits of each piece; rows outside, ids inside.
+  template <class Body>
+  void for_pieces(const Body& body) {
+    for (std::int64_t row = 0; row < count_.capacity; row += work_.block) {
+      const std::int64_t rows = std::min(work_.block, count_.capacity - row);
+      for (std::int64_t id = 0; id < vocab_; id += work_.chunk) {
+        const std::int64_t ids = std::min(work_.chunk, vocab_ - id);
+        multiply({.m = rows,
+                  .n = ids,
+                  .k = hidden_,
+                  .transpose_b = Transpose::yes,
+                  .a_type = kType,
+                  .b_type = kType,
+                  .c_type = kWide,
+                  .a = x_ + row * hidden_,
+                  .b = weight_ + id * hidden_,
+                  .c = work_.logits,
+                  .lda = hidden_,
+                  .ldb = hidden_,
+                  .ldc = work_.chunk});
+        body(Piece<A>{.logits = work_.logits,
+                      .stride = work_.chunk,
+                      .first_row = row,
+                      .rows = count_,
+                      .targets = targets_,
+                      .first_id = static_cast<std::int32_t>(id),
+                      .ids = static_cast<std::int32_t>(ids),
+                      .temperature = temperature_},
+             rows);
+      }
+    }
+  }
+
+  // In elements of T, whose rows lie as far apart as those of the logits.
+  [[nodiscard]] std::int64_t gradient_stride() const {
+    return work_.chunk * static_cast<std::int64_t>(sizeof(A) / sizeof(T));
+  }
+
+  // dx = dlogits weight, summed over the chunks
+  void input_gradient(const Piece<A>& piece, std::int64_t rows, A* dx) {
+    multiply({.m = rows,
+              .n = hidden_,
+              .k = piece.ids,
+              .a_type = kType,
+              .b_type = kType,
+              .c_type = kWide,
+              .a = piece.logits,
+              .b = weight_ + piece.first_id * hidden_,
+              .c = dx,
+              .lda = gradient_stride(),
+              .ldb = hidden_,
+              .ldc = hidden_,
+              .accumulate = piece.first_id > 0});
+  }
+
+  // dweight += dlogits^T x
+  void weight_gradient(const Piece<A>& piece, std::int64_t rows, A* dweight) {
+    multiply({.m = piece.ids,
+              .n = hidden_,
+              .k = rows,
+              .transpose_a = Transpose::yes,
+              .a_type = kType,
+              .b_type = kType,
+              .c_type = kWide,
+              .a = piece.logits,
+              .b = x_ + piece.first_row * hidden_,
+              .c = dweight,
+              .lda = gradient_stride(),
+              .ldb = hidden_,
+              .ldc = hidden_,
+              .accumulate = true});
+  }
+
+  void multiply(GemmArgs args) {
+    args.workspace = work_.gemm;
+    cuda_device_of(call_).cublas().gemm(args, stream_of(call_));
+  }
+
+  const KernelCall& call_;
+  Workspace<T> work_;
+  const T* x_;
+  const T* weight_;
+  const std::int32_t* targets_;
+  RowCount count_;
+  std::int64_t hidden_, vocab_;
+  A temperature_;
+};
+
+// With `x` the index of x among the inputs: weight and targets follow it.
+template <std::size_t x>
+std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
+  std::size_t bytes = 0;
+  for_cuda_floating(inputs[x]->dtype,
+                    [&]<class T>() { bytes = Workspace<T>(*inputs[x], *inputs[x + 1], x == 1, nullptr).bytes; });
+  return bytes;
+}
+
+void forward(const KernelCall& call) {
+  for_cuda_floating(call.in(0).dtype(), [&]<class T>() { Head<T>(call, 0, false).forward(); });
+}
+
+void backward(const KernelCall& call) {
+  for_cuda_floating(call.in(1).dtype(), [&]<class T>() { Head<T>(call, 1, true).backward(); });
+}
+
+}  // namespace
+
+void register_linear_logprobs_cuda(KernelRegistry& registry) {
+  registry.add("linear_logprobs", DeviceKind::cuda, {forward, workspace<0>});
+  registry.add("linear_logprobs_backward", DeviceKind::cuda, {backward, workspace<1>});
+}
+
+}  // namespace hone

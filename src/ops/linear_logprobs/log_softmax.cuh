@@ -1,0 +1,201 @@
+// log_softmax.h on a GPU: a block takes a row, kVocabChunk logits at a time. The trainer and the sampler both use this,
+// so that the same logits give bitwise the same log-probabilities.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "ops/cuda_kernel.cuh"
+#include "ops/linear_logprobs/log_softmax.h"
+
+namespace hone {
+
+inline constexpr int kLogSoftmaxThreads = 256;
+// Logits that a thread takes of a chunk, in packs of four neighbours.
+inline constexpr int kLogSoftmaxPacks = static_cast<int>(kVocabChunk) / kLogSoftmaxThreads / 4;
+
+__device__ inline float exp_of(float x) { return expf(x); }
+__device__ inline double exp_of(double x) { return exp(x); }
+
+// A logit over the temperature; a division by 1 is spared.
+template <class A>
+__device__ inline A tempered(A logit, A temperature) {
+  return temperature == A(1) ? logit : logit / temperature;
+}
+
+template <class A>
+__device__ inline A log_probability_of(A logit, A temperature, A lse) {
+  return tempered(logit, temperature) - lse;
+}
+
+// Four neighbours each, of a chunk of `count` logits; `missing` behind the last. `aligned`: the logits' address is a
+// multiple of 16 bytes.
+template <class A>
+struct LogitChunk {
+  A values[kLogSoftmaxPacks][4];
+
+  // Where this thread's pack `i` starts in the chunk.
+  __device__ static int place(int i) { return (i * kLogSoftmaxThreads + static_cast<int>(threadIdx.x)) * 4; }
+
+  __device__ void load(const A* logits, int count, bool aligned, A missing) {
+#pragma unroll
+    for (int i = 0; i < kLogSoftmaxPacks; ++i) {
+      const int at = place(i);
+      if (aligned && at + 4 <= count) {
+        constexpr int kSize = kPackSize<A>;
+#pragma unroll
+        for (int e = 0; e < 4; e += kSize) {
+          const auto pack = *reinterpret_cast<const Pack<A, kSize>*>(logits + at + e);
+#pragma unroll
+          for (int k = 0; k < kSize; ++k) values[i][e + k] = pack[k];
+        }
+      } else {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) values[i][e] = at + e < count ? logits[at + e] : missing;
+      }
+    }
+  }
+};
+
+// What is known of a row after some chunks; only thread 0 of the block reads and writes it.
+template <class A>
+struct LogSoftmaxState {
+  double sum;       // of e = exp(d), d = logits[v] / temperature - max
+  double weighted;  // of d e
+  A max_logit;
+  A max;
+  std::int32_t argmax;  // the lowest id among those with the largest logit
+
+  __device__ void clear() {
+    sum = 0;
+    weighted = 0;
+    max_logit = max = -std::numeric_limits<A>::infinity();
+    argmax = 0;
+  }
+  [[nodiscard]] __device__ A lse() const { return static_cast<A>(static_cast<double>(max) + log(sum)); }
+  [[nodiscard]] __device__ A entropy() const { return static_cast<A>(log(sum) - weighted / sum); }
+
+  // What has the smaller maximum is brought to the larger one: d grows by `shift`, e by the factor exp(shift).
+  __device__ void merge(A chunk_max, double chunk_sum, double chunk_weighted) {
+    const bool newer = chunk_max > max;
+    const double shift = newer ? static_cast<double>(max) - chunk_max : static_cast<double>(chunk_max) - max;
+    const double factor = exp(shift);
+    const double old_weighted = newer ? weighted : chunk_weighted;
+    const double old_sum = newer ? sum : chunk_sum;
+    const double brought = old_sum == 0 ? 0.0 : factor * (old_weighted + shift * old_sum);
+    weighted = newer ? brought + chunk_weighted : weighted + brought;
+    sum = newer ? sum * factor + chunk_sum : sum + factor * chunk_sum;
+    if (newer) max = chunk_max;
+  }
+};
+
+// Scratch of log_softmax_add in shared memory.
+template <class A>
+struct LogSoftmaxScratch {
+  A max[kLogSoftmaxThreads / 32];
+  std::int32_t argmax[kLogSoftmaxThreads / 32];
+  A sum[kLogSoftmaxThreads / 32];
+  A weighted[kLogSoftmaxThreads / 32];
+};
+
+// Adds to `state` the logits of `first_id` on: kVocabChunk of them, or those that are left. All kLogSoftmaxThreads
+// threads of the block call it; the chunk was loaded with -infinity as what is missing.
+template <class A>
+__device__ void log_softmax_add(LogSoftmaxState<A>& state, const LogitChunk<A>& chunk, std::int32_t first_id,
+                                A temperature, LogSoftmaxScratch<A>& scratch) {
+  constexpr A kNothing = -std::numeric_limits<A>::infinity();
+  constexpr int kWarps = kLogSoftmaxThreads / 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  A best = kNothing;
+  std::int32_t place = std::numeric_limits<std::int32_t>::max();
+#pragma unroll
+  for (int i = 0; i < kLogSoftmaxPacks; ++i) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      if (chunk.values[i][e] > best) {
+        best = chunk.values[i][e];
+        place = LogitChunk<A>::place(i) + e;
+      }
+    }
+  }
+  const auto reduce_best = [&](int lanes) {
+    for (int distance = lanes / 2; distance > 0; distance /= 2) {
+      const A other = __shfl_xor_sync(0xFFFFFFFFu, best, distance);
+      const std::int32_t other_place = __shfl_xor_sync(0xFFFFFFFFu, place, distance);
+      if (other > best || (other == best && other_place < place)) {
+        best = other;
+        place = other_place;
+      }
+    }
+  };
+  reduce_best(32);
+  __syncthreads();  // the scratch of the chunk before has been read
+  if (lane == 0) {
+    scratch.max[warp] = best;
+    scratch.argmax[warp] = place;
+  }
+  __syncthreads();
+  best = scratch.max[lane % kWarps];
+  place = scratch.argmax[lane % kWarps];
+  reduce_best(kWarps);
+
+  const A max = tempered(best, temperature);
+  A sum = 0;
+  A weighted = 0;
+#pragma unroll
+  for (int i = 0; i < kLogSoftmaxPacks; ++i) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      if (max == kNothing) {  // there is nothing but -infinity and NaN
+        if (isnan(chunk.values[i][e])) sum = chunk.values[i][e];
+        continue;
+      }
+      const A difference = tempered(chunk.values[i][e], temperature) - max;
+      const A exponential = exp_of(difference);
+      sum += exponential;
+      if (exponential > A(0)) weighted += difference * exponential;
+    }
+  }
+  sum = warp_sum(sum);
+  weighted = warp_sum(weighted);
+  if (lane == 0) {
+    scratch.sum[warp] = sum;
+    scratch.weighted[warp] = weighted;
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  if (best > state.max_logit) {
+    state.max_logit = best;
+    state.argmax = first_id + place;
+  }
+  double chunk_sum = 0;
+  double chunk_weighted = 0;
+  for (int i = 0; i < kWarps; ++i) {
+    chunk_sum += static_cast<double>(scratch.sum[i]);
+    chunk_weighted += static_cast<double>(scratch.weighted[i]);
+  }
+  if (max == kNothing) {
+    state.sum += chunk_sum;
+  } else {
+    state.merge(max, chunk_sum, chunk_weighted);
+  }
+}
+
+// All of a row into `state`, which lies in shared memory; every thread may read it then.
+template <class A>
+__device__ void log_softmax_row(LogSoftmaxState<A>& state, const A* logits, std::int64_t vocab, A temperature,
+                                LogSoftmaxScratch<A>& scratch) {
+  const bool aligned = reinterpret_cast<std::uintptr_t>(logits) % 16 == 0;
+  if (threadIdx.x == 0) state.clear();
+  for (std::int64_t first = 0; first < vocab; first += kVocabChunk) {
+    const auto count = static_cast<int>(vocab - first < kVocabChunk ? vocab - first : kVocabChunk);
+    LogitChunk<A> chunk;
+    chunk.load(logits + first, count, aligned, -std::numeric_limits<A>::infinity());
+    log_softmax_add(state, chunk, static_cast<std::int32_t>(first), temperature, scratch);
+  }
+  __syncthreads();
+}
+
+}  // namespace hone
