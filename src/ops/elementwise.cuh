@@ -1,0 +1,76 @@
+// Kernels each of whose elements is a function of the same element of the inputs.
+#pragma once
+
+#include <algorithm>
+
+#include "ops/cuda_kernel.cuh"
+
+namespace hone {
+
+inline constexpr int kElementwiseThreads = 256;
+inline constexpr int kElementwisePacks = 4;  // a thread
+
+// Elements in 16 bytes of the widest type.
+template <class... Ts>
+inline constexpr int kCommonPack = std::min({kPackSize<Ts>...});
+
+// What a thread holds of one operand: packs that lie a block's width apart.
+template <class T, int kPack>
+struct ElementwiseTile {
+  Pack<T, kPack> packs[kElementwisePacks];
+};
+
+template <int kPack, class T>
+[[nodiscard]] __device__ ElementwiseTile<T, kPack> load_tile(const T* from) {
+  ElementwiseTile<T, kPack> tile;
+#pragma unroll
+  for (int i = 0; i < kElementwisePacks; ++i) {
+    tile.packs[i] = *reinterpret_cast<const Pack<T, kPack>*>(from + i * kElementwiseThreads * kPack);
+  }
+  return tile;
+}
+
+template <int kPack, class To, class Function, class... Tiles>
+__device__ void store_results(To* to, const Function& function, const Tiles&... tiles) {
+#pragma unroll
+  for (int i = 0; i < kElementwisePacks; ++i) {
+    Pack<To, kPack> result;
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) result[k] = function(tiles.packs[i][k]...);
+    *reinterpret_cast<Pack<To, kPack>*>(to + i * kElementwiseThreads * kPack) = result;
+  }
+}
+
+// to[i] = function(from[i]...), 0 past the rows in use.
+template <class To, class Function, class... From>
+__global__ void __launch_bounds__(kElementwiseThreads)
+    elementwise_kernel(To* to, RowCount rows, std::int64_t row_size, Function function, const From*... from) {
+  constexpr int kPack = kCommonPack<To, From...>;
+  constexpr int kBlock = kElementwiseThreads * kElementwisePacks * kPack;
+  const std::int64_t used = rows.get() * row_size;
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kBlock;
+  if (begin + kBlock <= used) {
+    const std::int64_t mine = begin + static_cast<int>(threadIdx.x) * kPack;
+    store_results<kPack>(to + mine, function, load_tile<kPack>(from + mine)...);
+    return;
+  }
+  const std::int64_t elements = rows.capacity * row_size;
+  const std::int64_t end = begin + kBlock < elements ? begin + kBlock : elements;
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += kElementwiseThreads) {
+    to[i] = i < used ? static_cast<To>(function(from[i]...)) : To(0);
+  }
+}
+
+// `to` has the types and rows of output 0 of the call, `from` those of its inputs; none may be empty pointers.
+template <class To, class Function, class... From>
+void launch_elementwise(const KernelCall& call, To* to, const Function& function, const From*... from) {
+  const TensorView& view = call.out(0);
+  constexpr int kBlock = kElementwiseThreads * kElementwisePacks * kCommonPack<To, From...>;
+  const std::int64_t blocks = ceil_div(view.elements(), kBlock);
+  if (blocks == 0) return;
+  elementwise_kernel<To><<<static_cast<unsigned>(blocks), kElementwiseThreads, 0, stream_of(call)>>>(
+      to, row_count(call, view), view.row_size(), function, from...);
+  check_launch("an elementwise kernel");
+}
+
+}  // namespace hone
