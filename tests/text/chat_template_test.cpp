@@ -72,6 +72,14 @@ TEST(ChatTemplate, EndlessTemplatesStop) {
   EXPECT_THAT(error_of("{% for a in range(99999) %}{% for b in range(99999) %}{% set x = 1 %}{% endfor %}{% endfor %}"),
               testing::HasSubstr("too many steps"));
   EXPECT_THAT(error_of("{% for a in range(9999) %}{{ 'x' * 100000 }}{% endfor %}"), testing::HasSubstr("too "));
+  // A list that holds itself twice over, sixty times.
+  const std::string doubled =
+      "{% set n = namespace(a=[1]) %}{% for i in range(60) %}{% set n.a = [n.a, n.a] %}{% endfor %}";
+  for (const char* walk : {"{{ n.a }}", "{{ n.a ~ '' }}", "{{ n.a | tojson }}", "{{ n.a == [n.a] }}",
+                           "{{ [n.a] | unique | list }}", "{{ [n.a, n.a] | sort }}", "{{ n.a is eq [n.a] }}"}) {
+    EXPECT_THAT(error_of(doubled + walk), testing::HasSubstr("too many steps")) << walk;
+  }
+  EXPECT_THAT(error_of("{% set a = 'a' * 1000000 %}{{ (a ~ 'b') in (a ~ a) }}"), testing::HasSubstr("too many steps"));
   EXPECT_THAT(error_of("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), testing::HasSubstr("too deep"));
   EXPECT_THAT(error_of("{% set n = namespace(x=[]) %}{% for i in range(9999) %}{% set n.x = [n.x] %}{% endfor %}"),
               testing::HasSubstr("too deep"));

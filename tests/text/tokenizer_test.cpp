@@ -113,6 +113,18 @@ TEST(Tokenizer, NamesWhatItDoesNotKnow) {
   file = small_file();
   file["pre_tokenizer"] = Json{{"type", "Split"}, {"pattern", Json{{"Regex", "a(?<=b)"}}}, {"behavior", "Isolated"}};
   EXPECT_THAT(error_of(file), testing::HasSubstr("(?<="));
+  file = small_file();
+  file["model"]["vocab"]["c"] = kMostTokens;
+  EXPECT_THAT(error_of(file), testing::HasSubstr("token c has the id"));
+}
+
+TEST(Tokenizer, PatternThatBacktracksWithoutEndIsAnError) {
+  Json file = small_file();
+  file["pre_tokenizer"] =
+      Json{{"type", "Split"}, {"pattern", Json{{"Regex", "a(?=.*.*.*.*b)|."}}}, {"behavior", "Isolated"}};
+  const Tokenizer tokenizer = Tokenizer::from_json(file.dump());
+  EXPECT_EQ(tokenizer.encode("aab").size(), 3);
+  EXPECT_THROW((void)tokenizer.encode(std::string(3000, 'a')), Error);
 }
 
 TEST(Tokenizer, TextOutsideTheVocabularyIsAnError) {
@@ -127,6 +139,7 @@ TEST(Tokenizer, BrokenFilesAreErrors) {
   }
   EXPECT_THROW((void)Tokenizer::from_json(std::string(100'000, '[')), Error);
   EXPECT_THROW((void)Tokenizer::from_json("{\"model\": 3}"), Error);
+  EXPECT_THROW((void)Tokenizer::from_json("{\"model\": {\"dropout\": 1e999}}"), Error);
   EXPECT_THROW((void)Tokenizer::load("/nonexistent"), Error);
 }
 
