@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kLogSoftmaxThreads)
       for (int e = 0; e < 4; ++e) {
         A gradient = A(0);
         if (counts) {
-          gradient = -scale * exp_of(log_probability_of(chunk.values[i][e], piece.temperature, row_lse));
+          gradient = -scale * std::exp(log_probability_of(chunk.values[i][e], piece.temperature, row_lse));
           if (at + place + e == target_place) gradient += scale;
         }
         result[e] = narrowed<T>(gradient);

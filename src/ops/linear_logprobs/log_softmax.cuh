@@ -15,9 +15,6 @@ inline constexpr int kLogSoftmaxThreads = 256;
 // Logits that a thread takes of a chunk, in packs of four neighbours.
 inline constexpr int kLogSoftmaxPacks = static_cast<int>(kVocabChunk) / kLogSoftmaxThreads / 4;
 
-__device__ inline float exp_of(float x) { return expf(x); }
-__device__ inline double exp_of(double x) { return exp(x); }
-
 // A logit over the temperature; a division by 1 is spared.
 template <class A>
 __device__ inline A tempered(A logit, A temperature) {
@@ -153,7 +150,7 @@ __device__ void log_softmax_add(LogSoftmaxState<A>& state, const LogitChunk<A>& 
         continue;
       }
       const A difference = tempered(chunk.values[i][e], temperature) - max;
-      const A exponential = exp_of(difference);
+      const A exponential = std::exp(difference);
       sum += exponential;
       if (exponential > A(0)) weighted += difference * exponential;
     }

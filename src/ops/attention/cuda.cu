@@ -1,0 +1,83 @@
+#include "ops/attention/attention.h"
+#include "ops/attention/simple_backward.cuh"
+#include "ops/attention/simple_forward.cuh"
+#include "ops/cuda_kernel.cuh"
+#include "ops/registry.h"
+
+namespace hone {
+namespace {
+
+Sequences sequences_of(const TensorView& cu_seqlens, const TensorView& rows) {
+  return {cu_seqlens.as<std::int32_t>(), {nullptr, cu_seqlens.elements() - 1}, rows.capacity()};
+}
+
+template <class T>
+void forward(const KernelCall& call) {
+  const auto& a = call.attributes_as<AttentionAttributes>();
+  check_head_dim(a.head_dim);
+  const TensorView& qkv = call.in(0);
+  const T* q = cuda_data<T>(qkv);
+  const AttentionQueries<T> queries{.sequences = sequences_of(call.in(1), qkv),
+                                    .q = q,
+                                    .q_stride = qkv.row_size(),
+                                    .o = cuda_data<T>(call.out(0)),
+                                    .lse = cuda_data<CudaAccumulator<T>>(call.out(1)),
+                                    .heads = static_cast<std::int32_t>(a.heads),
+                                    .kv_heads = static_cast<std::int32_t>(a.kv_heads),
+                                    .head_dim = static_cast<std::int32_t>(a.head_dim),
+                                    .scale = static_cast<CudaAccumulator<T>>(a.scale)};
+  const PackedKeys<T> keys{
+      .k = q + a.heads * a.head_dim, .v = q + (a.heads + a.kv_heads) * a.head_dim, .stride = qkv.row_size()};
+  launch_simple_attention_forward(queries, keys, stream_of(call));
+}
+
+// Inputs (do, qkv, o, lse, cu_seqlens).
+template <class T>
+void backward(const KernelCall& call) {
+  using A = CudaAccumulator<T>;
+  const auto& a = call.attributes_as<AttentionAttributes>();
+  check_head_dim(a.head_dim);
+  const TensorView& qkv = call.in(1);
+  const T* q = cuda_data<T>(qkv);
+  T* grad_q = cuda_data<T>(call.out(0));
+  const std::int64_t k = a.heads * a.head_dim;
+  const std::int64_t v = k + a.kv_heads * a.head_dim;
+  const AttentionGradients<T> args{.sequences = sequences_of(call.in(4), qkv),
+                                   .q = q,
+                                   .k = q + k,
+                                   .v = q + v,
+                                   .stride = qkv.row_size(),
+                                   .o = cuda_data<T>(call.in(2)),
+                                   .grad_o = cuda_data<T>(call.in(0)),
+                                   .lse = cuda_data<A>(call.in(3)),
+                                   .overlap = reinterpret_cast<A*>(call.workspace.data()),
+                                   .grad_q = grad_q,
+                                   .grad_k = grad_q + k,
+                                   .grad_v = grad_q + v,
+                                   .heads = static_cast<std::int32_t>(a.heads),
+                                   .kv_heads = static_cast<std::int32_t>(a.kv_heads),
+                                   .head_dim = static_cast<std::int32_t>(a.head_dim),
+                                   .scale = static_cast<A>(a.scale)};
+  launch_attention_overlap(args, stream_of(call));
+  launch_simple_attention_backward(args, stream_of(call));
+}
+
+// A sum for each query head of a row.
+std::size_t backward_workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
+  return inputs[3]->bytes();
+}
+
+}  // namespace
+
+void register_attention_cuda(KernelRegistry& registry) {
+  registry.add(
+      "attention", DeviceKind::cuda,
+      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
+       {}});
+  registry.add(
+      "attention_backward", DeviceKind::cuda,
+      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { backward<T>(call); }); },
+       backward_workspace});
+}
+
+}  // namespace hone

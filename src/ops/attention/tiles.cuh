@@ -1,0 +1,131 @@
+// How attention's work is laid out on a GPU. Blocks of threads take tiles of a sequence's rows; which tile is a block's
+// own follows from cu_seqlens, which only the device knows: the grid has room for any division of the rows into
+// sequences, and blocks without a tile end at once.
+#pragma once
+
+#include <cstdint>
+
+#include "core/error.h"
+#include "ops/cuda_kernel.cuh"
+
+namespace hone {
+
+inline void check_head_dim(std::int64_t head_dim) {
+  if (head_dim > 0 && head_dim <= 256 && head_dim % 8 == 0) return;
+  throw Error("attention", text_of("head_dim is ", head_dim), "must be a multiple of 8, at most 256");
+}
+
+// Sequences laid end to end: cu_seqlens [sequences + 1] from 0; then rows outside all of them, up to `capacity`.
+struct Sequences {
+  const std::int32_t* cu_seqlens;
+  RowCount count;
+  std::int64_t capacity;
+};
+
+// Rows [first, end) of a sequence's `rows`, which start at `token`. Rows outside all sequences are as one sequence
+// more.
+struct SequenceTile {
+  std::int32_t sequence;
+  std::int64_t token;
+  std::int64_t rows, first, end;
+  bool outside;
+};
+
+// Tiles of at most `tile_rows` rows, of which every token has `per_token`.
+[[nodiscard]] inline std::int64_t tiles_capacity(const Sequences& sequences, std::int64_t per_token,
+                                                 std::int64_t tile_rows) {
+  return sequences.capacity * per_token / tile_rows + sequences.count.capacity + 1;
+}
+
+// The tile of an index below tiles_capacity(). Sequence s has the indices from floor(rows before it / tile_rows) + s
+// on: as many as it needs at least. All threads of a warp call it and get the same.
+[[nodiscard]] __device__ inline SequenceTile sequence_tile(const Sequences& sequences, std::int64_t per_token,
+                                                           std::int64_t tile_rows, std::int64_t index) {
+  const std::int32_t* cu_seqlens = sequences.cu_seqlens;
+  const auto count = static_cast<std::int32_t>(sequences.count.get());
+  const auto first_index = [&](std::int32_t s) { return cu_seqlens[s] * per_token / tile_rows + s; };
+  const std::int32_t lane = static_cast<std::int32_t>(threadIdx.x) % 32;
+  std::int32_t found = 0;
+  for (std::int32_t left = count + 1; left > 1;) {  // the last of [found, found + left) that starts at or below index
+    const std::int32_t step = (left + 31) / 32;
+    const std::int32_t at = lane * step;
+    const bool reached = at < left && first_index(found + at) <= index;
+    const std::int32_t last = (__popc(__ballot_sync(0xFFFFFFFFu, reached)) - 1) * step;
+    found += last;
+    left = min(step, left - last);
+  }
+  SequenceTile tile{};
+  tile.sequence = found;
+  tile.token = cu_seqlens[found];
+  tile.outside = found == count;
+  tile.rows = ((tile.outside ? sequences.capacity : cu_seqlens[found + 1]) - tile.token) * per_token;
+  tile.first = (index - first_index(found)) * tile_rows;
+  tile.end = min(tile.first + tile_rows, tile.rows);
+  return tile;
+}
+
+// Queries and what attention makes of them. Query row r of a sequence and a key head is that of token r / group and
+// query head r % group of the key head's, group = heads / kv_heads.
+template <class T>
+struct AttentionQueries {
+  using A = CudaAccumulator<T>;
+  Sequences sequences;
+  const T* q;
+  std::int64_t q_stride;  // elements from a token to the next
+  T* o;                   // [capacity, heads, head_dim]
+  A* lse;                 // [capacity, heads]
+  std::int32_t heads, kv_heads, head_dim;
+  A scale;
+
+  [[nodiscard]] __host__ __device__ std::int32_t group() const { return heads / kv_heads; }
+};
+
+// Keys and values that lie as the queries do. As of every source of keys: where the sequence's queries start, and the
+// offset of a key's row from k and v, head 0.
+template <class T>
+struct PackedKeys {
+  const T* k;
+  const T* v;
+  std::int64_t stride;
+
+  [[nodiscard]] __device__ std::int64_t start(const SequenceTile&) const { return 0; }
+  [[nodiscard]] __device__ std::int64_t offset(const SequenceTile& tile, std::int64_t key) const {
+    return (tile.token + key) * stride;
+  }
+};
+
+// Key p of sequence s is row p % block_size of page table[s, p / block_size].
+template <class T>
+struct PagedKeys {
+  const T* k;
+  const T* v;
+  std::int64_t stride;
+  const std::int32_t* table;   // [sequences, max_blocks]
+  const std::int32_t* starts;  // [sequences]: the position of the first query
+  std::int32_t max_blocks;
+  std::int32_t block_size;
+
+  [[nodiscard]] __device__ std::int64_t start(const SequenceTile& tile) const { return starts[tile.sequence]; }
+  [[nodiscard]] __device__ std::int64_t offset(const SequenceTile& tile, std::int64_t key) const {
+    const auto position = static_cast<std::uint32_t>(key);
+    const auto size = static_cast<std::uint32_t>(block_size);
+    const std::int64_t page = table[static_cast<std::int64_t>(tile.sequence) * max_blocks + position / size];
+    return (page * size + position % size) * stride;
+  }
+};
+
+// What the forward pass writes for rows outside all sequences; all threads of a block call it.
+template <class T>
+__device__ void write_zero_rows(const AttentionQueries<T>& queries, const SequenceTile& tile, std::int32_t kv_head) {
+  const std::int32_t group = queries.group();
+  for (std::int64_t row = tile.first; row < tile.end; ++row) {
+    const std::int64_t head = (tile.token + row / group) * queries.heads + kv_head * group + row % group;
+    for (std::int32_t d = static_cast<std::int32_t>(threadIdx.x); d < queries.head_dim;
+         d += static_cast<std::int32_t>(blockDim.x)) {
+      queries.o[head * queries.head_dim + d] = narrowed<T>(0);
+    }
+    if (threadIdx.x == 0) queries.lse[head] = 0;
+  }
+}
+
+}  // namespace hone
