@@ -134,7 +134,7 @@ MetricValues train(GrpoRun& run) {
                    run.total_steps, " steps of ", run.batch.prompts, " prompts x ", run.options.num_generations,
                    " completions a generation, ", format_bytes(programs.memory.total())));
 
-  Device& device = cpu_device();
+  Device& device = open_device(run.options.device);
   const std::size_t before = device.allocated_bytes();
   auto arena = std::make_shared<Arena>(device);
   TensorStore weights = load_weights(*run.model, *run.initial, run.dtype, device);

@@ -213,7 +213,7 @@ MetricValues train(LanguageRun& run) {
   log_info(text_of(run.command, ": ", format_count(parameter_count(*run.model)), " parameters in ", name_of(run.dtype),
                    ", ", format_count(run.total_steps), " steps, ", format_bytes(programs.memory.total())));
 
-  Device& device = cpu_device();
+  Device& device = open_device(run.options.device);
   const std::size_t before = device.allocated_bytes();
   auto arena = std::make_shared<Arena>(device);
   TensorStore weights =

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "backend/device_option.h"
 #include "core/dtype.h"
 #include "core/options.h"
 #include "data/source.h"
@@ -20,14 +21,6 @@ template <>
 struct EnumNames<TorchDtype> {
   static constexpr std::array<std::string_view, 3> kNames{"auto", "bfloat16", "float32"};
   static constexpr std::array<std::string_view, 3> kNotYet{"float16", "float8", "int8"};
-  static constexpr EnumTable value{.names = kNames, .not_yet = kNotYet};
-};
-
-enum class DeviceChoice : std::uint8_t { automatic, cpu };
-template <>
-struct EnumNames<DeviceChoice> {
-  static constexpr std::array<std::string_view, 2> kNames{"auto", "cpu"};
-  static constexpr std::array<std::string_view, 2> kNotYet{"cuda", "gpu"};
   static constexpr EnumTable value{.names = kNames, .not_yet = kNotYet};
 };
 
@@ -94,7 +87,6 @@ struct ModelOptions {
   std::string model_name_or_path;
   TorchDtype torch_dtype = TorchDtype::automatic;
   std::optional<bool> bf16;
-  DeviceChoice device = DeviceChoice::automatic;
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -102,7 +94,6 @@ struct ModelOptions {
     v("model_name_or_path", model_name_or_path, "Folder of the model to start from");
     v("torch_dtype", torch_dtype, "Type of the weights; auto is the checkpoint's");
     v("bf16", bf16, "Compute in bfloat16");
-    v("device", device, "Where to run");
     v.alias("dtype", "torch_dtype");
   }
 };
@@ -136,6 +127,7 @@ struct TrainingOptions {
   std::optional<double> activation_memory_gib;
   OnNonfinite on_nonfinite = OnNonfinite::stop;
   std::int64_t seed = 42;
+  DeviceChoice device = DeviceChoice::automatic;
 
   OptimizerType optim = OptimizerType::adamw;
   double learning_rate = 5e-5;
@@ -176,6 +168,7 @@ struct TrainingOptions {
     v("activation_memory_gib", activation_memory_gib, "Memory for activations that auto keeps to, in GiB", above(0));
     v("on_nonfinite", on_nonfinite, "What to do at a NaN or infinite loss or gradient; skip goes on without the step");
     v("seed", seed, "Of shuffling, initialisation and sampling", at_least(0));
+    v("device", device, kDeviceHelp);
 
     v.group("Optimizer");
     v("optim", optim, "Optimizer");

@@ -26,7 +26,8 @@ LossProgramOptions loss_program_options(const TrainingOptions& options, const Ca
   return {.capacity = capacity,
           .dtype = dtype,
           .recompute = recompute_policy(options.gradient_checkpointing),
-          .activation_budget = static_cast<std::size_t>(gib * 1024.0 * 1024.0 * 1024.0)};
+          .activation_budget = static_cast<std::size_t>(gib * 1024.0 * 1024.0 * 1024.0),
+          .device = open_device(options.device).kind()};
 }
 
 AdamwAttributes adamw_attributes(const TrainingOptions& options) {

@@ -13,6 +13,7 @@
 #include "ops/guard/guard.h"
 #include "ops/registry.h"
 #include "program/executable.h"
+#include "support/device.h"
 #include "support/paths.h"
 
 namespace hone::test {
@@ -47,9 +48,9 @@ class Optimizer {
         state_types.push_back({state + weight.name, {wide, weight.shape}});
       }
     }
-    weights_ = TensorStore(cpu_device(), weight_types);
-    gradients_ = TensorStore(cpu_device(), gradient_types);
-    states_ = TensorStore(cpu_device(), state_types);
+    weights_ = TensorStore(test_device(), weight_types);
+    gradients_ = TensorStore(test_device(), gradient_types);
+    states_ = TensorStore(test_device(), state_types);
 
     Program program;
     std::vector<Tensor> gradients;
@@ -69,7 +70,7 @@ class Optimizer {
     }
     program.output("norm", step.norm);
     executable_ =
-        std::make_unique<Executable>(std::move(program), std::make_shared<Arena>(cpu_device()),
+        std::make_unique<Executable>(std::move(program), std::make_shared<Arena>(test_device()),
                                      Bindings{.weights = &weights_, .gradients = &gradients_, .states = &states_});
   }
 

@@ -7,6 +7,7 @@
 #include "ops/op_case.h"
 #include "ops/registry.h"
 #include "program/executable.h"
+#include "support/device.h"
 
 namespace hone::test {
 namespace {
@@ -28,7 +29,7 @@ TEST(Cast, RoundsToNearestEven) {
   const Tensor x = program.input("x", {DType::f64, {4}});
   program.output("f32", cast(x, DType::f32));
   program.output("bf16", cast(cast(x, DType::f32), DType::bf16));
-  Executable executable(std::move(program), std::make_shared<Arena>(cpu_device()), {});
+  Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
   executable.set<double>("x", std::vector<double>{1.0 + 0x1p-24, 1.0 + 0x1.8p-23, 1.0 + 0x1p-8, 1.0 + 0x1.8p-7});
   executable.run();
   std::vector<float> narrow(4);

@@ -7,6 +7,7 @@
 #include "ops/op_case.h"
 #include "ops/registry.h"
 #include "program/executable.h"
+#include "support/device.h"
 
 namespace hone::test {
 namespace {
@@ -38,7 +39,7 @@ TEST(GatherRows, RefusesRowsThatAreNotThere) {
   Program program;
   const Tensor x = program.input("x", {DType::i64, {{3, Count::tokens}, 2}});
   program.output("y", gather_rows(x, program.input("index", {DType::i32, {{2, Count::samples}}})));
-  Executable executable(std::move(program), std::make_shared<Arena>(cpu_device()), {});
+  Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
   executable.set<std::int64_t>("x", std::vector<std::int64_t>{1, 2, 3, 4, 5, 6});
   executable.set_count(Count::tokens, 2);
   for (const std::int32_t row : {-1, 2}) {

@@ -9,6 +9,7 @@
 #include "ops/op_case.h"
 #include "ops/registry.h"
 #include "program/executable.h"
+#include "support/device.h"
 
 namespace hone::test {
 namespace {
@@ -36,7 +37,7 @@ float norm_of(const std::vector<float>& values) {
   Program program;
   const Tensor gradient = program.input("g", {DType::f32, {static_cast<std::int64_t>(values.size())}});
   program.output("norm", gradient_norm({&gradient, 1}));
-  Executable executable(std::move(program), std::make_shared<Arena>(cpu_device()), {});
+  Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
   executable.set<float>("g", values);
   executable.run();
   std::vector<float> norm(1);

@@ -14,6 +14,7 @@
 #include "ops/registry.h"
 #include "passes/gradient.h"
 #include "program/executable.h"
+#include "support/device.h"
 
 namespace hone::test {
 namespace {
@@ -124,12 +125,12 @@ Result run(std::int64_t first, std::int64_t rows, const std::vector<std::int32_t
 
   const NamedType weight_type{"weight", weight.type()};
   const NamedType gradient_type{"weight", {DType::f32, weight.shape()}};
-  TensorStore weights(cpu_device(), {&weight_type, 1});
-  TensorStore gradients(cpu_device(), {&gradient_type, 1});
+  TensorStore weights(test_device(), {&weight_type, 1});
+  TensorStore gradients(test_device(), {&gradient_type, 1});
   const auto elements = static_cast<std::size_t>(sizes.vocab * sizes.hidden);
   const std::vector<BFloat16> values = normal_values<BFloat16>(elements, "weight");
   weights.upload("weight", std::as_bytes(std::span(values)));
-  Executable executable(std::move(program), std::make_shared<Arena>(cpu_device()),
+  Executable executable(std::move(program), std::make_shared<Arena>(test_device()),
                         {.weights = &weights, .gradients = &gradients});
   const std::vector<BFloat16> all =
       normal_values<BFloat16>(static_cast<std::size_t>((first + rows) * sizes.hidden), "x");
@@ -197,7 +198,7 @@ TEST(LinearLogprobs, EqualsTheLogSoftmaxOfTheLogits) {
   const Tensor x = program.input("x", {DType::bf16, {rows, sizes.hidden}});
   const Tensor weight = program.input("weight", {DType::bf16, {sizes.vocab, sizes.hidden}});
   program.output("logits", linear(x, weight, {}, {.f32_output = true}));
-  Executable executable(std::move(program), std::make_shared<Arena>(cpu_device()), {});
+  Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
   executable.set<BFloat16>("x", normal_values<BFloat16>(static_cast<std::size_t>(rows * sizes.hidden), "x"));
   executable.set<BFloat16>("weight",
                            normal_values<BFloat16>(static_cast<std::size_t>(sizes.vocab * sizes.hidden), "weight"));

@@ -12,6 +12,7 @@
 #include "ops/registry.h"
 #include "passes/gradient.h"
 #include "program/executable.h"
+#include "support/device.h"
 
 namespace hone::test {
 namespace {
@@ -182,48 +183,75 @@ class CaseRunner {
       if (value.role == Role::gradient) gradient_types.push_back({value.name, value.type});
     }
 
-    TensorStore weight_store(cpu_device(), weights);
-    TensorStore gradient_store(cpu_device(), gradient_types);
-    auto arena = std::make_shared<Arena>(cpu_device());
+    TensorStore weight_store(test_device(), weights);
+    TensorStore gradient_store(test_device(), gradient_types);
+    auto arena = std::make_shared<Arena>(test_device());
     Executable executable(std::move(program), arena, {.weights = &weight_store, .gradients = &gradient_store});
-    poison(*arena);
-    for (std::size_t i = 0; i < case_.inputs.size(); ++i) {
-      const std::vector<std::byte> bytes = to_bytes(types_[i].dtype, inputs_[i]);
-      if (case_.inputs[i].weight) {
-        weight_store.upload(case_.inputs[i].name, bytes);
-      } else {
-        set(executable, case_.inputs[i].name, types_[i], bytes);
+    const auto run_once = [&] {
+      gradient_store.fill_zero();
+      poison(*arena);
+      for (std::size_t i = 0; i < case_.inputs.size(); ++i) {
+        const std::vector<std::byte> bytes = to_bytes(types_[i].dtype, inputs_[i]);
+        if (case_.inputs[i].weight) {
+          weight_store.upload(case_.inputs[i].name, bytes);
+        } else {
+          set(executable, case_.inputs[i].name, types_[i], bytes);
+        }
       }
-    }
-    for (std::size_t i = 0; i < result.output_types.size(); ++i) {
-      const Type& type = result.output_types[i];
-      if (seeded(i, type)) set(executable, "seed" + std::to_string(i), type, to_bytes(type.dtype, seed_of(i, type)));
-    }
-    for (std::size_t c = 1; c < kCounts; ++c) {
-      if (counts_[c] != 0) executable.set_count(static_cast<Count>(c), counts_[c]);
-    }
-    executable.run();
-    for (std::size_t i = 0; i < result.output_types.size(); ++i) {
-      result.outputs.push_back(get(executable, "output" + std::to_string(i), result.output_types[i]));
-    }
-    if (seeds.empty()) return result;
-    result.gradients.resize(case_.inputs.size());
-    for (std::size_t i = 0; i < case_.inputs.size(); ++i) {
-      const std::string& name = case_.inputs[i].name;
-      if (case_.inputs[i].weight && case_.inputs[i].differentiable) {
-        result.gradients[i] = from_bytes(gradient_store.type(name).dtype, gradient_store.download(name));
+      for (std::size_t i = 0; i < result.output_types.size(); ++i) {
+        const Type& type = result.output_types[i];
+        if (seeded(i, type)) set(executable, "seed" + std::to_string(i), type, to_bytes(type.dtype, seed_of(i, type)));
       }
-    }
-    for (const std::size_t i : wanted_index) {
-      result.gradients[i] = get(executable, "gradient" + std::to_string(i), types_[i]);
-    }
-    return result;
+      for (std::size_t c = 1; c < kCounts; ++c) {
+        if (counts_[c] != 0) executable.set_count(static_cast<Count>(c), counts_[c]);
+      }
+      executable.run();
+      return results(executable, gradient_store, result.output_types, !seeds.empty(), wanted_index);
+    };
+    Run first = run_once();
+    first.output_types = result.output_types;
+    // A device that records launches node by node, then records, then repeats what it has recorded.
+    const int repeats = test_device().kind() == DeviceKind::cpu ? 0 : 2;
+    for (int repeat = 0; repeat < repeats; ++repeat) expect_same(first, run_once());
+    return first;
   }
 
  private:
   // Uninitialised arena memory must not matter: it starts as NaN.
   static void poison(Arena& arena) {
-    if (arena.bytes() > 0) std::memset(arena.base(), 0xFF, arena.bytes());
+    if (arena.bytes() > 0) arena.device().fill(arena.base(), 0xFF, arena.bytes());
+  }
+
+  [[nodiscard]] Run results(const Executable& executable, const TensorStore& gradients,
+                            std::span<const Type> output_types, bool differentiated,
+                            std::span<const std::size_t> wanted) const {
+    Run result;
+    for (std::size_t i = 0; i < output_types.size(); ++i) {
+      result.outputs.push_back(get(executable, "output" + std::to_string(i), output_types[i]));
+    }
+    if (!differentiated) return result;
+    result.gradients.resize(case_.inputs.size());
+    for (std::size_t i = 0; i < case_.inputs.size(); ++i) {
+      const std::string& name = case_.inputs[i].name;
+      if (case_.inputs[i].weight && case_.inputs[i].differentiable) {
+        result.gradients[i] = from_bytes(gradients.type(name).dtype, gradients.download(name));
+      }
+    }
+    for (const std::size_t i : wanted) result.gradients[i] = get(executable, "gradient" + std::to_string(i), types_[i]);
+    return result;
+  }
+
+  void expect_same(const Run& first, const Run& again) const {
+    const auto same = [&](const std::vector<Values>& a, const std::vector<Values>& b) {
+      ASSERT_EQ(a.size(), b.size());
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        ASSERT_EQ(a[i].size(), b[i].size());
+        EXPECT_TRUE(a[i].empty() || std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(double)) == 0)
+            << case_.name << ", " << name_of(dtype_) << ": another run gave other bits in " << i;
+      }
+    };
+    same(first.outputs, again.outputs);
+    same(first.gradients, again.gradients);
   }
 
   static void set(Executable& executable, const std::string& name, const Type& type,

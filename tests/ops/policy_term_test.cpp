@@ -12,6 +12,7 @@
 #include "ops/registry.h"
 #include "passes/gradient.h"
 #include "program/executable.h"
+#include "support/device.h"
 #include "support/paths.h"
 
 namespace hone::test {
@@ -33,7 +34,7 @@ Columns run(const Columns& inputs, const PolicyTermAttributes& attributes) {
   program.output("clipped", result.clipped);
   const GradientSeed seeds[] = {{result.term, input("dterm")}};
   program.output("dlogp", append_gradients(program, seeds, {&logp, 1})[0]);
-  Executable executable(std::move(program), std::make_shared<Arena>(cpu_device()), {});
+  Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
   for (const auto& [name, values] : inputs) {
     executable.set<T>(name, std::vector<T>(values.begin(), values.end()));
   }

@@ -17,6 +17,7 @@
 #include "ops/op_case.h"
 #include "ops/registry.h"
 #include "program/executable.h"
+#include "support/device.h"
 
 namespace hone::test {
 namespace {
@@ -45,7 +46,7 @@ Drawn draw(const std::vector<std::vector<float>>& logits, const std::vector<Requ
                                  program.input("keys", {DType::i64, {rows, 2}}));
   program.output("token", sampled.token);
   program.output("logp", sampled.logp);
-  Executable executable(std::move(program), std::make_shared<Arena>(cpu_device()), {});
+  Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
   std::vector<float> all;
   std::vector<float> parameters;
   std::vector<std::int64_t> keys;

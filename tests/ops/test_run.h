@@ -10,16 +10,17 @@
 #include "core/random.h"
 #include "ops/registry.h"
 #include "program/executable.h"
+#include "support/device.h"
 
 namespace hone::test {
 
 class TestRun {
  public:
   explicit TestRun(Program program)
-      : weights_(cpu_device(), bound(program, Role::weight)),
-        gradients_(cpu_device(), bound(program, Role::gradient)),
-        states_(cpu_device(), bound(program, Role::state)),
-        arena_(std::make_shared<Arena>(cpu_device())),
+      : weights_(test_device(), bound(program, Role::weight)),
+        gradients_(test_device(), bound(program, Role::gradient)),
+        states_(test_device(), bound(program, Role::state)),
+        arena_(std::make_shared<Arena>(test_device())),
         executable_(registered(std::move(program)), arena_,
                     {.weights = &weights_, .gradients = &gradients_, .states = &states_}) {
     if (arena_->bytes() > 0) std::memset(arena_->base(), 0xFF, arena_->bytes());

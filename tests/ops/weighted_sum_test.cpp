@@ -10,6 +10,7 @@
 #include "ops/scale/scale.h"
 #include "passes/gradient.h"
 #include "program/executable.h"
+#include "support/device.h"
 
 namespace hone::test {
 namespace {
@@ -51,7 +52,7 @@ TEST(WeightedSum, LeavesOutWhatWeighsNothing) {
   const GradientSeed seeds[] = {{loss, fill(program, loss.type(), 1.0)}};
   program.output("loss", loss);
   program.output("gradient", append_gradients(program, seeds, wanted)[0]);
-  Executable executable(std::move(program), std::make_shared<Arena>(cpu_device()), {});
+  Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
   const float nan = std::numeric_limits<float>::quiet_NaN();
   executable.set<float>("values", std::vector<float>{1.5f, nan, -3.0f});
   executable.set<float>("weights", std::vector<float>{0.5f, 0.0f, 2.0f});
@@ -70,7 +71,7 @@ TEST(WeightedSum, AddsInDouble) {
   Program program;
   const Type type{DType::f32, {48}};
   program.output("sum", weighted_sum(program.input("values", type), program.input("weights", type)));
-  Executable executable(std::move(program), std::make_shared<Arena>(cpu_device()), {});
+  Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
   std::vector<float> values(48, 0.0f);
   values[0] = 1e8f;
   values[16] = 1.0f;

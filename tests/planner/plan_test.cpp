@@ -5,6 +5,7 @@
 
 #include "core/log.h"
 #include "core/process.h"
+#include "support/device.h"
 #include "support/miniature.h"
 #include "support/paths.h"
 
@@ -47,7 +48,7 @@ class Plan : public testing::Test {
     (void)train(run);
     constexpr std::uint64_t kLibraries = 100u << 20;
     EXPECT_LE(peak_resident_bytes(), before + plan.memory.total() + kLibraries);
-    EXPECT_EQ(cpu_device().allocated_bytes(), 0u);
+    EXPECT_EQ(test_device().allocated_bytes(), 0u);
   }
 
   TemporaryDirectory folder_;

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/random.h"
+#include "support/device.h"
 #include "support/models.h"
 #include "support/paths.h"
 #include "train/metrics.h"
@@ -201,7 +202,7 @@ struct Both {
   std::vector<std::vector<float>> reference;
 };
 Both read_both(const fs::path& checkpoint, const Model& model) {
-  Both both{load_weights(model, ModelDirectory(checkpoint), DType::f32, cpu_device()), {}};
+  Both both{load_weights(model, ModelDirectory(checkpoint), DType::f32, test_device()), {}};
   const TrainingState state(checkpoint);
   for (const NamedType& tensor : both.policy.tensors()) {
     both.reference.push_back(read_values<float>(state.tensors().at("extra." + tensor.name)));
@@ -267,17 +268,17 @@ TEST(GrpoRun, ThePlanIsWhatTheDeviceHolds) {
     options.gradient_checkpointing = c.recomputation;
     GrpoRun run = make_run(options, 1, "qwen3", c.dtype);
     const MemoryBreakdown memory = trace_run(run).memory;
-    const std::size_t before = cpu_device().allocated_bytes();
+    const std::size_t before = test_device().allocated_bytes();
     std::size_t held = 0;
     run.rewards.push_back({"probe", "probe", each([&](const RewardInput&) {
-                             held = cpu_device().allocated_bytes() - before;
+                             held = test_device().allocated_bytes() - before;
                              return std::optional<double>();
                            })});
     run.reward_weights.push_back(1.0);
     (void)train(run);
     EXPECT_EQ(held, memory.total());
     EXPECT_EQ(memory.reference, c.beta == 0 ? 0u : memory.weights);
-    EXPECT_EQ(cpu_device().allocated_bytes(), before);
+    EXPECT_EQ(test_device().allocated_bytes(), before);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "passes/gradient.h"
 #include "program/executable.h"
 #include "rl/grpo_metrics.h"
+#include "support/device.h"
 #include "support/paths.h"
 
 namespace hone::test {
@@ -102,7 +103,7 @@ void run_micro_batch(const PolicyLossOptions& loss, const PolicyBatch& batch, st
   program.output("loss", sum);
   program.output("kl", term.kl);
   program.output("gradient", append_gradients(program, seeds, {&logp, 1})[0]);
-  Executable executable(std::move(program), std::make_shared<Arena>(cpu_device()), {});
+  Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
   executable.set<T>("logp", logps);
   if (old_logp) executable.set<T>("old_logp", as<T>(batch.old_logps));
   if (ref_logp) executable.set<T>("ref_logp", as<T>(batch.ref_logps));

@@ -7,6 +7,7 @@
 #include "core/random.h"
 #include "rl/policy_batch.h"
 #include "rl/policy_program.h"
+#include "support/device.h"
 #include "support/models.h"
 #include "train/optimizer.h"
 
@@ -41,7 +42,7 @@ std::vector<PolicySample> make_samples(const FixtureModel& fixture) {
   }
   const PolicyBatch batch = make_policy_batch(samples);
   Executable policy(trace_reference(*fixture.model, 0.8, {.capacity = {tokens_of(samples), kSamples}}),
-                    std::make_shared<Arena>(cpu_device()), {.weights = &fixture.weights});
+                    std::make_shared<Arena>(test_device()), {.weights = &fixture.weights});
   feed(policy, batch.batch);
   policy.set<std::int32_t>("targets", batch.batch.targets);
   policy.run();
@@ -64,7 +65,7 @@ std::vector<float> run_split(FixtureModel& fixture, std::span<const PolicySample
   for (std::size_t first = 0; first < samples.size(); first += micro_batch) {
     capacity = std::max(capacity, tokens_of(samples.subspan(first, micro_batch)));
   }
-  auto arena = std::make_shared<Arena>(cpu_device());
+  auto arena = std::make_shared<Arena>(test_device());
   Optimizer optimizer(*fixture.model, fixture.weights, arena, {});
   Executable policy(trace_policy(*fixture.model, {.temperature = 0.8, .beta = 0.04, .old_logps = true},
                                  {.capacity = {capacity, static_cast<std::int64_t>(micro_batch)}}),

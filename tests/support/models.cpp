@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "support/device.h"
 #include "support/paths.h"
 
 namespace hone::test {
@@ -11,7 +12,7 @@ namespace hone::test {
 FixtureModel::FixtureModel(std::string_view name, DType dtype)
     : directory(fixture("models") / name),
       model(family_registry().create(directory.config())),
-      weights(load_weights(*model, directory, dtype, cpu_device())),
+      weights(load_weights(*model, directory, dtype, test_device())),
       reference(fixture("models") / name / "reference.safetensors") {}
 
 std::vector<TokenId> FixtureModel::ids(std::string_view name) const {

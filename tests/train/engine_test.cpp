@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "support/device.h"
 #include "support/models.h"
 #include "train/loss_program.h"
 
@@ -33,7 +34,7 @@ std::vector<Request> many_requests(std::int64_t count, std::int64_t vocab) {
 std::vector<Completion> generate(FixtureModel& fixture, std::span<const Request> requests, const EngineOptions& options,
                                  std::int64_t* preemptions = nullptr) {
   const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
-  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(cpu_device()), options);
+  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(test_device()), options);
   std::vector<Completion> completions = engine.generate(requests);
   if (preemptions != nullptr) *preemptions = engine.statistics().preemptions;
   return completions;
@@ -85,7 +86,7 @@ TEST(Engine, LogProbabilitiesAreTheTrainersBitForBit) {
       trace_log_probabilities(trace, *fixture.model, capacity, false, 0.7);
       trace.program.output("logp", trace.logp);
       Executable executable(finish_loss(std::move(trace.program), nullptr, {.capacity = capacity, .dtype = dtype}),
-                            std::make_shared<Arena>(cpu_device()), {.weights = &fixture.weights});
+                            std::make_shared<Arena>(test_device()), {.weights = &fixture.weights});
       feed(executable, batch);
       executable.set<std::int32_t>("targets", batch.targets);
       executable.run();
@@ -125,7 +126,7 @@ TEST(Engine, StopsAtTokensAndStrings) {
 TEST(Engine, StreamsTheTextThatItReturns) {
   FixtureModel fixture("qwen2");
   const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
-  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(cpu_device()),
+  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(test_device()),
                 {.max_model_len = 64});
   Request request{{1, 2}, {.temperature = 1.0, .max_tokens = 30, .seed = 3}};
   request.sampling.stop = {"zzzzzz"};
@@ -140,7 +141,7 @@ TEST(Engine, StreamsTheTextThatItReturns) {
 TEST(Engine, RefusesWhatDoesNotFit) {
   FixtureModel fixture("llama");
   const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
-  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(cpu_device()),
+  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(test_device()),
                 {.max_model_len = 8});
   EXPECT_THROW((void)engine.add({{}, {}}), Error);
   EXPECT_THROW((void)engine.add({{1, 2, 3, 4, 5, 6, 7, 8}, {}}), Error);

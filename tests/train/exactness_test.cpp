@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/random.h"
+#include "support/device.h"
 #include "support/models.h"
 #include "train/loss_program.h"
 #include "train/optimizer.h"
@@ -21,7 +22,7 @@ struct Trace {
 Trace train_steps(Recompute recompute, std::size_t budget, DType dtype = DType::f32, int steps = 4) {
   FixtureModel fixture("qwen3", dtype);
   const HostBatch batch = fixture.batch();
-  auto arena = std::make_shared<Arena>(cpu_device());
+  auto arena = std::make_shared<Arena>(test_device());
   Optimizer optimizer(*fixture.model, fixture.weights, arena, {});
   Executable executable(trace_training(*fixture.model, {.capacity = {batch.token_count(), batch.document_count()},
                                                         .dtype = dtype,
@@ -63,7 +64,7 @@ std::vector<float> gradients_of(FixtureModel& fixture, std::span<const HostBatch
                                 const Capacity& capacity) {
   std::int64_t targets = 0;
   for (const HostBatch& batch : micro_batches) targets += batch.target_tokens;
-  auto arena = std::make_shared<Arena>(cpu_device());
+  auto arena = std::make_shared<Arena>(test_device());
   Optimizer optimizer(*fixture.model, fixture.weights, arena, {});
   Executable executable(trace_training(*fixture.model, {.capacity = capacity}), arena,
                         {.weights = &fixture.weights, .gradients = &optimizer.gradients()});
@@ -113,7 +114,7 @@ HostBatch grammar_batch(std::uint64_t step) {
 std::vector<double> grammar_losses(DType dtype) {
   FixtureModel fixture("qwen3", dtype);
   const Capacity capacity{6 * 24, 6};
-  auto arena = std::make_shared<Arena>(cpu_device());
+  auto arena = std::make_shared<Arena>(test_device());
   Optimizer optimizer(*fixture.model, fixture.weights, arena, {});
   Executable executable(trace_training(*fixture.model, {.capacity = capacity, .dtype = dtype}), arena,
                         {.weights = &fixture.weights, .gradients = &optimizer.gradients()});

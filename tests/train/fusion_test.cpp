@@ -11,6 +11,7 @@
 #include "passes/gradient.h"
 #include "passes/precision.h"
 #include "program/text.h"
+#include "support/device.h"
 #include "support/models.h"
 #include "train/loss_program.h"
 #include "train/optimizer.h"
@@ -63,7 +64,7 @@ Trace train_steps(std::string_view name, DType dtype, bool fused) {
   const std::int64_t layers = fixture.model->shape().num_hidden_layers;
   if (fused) program = fuse_forward(program);
   EXPECT_EQ(count_nodes(program, "add_rms_norm"), fused ? layers : 0);
-  auto arena = std::make_shared<Arena>(cpu_device());
+  auto arena = std::make_shared<Arena>(test_device());
   Optimizer optimizer(*fixture.model, fixture.weights, arena, {});
   Executable executable(with_gradients(std::move(program)), arena,
                         {.weights = &fixture.weights, .gradients = &optimizer.gradients()});

@@ -3,6 +3,7 @@
 
 #include "engine/engine.h"
 #include "ops/linear/linear.h"
+#include "support/device.h"
 #include "support/models.h"
 #include "support/paths.h"
 #include "train/loss_program.h"
@@ -23,7 +24,7 @@ TEST_P(Parity, Logits) {
   WeightBinder weights(program, fixture.model->weights(), false);
   const Tensor hidden = fixture.model->forward(weights, documents);
   program.output("logits", linear(hidden, weights(fixture.model->head())));
-  Executable executable(std::move(program), std::make_shared<Arena>(cpu_device()), {.weights = &fixture.weights});
+  Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {.weights = &fixture.weights});
   feed(executable, batch);
   executable.run();
   const auto expected = read_values<float>(fixture.reference.at("logits"));
@@ -35,7 +36,7 @@ TEST_P(Parity, Logits) {
 TEST_P(Parity, LossAndGradients) {
   FixtureModel fixture(GetParam());
   const HostBatch batch = fixture.batch();
-  auto arena = std::make_shared<Arena>(cpu_device());
+  auto arena = std::make_shared<Arena>(test_device());
   Optimizer optimizer(*fixture.model, fixture.weights, arena, {});
   Executable executable(trace_training(*fixture.model, {.capacity = capacity_of(batch)}), arena,
                         {.weights = &fixture.weights, .gradients = &optimizer.gradients()});
@@ -58,7 +59,7 @@ TEST_P(Parity, LossAndGradients) {
 TEST_P(Parity, GreedyGeneration) {
   FixtureModel fixture(GetParam());
   const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
-  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(cpu_device()),
+  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(test_device()),
                 {.max_model_len = 128, .max_num_seqs = 4});
   const std::vector<TokenId> expected = fixture.ids("generated");
   Request request{fixture.ids("prompt"), {.temperature = 0, .max_tokens = static_cast<std::int64_t>(expected.size())}};

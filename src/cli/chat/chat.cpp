@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "backend/device_option.h"
 #include "cli/registry.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -35,6 +36,7 @@ struct ChatOptions {
   std::int64_t max_tokens = 1024;
   std::int64_t max_model_len = 0;
   std::int64_t seed = 0;
+  DeviceChoice device = DeviceChoice::automatic;
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -42,6 +44,7 @@ struct ChatOptions {
     v("model_name_or_path", model_name_or_path, "Folder of the model; also the first argument");
     v("chat_template", chat_template, "Jinja text or a file of it, in place of the model's");
     v("system_prompt", system_prompt, "Put before the conversation");
+    v("device", device, kDeviceHelp);
     v("max_model_len", max_model_len, "Tokens of a conversation; 0: as many as the model knows, at most 8,192",
       at_least(0));
     v.group("Sampling");
@@ -105,7 +108,7 @@ class Conversation {
         loaded_(loaded),
         template_(chat_template_of(loaded.tokenizer, options.chat_template)),
         stop_token_ids_(stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer)),
-        arena_(std::make_shared<Arena>(cpu_device())) {
+        arena_(std::make_shared<Arena>(loaded.weights.device())) {
     EngineOptions engine;
     engine.max_model_len = options.max_model_len > 0
                                ? options.max_model_len
@@ -265,7 +268,7 @@ int run(const ChatOptions& given, const OptionInput& input) {
     throw Error("hone chat", text_of("takes one model, saw ", input.positionals.size(), " arguments"));
   if (!input.positionals.empty()) options.model_name_or_path = input.positionals[0];
   if (options.model_name_or_path.empty()) throw Error("hone chat", "which model?", "hone chat FOLDER");
-  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, cpu_device());
+  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, open_device(options.device));
   Conversation conversation(options, loaded);
   catch_interrupts();
   if (::isatty(STDIN_FILENO) != 0) return converse(conversation);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "backend/device_option.h"
 #include "cli/registry.h"
 #include "core/error.h"
 #include "core/interrupt.h"
@@ -43,6 +44,7 @@ struct EvalOptions {
   std::int64_t max_model_len = 0;
   std::int64_t max_num_seqs = 64;
   std::int64_t seed = 42;
+  DeviceChoice device = DeviceChoice::automatic;
   std::string output_dir;
 
   template <class Visitor>
@@ -51,6 +53,7 @@ struct EvalOptions {
     v("model_name_or_path", model_name_or_path, "Folder of the model; also the first argument");
     v("chat_template", chat_template, "Jinja text or a file of it, in place of the model's");
     v("system_prompt", system_prompt, "Put before every problem");
+    v("device", device, kDeviceHelp);
     v.group("Task");
     v("task", task, "gsm8k, or jsonl for a file of your own");
     v("dataset_name", dataset_name, "File or folder of the problems");
@@ -94,13 +97,14 @@ int run(const EvalOptions& given, const OptionInput& input) {
                                                      .answer_column = options.answer_column,
                                                      .matching = options.matching});
   const std::vector<EvalProblem> problems = read_problems(task, options.dataset_name, options.limit);
-  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, cpu_device());
+  Device& device = open_device(options.device);
+  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device);
   EngineOptions engine_options;
   engine_options.max_model_len = options.max_model_len > 0
                                      ? options.max_model_len
                                      : std::min(loaded.model->shape().max_position_embeddings, kLongest);
   engine_options.max_num_seqs = options.max_num_seqs;
-  Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(cpu_device()), engine_options);
+  Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device), engine_options);
   AnswerOptions answers;
   answers.samples = options.samples.value_or(task.samples);
   answers.seed = static_cast<std::uint64_t>(options.seed);

@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "example/registrations.h"
 #include "program/text.h"
+#include "support/device.h"
 #include "support/models.h"
 #include "support/paths.h"
 #include "train/loss_program.h"
@@ -34,7 +35,7 @@ HostBatch toy_batch() {
 
 std::vector<double> train_steps(const Model& model, TensorStore& weights, Recompute recompute, int steps) {
   const HostBatch batch = toy_batch();
-  auto arena = std::make_shared<Arena>(cpu_device());
+  auto arena = std::make_shared<Arena>(test_device());
   Optimizer optimizer(model, weights, arena, {});
   Executable executable(
       trace_training(model, {.capacity = {batch.token_count(), batch.document_count()}, .recompute = recompute}), arena,
@@ -49,11 +50,11 @@ std::vector<double> train_steps(const Model& model, TensorStore& weights, Recomp
 
 TEST(ToyFamily, Trains) {
   const std::unique_ptr<Model> model = toy_model();
-  TensorStore weights = random_weights(*model, 1, DType::f32, cpu_device());
+  TensorStore weights = random_weights(*model, 1, DType::f32, test_device());
   const std::vector<double> losses = train_steps(*model, weights, Recompute::none, 20);
   EXPECT_GT(losses.front(), 2.0);
   EXPECT_LT(losses.back(), 0.5 * losses.front());
-  TensorStore again = random_weights(*model, 1, DType::f32, cpu_device());
+  TensorStore again = random_weights(*model, 1, DType::f32, test_device());
   EXPECT_EQ(train_steps(*model, again, Recompute::layers, 20), losses);
 }
 
@@ -68,10 +69,10 @@ TEST(ToyFamily, ItsProgramsAreText) {
 
 TEST(ToyFamily, IsSavedAndLoaded) {
   const std::unique_ptr<Model> model = toy_model();
-  const TensorStore weights = random_weights(*model, 2, DType::f32, cpu_device());
+  const TensorStore weights = random_weights(*model, 2, DType::f32, test_device());
   const TemporaryDirectory folder;
   save_model(folder.path() / "toy", *model, weights, nullptr);
-  const TensorStore loaded = load_weights(*model, ModelDirectory(folder.path() / "toy"), DType::f32, cpu_device());
+  const TensorStore loaded = load_weights(*model, ModelDirectory(folder.path() / "toy"), DType::f32, test_device());
   for (const NamedType& tensor : weights.tensors()) {
     EXPECT_EQ(loaded.download(tensor.name), weights.download(tensor.name)) << tensor.name;
   }
@@ -79,10 +80,10 @@ TEST(ToyFamily, IsSavedAndLoaded) {
 
 TEST(ToyFamily, GeneratesWhatItLearned) {
   const std::unique_ptr<Model> model = toy_model();
-  TensorStore weights = random_weights(*model, 1, DType::f32, cpu_device());
+  TensorStore weights = random_weights(*model, 1, DType::f32, test_device());
   (void)train_steps(*model, weights, Recompute::none, 60);
   const Tokenizer tokenizer = letter_tokenizer(model->shape().vocab_size);
-  Engine engine(*model, tokenizer, weights, std::make_shared<Arena>(cpu_device()), {.max_model_len = 32});
+  Engine engine(*model, tokenizer, weights, std::make_shared<Arena>(test_device()), {.max_model_len = 32});
   const Request request{{1, 2, 3}, {.temperature = 0, .max_tokens = 5}};
   EXPECT_EQ(engine.generate({&request, 1})[0].tokens, (std::vector<TokenId>{4, 5, 6, 7, 8}));
 }

@@ -1,0 +1,17 @@
+// The device that tests of computation run on.
+#pragma once
+
+#include <cstdlib>
+#include <string_view>
+
+#include "backend/device.h"
+
+namespace hone::test {
+
+// The host, or with HONE_TEST_DEVICE=cuda the GPU.
+[[nodiscard]] inline Device& test_device() {
+  const char* wanted = std::getenv("HONE_TEST_DEVICE");
+  return open_device(wanted != nullptr && std::string_view(wanted) == "cuda" ? DeviceChoice::cuda : DeviceChoice::cpu);
+}
+
+}  // namespace hone::test
