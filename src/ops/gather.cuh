@@ -1,0 +1,63 @@
+// Rows picked by number, whatever they hold.
+#pragma once
+
+#include "ops/cuda_kernel.cuh"
+
+namespace hone {
+
+inline constexpr int kGatherThreads = 256;
+inline constexpr int kGatherUnits = 4;  // a thread
+
+template <class Unit>
+__global__ void __launch_bounds__(kGatherThreads)
+    gather_kernel(const Unit* from, RowCount from_rows, const std::int32_t* index, RowCount rows, std::int64_t units,
+                  Unit* to) {
+  const std::int64_t row = blockIdx.x;
+  std::int64_t picked = -1;
+  Unit other{};
+  if (row < rows.get()) {
+    picked = index[row];
+    if (picked < 0 || picked >= from_rows.get()) {
+      picked = -1;
+      for (auto& value : other.values) value = static_cast<std::remove_reference_t<decltype(value)>>(~0u);
+    }
+  }
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.y) * kGatherThreads * kGatherUnits + threadIdx.x;
+  Unit held[kGatherUnits];
+#pragma unroll
+  for (int i = 0; i < kGatherUnits; ++i) {
+    const std::int64_t at = first + i * kGatherThreads;
+    held[i] = picked >= 0 && at < units ? from[picked * units + at] : other;
+  }
+#pragma unroll
+  for (int i = 0; i < kGatherUnits; ++i) {
+    const std::int64_t at = first + i * kGatherThreads;
+    if (at < units) to[row * units + at] = held[i];
+  }
+}
+
+// to[i] = from[index[i]], rows past the count of `to` zero. A number that is no row in use of `from` gives a row of set
+// bits: NaN, where the tensors are of a floating type.
+inline void launch_gather(const KernelCall& call, const TensorView& from, const TensorView& index,
+                          const TensorView& to) {
+  const std::int64_t row_bytes = from.row_size() * static_cast<std::int64_t>(size_of(from.dtype()));
+  if (to.capacity() == 0 || row_bytes == 0) return;
+  const auto launch = [&]<class Unit>() {
+    const std::int64_t units = row_bytes / static_cast<std::int64_t>(sizeof(Unit));
+    const dim3 grid(static_cast<unsigned>(to.capacity()),
+                    static_cast<unsigned>(ceil_div(units, kGatherThreads * kGatherUnits)));
+    gather_kernel<<<grid, kGatherThreads, 0, stream_of(call)>>>(
+        reinterpret_cast<const Unit*>(from.data), row_count(call, from), cuda_data<std::int32_t>(index),
+        row_count(call, to), units, reinterpret_cast<Unit*>(to.data));
+  };
+  if (row_bytes % 16 == 0) {
+    launch.template operator()<Pack<std::uint32_t, 4>>();
+  } else if (row_bytes % 4 == 0) {
+    launch.template operator()<Pack<std::uint32_t, 1>>();
+  } else {
+    launch.template operator()<Pack<std::uint8_t, 1>>();
+  }
+  check_launch("a gather of rows");
+}
+
+}  // namespace hone

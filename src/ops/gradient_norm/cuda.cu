@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <optional>
+
+#include "ops/cuda_kernel.cuh"
+#include "ops/registry.h"
+
+namespace hone {
+namespace {
+
+constexpr int kThreads = 512;
+constexpr int kUnroll = 4;                // packs that a thread loads at once
+constexpr std::int64_t kBlock = 1 << 15;  // elements
+constexpr int kGradients = 64;            // a launch
+constexpr int kSumThreads = 1024;
+
+// Gradients of one dtype.
+struct Batch {
+  const void* data[kGradients];
+  RowCount rows[kGradients];
+  std::int64_t row_size[kGradients];
+  std::int64_t first_block[kGradients + 1];
+  int count;
+};
+
+template <class T, int kPack>
+__device__ void add_squares(const Pack<T, kPack>& values, double (&sums)[kPack]) {
+#pragma unroll
+  for (int k = 0; k < kPack; ++k) {
+    const auto value = static_cast<double>(widened(values[k]));
+    sums[k] = fma(value, value, sums[k]);
+  }
+}
+
+// Block b writes the sum of squares of its kBlock elements to sums[b].
+template <class T>
+__global__ void __launch_bounds__(kThreads) squares_kernel(const __grid_constant__ Batch batch, double* sums) {
+  constexpr int kPack = kPackSize<T>;
+  __shared__ double shared[32];
+  const std::int64_t block = blockIdx.x;
+  int which = 0;
+  for (int step = kGradients / 2; step > 0; step /= 2) {
+    if (which + step < batch.count && batch.first_block[which + step] <= block) which += step;
+  }
+  const std::int64_t used = batch.rows[which].get() * batch.row_size[which];
+  const std::int64_t begin = (block - batch.first_block[which]) * kBlock;
+  const std::int64_t end = begin + kBlock < used ? begin + kBlock : used;
+  const T* values = static_cast<const T*>(batch.data[which]);
+  double lanes[kPack]{};
+  std::int64_t at = begin + static_cast<int>(threadIdx.x) * kPack;
+  constexpr int kStride = kThreads * kPack;
+  for (; at + (kUnroll - 1) * kStride + kPack <= end; at += kUnroll * kStride) {
+    Pack<T, kPack> held[kUnroll];
+#pragma unroll
+    for (int i = 0; i < kUnroll; ++i) held[i] = *reinterpret_cast<const Pack<T, kPack>*>(values + at + i * kStride);
+#pragma unroll
+    for (int i = 0; i < kUnroll; ++i) add_squares(held[i], lanes);
+  }
+  for (; at + kPack <= end; at += kStride) add_squares(*reinterpret_cast<const Pack<T, kPack>*>(values + at), lanes);
+  if (at < end) {
+    Pack<T, kPack> rest{};
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) {
+      if (at + k < end) rest[k] = values[at + k];
+    }
+    add_squares(rest, lanes);
+  }
+  double mine = 0;
+#pragma unroll
+  for (int k = 0; k < kPack; ++k) mine += lanes[k];
+  const double total = block_sum(mine, shared);
+  if (threadIdx.x == 0) sums[block] = total;
+}
+
+// One block: a thread adds the sums that lie kSumThreads apart, in order; the threads are added as a tree.
+template <class A>
+__global__ void __launch_bounds__(kSumThreads) root_kernel(const double* sums, std::int64_t count, A* norm) {
+  __shared__ double shared[32];
+  double mine = 0;
+#pragma unroll 8
+  for (std::int64_t i = threadIdx.x; i < count; i += kSumThreads) mine += sums[i];
+  const double total = block_sum(mine, shared);
+  if (threadIdx.x == 0) *norm = static_cast<A>(sqrt(total));
+}
+
+std::int64_t blocks_of(const Type& type) { return ceil_div(type.elements(), kBlock); }
+
+void launch_squares(const KernelCall& call, DType dtype, const Batch& batch, double* sums) {
+  const std::int64_t blocks = batch.first_block[batch.count];
+  if (blocks == 0) return;
+  for_cuda_floating(dtype, [&]<class T>() {
+    squares_kernel<T><<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call)>>>(batch, sums);
+  });
+  check_launch("gradient_norm");
+}
+
+void forward(const KernelCall& call) {
+  auto* sums = reinterpret_cast<double*>(call.workspace.data());
+  std::int64_t blocks = 0;
+  for (std::size_t i = 0; i < call.inputs.size();) {
+    Batch batch{};
+    const DType dtype = call.in(i).dtype();
+    for (; i < call.inputs.size() && call.in(i).dtype() == dtype && batch.count < kGradients; ++i) {
+      const TensorView& gradient = call.in(i);
+      const int at = batch.count++;
+      batch.data[at] = gradient.data;
+      batch.rows[at] = row_count(call, gradient);
+      batch.row_size[at] = gradient.row_size();
+      batch.first_block[at + 1] = batch.first_block[at] + blocks_of(*gradient.type);
+    }
+    launch_squares(call, dtype, batch, sums + blocks);
+    blocks += batch.first_block[batch.count];
+  }
+  if (call.out(0).dtype() == DType::f64) {
+    root_kernel<<<1, kSumThreads, 0, stream_of(call)>>>(sums, blocks, cuda_data<double>(call.out(0)));
+  } else {
+    root_kernel<<<1, kSumThreads, 0, stream_of(call)>>>(sums, blocks, cuda_data<float>(call.out(0)));
+  }
+  check_launch("gradient_norm: sum");
+}
+
+std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
+  std::int64_t blocks = 0;
+  for (const std::optional<Type>& input : inputs) blocks += blocks_of(*input);
+  return static_cast<std::size_t>(std::max<std::int64_t>(blocks, 1)) * sizeof(double);
+}
+
+}  // namespace
+
+void register_gradient_norm_cuda(KernelRegistry& registry) {
+  registry.add("gradient_norm", DeviceKind::cuda, {forward, workspace});
+}
+
+}  // namespace hone

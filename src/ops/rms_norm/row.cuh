@@ -1,0 +1,245 @@
+// Kernels of an RMS norm, for the operations that hold one: with or without a sum before it, and in the backward a
+// gradient added behind it. A block works on one row at a time, which its threads hold in registers.
+#pragma once
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "ops/column_sum.cuh"
+
+namespace hone {
+
+// The part of a row that a thread holds: kHeld packs, a block's width apart; zero past the row's end.
+template <class T, int kPack, int kHeld>
+struct HeldRow {
+  Pack<T, kPack> packs[kHeld];
+
+  __device__ void load(const T* row, int packs_a_row) {
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      const int i = static_cast<int>(threadIdx.x) + h * static_cast<int>(blockDim.x);
+      packs[h] = i < packs_a_row ? reinterpret_cast<const Pack<T, kPack>*>(row)[i] : Pack<T, kPack>{};
+    }
+  }
+  __device__ void store(T* row, int packs_a_row) const {
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      const int i = static_cast<int>(threadIdx.x) + h * static_cast<int>(blockDim.x);
+      if (i < packs_a_row) reinterpret_cast<Pack<T, kPack>*>(row)[i] = packs[h];
+    }
+  }
+  [[nodiscard]] __device__ CudaAccumulator<T> at(int h, int k) const { return widened(packs[h][k]); }
+  __device__ void set(int h, int k, CudaAccumulator<T> value) { packs[h][k] = narrowed<T>(value); }
+};
+
+// body.operator()<kPack, kHeld, kMaxThreads>(threads) for rows of n elements: kFew packs a thread if that is enough.
+template <class T, int kFew, int kMany, class Body>
+void with_held_row(std::int64_t n, const Body& body) {
+  constexpr int kPack = kPackSize<T>;
+  constexpr int kScalars = 16;
+  const auto threads = [](std::int64_t packs, int held) {
+    return static_cast<int>(std::max<std::int64_t>(ceil_div(ceil_div(packs, held), 32), 1) * 32);
+  };
+  if (n % kPack == 0 && threads(n / kPack, kFew) <= 1024) {
+    body.template operator()<kPack, kFew, 1024>(threads(n / kPack, kFew));
+  } else if (n % kPack == 0 && threads(n / kPack, kMany) <= 512) {
+    body.template operator()<kPack, kMany, 512>(threads(n / kPack, kMany));
+  } else if (threads(n, kScalars) <= 512) {
+    body.template operator()<1, kScalars, 512>(threads(n, kScalars));
+  } else {
+    throw Error("rms_norm", text_of("rows of ", n, " elements are longer than the CUDA kernels hold"),
+                "use a smaller hidden_size, a multiple of 8");
+  }
+}
+
+template <class T>
+struct RmsNormRows {
+  using A = CudaAccumulator<T>;
+  const T* x;         // with a residual: one side of the sum
+  const T* residual;  // or null
+  const T* weight;
+  T* sum;  // or null
+  T* y;
+  A* rstd;
+  RowCount rows;
+  std::int64_t n;
+  A epsilon;
+};
+
+// y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + epsilon), where x is the rounded sum if there is a residual.
+template <class T, int kPack, int kHeld, int kMaxThreads, bool kAdd>
+__global__ void __launch_bounds__(kMaxThreads) rms_norm_kernel(RmsNormRows<T> p) {
+  using A = CudaAccumulator<T>;
+  __shared__ A shared[32];
+  const std::int64_t row = blockIdx.x;
+  const std::int64_t at = row * p.n;
+  const int packs = static_cast<int>(p.n / kPack);
+  if (row >= p.rows.get()) {
+    const HeldRow<T, kPack, kHeld> zero{};
+    if (kAdd) zero.store(p.sum + at, packs);
+    zero.store(p.y + at, packs);
+    if (threadIdx.x == 0) p.rstd[row] = A(0);
+    return;
+  }
+  HeldRow<T, kPack, kHeld> x;
+  HeldRow<T, kPack, kHeld> weight;
+  x.load(p.x + at, packs);
+  if constexpr (kAdd) {
+    HeldRow<T, kPack, kHeld> residual;
+    residual.load(p.residual + at, packs);
+    weight.load(p.weight, packs);
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) x.set(h, k, x.at(h, k) + residual.at(h, k));
+    }
+    x.store(p.sum + at, packs);
+  } else {
+    weight.load(p.weight, packs);
+  }
+  A squares = 0;
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) squares += x.at(h, k) * x.at(h, k);
+  }
+  const A rstd = A(1) / sqrt(block_sum(squares, shared) / static_cast<A>(p.n) + p.epsilon);
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) x.set(h, k, x.at(h, k) * rstd * weight.at(h, k));
+  }
+  x.store(p.y + at, packs);
+  if (threadIdx.x == 0) p.rstd[row] = rstd;
+}
+
+template <class T, bool kAdd>
+void launch_rms_norm(const KernelCall& call, const RmsNormRows<T>& p) {
+  if (p.rows.capacity == 0) return;
+  with_held_row<T, 2, 8>(p.n, [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
+    rms_norm_kernel<T, kPack, kHeld, kMaxThreads, kAdd>
+        <<<static_cast<unsigned>(p.rows.capacity), threads, 0, stream_of(call)>>>(p);
+  });
+  check_launch("rms_norm");
+}
+
+template <class T>
+struct RmsNormGradient {
+  using A = CudaAccumulator<T>;
+  const T* dsum;  // or null
+  const T* dy;
+  const T* x;
+  const T* weight;
+  const A* rstd;
+  T* dx;
+  A* partials;  // [slices, n], or null
+  RowCount rows;
+  std::int64_t n;
+};
+
+// dx = rstd * (w dy - x rstd^2 mean(w dy x)), rounded, then with dsum added and rounded again. Block b takes the rows
+// b, b + slices, ... and sums dy x rstd over them. While a row is reduced the next one is on its way.
+template <class T, int kPack, int kHeld, int kMaxThreads>
+__global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(RmsNormGradient<T> p) {
+  using A = CudaAccumulator<T>;
+  using Row = HeldRow<T, kPack, kHeld>;
+  __shared__ A shared[2][32];
+  const int packs = static_cast<int>(p.n / kPack);
+  const std::int64_t used = p.rows.get();
+  const std::int64_t slices = gridDim.x;
+  Row weight;
+  weight.load(p.weight, packs);
+  A dweight[kHeld][kPack]{};
+  Row dy;
+  Row x;
+  A rstd = 0;
+  std::int64_t row = blockIdx.x;
+  if (row < used) {
+    dy.load(p.dy + row * p.n, packs);
+    x.load(p.x + row * p.n, packs);
+    rstd = p.rstd[row];
+  }
+  for (int parity = 0; row < used; row += slices, parity ^= 1) {
+    const std::int64_t at = row * p.n;
+    Row dsum{};
+    if (p.dsum != nullptr) dsum.load(p.dsum + at, packs);
+    Row next_dy;
+    Row next_x;
+    A next_rstd = 0;
+    if (row + slices < used) {
+      next_dy.load(p.dy + at + slices * p.n, packs);
+      next_x.load(p.x + at + slices * p.n, packs);
+      next_rstd = p.rstd[row + slices];
+    }
+    A dot = 0;
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) {
+        dot += dy.at(h, k) * weight.at(h, k) * x.at(h, k);
+        dweight[h][k] += dy.at(h, k) * x.at(h, k) * rstd;
+      }
+    }
+    const A scale = block_sum(dot, shared[parity]) * rstd * rstd / static_cast<A>(p.n);
+    Row dx;
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) {
+        dx.set(h, k, rstd * (dy.at(h, k) * weight.at(h, k) - x.at(h, k) * scale));
+        if (p.dsum != nullptr) dx.set(h, k, dsum.at(h, k) + dx.at(h, k));
+      }
+    }
+    dx.store(p.dx + at, packs);
+    dy = next_dy;
+    x = next_x;
+    rstd = next_rstd;
+  }
+  for (const Row zero{}; row < p.rows.capacity; row += slices) zero.store(p.dx + row * p.n, packs);
+  if (p.partials == nullptr) return;
+  A* partial = p.partials + static_cast<std::int64_t>(blockIdx.x) * p.n;
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const int i = static_cast<int>(threadIdx.x) + h * static_cast<int>(blockDim.x);
+    if (i >= packs) continue;
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) partial[i * kPack + k] = dweight[h][k];
+  }
+}
+
+// Slices of the rows, so many that about 132 x 1,024 threads run.
+[[nodiscard]] inline std::int64_t rms_norm_slices(std::int64_t rows, int threads) {
+  return std::min<std::int64_t>(rows, 132 * 1024 / threads);
+}
+
+template <class T, class Body>
+void with_rms_norm_gradient(std::int64_t n, const Body& body) {
+  with_held_row<T, 1, 4>(n, body);
+}
+
+// Bytes for the partial sums of dweight.
+template <class T>
+[[nodiscard]] std::size_t rms_norm_workspace(const Type& x) {
+  std::int64_t slices = 0;
+  with_rms_norm_gradient<T>(x.row_size(), [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
+    slices = rms_norm_slices(x.rows(), threads);
+  });
+  return static_cast<std::size_t>(slices * x.row_size()) * sizeof(CudaAccumulator<T>);
+}
+
+// dweight [n] grows by its gradient, unless it is null; p.partials is set here.
+template <class T>
+void launch_rms_norm_backward(const KernelCall& call, RmsNormGradient<T> p, CudaAccumulator<T>* dweight) {
+  if (p.rows.capacity == 0) return;
+  if (dweight != nullptr) p.partials = reinterpret_cast<CudaAccumulator<T>*>(call.workspace.data());
+  std::int64_t slices = 0;
+  with_rms_norm_gradient<T>(p.n, [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
+    slices = rms_norm_slices(p.rows.capacity, threads);
+    rms_norm_backward_kernel<T, kPack, kHeld, kMaxThreads>
+        <<<static_cast<unsigned>(slices), threads, 0, stream_of(call)>>>(p);
+  });
+  check_launch("rms_norm_backward");
+  if (dweight != nullptr) add_column_sums(call, p.partials, slices, p.n, dweight);
+}
+
+}  // namespace hone
