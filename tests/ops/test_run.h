@@ -1,4 +1,4 @@
-// A program compiled for the CPU with zero-filled stores of its own, for tests that compare runs bit by bit.
+// A program compiled for the tested device with zero-filled stores of its own, for tests that compare runs bit by bit.
 #pragma once
 
 #include <cstring>
@@ -23,7 +23,7 @@ class TestRun {
         arena_(std::make_shared<Arena>(test_device())),
         executable_(registered(std::move(program)), arena_,
                     {.weights = &weights_, .gradients = &gradients_, .states = &states_}) {
-    if (arena_->bytes() > 0) std::memset(arena_->base(), 0xFF, arena_->bytes());
+    if (arena_->bytes() > 0) test_device().fill(arena_->base(), 0xFF, arena_->bytes());
   }
 
   [[nodiscard]] TensorStore& weights() { return weights_; }

@@ -13,7 +13,6 @@
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/scale/scale.h"
 #include "program/test_ops.h"
-#include "support/device.h"
 
 namespace hone::test {
 namespace {
@@ -36,7 +35,7 @@ const std::vector<NamedType> kWeights{{"norm", {DType::f32, {kWidth}}}, {"matrix
 
 TensorStore make_weights(float matrix) {
   register_operations();
-  TensorStore store(test_device(), kWeights);
+  TensorStore store(cpu_device(), kWeights);
   const std::vector<float> ones(kWidth, 1.0f);
   const std::vector<float> entries(3 * kWidth, matrix);
   store.upload("norm", std::as_bytes(std::span(ones)));
@@ -52,7 +51,7 @@ std::vector<float> output_of(const Executable& executable, std::string_view name
 
 TEST(Executable, RunsAndCounts) {
   const TensorStore weights = make_weights(0.5f);
-  Executable executable(small_program(), std::make_shared<Arena>(test_device()), {.weights = &weights});
+  Executable executable(small_program(), std::make_shared<Arena>(cpu_device()), {.weights = &weights});
   const std::vector<float> x(kRows * kWidth, 3.0f);
   executable.set<float>("x", x);
   executable.run();  // no count set: all rows
@@ -74,7 +73,7 @@ TEST(Executable, RunsAndCounts) {
 
 TEST(Executable, RefusesWhatDoesNotFit) {
   const TensorStore weights = make_weights(1.0f);
-  Executable executable(small_program(), std::make_shared<Arena>(test_device()), {.weights = &weights});
+  Executable executable(small_program(), std::make_shared<Arena>(cpu_device()), {.weights = &weights});
   const std::vector<float> longer(kRows * kWidth + 1);
   EXPECT_THROW(executable.set<float>("x", longer), Defect);
   EXPECT_THROW(executable.set<double>("x", std::vector<double>(2)), Defect);
@@ -94,14 +93,14 @@ TEST(Executable, RefusesACountThatOneValueHasNoRoomFor) {
   Program program;
   program.output("a", scale(program.input("x", {DType::f32, {{8, Count::tokens}}}), 1.0));
   program.output("b", scale(program.input("y", {DType::f32, {{4, Count::tokens}}}), 1.0));
-  Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
+  Executable executable(std::move(program), std::make_shared<Arena>(cpu_device()), {});
   EXPECT_THROW(executable.set_count(Count::tokens, 5), Defect);
   executable.set_count(Count::tokens, 4);
 }
 
 TEST(Executable, NamesWhatIsNotBound) {
   const auto failure = [](const Bindings& bindings) -> std::string {
-    Executable executable(small_program(), std::make_shared<Arena>(test_device()), bindings);
+    Executable executable(small_program(), std::make_shared<Arena>(cpu_device()), bindings);
     try {
       executable.run();
     } catch (const Defect& defect) {
@@ -112,7 +111,7 @@ TEST(Executable, NamesWhatIsNotBound) {
   EXPECT_NE(failure({}).find("nothing is bound to norm"), std::string::npos) << failure({});
   std::vector<NamedType> types = kWeights;
   types[1].type.shape = {3, kWidth + 1};
-  const TensorStore other(test_device(), types);
+  const TensorStore other(cpu_device(), types);
   EXPECT_NE(failure({.weights = &other}).find("matrix is f32[3, 4], bound to f32[3, 5]"), std::string::npos)
       << failure({.weights = &other});
 }
@@ -120,7 +119,7 @@ TEST(Executable, NamesWhatIsNotBound) {
 TEST(Executable, ReadsTheWeightsItIsBoundTo) {
   TensorStore policy = make_weights(0.5f);
   const TensorStore reference = make_weights(-0.25f);
-  Executable executable(small_program(), std::make_shared<Arena>(test_device()), {.weights = &policy});
+  Executable executable(small_program(), std::make_shared<Arena>(cpu_device()), {.weights = &policy});
   executable.set<float>("x", std::vector<float>(kRows * kWidth, 1.0f));
   const auto first = [&] {
     executable.run();
@@ -139,9 +138,9 @@ TEST(Executable, ReadsTheWeightsItIsBoundTo) {
 // The plan is the truth: inputs when compiled, the arena at the first use, and never a byte more.
 TEST(Executable, AllocatesWhatThePlanSays) {
   const TensorStore weights = make_weights(1.0f);
-  const std::size_t before = test_device().allocated_bytes();
+  const std::size_t before = cpu_device().allocated_bytes();
   {
-    auto arena = std::make_shared<Arena>(test_device());
+    auto arena = std::make_shared<Arena>(cpu_device());
     Executable small(small_program(), arena, {.weights = &weights});
     Program program;
     const Tensor in = program.input("in", {DType::u8, {100}});
@@ -150,23 +149,23 @@ TEST(Executable, AllocatesWhatThePlanSays) {
     EXPECT_EQ(small.plan().inputs, align_up(kRows * kWidth * 4) + align_up(sizeof(Counts)));
     EXPECT_EQ(large.plan().arena, align_up(5000) + align_up(3000));
     const std::size_t inputs = small.plan().inputs + large.plan().inputs;
-    EXPECT_EQ(test_device().allocated_bytes(), before + inputs);
+    EXPECT_EQ(cpu_device().allocated_bytes(), before + inputs);
     EXPECT_EQ(arena->bytes(), std::max(small.plan().arena, large.plan().arena));
     for (int i = 0; i < 3; ++i) {
       small.run();
       large.run();
-      EXPECT_EQ(test_device().allocated_bytes(), before + inputs + large.plan().arena);
+      EXPECT_EQ(cpu_device().allocated_bytes(), before + inputs + large.plan().arena);
     }
     // The arena's size is fixed once it is in use.
     arena->reserve(arena->bytes());
     EXPECT_THROW(arena->reserve(arena->bytes() + 1), Defect);
   }
-  EXPECT_EQ(test_device().allocated_bytes(), before);
+  EXPECT_EQ(cpu_device().allocated_bytes(), before);
 }
 
 TEST(Executable, MovesWithItsState) {
   const TensorStore weights = make_weights(0.5f);
-  Executable first(small_program(), std::make_shared<Arena>(test_device()), {.weights = &weights});
+  Executable first(small_program(), std::make_shared<Arena>(cpu_device()), {.weights = &weights});
   first.set<float>("x", std::vector<float>(kRows * kWidth, 1.0f));
   first.run();
   Executable second = std::move(first);
@@ -177,7 +176,7 @@ TEST(Executable, MovesWithItsState) {
 
 TEST(Executable, ProfilesEveryNode) {
   const TensorStore weights = make_weights(1.0f);
-  Executable executable(small_program(), std::make_shared<Arena>(test_device()), {.weights = &weights});
+  Executable executable(small_program(), std::make_shared<Arena>(cpu_device()), {.weights = &weights});
   std::vector<double> seconds;
   executable.set_profile(&seconds);
   executable.run();

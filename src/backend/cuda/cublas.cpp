@@ -126,6 +126,11 @@ struct Cublas::Plan {
     const std::size_t workspace = kCublasWorkspace;
     library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                                                  sizeof(workspace));
+    // A sum over k that is split depends on the number of rows, but for a weight gradient, which sums over the rows.
+    const std::uint32_t reductions =
+        key.transpose_a ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
+    library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
+                                                 sizeof(reductions));
     const std::uint32_t alignment = 16;
     for (const auto attribute :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,

@@ -1,6 +1,7 @@
 // All rows of the capacity are multiplied: those past the count are finite in x and exactly zero in dy.
 #include "backend/cuda/device.h"
 #include "ops/linear/linear.h"
+#include "ops/linear/narrow_cuda.h"
 #include "ops/linear/products.h"
 #include "ops/registry.h"
 
@@ -8,10 +9,18 @@ namespace hone {
 namespace {
 
 void multiply(const KernelCall& call, GemmArgs args) {
-  args.a = call.in(0).data;
+  if (args.a_type != args.b_type) {
+    // A gradient in f32 beside operands of bf16: the library multiplies operands of one type.
+    std::byte* narrowed = call.workspace.data() + kCublasWorkspace;
+    narrow_cuda(call, call.in(0).as<float>(), narrowed, call.in(0).elements());
+    args.a = narrowed;
+    args.a_type = args.b_type;
+  } else {
+    args.a = call.in(0).data;
+  }
   args.b = call.in(1).data;
   args.c = call.out(0).data;
-  args.workspace = call.workspace;
+  args.workspace = call.workspace.first(kCublasWorkspace);
   auto& device = static_cast<CudaDevice&>(*call.device);
   device.cublas().gemm(args, device.stream());
 }
@@ -33,7 +42,10 @@ void weight_gradient(const KernelCall& call) {
   multiply(call, linear_weight_product(*call.in(0).type, *call.in(1).type, *call.out(0).type));
 }
 
-std::size_t workspace(InputTypes, std::span<const Type>, const Attributes&) { return kCublasWorkspace; }
+std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
+  const bool mixed = inputs[0]->dtype != inputs[1]->dtype;
+  return kCublasWorkspace + (mixed ? static_cast<std::size_t>(inputs[0]->elements()) * sizeof(BFloat16) : 0);
+}
 
 }  // namespace
 
