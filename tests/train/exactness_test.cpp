@@ -27,7 +27,8 @@ Trace train_steps(Recompute recompute, std::size_t budget, DType dtype = DType::
   Executable executable(trace_training(*fixture.model, {.capacity = {batch.token_count(), batch.document_count()},
                                                         .dtype = dtype,
                                                         .recompute = recompute,
-                                                        .activation_budget = budget}),
+                                                        .activation_budget = budget,
+                                                        .device = test_device().kind()}),
                         arena, {.weights = &fixture.weights, .gradients = &optimizer.gradients()});
   Trace trace;
   trace.arena = executable.plan().arena;
@@ -68,7 +69,7 @@ std::vector<float> gradients_of(FixtureModel& fixture, std::span<const HostBatch
   Optimizer optimizer(*fixture.model, fixture.weights, arena, {});
   Executable executable(trace_training(*fixture.model, {.capacity = capacity}), arena,
                         {.weights = &fixture.weights, .gradients = &optimizer.gradients()});
-  std::memset(arena->base(), 0x7F, arena->bytes());
+  arena->device().fill(arena->base(), 0x7F, arena->bytes());
   std::vector<float> values{0.0f};
   for (const HostBatch& batch : micro_batches) {
     values[0] += static_cast<float>(run_loss(executable, batch, 1.0 / static_cast<double>(targets)).loss);
@@ -91,9 +92,13 @@ TEST(Exactness, PackedDocumentsCountAsAlone) {
   for (const auto& document : documents) alone.push_back(batch_of({&document, 1}));
   const std::vector<float> apart = gradients_of(fixture, alone, {16, 2});
   EXPECT_LE(relative_difference(apart, together), 1e-5);
-  // Room that is not used changes no bit.
+  // Room that is not used changes no bit; on a GPU, whose products over the rows are those of the whole room, rounding.
   const std::vector<float> roomy = gradients_of(fixture, {&packed, 1}, {64, 9});
-  EXPECT_EQ(roomy, together);
+  if (test_device().kind() == DeviceKind::cpu) {
+    EXPECT_EQ(roomy, together);
+  } else {
+    EXPECT_LE(relative_difference(roomy, together), 1e-6);
+  }
 }
 
 // Documents of a small grammar, new ones each step: the loss falls and stays well above 0.

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -30,6 +31,8 @@ cudaDataType_t data_type(DType dtype) {
       throw Defect(text_of("no matrix product of ", name_of(dtype)));
   }
 }
+
+constexpr std::int64_t kFewRows = 256;
 
 // The loader's own search first, then where CUDA and the PyPI wheels put it.
 void* open_library() {
@@ -137,10 +140,20 @@ struct Cublas::Plan {
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
       library.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof(alignment));
     }
+    // Chosen as if there were more rows, so that few rows are summed by the same kind of kernel as many.
+    GemmKey many = key;
+    if (!key.transpose_a)
+      many.m = key.c_type == DType::bf16 || key.a_type == DType::bf16 ? std::max(key.m, kFewRows) : kFewRows;
+    cublasLtMatrixLayout_t many_b = nullptr;
+    cublasLtMatrixLayout_t many_c = nullptr;
+    layout(many_b, many.a_type, many.transpose_a ? many.m : many.k, many.transpose_a ? many.k : many.m, many.lda);
+    layout(many_c, many.c_type, many.n, many.m, many.ldc);
     cublasLtMatmulHeuristicResult_t result{};
     int found = 0;
-    const cublasStatus_t status =
-        library.cublasLtMatmulAlgoGetHeuristic(handle, operation, a, b, c, c, preference, 1, &result, &found);
+    const cublasStatus_t status = library.cublasLtMatmulAlgoGetHeuristic(handle, operation, a, many_b, many_c, many_c,
+                                                                         preference, 1, &result, &found);
+    library.cublasLtMatrixLayoutDestroy(many_b);
+    library.cublasLtMatrixLayoutDestroy(many_c);
     library.cublasLtMatmulPreferenceDestroy(preference);
     if (status != CUBLAS_STATUS_SUCCESS || found == 0) {
       throw Error("cublasLt", text_of("no algorithm for a product of ", key.m, " x ", key.n, " x ", key.k, " in ",

@@ -1,7 +1,7 @@
 // All rows of the capacity are multiplied: those past the count are finite in x and exactly zero in dy.
 #include "backend/cuda/device.h"
 #include "ops/linear/linear.h"
-#include "ops/linear/narrow_cuda.h"
+#include "ops/linear/mixed_cuda.h"
 #include "ops/linear/products.h"
 #include "ops/registry.h"
 
@@ -26,12 +26,16 @@ void multiply(const KernelCall& call, GemmArgs args) {
 }
 
 void forward(const KernelCall& call) {
-  GemmArgs args = linear_product(*call.in(0).type, *call.in(1).type, *call.out(0).type);
-  if (call.in(2)) {
-    args.bias = call.in(2).data;
-    args.bias_type = call.in(2).dtype();
+  const TensorView& y = call.out(0);
+  const TensorView& bias = call.in(2);
+  GemmArgs args = linear_product(*call.in(0).type, *call.in(1).type, *y.type);
+  const bool fused = bias && bias.dtype() == y.dtype();
+  if (fused) {
+    args.bias = bias.data;
+    args.bias_type = bias.dtype();
   }
   multiply(call, args);
+  if (bias && !fused) add_bias_cuda(call, y.as<float>(), bias.data, y.capacity(), y.row_size());
 }
 
 void input_gradient(const KernelCall& call) {
