@@ -1,6 +1,6 @@
 #include "ops/attention/attention.h"
-#include "ops/attention/simple_backward.cuh"
-#include "ops/attention/simple_forward.cuh"
+#include "ops/attention/forward.cuh"
+#include "ops/attention/tensor_backward.cuh"
 #include "ops/cuda_kernel.cuh"
 #include "ops/registry.h"
 
@@ -28,7 +28,7 @@ void forward(const KernelCall& call) {
                                     .scale = static_cast<CudaAccumulator<T>>(a.scale)};
   const PackedKeys<T> keys{
       .k = q + a.heads * a.head_dim, .v = q + (a.heads + a.kv_heads) * a.head_dim, .stride = qkv.row_size()};
-  launch_simple_attention_forward(queries, keys, stream_of(call));
+  launch_attention_forward(queries, keys, stream_of(call));
 }
 
 // Inputs (do, qkv, o, lse, cu_seqlens).
@@ -59,7 +59,7 @@ void backward(const KernelCall& call) {
                                    .head_dim = static_cast<std::int32_t>(a.head_dim),
                                    .scale = static_cast<A>(a.scale)};
   launch_attention_overlap(args, stream_of(call));
-  launch_simple_attention_backward(args, stream_of(call));
+  launch_attention_backward(args, stream_of(call));
 }
 
 // A sum for each query head of a row.

@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
     simple_attention_backward_queries(AttentionGradients<T> args, std::int64_t tiles) {
   using A = CudaAccumulator<T>;
   constexpr int kRows = kSimpleBackwardRows / kSimpleWarps;
-  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  extern __shared__ __align__(128) unsigned char shared_bytes[];
   const int width = args.head_dim;
   const SimpleRows<A> shared(shared_bytes, width);
   const std::int32_t group = args.group();
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
     simple_attention_backward_keys(AttentionGradients<T> args, std::int64_t tiles) {
   using A = CudaAccumulator<T>;
   constexpr int kRows = kSimpleBackwardRows / kSimpleWarps;
-  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  extern __shared__ __align__(128) unsigned char shared_bytes[];
   const int width = args.head_dim;
   const SimpleRows<A> shared(shared_bytes, width);
   const auto kv_head = static_cast<std::int64_t>(blockIdx.x % args.kv_heads);

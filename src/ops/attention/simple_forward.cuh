@@ -17,9 +17,7 @@ inline constexpr int kSimpleForwardRows = 16;  // of a block
 // body.operator()<kParts>(): a lane has kParts of head_dim's elements, those of place lane + 32 i.
 template <class Body>
 void with_head_parts(std::int64_t head_dim, const Body& body) {
-  if (head_dim <= 64) {
-    body.template operator()<2>();
-  } else if (head_dim <= 128) {
+  if (head_dim <= 128) {
     body.template operator()<4>();
   } else {
     body.template operator()<8>();
@@ -49,7 +47,7 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
     simple_attention_forward(AttentionQueries<T> queries, Keys keys, std::int64_t tiles) {
   using A = CudaAccumulator<T>;
   constexpr int kRows = kSimpleForwardRows / kSimpleWarps;  // of a warp
-  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  extern __shared__ __align__(128) unsigned char shared_bytes[];
   const int width = queries.head_dim;
   const int pitch = width + 1;
   A* shared_q = reinterpret_cast<A*>(shared_bytes);

@@ -27,7 +27,7 @@ struct Sequences {
 struct SequenceTile {
   std::int32_t sequence;
   std::int64_t token;
-  std::int64_t rows, first, end;
+  std::int32_t rows, first, end;
   bool outside;
 };
 
@@ -58,9 +58,10 @@ struct SequenceTile {
   tile.sequence = found;
   tile.token = cu_seqlens[found];
   tile.outside = found == count;
-  tile.rows = ((tile.outside ? sequences.capacity : cu_seqlens[found + 1]) - tile.token) * per_token;
-  tile.first = (index - first_index(found)) * tile_rows;
-  tile.end = min(tile.first + tile_rows, tile.rows);
+  const std::int64_t token_end = tile.outside ? sequences.capacity : cu_seqlens[found + 1];
+  tile.rows = static_cast<std::int32_t>((token_end - tile.token) * per_token);
+  tile.first = static_cast<std::int32_t>((index - first_index(found)) * tile_rows);
+  tile.end = min(tile.first + static_cast<std::int32_t>(tile_rows), tile.rows);
   return tile;
 }
 
@@ -80,10 +81,11 @@ struct AttentionQueries {
   [[nodiscard]] __host__ __device__ std::int32_t group() const { return heads / kv_heads; }
 };
 
-// Keys and values that lie as the queries do. As of every source of keys: where the sequence's queries start, and the
-// offset of a key's row from k and v, head 0.
+// Keys and values that lie as the queries do. As of every source of keys: whether sequences may have few queries each,
+// where a sequence's queries start, and the offset of a key's row from k and v, head 0.
 template <class T>
 struct PackedKeys {
+  static constexpr bool kDecodes = false;
   const T* k;
   const T* v;
   std::int64_t stride;
@@ -97,6 +99,7 @@ struct PackedKeys {
 // Key p of sequence s is row p % block_size of page table[s, p / block_size].
 template <class T>
 struct PagedKeys {
+  static constexpr bool kDecodes = true;
   const T* k;
   const T* v;
   std::int64_t stride;

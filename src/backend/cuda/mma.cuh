@@ -1,0 +1,151 @@
+// Tensor-core products of bf16 and what feeds them (sm_80 and later): asynchronous copies to shared memory, its layout,
+// fragments. Layouts are those of PTX's mma.m16n8k16 and ldmatrix.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace hone {
+
+// Sixteen bytes to shared memory; zeros where `valid` is false, and then `from` is not read.
+__device__ inline void copy_async16(std::uint32_t shared, const void* from, bool valid) {
+  const int bytes = valid ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
+}
+// As above, four bytes.
+__device__ inline void copy_async4(std::uint32_t shared, const void* from, bool valid) {
+  const int bytes = valid ? 4 : 0;
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
+}
+__device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
+// Until at most `kPending` of this thread's committed groups are under way.
+template <int kPending>
+__device__ inline void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
+}
+
+[[nodiscard]] __device__ inline std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ inline void load_matrices(std::uint32_t (&r)[4], std::uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+__device__ inline void load_matrices_transposed(std::uint32_t (&r)[4], std::uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
+// c[16, 8] += a[16, 16] b[16, 8]
+__device__ inline void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};\n"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Two bf16 in a register, `low` in the lower half, rounded to nearest even.
+[[nodiscard]] __device__ inline std::uint32_t packed_bf16(float low, float high) {
+  std::uint32_t result;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(result) : "f"(high), "f"(low));
+  return result;
+}
+
+// 2^x to 2 ulp; what is below 2^-126 is 0.
+[[nodiscard]] __device__ inline float exp2_fast(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(result) : "f"(x));
+  return result;
+}
+
+// Rows of `kWidth` bf16 in shared memory, a multiple of 64. Chunk c of 16 bytes of row r lies where c ^ (r % 8) would,
+// so that eight rows' chunks of one place lie in different banks.
+template <int kWidth>
+struct SharedRows {
+  static constexpr int kChunks = kWidth / 8;
+  static constexpr int kRowBytes = kWidth * 2;
+  std::uint32_t base;
+
+  [[nodiscard]] __device__ std::uint32_t at(int row, int chunk) const {
+    return base + static_cast<std::uint32_t>(row * kRowBytes + ((chunk ^ (row & 7)) * 16));
+  }
+
+  // Rows [row, row + 16), columns [16 step, 16 step + 16), as the A of a product.
+  __device__ void load_a(std::uint32_t (&r)[4], int row, int step) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    load_matrices(r, at(row + (lane & 15), 2 * step + (lane >> 4)));
+  }
+  // Rows [row, row + 16) as 16 columns of B, columns [16 step, 16 step + 16) as its rows: r[0], r[1] for the first
+  // eight columns, r[2], r[3] for the others.
+  __device__ void load_b(std::uint32_t (&r)[4], int row, int step) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    load_matrices(r, at(row + (lane & 7) + ((lane >> 4) << 3), 2 * step + ((lane >> 3) & 1)));
+  }
+  // Rows [row, row + 16) as B's rows, columns [16 step, 16 step + 16) as its 16 columns, in the order of load_b.
+  __device__ void load_b_transposed(std::uint32_t (&r)[4], int row, int step) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    load_matrices_transposed(r, at(row + (lane & 15), 2 * step + (lane >> 4)));
+  }
+
+  // Rows [0, kRows) by a block of kThreads: source(row) is where a row lies, null for zeros; chunks from `chunks` on
+  // are zeros too.
+  template <int kRows, int kThreads, class Source>
+  __device__ void copy(int chunks, const __nv_bfloat16* anywhere, const Source& source) const {
+    static_assert(kRows * kChunks % kThreads == 0);
+#pragma unroll
+    for (int i = 0; i < kRows * kChunks / kThreads; ++i) {
+      const int place = i * kThreads + static_cast<int>(threadIdx.x);
+      const int row = place / kChunks;
+      const int chunk = place % kChunks;
+      const __nv_bfloat16* from = source(row);
+      const bool valid = from != nullptr && chunk < chunks;
+      copy_async16(at(row, chunk), valid ? from + chunk * 8 : anywhere, valid);
+    }
+  }
+};
+
+// The sixteen rows from `row` on of a warp, `values[n][e]` being the C of the product with columns [8 n, 8 n + 8),
+// times `factor` of the row's half, to shared memory as bf16 and from there to target(row): null for rows that are left
+// out. What others read of those sixteen rows has been read.
+template <int kWidth, class Target>
+__device__ void store_rows(const SharedRows<kWidth>& shared, int row, const float (&values)[kWidth / 8][4],
+                           const float (&factor)[2], int chunks, const Target& target) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int group = lane / 4;
+  __syncwarp();
+#pragma unroll
+  for (int n = 0; n < kWidth / 8; ++n) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::uint32_t pair =
+          packed_bf16(values[n][2 * half] * factor[half], values[n][2 * half + 1] * factor[half]);
+      const std::uint32_t to = shared.at(row + group + 8 * half, n) + static_cast<std::uint32_t>(lane % 4) * 4;
+      asm volatile("st.shared.b32 [%0], %1;\n" ::"r"(to), "r"(pair) : "memory");
+    }
+  }
+  __syncwarp();
+  constexpr int kChunks = kWidth / 8;
+#pragma unroll
+  for (int i = 0; i < 16 * kChunks / 32; ++i) {
+    const int place = i * 32 + lane;
+    const int chunk = place % kChunks;
+    __nv_bfloat16* to = target(row + place / kChunks);
+    if (to == nullptr || chunk >= chunks) continue;
+    uint4 words;
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];\n"
+                 : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                 : "r"(shared.at(row + place / kChunks, chunk))
+                 : "memory");
+    *reinterpret_cast<uint4*>(to + chunk * 8) = words;
+  }
+}
+
+}  // namespace hone

@@ -1,0 +1,14 @@
+// The forward pass of attention, wherever the keys lie, for every type.
+#pragma once
+
+#include "ops/attention/simple_forward.cuh"
+#include "ops/attention/tensor_forward.cuh"
+
+namespace hone {
+
+template <class T, class Keys>
+void launch_attention_forward(const AttentionQueries<T>& queries, const Keys& keys, cudaStream_t stream) {
+  launch_simple_attention_forward(queries, keys, stream);
+}
+
+}  // namespace hone

@@ -1,0 +1,46 @@
+#include "ops/attention/forward.cuh"
+#include "ops/cuda_kernel.cuh"
+#include "ops/paged_attention/paged_attention.h"
+#include "ops/registry.h"
+
+namespace hone {
+namespace {
+
+// Inputs (qkv, k_cache, v_cache, block_table, cu_seqlens, starts). A sequence's pages and start are read only where it
+// has rows.
+template <class T>
+void forward(const KernelCall& call) {
+  const auto& a = call.attributes_as<PagedAttentionAttributes>();
+  check_head_dim(a.head_dim);
+  const TensorView& qkv = call.in(0);
+  const TensorView& table = call.in(3);
+  const AttentionQueries<T> queries{
+      .sequences = {call.in(4).as<std::int32_t>(), row_count(call, table), qkv.capacity()},
+      .q = cuda_data<T>(qkv),
+      .q_stride = qkv.row_size(),
+      .o = cuda_data<T>(call.out(0)),
+      .lse = cuda_data<CudaAccumulator<T>>(call.out(1)),
+      .heads = static_cast<std::int32_t>(a.heads),
+      .kv_heads = static_cast<std::int32_t>(a.kv_heads),
+      .head_dim = static_cast<std::int32_t>(a.head_dim),
+      .scale = static_cast<CudaAccumulator<T>>(a.scale)};
+  const PagedKeys<T> keys{.k = cuda_data<T>(call.in(1)),
+                          .v = cuda_data<T>(call.in(2)),
+                          .stride = a.kv_heads * a.head_dim,
+                          .table = table.as<std::int32_t>(),
+                          .starts = call.in(5).as<std::int32_t>(),
+                          .max_blocks = static_cast<std::int32_t>(table.dim(1)),
+                          .block_size = static_cast<std::int32_t>(a.block_size)};
+  launch_attention_forward(queries, keys, stream_of(call));
+}
+
+}  // namespace
+
+void register_paged_attention_cuda(KernelRegistry& registry) {
+  registry.add(
+      "paged_attention", DeviceKind::cuda,
+      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
+       {}});
+}
+
+}  // namespace hone
