@@ -1,0 +1,68 @@
+#include "ops/cuda_kernel.cuh"
+#include "ops/kv_append/kv_append.h"
+#include "ops/registry.h"
+
+namespace hone {
+namespace {
+
+constexpr int kThreads = 128;
+
+// What lies where, in units.
+struct Layout {
+  std::int64_t row;    // of qkv
+  std::int64_t key;    // where the keys of a row start; its values follow
+  std::int64_t width;  // of the keys, and of the values
+  std::int64_t slots;
+};
+
+// A block to a row. A row whose slot is none of the cache's is left out.
+template <class Unit>
+__global__ void __launch_bounds__(kThreads) append_kernel(const Unit* qkv, const std::int32_t* slots, RowCount rows,
+                                                          Layout layout, Unit* k_cache, Unit* v_cache) {
+  const std::int64_t row = blockIdx.x;
+  if (row >= rows.get()) return;
+  const std::int64_t slot = slots[row];
+  if (slot < 0 || slot >= layout.slots) return;
+  const Unit* from = qkv + row * layout.row + layout.key;
+  const std::int64_t to = slot * layout.width;
+#pragma unroll 2
+  for (std::int64_t i = threadIdx.x; i < layout.width; i += kThreads) {
+    const Unit key = from[i];
+    const Unit value = from[layout.width + i];
+    k_cache[to + i] = key;
+    v_cache[to + i] = value;
+  }
+}
+
+template <class T>
+void append(const KernelCall& call) {
+  const TensorView& qkv = call.in(0);
+  const TensorView& keys = call.out(0);
+  const auto& a = call.attributes_as<KvAppendAttributes>();
+  if (qkv.capacity() == 0) return;
+  const std::int64_t width = a.kv_heads * a.head_dim;
+  const std::int64_t key = a.heads * a.head_dim;
+  const auto launch = [&]<int kPack>() {
+    using Unit = Pack<T, kPack>;
+    const Layout layout{qkv.row_size() / kPack, key / kPack, width / kPack, keys.dim(0) * keys.dim(1)};
+    append_kernel<<<static_cast<unsigned>(qkv.capacity()), kThreads, 0, stream_of(call)>>>(
+        reinterpret_cast<const Unit*>(qkv.data), cuda_data<std::int32_t>(call.in(3)), row_count(call, qkv), layout,
+        reinterpret_cast<Unit*>(keys.data), reinterpret_cast<Unit*>(call.out(1).data));
+  };
+  if (key % kPackSize<T> == 0) {
+    with_pack<T>(width, launch);
+  } else {
+    launch.template operator()<1>();
+  }
+  check_launch("kv_append");
+}
+
+}  // namespace
+
+void register_kv_append_cuda(KernelRegistry& registry) {
+  registry.add(
+      "kv_append", DeviceKind::cuda,
+      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { append<T>(call); }); }, {}});
+}
+
+}  // namespace hone
