@@ -1,0 +1,293 @@
+// A group of lanes takes a head, which it holds in registers.
+#include <algorithm>
+
+#include "core/error.h"
+#include "ops/column_sum.cuh"
+#include "ops/qk_norm/parts.h"
+#include "ops/qk_norm/qk_norm.h"
+#include "ops/registry.h"
+
+namespace hone {
+namespace {
+
+constexpr int kThreads = 256;  // of the weight's gradient
+
+// Over the `group` lanes, a power of two, that share a head; each of them gets the sum.
+template <class A>
+__device__ A group_sum(A value, int group) {
+  for (int lane = group / 2; lane > 0; lane /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, lane);
+  return value;
+}
+
+// The part of a head that a lane holds: kHeld packs, a group's width apart; zero past the head's end.
+template <class T, int kPack, int kHeld>
+struct HeldHead {
+  Pack<T, kPack> packs[kHeld];
+
+  __device__ void load(const T* head, int packs_a_head, int lane, int group) {
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      const int i = lane + h * group;
+      packs[h] = i < packs_a_head ? reinterpret_cast<const Pack<T, kPack>*>(head)[i] : Pack<T, kPack>{};
+    }
+  }
+  __device__ void store(T* head, int packs_a_head, int lane, int group) const {
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      const int i = lane + h * group;
+      if (i < packs_a_head) reinterpret_cast<Pack<T, kPack>*>(head)[i] = packs[h];
+    }
+  }
+  [[nodiscard]] __device__ CudaAccumulator<T> at(int h, int k) const { return widened(packs[h][k]); }
+  __device__ void set(int h, int k, CudaAccumulator<T> value) { packs[h][k] = narrowed<T>(value); }
+};
+
+// body.operator()<kPack, kHeld>(group) for heads of head_dim elements.
+template <class T, class Body>
+void with_held_head(std::int64_t head_dim, const Body& body) {
+  const auto launch = [&]<int kPack>() {
+    const std::int64_t packs = head_dim / kPack;
+    int group = 1;
+    while (group < 32 && group < packs) group *= 2;
+    if (packs <= 32) {
+      body.template operator()<kPack, 1>(group);
+    } else if (packs <= 32 * 4) {
+      body.template operator()<kPack, 4>(group);
+    } else {
+      throw Error("qk_norm", text_of("heads of ", head_dim, " elements are longer than the CUDA kernels hold"),
+                  "use a smaller head_dim, a multiple of 8");
+    }
+  };
+  with_pack<T>(head_dim, launch);
+}
+
+struct Heads {
+  int normed;   // query and key heads
+  int queries;  // of these
+  int all;      // with the value heads
+  int head_dim;
+};
+
+Heads heads_of(const QkNormAttributes& a) {
+  return {static_cast<int>(a.heads + a.kv_heads), static_cast<int>(a.heads), static_cast<int>(a.heads + 2 * a.kv_heads),
+          static_cast<int>(a.head_dim)};
+}
+
+// A block to a row.
+unsigned threads_of(const Heads& heads, int group) {
+  return static_cast<unsigned>(std::clamp<std::int64_t>(ceil_div(std::int64_t{heads.all} * group, 32) * 32, 32, 768));
+}
+
+template <class T, int kPack, int kHeld>
+__global__ void __launch_bounds__(768)
+    forward_kernel(const T* qkv, const T* q_weight, const T* k_weight, RowCount rows, Heads heads,
+                   CudaAccumulator<T> epsilon, int group, T* y, CudaAccumulator<T>* rstds) {
+  using A = CudaAccumulator<T>;
+  const std::int64_t row = blockIdx.x;
+  const bool used = row < rows.get();
+  const int packs = heads.head_dim / kPack;
+  const int lane = static_cast<int>(threadIdx.x) % group;
+  const int groups = static_cast<int>(blockDim.x) / group;
+  for (int first = 0; first < heads.all; first += groups) {
+    const int head = first + static_cast<int>(threadIdx.x) / group;
+    const std::int64_t at = (row * heads.all + head) * heads.head_dim;
+    HeldHead<T, kPack, kHeld> x{};
+    HeldHead<T, kPack, kHeld> weight{};
+    const bool normed = head < heads.normed;
+    if (used && head < heads.all) x.load(qkv + at, packs, lane, group);
+    if (used && normed) weight.load(head < heads.queries ? q_weight : k_weight, packs, lane, group);
+    A squares = 0;
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) squares += x.at(h, k) * x.at(h, k);
+    }
+    squares = group_sum(squares, group);
+    if (head >= heads.all) continue;  // all lanes pass here together with their group
+    if (normed) {
+      const A rstd = used ? A(1) / sqrt(squares / static_cast<A>(heads.head_dim) + epsilon) : A(0);
+#pragma unroll
+      for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+        for (int k = 0; k < kPack; ++k) x.set(h, k, x.at(h, k) * rstd * weight.at(h, k));
+      }
+      if (lane == 0) rstds[row * heads.normed + head] = rstd;
+    }
+    x.store(y + at, packs, lane, group);
+  }
+}
+
+template <class T, int kPack, int kHeld>
+__global__ void __launch_bounds__(768)
+    input_gradient_kernel(const T* dys, const T* qkv, const T* q_weight, const T* k_weight,
+                          const CudaAccumulator<T>* rstds, RowCount rows, Heads heads, int group, T* dqkv) {
+  using A = CudaAccumulator<T>;
+  const std::int64_t row = blockIdx.x;
+  const bool used = row < rows.get();
+  const int packs = heads.head_dim / kPack;
+  const int lane = static_cast<int>(threadIdx.x) % group;
+  const int groups = static_cast<int>(blockDim.x) / group;
+  for (int first = 0; first < heads.all; first += groups) {
+    const int head = first + static_cast<int>(threadIdx.x) / group;
+    const std::int64_t at = (row * heads.all + head) * heads.head_dim;
+    const bool normed = used && head < heads.normed;
+    HeldHead<T, kPack, kHeld> dy{};
+    HeldHead<T, kPack, kHeld> x{};
+    HeldHead<T, kPack, kHeld> weight{};
+    A rstd = 0;
+    if (used && head < heads.all) dy.load(dys + at, packs, lane, group);
+    if (normed) {
+      x.load(qkv + at, packs, lane, group);
+      weight.load(head < heads.queries ? q_weight : k_weight, packs, lane, group);
+      rstd = rstds[row * heads.normed + head];
+    }
+    A dot = 0;
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) dot += dy.at(h, k) * weight.at(h, k) * x.at(h, k);
+    }
+    const A scale = group_sum(dot, group) * rstd * rstd / static_cast<A>(heads.head_dim);
+    if (head >= heads.all) continue;
+    if (normed) {
+#pragma unroll
+      for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+        for (int k = 0; k < kPack; ++k) {
+          dy.set(h, k, rstd * (dy.at(h, k) * weight.at(h, k) - x.at(h, k) * scale));
+        }
+      }
+    }
+    dy.store(dqkv + at, packs, lane, group);
+  }
+}
+
+// Which heads of a row share a weight.
+struct Part {
+  std::int64_t row_size;
+  int normed, first_head, heads, head_dim;
+};
+
+// Block b takes the heads of the rows b, b + slices, ..., one after the other by group; then the groups are added in
+// order.
+template <class T, int kPack, int kHeld>
+__global__ void __launch_bounds__(kThreads)
+    weight_gradient_kernel(const T* dys, const T* qkv, const CudaAccumulator<T>* rstds, RowCount rows, Part part,
+                           int group, CudaAccumulator<T>* partials) {
+  using A = CudaAccumulator<T>;
+  __shared__ A shared[kThreads * kPack * kHeld];  // [groups, head_dim]
+  const std::int64_t used = rows.get();
+  const int packs = part.head_dim / kPack;
+  const int lane = static_cast<int>(threadIdx.x) % group;
+  const int mine = static_cast<int>(threadIdx.x) / group;
+  const int groups = kThreads / group;
+  A sums[kHeld][kPack]{};
+#pragma unroll 2
+  for (int item = mine;; item += groups) {
+    const int turn = item / part.heads;
+    const std::int64_t row = blockIdx.x + static_cast<std::int64_t>(turn) * gridDim.x;
+    if (row >= used) break;
+    const int head = part.first_head + item - turn * part.heads;
+    const std::int64_t at = row * part.row_size + static_cast<std::int64_t>(head) * part.head_dim;
+    HeldHead<T, kPack, kHeld> dy;
+    HeldHead<T, kPack, kHeld> x;
+    dy.load(dys + at, packs, lane, group);
+    x.load(qkv + at, packs, lane, group);
+    const A rstd = rstds[row * part.normed + head];
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) sums[h][k] += dy.at(h, k) * x.at(h, k) * rstd;
+    }
+  }
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const int i = lane + h * group;
+    if (i >= packs) continue;
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) shared[mine * part.head_dim + i * kPack + k] = sums[h][k];
+  }
+  __syncthreads();
+  for (int column = static_cast<int>(threadIdx.x); column < part.head_dim; column += kThreads) {
+    A sum = 0;
+    for (int other = 0; other < groups; ++other) sum += shared[other * part.head_dim + column];
+    partials[static_cast<std::int64_t>(blockIdx.x) * part.head_dim + column] = sum;
+  }
+}
+
+template <class T>
+void forward(const KernelCall& call) {
+  using A = CudaAccumulator<T>;
+  const TensorView& qkv = call.in(0);
+  const auto& a = call.attributes_as<QkNormAttributes>();
+  if (qkv.capacity() == 0) return;
+  with_held_head<T>(a.head_dim, [&]<int kPack, int kHeld>(int group) {
+    forward_kernel<T, kPack, kHeld>
+        <<<static_cast<unsigned>(qkv.capacity()), threads_of(heads_of(a), group), 0, stream_of(call)>>>(
+            cuda_data<T>(qkv), cuda_data<T>(call.in(1)), cuda_data<T>(call.in(2)), row_count(call, qkv), heads_of(a),
+            static_cast<A>(a.epsilon), group, cuda_data<T>(call.out(0)), cuda_data<A>(call.out(1)));
+  });
+  check_launch("qk_norm");
+}
+
+template <class T>
+void input_gradient(const KernelCall& call) {
+  using A = CudaAccumulator<T>;
+  const TensorView& qkv = call.in(1);
+  const auto& a = call.attributes_as<QkNormAttributes>();
+  if (qkv.capacity() == 0) return;
+  with_held_head<T>(a.head_dim, [&]<int kPack, int kHeld>(int group) {
+    input_gradient_kernel<T, kPack, kHeld>
+        <<<static_cast<unsigned>(qkv.capacity()), threads_of(heads_of(a), group), 0, stream_of(call)>>>(
+            cuda_data<T>(call.in(0)), cuda_data<T>(qkv), cuda_data<T>(call.in(2)), cuda_data<T>(call.in(3)),
+            cuda_data<A>(call.in(4)), row_count(call, qkv), heads_of(a), group, cuda_data<T>(call.out(0)));
+  });
+  check_launch("qk_norm_input_gradient");
+}
+
+std::int64_t slices_of(std::int64_t rows) { return std::min<std::int64_t>(rows, 132 * 6); }
+
+template <class T>
+void weight_gradient(const KernelCall& call) {
+  using A = CudaAccumulator<T>;
+  const TensorView& qkv = call.in(1);
+  const auto& a = call.attributes_as<QkNormWeightAttributes>();
+  const std::int64_t head_dim = call.out(0).elements();
+  const std::int64_t slices = slices_of(qkv.capacity());
+  if (slices == 0 || a.heads == 0) return;
+  auto* partials = reinterpret_cast<A*>(call.workspace.data());
+  with_held_head<T>(head_dim, [&]<int kPack, int kHeld>(int group) {
+    const Part part{qkv.row_size(), static_cast<int>(call.in(2).row_size()), static_cast<int>(a.first_head),
+                    static_cast<int>(a.heads), static_cast<int>(head_dim)};
+    weight_gradient_kernel<T, kPack, kHeld><<<static_cast<unsigned>(slices), kThreads, 0, stream_of(call)>>>(
+        cuda_data<T>(call.in(0)), cuda_data<T>(qkv), cuda_data<A>(call.in(2)), row_count(call, qkv), part, group,
+        partials);
+  });
+  check_launch("qk_norm_weight_gradient");
+  add_column_sums(call, partials, slices, head_dim, cuda_data<A>(call.out(0)));
+}
+
+std::size_t weight_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
+  return static_cast<std::size_t>(slices_of(inputs[1]->rows())) * outputs[0].bytes();
+}
+
+}  // namespace
+
+void register_qk_norm_cuda(KernelRegistry& registry) {
+  registry.add(
+      "qk_norm", DeviceKind::cuda,
+      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
+       {}});
+  registry.add("qk_norm_input_gradient", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(0).dtype(), [&]<class T>() { input_gradient<T>(call); });
+                },
+                {}});
+  registry.add("qk_norm_weight_gradient", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(0).dtype(), [&]<class T>() { weight_gradient<T>(call); });
+                },
+                weight_workspace});
+}
+
+}  // namespace hone

@@ -1,0 +1,411 @@
+// A block draws from a row. Probabilities are added as integers, 2^-44 of the largest one, so that sums depend on no
+// order; what lies below that is never drawn. The CPU adds them in double: its choice can differ where the random
+// number, or the edge of top_p, falls within a rounding of a token's edge. Greedy choices never differ.
+#include <limits>
+
+#include "ops/linear_logprobs/log_softmax.cuh"
+#include "ops/registry.h"
+#include "ops/sample/random.cuh"
+#include "ops/sample/sample.h"
+
+namespace hone {
+namespace {
+
+constexpr int kThreads = kLogSoftmaxThreads;
+constexpr int kDigitBits = 11;
+constexpr int kBins = 1 << kDigitBits;
+constexpr int kBinsAThread = kBins / kThreads;
+constexpr int kListed = 1024;  // tokens among which a place is found by comparing all pairs
+constexpr double kUnits = 0x1p44;
+constexpr std::uint64_t kStreamHash = stream_name_hash("sample");
+
+template <class A>
+using KeyOf = std::conditional_t<std::is_same_v<A, double>, std::uint64_t, std::uint32_t>;
+
+// Descends where the logit ascends. Both zeros are one.
+template <class A>
+[[nodiscard]] __device__ KeyOf<A> key_of(A logit) {
+  using Key = KeyOf<A>;
+  constexpr Key kSign = Key(1) << (8 * sizeof(Key) - 1);
+  Key bits;
+  if constexpr (std::is_same_v<A, double>) {
+    bits = static_cast<Key>(__double_as_longlong(logit + 0.0));
+  } else {
+    bits = __float_as_uint(logit + 0.0f);
+  }
+  return ~((bits & kSign) != 0 ? ~bits : bits | kSign);
+}
+
+// A place in the order of tokens, the most probable first, the lower id before the higher.
+template <class A>
+struct Place {
+  KeyOf<A> key;
+  std::int32_t id;
+  [[nodiscard]] __device__ bool operator<=(const Place& other) const {
+    return key != other.key ? key < other.key : id <= other.id;
+  }
+};
+
+template <class A>
+struct Histogram {
+  std::uint32_t tokens[kBins];
+  std::uint32_t low[kBins];  // the mass: 64 bits in two halves, as 32 bits have faster atomics
+  std::uint32_t high[kBins];
+};
+
+template <class A>
+struct List {
+  Place<A> place[kListed];
+  std::uint64_t amount[kListed];
+};
+
+constexpr int kChunks = sizeof(Histogram<float>) / sizeof(std::uint64_t);
+
+template <class A>
+struct Shared {
+  union {
+    Histogram<A> histogram;
+    List<A> list;
+    std::uint64_t chunk_mass[kChunks];
+  };
+  LogSoftmaxState<A> softmax;
+  LogSoftmaxScratch<A> scratch;
+  std::uint64_t warp_sums[kThreads / 32];
+  std::uint64_t left;   // of what a search looks for
+  std::uint32_t found;  // tokens in the bin that it lies in
+  std::uint32_t listed;
+  int bin;
+  int chunk;
+  std::int32_t token;
+  Place<A> last;  // of the tokens that are kept
+};
+
+// The sum of the values of this thread and those before it; `total` is that of all. Every thread of the block calls it.
+__device__ std::uint64_t block_scan(std::uint64_t value, std::uint64_t* warp_sums, std::uint64_t& total) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+#pragma unroll
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const std::uint64_t before = __shfl_up_sync(0xFFFFFFFFu, value, distance);
+    if (lane >= distance) value += before;
+  }
+  __syncthreads();  // what an earlier call wrote has been read
+  if (lane == 31) warp_sums[warp] = value;
+  __syncthreads();
+  total = 0;
+#pragma unroll
+  for (int i = 0; i < kThreads / 32; ++i) {
+    if (i < warp) value += warp_sums[i];
+    total += warp_sums[i];
+  }
+  return value;
+}
+
+enum class Measure : std::uint8_t { tokens, mass };
+
+// Draws from one row; all threads of the block call each function.
+template <class A>
+class Row {
+ public:
+  using Key = KeyOf<A>;
+
+  __device__ Row(const A* logits, std::int64_t vocab, A temperature, A min_p, Shared<A>& shared)
+      : logits_(logits),
+        vocab_(vocab),
+        temperature_(temperature),
+        min_p_(min_p),
+        max_(shared.softmax.max),
+        aligned_(reinterpret_cast<std::uintptr_t>(logits) % 16 == 0),
+        shared_(shared) {}
+
+  // Keeps the first `count` tokens.
+  __device__ void keep_first(std::uint64_t count) { keep(Measure::tokens, count, A(0)); }
+  // Keeps the fewest tokens, from the first on, that have this share of the mass.
+  __device__ void keep_share(A share) { keep(Measure::mass, 0, share); }
+
+  // The first token, in the order of ids, up to which the mass exceeds `random` of all; -1 where there is none.
+  __device__ std::int32_t draw(double random) {
+    const int chunks = static_cast<int>((vocab_ + kVocabChunk - 1) / kVocabChunk);
+    std::uint64_t all = 0;
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      std::uint64_t mine = 0;
+      for_chunk(chunk, [&](const Token& token) { mine += token.mass; });
+      std::uint64_t mass;
+      (void)block_scan(mine, shared_.warp_sums, mass);
+      if (threadIdx.x == 0) shared_.chunk_mass[chunk] = mass;
+      all += mass;
+    }
+    if (all == 0) return -1;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      const auto before = static_cast<std::uint64_t>(random * static_cast<double>(all));
+      std::uint64_t left = before < all ? before + 1 : all;
+      int chunk = 0;
+      while (left > shared_.chunk_mass[chunk]) left -= shared_.chunk_mass[chunk++];
+      shared_.chunk = chunk;
+      shared_.left = left;
+    }
+    __syncthreads();
+    find_in_chunk(shared_.chunk, shared_.left);
+    return shared_.token;
+  }
+
+ private:
+  struct Token {
+    Place<A> place;
+    A difference;        // of its logit over the temperature to the largest
+    std::uint64_t mass;  // its probability over the largest, in kUnits
+    bool kept;
+  };
+
+  __device__ Token token_of(A logit, std::int32_t id) const {
+    const A difference = tempered(logit, temperature_) - max_;
+    const A mass = std::exp(difference);
+    const Place<A> place{key_of(logit), id};
+    const bool kept = mass > A(0) && mass >= min_p_ && (!cut_ || place <= shared_.last);  // not for NaN
+    return {place, difference, kept ? __double2ull_rn(static_cast<double>(mass) * kUnits) : 0, kept};
+  }
+
+  // body(token) for this thread's tokens of a chunk that are kept.
+  template <class Body>
+  __device__ void for_chunk(int chunk, const Body& body) const {
+    const std::int64_t first = chunk * kVocabChunk;
+    const auto count = static_cast<int>(vocab_ - first < kVocabChunk ? vocab_ - first : kVocabChunk);
+    LogitChunk<A> values;
+    values.load(logits_ + first, count, aligned_, -std::numeric_limits<A>::infinity());
+#pragma unroll
+    for (int i = 0; i < kLogSoftmaxPacks; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const auto id = static_cast<std::int32_t>(first) + LogitChunk<A>::place(i) + e;
+        const Token token = token_of(values.values[i][e], id);
+        if (token.kept) body(token);
+      }
+    }
+  }
+  template <class Body>
+  __device__ void for_tokens(const Body& body) const {
+    for (int chunk = 0; chunk * kVocabChunk < vocab_; ++chunk) for_chunk(chunk, body);
+  }
+
+  // The order by digits: of the logit's distance to the largest, in 64ths, which falls apart well in few bins; then of
+  // the key, then of the id. Later digits may repeat bits of earlier ones.
+  static constexpr int kKeyBits = 8 * sizeof(Key);
+  static constexpr int kKeyDigits = (kKeyBits + kDigitBits - 1) / kDigitBits;
+  static constexpr int kIdDigits = 3;
+  static constexpr int kDigits = 1 + kKeyDigits + kIdDigits;
+
+  static __device__ int digit(const Token& token, int level) {
+    if (level == 0) {
+      const A bin = token.difference * A(-64);
+      return bin < A(kBins - 1) ? static_cast<int>(bin) : kBins - 1;
+    }
+    const int of_key = kKeyBits - kDigitBits * level;
+    if (level <= kKeyDigits) return static_cast<int>(token.place.key >> (of_key > 0 ? of_key : 0)) & (kBins - 1);
+    const int of_id = kDigitBits * (kDigits - 1 - level);
+    return static_cast<int>(static_cast<std::int64_t>(token.place.id) >> of_id) & (kBins - 1);
+  }
+
+  // Whether a token lies in the bins chosen so far.
+  static __device__ bool within(const Token& token, const int (&bins)[kDigits], int levels) {
+    for (int level = 0; level < levels; ++level) {
+      if (digit(token, level) != bins[level]) return false;
+    }
+    return true;
+  }
+
+  // Finds the token at which the amount, in the order of tokens, reaches what is wanted, and drops those behind it:
+  // first its bin by one digit after the other, until few tokens are left.
+  __device__ void keep(Measure measure, std::uint64_t wanted, A share) {
+    int bins[kDigits];
+    int levels = 0;
+    do {
+      count_bins(measure, bins, levels);
+      std::uint64_t amounts[kBinsAThread];
+      std::uint64_t mine = 0;
+#pragma unroll
+      for (int i = 0; i < kBinsAThread; ++i) {
+        amounts[i] = amount_in(measure, static_cast<int>(threadIdx.x) * kBinsAThread + i);
+        mine += amounts[i];
+      }
+      std::uint64_t all;
+      const std::uint64_t up_to = block_scan(mine, shared_.warp_sums, all);
+      if (levels == 0) {
+        if (measure == Measure::mass) wanted = mass_of_share(share, all);
+        if (all == 0 || wanted >= all) return;
+      }
+      if (up_to >= wanted && up_to - mine < wanted) {
+        std::uint64_t left = wanted - (up_to - mine);
+        int i = 0;
+#pragma unroll
+        for (int k = 0; k < kBinsAThread - 1; ++k) {
+          if (i == k && left > amounts[k]) {
+            left -= amounts[k];
+            ++i;
+          }
+        }
+        shared_.bin = static_cast<int>(threadIdx.x) * kBinsAThread + i;
+        shared_.left = left;
+        shared_.found = shared_.histogram.tokens[shared_.bin];
+        shared_.listed = 0;
+      }
+      __syncthreads();
+      bins[levels++] = shared_.bin;
+      wanted = shared_.left;
+    } while (shared_.found > kListed && levels < kDigits);
+    choose_last(measure, bins, levels, wanted);
+  }
+
+  static __device__ std::uint64_t mass_of_share(A share, std::uint64_t all) {
+    const double mass = ceil(static_cast<double>(share) * static_cast<double>(all));
+    return mass > 1.0 ? static_cast<std::uint64_t>(mass) : 1;
+  }
+
+  __device__ std::uint64_t amount_in(Measure measure, int bin) const {
+    const Histogram<A>& histogram = shared_.histogram;
+    if (measure == Measure::tokens) return histogram.tokens[bin];
+    return (std::uint64_t{histogram.high[bin]} << 32) + histogram.low[bin];
+  }
+
+  __device__ void count_bins(Measure measure, const int (&bins)[kDigits], int levels) {
+    Histogram<A>& histogram = shared_.histogram;
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < kBins; i += kThreads) {
+      histogram.tokens[i] = histogram.low[i] = histogram.high[i] = 0;
+    }
+    __syncthreads();
+    std::uint32_t improbable = 0;  // of the last bin, where most of a peaked row may lie
+    for_tokens([&](const Token& token) {
+      if (!within(token, bins, levels)) return;
+      const int bin = digit(token, levels);
+      if (bin == kBins - 1) {
+        ++improbable;
+      } else {
+        atomicAdd(histogram.tokens + bin, 1u);
+      }
+      if (measure == Measure::tokens || token.mass == 0) return;
+      const auto low = static_cast<std::uint32_t>(token.mass);
+      const std::uint32_t before = atomicAdd(histogram.low + bin, low);
+      const std::uint32_t high = static_cast<std::uint32_t>(token.mass >> 32) + (before + low < before ? 1u : 0u);
+      if (high != 0) atomicAdd(histogram.high + bin, high);
+    });
+    if (improbable != 0) atomicAdd(histogram.tokens + kBins - 1, improbable);
+    __syncthreads();
+  }
+
+  // Among the tokens of the bins, at most kListed.
+  __device__ void choose_last(Measure measure, const int (&bins)[kDigits], int levels, std::uint64_t wanted) {
+    List<A>& list = shared_.list;
+    for_tokens([&](const Token& token) {
+      if (!within(token, bins, levels)) return;
+      const std::uint32_t at = atomicAdd(&shared_.listed, 1u);
+      list.place[at] = token.place;
+      list.amount[at] = measure == Measure::tokens ? 1 : token.mass;
+    });
+    __syncthreads();
+    const auto count = static_cast<int>(shared_.listed);
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) {
+      const Place<A> place = list.place[i];
+      std::uint64_t up_to = 0;
+      for (int other = 0; other < count; ++other) {
+        if (list.place[other] <= place) up_to += list.amount[other];
+      }
+      if (up_to >= wanted && up_to - list.amount[i] < wanted) shared_.last = place;
+    }
+    __syncthreads();
+    cut_ = true;
+  }
+
+  // `left`, at least 1, is at most the mass of the chunk.
+  __device__ void find_in_chunk(int chunk, std::uint64_t left) {
+    std::uint64_t masses[kLogSoftmaxPacks][4]{};
+    const auto first = static_cast<std::int32_t>(chunk * kVocabChunk);
+    for_chunk(chunk, [&](const Token& token) {
+      // Of this thread's tokens; the compiler knows which one it is.
+      const int at = token.place.id - first - static_cast<int>(threadIdx.x) * 4;
+      masses[at / (kThreads * 4)][at % 4] = token.mass;
+    });
+    std::uint64_t before = 0;
+#pragma unroll
+    for (int i = 0; i < kLogSoftmaxPacks; ++i) {
+      std::uint64_t mine = 0;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) mine += masses[i][e];
+      std::uint64_t all;
+      std::uint64_t mass = before + block_scan(mine, shared_.warp_sums, all) - mine;
+      before += all;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if (mass < left && left <= mass + masses[i][e]) shared_.token = first + LogitChunk<A>::place(i) + e;
+        mass += masses[i][e];
+      }
+    }
+    __syncthreads();
+  }
+
+  const A* logits_;
+  std::int64_t vocab_;
+  A temperature_, min_p_, max_;
+  bool aligned_;
+  bool cut_ = false;  // shared_.last is set
+  Shared<A>& shared_;
+};
+
+template <class A>
+__global__ void __launch_bounds__(kThreads)
+    sample_kernel(const A* logits, const A* parameters, const std::int64_t* keys, RowCount rows, std::int64_t vocab,
+                  std::int32_t* tokens, A* logps) {
+  __shared__ Shared<A> shared;
+  const std::int64_t row = blockIdx.x;
+  if (row >= rows.get()) {
+    if (threadIdx.x == 0) {
+      tokens[row] = 0;
+      logps[row] = A(0);
+    }
+    return;
+  }
+  logits += row * vocab;
+  parameters += row * kSampleParameters;
+  const auto parameter = [&](SampleParameter which) { return parameters[static_cast<int>(which)]; };
+  const bool greedy = !(parameter(SampleParameter::temperature) > A(0));
+  const A temperature = greedy ? A(1) : parameter(SampleParameter::temperature);
+  log_softmax_row(shared.softmax, logits, vocab, temperature, shared.scratch);
+  std::int32_t token = -1;
+  if (!greedy) {
+    Row<A> drawn(logits, vocab, temperature, parameter(SampleParameter::min_p), shared);
+    const A top_k = parameter(SampleParameter::top_k);
+    const A top_p = parameter(SampleParameter::top_p);
+    if (top_k >= A(1) && top_k < static_cast<A>(vocab)) drawn.keep_first(static_cast<std::uint64_t>(top_k));
+    if (top_p < A(1)) drawn.keep_share(top_p);
+    const std::uint64_t word = random_word(static_cast<std::uint64_t>(keys[2 * row]), kStreamHash,
+                                           2 * static_cast<std::uint64_t>(keys[2 * row + 1]));
+    token = drawn.draw((static_cast<double>(word >> 11) + 0.5) * 0x1p-53);
+  }
+  if (threadIdx.x != 0) return;
+  if (token < 0) token = shared.softmax.argmax;
+  tokens[row] = token;
+  logps[row] = log_probability_of(logits[token], temperature, shared.softmax.lse());
+}
+
+template <class A>
+void forward(const KernelCall& call) {
+  const TensorView& logits = call.in(0);
+  const std::int64_t vocab = logits.row_size();
+  if (logits.capacity() == 0) return;
+  HONE_ASSERT(ceil_div(vocab, kVocabChunk) <= kChunks, "a vocabulary of ", vocab);
+  sample_kernel<<<static_cast<unsigned>(logits.capacity()), kThreads, 0, stream_of(call)>>>(
+      cuda_data<A>(logits), cuda_data<A>(call.in(1)), cuda_data<std::int64_t>(call.in(2)), row_count(call, logits),
+      vocab, cuda_data<std::int32_t>(call.out(0)), cuda_data<A>(call.out(1)));
+  check_launch("sample");
+}
+
+}  // namespace
+
+void register_sample_cuda(KernelRegistry& registry) {
+  registry.add(
+      "sample", DeviceKind::cuda,
+      {[](const KernelCall& call) { call.in(0).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call); },
+       {}});
+}
+
+}  // namespace hone
