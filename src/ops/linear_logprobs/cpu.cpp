@@ -46,14 +46,14 @@ struct Products {
             .accumulate = true};
   }
   // dweight += dlogits^T x
-  [[nodiscard]] GemmArgs weight_gradient() const {
+  [[nodiscard]] GemmArgs weight_gradient(DType sums) const {
     return {.m = chunk,
             .n = hidden,
             .k = rows,
             .transpose_a = Transpose::yes,
             .a_type = wide,
             .b_type = dtype,
-            .c_type = wide,
+            .c_type = sums,
             .lda = kVocabChunk,
             .ldb = hidden,
             .ldc = hidden,
@@ -92,7 +92,9 @@ struct Workspace {
     std::size_t gemm_bytes = gemm_workspace_bytes(products.logits(), thread_count());
     if (backward) {
       gemm_bytes = std::max(gemm_bytes, gemm_workspace_bytes(products.input_gradient(), thread_count()));
-      gemm_bytes = std::max(gemm_bytes, gemm_workspace_bytes(products.weight_gradient(), thread_count()));
+      for (const DType sums : {products.wide, products.dtype}) {
+        gemm_bytes = std::max(gemm_bytes, gemm_workspace_bytes(products.weight_gradient(sums), thread_count()));
+      }
     }
     take<std::byte>(static_cast<std::int64_t>(gemm_bytes));
   }
@@ -164,7 +166,9 @@ class Head {
     std::memset(call.out(0).data, 0, call.out(0).type->bytes());
     const A* dlogp = call.in(0).as<A>();
     const A* lse = call.in(4).as<A>();
-    A* dweight = call.in(5) ? call.out(1).as<A>() : nullptr;
+    const DType sums = call.in(5) ? call.out(1).dtype() : products_.wide;
+    std::byte* dweight = call.in(5) ? call.out(1).data : nullptr;
+    const std::size_t dweight_row = static_cast<std::size_t>(hidden_) * size_of(sums);
     const std::int64_t count = list_rows(call.in(1).rows(), call.in(3), vocab_, work_.rows,
                                          [&](std::int64_t row) { return dlogp[row] != A(0); });
     for (std::int64_t first = 0; first < count; first += work_.block) {
@@ -177,7 +181,9 @@ class Head {
           to_gradient(work_.logits + i * kVocabChunk, targets_[row] - id, lse[row], dlogp[row] / temperature_);
         });
         multiply(products_.input_gradient(), work_.logits, weight_ + id * hidden_, work_.dx);
-        if (dweight != nullptr) multiply(products_.weight_gradient(), work_.logits, work_.x, dweight + id * hidden_);
+        if (dweight == nullptr) continue;
+        multiply(products_.weight_gradient(sums), work_.logits, work_.x,
+                 dweight + static_cast<std::size_t>(id) * dweight_row);
       }
       T* dx = call.out(0).as<T>();
       for_rows(products_.rows, hidden_, [&](std::int64_t i) {

@@ -1,7 +1,9 @@
-// A block of rows against a chunk of the vocabulary at a time: cuBLASLt gives the logits in f32 (a logit of bf16 would
-// be off by up to 2^-9 of itself, and so would its log-probability), then a kernel takes the rows. In the backward pass
-// the logits become their gradients where they lie, rounded to the type of x for the products with weight and x. Rows
-// without a target are computed too: how many there are is known to the device only. Their gradients are zero.
+// cuBLASLt gives the logits of a block of rows in f32 (a logit of bf16 would be off by up to 2^-9 of itself, and so
+// would its log-probability), then a kernel takes the rows. The forward pass takes whole rows, so that they come from
+// the very product that gives a sampler its logits. The backward pass takes more rows and a chunk of the vocabulary:
+// each block of rows reads and writes all of dweight. There the logits become their gradients where they lie, rounded
+// to the type of x for the products with weight and x. Rows without a target are computed too: how many there are is
+// known to the device only. Their gradients are zero.
 #include <algorithm>
 
 #include "ops/cuda_kernel.cuh"
@@ -12,9 +14,9 @@
 namespace hone {
 namespace {
 
-// Many rows, as each block of them reads and writes all of dweight; many ids, as each chunk does so with dx.
-constexpr std::int64_t kRowBlock = 8192;
 constexpr std::int64_t kLogits = std::int64_t{64} << 20;  // at a time
+constexpr std::int64_t kGradientRows = 8192;              // at a time, at most
+constexpr std::int64_t kRowUnit = 256;                    // that blocks of rows are rounded down to
 
 // The pieces of a workspace: made over no memory, it says how much is needed.
 template <class T>
@@ -23,18 +25,24 @@ struct Workspace {
   static constexpr bool kNarrow = !std::is_same_v<T, A>;
 
   std::int64_t block;  // rows at a time
-  std::int64_t chunk;  // ids at a time, whole chunks of the softmax; the logits' row stride
+  std::int64_t chunk;  // ids at a time, and the logits' row stride
   std::span<std::byte> gemm;
-  A* logits;                             // [block, chunk]; their gradients start where their rows do
-  A* dx = nullptr;                       // [block, hidden], backward only, where dx is narrower
-  LogSoftmaxState<A>* states = nullptr;  // [block], forward only
-  A* target_logits = nullptr;            // [block], forward only
+  A* logits;        // [block, chunk]; their gradients start where their rows do
+  A* dx = nullptr;  // [block, hidden], backward only, where dx is narrower
   std::size_t bytes = 0;
 
   Workspace(const Type& x, const Type& weight, bool backward, std::byte* memory) {
-    block = std::min(kRowBlock, std::max<std::int64_t>(x.rows(), 1));
-    const std::int64_t all = ceil_div(weight.rows(), kVocabChunk);
-    chunk = std::clamp(kLogits / block / kVocabChunk, std::int64_t{1}, std::max<std::int64_t>(all, 1)) * kVocabChunk;
+    const std::int64_t rows = std::max<std::int64_t>(x.rows(), 1);
+    const std::int64_t vocab = std::max<std::int64_t>(weight.rows(), 1);
+    if (backward) {
+      block = std::min(kGradientRows, rows);
+      chunk = std::clamp(kLogits / block / kVocabChunk, std::int64_t{1}, ceil_div(vocab, kVocabChunk)) * kVocabChunk;
+    } else {
+      chunk = vocab;
+      block = std::max<std::int64_t>(kLogits / vocab, 1);
+      if (block > kRowUnit) block = block / kRowUnit * kRowUnit;
+      block = std::min(block, rows);
+    }
     const auto take = [&]<class Element>(Element*& piece, std::int64_t count) {
       piece = reinterpret_cast<Element*>(memory + bytes);
       bytes += align_up(static_cast<std::size_t>(count) * sizeof(Element));
@@ -43,12 +51,7 @@ struct Workspace {
     take(scratch, static_cast<std::int64_t>(kCublasWorkspace));
     gemm = {scratch, kCublasWorkspace};
     take(logits, block * chunk);
-    if (backward) {
-      if (kNarrow) take(dx, block * x.row_size());
-    } else {
-      take(states, block);
-      take(target_logits, block);
-    }
+    if (backward && kNarrow) take(dx, block * x.row_size());
   }
 };
 
@@ -69,48 +72,24 @@ struct ForwardOutputs {
   A *logp, *entropy, *hit, *lse;
 };
 
-// A block of threads to a row.
+// A block of threads to a row; the piece holds all ids.
 template <class A>
-__global__ void __launch_bounds__(kLogSoftmaxThreads)
-    add_logits(Piece<A> piece, LogSoftmaxState<A>* states, A* target_logits, ForwardOutputs<A> outputs, bool first,
-               bool last) {
+__global__ void __launch_bounds__(kLogSoftmaxThreads) take_logits(Piece<A> piece, ForwardOutputs<A> outputs) {
   __shared__ LogSoftmaxScratch<A> scratch;
-  const std::int64_t local = blockIdx.x;
-  const std::int64_t row = piece.first_row + local;
+  __shared__ LogSoftmaxState<A> state;
+  const std::int64_t row = piece.first_row + blockIdx.x;
   const std::int32_t target = row < piece.rows.get() ? piece.targets[row] : -1;
   if (target < 0) {
-    if (last && threadIdx.x == 0) {
-      outputs.logp[row] = outputs.entropy[row] = outputs.hit[row] = outputs.lse[row] = A(0);
-    }
+    if (threadIdx.x == 0) outputs.logp[row] = outputs.entropy[row] = outputs.hit[row] = outputs.lse[row] = A(0);
     return;
   }
-  LogSoftmaxState<A> state;
-  if (threadIdx.x == 0) {
-    if (first) {
-      state.clear();
-    } else {
-      state = states[local];
-    }
-  }
-  const A* logits = piece.logits + local * piece.stride;
-  for (std::int32_t at = 0; at < piece.ids; at += static_cast<std::int32_t>(kVocabChunk)) {
-    const int count = min(static_cast<int>(kVocabChunk), piece.ids - at);
-    LogitChunk<A> chunk;
-    chunk.load(logits + at, count, true, -std::numeric_limits<A>::infinity());
-    log_softmax_add(state, chunk, piece.first_id + at, piece.temperature, scratch);
-  }
+  const A* logits = piece.logits + blockIdx.x * piece.stride;
+  log_softmax_row(state, logits, piece.ids, piece.temperature, scratch);
   if (threadIdx.x != 0) return;
-  const std::int32_t place = target - piece.first_id;
   // A target outside the vocabulary shows as NaN.
-  A target_logit = first ? std::numeric_limits<A>::quiet_NaN() : target_logits[local];
-  if (place >= 0 && place < piece.ids) target_logit = logits[place];
-  if (!last) {
-    states[local] = state;
-    target_logits[local] = target_logit;
-    return;
-  }
+  const A logit = target < piece.ids ? logits[target] : std::numeric_limits<A>::quiet_NaN();
   const A lse = state.lse();
-  outputs.logp[row] = log_probability_of(target_logit, piece.temperature, lse);
+  outputs.logp[row] = log_probability_of(logit, piece.temperature, lse);
   outputs.entropy[row] = state.entropy();
   outputs.hit[row] = state.argmax == target ? A(1) : A(0);
   outputs.lse[row] = lse;
@@ -196,9 +175,7 @@ class Head {
     const ForwardOutputs<A> outputs{cuda_data<A>(call_.out(0)), cuda_data<A>(call_.out(1)), cuda_data<A>(call_.out(2)),
                                     cuda_data<A>(call_.out(3))};
     for_pieces([&](const Piece<A>& piece, std::int64_t rows) {
-      const bool last = piece.first_id + piece.ids == vocab_;
-      add_logits<<<static_cast<unsigned>(rows), kLogSoftmaxThreads, 0, stream_of(call_)>>>(
-          piece, work_.states, work_.target_logits, outputs, piece.first_id == 0, last);
+      take_logits<<<static_cast<unsigned>(rows), kLogSoftmaxThreads, 0, stream_of(call_)>>>(piece, outputs);
       check_launch("linear_logprobs");
     });
   }
@@ -208,14 +185,14 @@ class Head {
     const A* dlogp = cuda_data<A>(call_.in(0));
     const A* lse = cuda_data<A>(call_.in(4));
     T* dx = cuda_data<T>(call_.out(0));
-    A* dweight = call_.in(5) ? cuda_data<A>(call_.out(1)) : nullptr;
+    const bool wanted = static_cast<bool>(call_.in(5));
     for_pieces([&](const Piece<A>& piece, std::int64_t rows) {
       to_gradient<T><<<static_cast<unsigned>(rows), kLogSoftmaxThreads, 0, stream_of(call_)>>>(piece, dlogp, lse);
       check_launch("linear_logprobs_backward");
       A* dx_sum = work_.dx;
       if constexpr (!Workspace<T>::kNarrow) dx_sum = dx + piece.first_row * hidden_;
       input_gradient(piece, rows, dx_sum);
-      if (dweight != nullptr) weight_gradient(piece, rows, dweight + piece.first_id * hidden_);
+      if (wanted) weight_gradient(piece, rows, call_.out(1));
       if (Workspace<T>::kNarrow && piece.first_id + piece.ids == vocab_) {
         const std::int64_t count = rows * hidden_;
         narrow<T><<<static_cast<unsigned>(ceil_div(count, 4 * 256)), 256, 0, stream_of(call_)>>>(
@@ -282,17 +259,18 @@ class Head {
   }
 
   // dweight += dlogits^T x
-  void weight_gradient(const Piece<A>& piece, std::int64_t rows, A* dweight) {
+  void weight_gradient(const Piece<A>& piece, std::int64_t rows, const TensorView& dweight) {
+    const std::size_t row_bytes = static_cast<std::size_t>(hidden_) * size_of(dweight.dtype());
     multiply({.m = piece.ids,
               .n = hidden_,
               .k = rows,
               .transpose_a = Transpose::yes,
               .a_type = kType,
               .b_type = kType,
-              .c_type = kWide,
+              .c_type = dweight.dtype(),
               .a = piece.logits,
               .b = x_ + piece.first_row * hidden_,
-              .c = dweight,
+              .c = dweight.data + static_cast<std::size_t>(piece.first_id) * row_bytes,
               .lda = gradient_stride(),
               .ldb = hidden_,
               .ldc = hidden_,
