@@ -22,7 +22,8 @@ void forward(const KernelCall& call) {
 void register_add_cuda(KernelRegistry& registry) {
   registry.add(
       "add", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
+       {}});
 }
 
 }  // namespace hone

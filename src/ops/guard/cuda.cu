@@ -35,7 +35,8 @@ void forward(const KernelCall& call) {
 void register_guard_cuda(KernelRegistry& registry) {
   registry.add(
       "guard", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
+       {}});
 }
 
 }  // namespace hone

@@ -23,7 +23,8 @@ void forward(const KernelCall& call) {
 void register_scale_cuda(KernelRegistry& registry) {
   registry.add(
       "scale", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
+       {}});
 }
 
 }  // namespace hone
