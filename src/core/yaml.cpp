@@ -1,11 +1,14 @@
 #include "core/yaml.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstdio>
+#include <sstream>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "core/error.h"
@@ -17,52 +20,114 @@ namespace {
 constexpr int kMaxDepth = 64;
 constexpr int kMaxValues = 100'000;
 
-class Reader {
+// Builds the values from the parser's events. (YAML::LoadAll makes documents without end of what begins with a comma,
+// and its nodes are expanded only when it is too late to bound them.)
+class Reader final : public YAML::EventHandler {
  public:
   explicit Reader(std::string_view where) : where_(where) {}
 
-  YamlValue read(const YAML::Node& node, int depth) {
-    YamlValue value;
-    value.line = node.Mark().line + 1;
-    if (depth > kMaxDepth) fail(value.line, text_of("nested deeper than ", kMaxDepth, " levels"));
-    if (++count_ > kMaxValues) fail(value.line, text_of("more than ", kMaxValues, " values"));
-    switch (node.Type()) {
-      case YAML::NodeType::Undefined:
-      case YAML::NodeType::Null:
-        break;
-      case YAML::NodeType::Scalar:
-        value.kind = YamlValue::Kind::scalar;
-        value.scalar = node.Scalar();
-        break;
-      case YAML::NodeType::Sequence:
-        value.kind = YamlValue::Kind::list;
-        for (const YAML::Node& item : node) value.items.push_back(read(item, depth + 1));
-        break;
-      case YAML::NodeType::Map:
-        read_map(node, depth, value);
-        break;
-    }
-    return value;
+  YamlValue read(std::string_view text) {
+    std::istringstream stream{std::string(text)};
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(*this)) continue;
+    return std::move(document_);
   }
 
   [[noreturn]] void fail(int line, std::string_view what) const { throw Error(text_of(where_, ":", line), what); }
 
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(begin(Kind::null, mark), anchor); }
+  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, const std::string& text) override {
+    YamlValue value = begin(Kind::scalar, mark);
+    value.scalar = text;
+    add(std::move(value), anchor);
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    open_.push_back({.value = begin(Kind::list, mark), .anchor = anchor});
+  }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    open_.push_back({.value = begin(Kind::map, mark), .anchor = anchor});
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapEnd() override { close(); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto named = anchors_.find(anchor);
+    if (named == anchors_.end()) fail(mark.line + 1, "a value holds itself");
+    check_place(named->second.kind, mark.line + 1);
+    count(named->second, static_cast<int>(open_.size()), mark.line + 1);
+    add(named->second, 0);
+  }
+
  private:
-  void read_map(const YAML::Node& node, int depth, YamlValue& value) {
-    value.kind = YamlValue::Kind::map;
-    std::unordered_set<std::string> seen;
-    for (const auto& entry : node) {
-      const int line = entry.first.Mark().line + 1;
-      if (!entry.first.IsScalar()) fail(line, "a key must be a plain word");
-      const std::string& key = entry.first.Scalar();
-      if (!seen.insert(key).second) fail(line, text_of("the key ", shown(key), " is given twice"));
-      value.items.push_back(read(entry.second, depth + 1));
-      value.items.back().line = line;
-      value.keys.push_back(key);
+  using Kind = YamlValue::Kind;
+  // A list or map whose end has not come; of a map, `value.keys` may be one ahead.
+  struct Open {
+    YamlValue value;
+    YAML::anchor_t anchor = 0;
+    std::unordered_set<std::string> keys = {};
+    int key_line = 0;
+
+    [[nodiscard]] bool wants_key() const { return value.kind == Kind::map && value.keys.size() == value.items.size(); }
+  };
+
+  // What may stand here: anything, once, in a document; scalars as keys.
+  void check_place(Kind kind, int line) const {
+    if (open_.empty() && done_) fail(line, "a second document starts here, one is expected");
+    if (!open_.empty() && open_.back().wants_key() && kind != Kind::scalar) fail(line, "a key must be a plain word");
+  }
+
+  YamlValue begin(Kind kind, const YAML::Mark& mark) {
+    YamlValue value{.kind = kind, .line = mark.line + 1};
+    check_place(kind, value.line);
+    count(value, static_cast<int>(open_.size()), value.line);
+    return value;
+  }
+
+  // Charges for a value with all that it holds, `depth` levels down.
+  void count(const YamlValue& value, int depth, int line) {
+    if (depth > kMaxDepth) fail(line, text_of("nested deeper than ", kMaxDepth, " levels"));
+    if (++count_ > kMaxValues) fail(line, text_of("more than ", kMaxValues, " values"));
+    for (const YamlValue& item : value.items) count(item, depth + 1, line);
+  }
+
+  void close() {
+    Open closed = std::move(open_.back());
+    open_.pop_back();
+    HONE_ASSERT(closed.value.kind != Kind::map || closed.wants_key(), "a key without a value");
+    add(std::move(closed.value), closed.anchor);
+  }
+
+  void add(YamlValue value, YAML::anchor_t anchor) {
+    if (anchor != 0) {
+      count(value, 0, value.line);
+      anchors_[anchor] = value;
     }
+    if (open_.empty()) {
+      document_ = std::move(value);
+      done_ = true;
+      return;
+    }
+    Open& outer = open_.back();
+    if (outer.wants_key()) {
+      if (!outer.keys.insert(value.scalar).second) {
+        fail(value.line, text_of("the key ", shown(value.scalar), " is given twice"));
+      }
+      outer.key_line = value.line;
+      outer.value.keys.push_back(std::move(value.scalar));
+      return;
+    }
+    if (outer.value.kind == Kind::map) value.line = outer.key_line;
+    outer.value.items.push_back(std::move(value));
   }
 
   std::string_view where_;
+  YamlValue document_;
+  bool done_ = false;
+  std::vector<Open> open_;
+  std::unordered_map<YAML::anchor_t, YamlValue> anchors_;
   int count_ = 0;
 };
 
@@ -131,12 +196,7 @@ const YamlValue* YamlValue::find(std::string_view key) const {
 YamlValue parse_yaml(std::string_view text, std::string_view where) {
   Reader reader(where);
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
-    if (documents.empty()) return {};
-    if (documents.size() > 1) {
-      reader.fail(documents[1].Mark().line + 1, "a second document starts here, one is expected");
-    }
-    return reader.read(documents[0], 0);
+    return reader.read(text);
   } catch (const YAML::Exception& error) {
     reader.fail(std::max(error.mark.line, 0) + 1, text_of("not valid YAML: ", error.msg));
   }

@@ -30,6 +30,15 @@ TEST(Yaml, KeepsTextAndLines) {
   EXPECT_EQ(value.find("z"), nullptr);
 }
 
+TEST(Yaml, ReadsAliases) {
+  const YamlValue value = parse_yaml("a: &x {b: [1, 2]}\nc: *x\nd: [*x, &y z, *y]\n*y : 5\n", "f");
+  EXPECT_EQ(value.find("c")->find("b")->items[1].scalar, "2");
+  EXPECT_EQ(value.find("c")->line, 2);
+  EXPECT_EQ(value.find("d")->items[0].find("b")->items.size(), 2u);
+  EXPECT_EQ(value.find("d")->items[2].scalar, "z");
+  EXPECT_EQ(value.find("z")->scalar, "5");
+}
+
 TEST(Yaml, ReadsJson) {
   const YamlValue value = parse_yaml(R"({"a": [1, "two"], "b": {"c": ""}})", "f");
   EXPECT_EQ(value.find("a")->items[1].scalar, "two");
@@ -57,7 +66,8 @@ TEST(Yaml, RefusesBombs) {
     laughs += "]\n";
   }
   EXPECT_NE(error_of(laughs).find("more than 100000 values"), std::string::npos);
-  EXPECT_NE(error_of("&a [*a]"), "no error");
+  EXPECT_EQ(error_of("&a [*a]"), "f.yaml:1: a value holds itself");
+  EXPECT_NE(error_of(",: a\n"), "no error");
 }
 
 TEST(Yaml, ReadsTheBooleansOfYaml11) {
