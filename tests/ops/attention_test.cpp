@@ -69,6 +69,10 @@ TEST(Attention, Cases) {
   check(attention_case({5, 3}, 4, {.heads = 4, .kv_heads = 2, .head_dim = 8, .scale = 0.35}));
   check(attention_case({2, 0, 70, 1}, 9, {.heads = 3, .kv_heads = 1, .head_dim = 16, .scale = 0.25}));
   check(attention_case({130}, 0, {.heads = 2, .kv_heads = 2, .head_dim = 24, .scale = 0.2}));
+  check(attention_case({70, 1, 64, 9}, 3, {.heads = 4, .kv_heads = 2, .head_dim = 64, .scale = 0.125}));
+  check(attention_case({33, 50}, 0, {.heads = 3, .kv_heads = 3, .head_dim = 80, .scale = 0.11}));
+  check(attention_case({150}, 2, {.heads = 4, .kv_heads = 1, .head_dim = 128, .scale = 0.088}));
+  check(attention_case({40, 37}, 0, {.heads = 2, .kv_heads = 1, .head_dim = 256, .scale = 0.0625}));
 }
 
 constexpr AttentionAttributes kGrouped{.heads = 4, .kv_heads = 2, .head_dim = 16, .scale = 0.25};

@@ -54,6 +54,7 @@ __global__ void attention_overlap(AttentionGradients<T> args) {
 template <class T>
 void launch_attention_overlap(const AttentionGradients<T>& args, cudaStream_t stream) {
   constexpr int kThreads = 256;
+  if (args.sequences.capacity == 0) return;
   attention_overlap<<<static_cast<unsigned>(ceil_div(args.sequences.capacity * args.heads, kThreads / 32)), kThreads, 0,
                       stream>>>(args);
   check_launch("attention_backward's overlap");

@@ -269,14 +269,15 @@ void launch_tensor_attention_forward(const AttentionQueries<__nv_bfloat16>& quer
   check_launch("attention");
 }
 
-// Small blocks where sequences have few query rows each, as in decoding; the bits are the same.
+// Where sequences have few query rows each, as in decoding, one warp of a block has them all and the others only copy:
+// less shared memory, more blocks at a time. The bits are the same.
 template <class Keys>
 void launch_attention_forward(const AttentionQueries<__nv_bfloat16>& queries, const Keys& keys, cudaStream_t stream) {
   HONE_ASSERT(queries.scale > 0, "scores are scaled by ", queries.scale);
   const auto launch = [&]<int kWidth, int kTiles>() {
-    if constexpr (Keys::kDecodes) {
+    if constexpr (Keys::kDecodes && kTiles > 1) {
       if (queries.sequences.capacity * queries.group() <= 16 * queries.sequences.count.capacity) {
-        launch_tensor_attention_forward<kWidth, 1, 1>(queries, keys, stream);
+        launch_tensor_attention_forward<kWidth, 4, 1>(queries, keys, stream);
         return;
       }
     }
