@@ -36,7 +36,8 @@ bool equal_rounded(const MathExpression& a, const MathExpression& b) {
   if (left && right) return left->rounded(kPlaces) == right->rounded(kPlaces);
   const auto left_near = a.approximate();
   const auto right_near = b.approximate();
-  if (!left_near || !right_near || std::abs(*left_near) > 1e12L || std::abs(*right_near) > 1e12L) return false;
+  const auto is_small = [](const std::optional<long double>& near) { return near && std::abs(*near) <= 1e12L; };
+  if (!is_small(left_near) || !is_small(right_near)) return false;  // not a number is neither
   return std::llround(*left_near * 1e6L) == std::llround(*right_near * 1e6L);
 }
 

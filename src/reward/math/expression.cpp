@@ -56,11 +56,12 @@ Term multiply(const Term& a, const Term& b) {
 // Multiplies by base^exponent for a positive integer base.
 void multiply_in_root(Term& term, Int128 base, const Rational& exponent) {
   if (base > kLargestRadicand) throw BeyondDomain();
-  for (Int128 factor = 2; base > 1; ++factor) {
-    if (factor * factor > base) factor = base;
-    Int128 count = 0;
-    for (; base % factor == 0; base /= factor) ++count;
-    if (count > 0) multiply_in(term.monomial, term.coefficient, Rational(factor).text(), exponent * count);
+  auto rest = static_cast<std::uint64_t>(base);
+  for (std::uint64_t factor = 2; rest > 1; factor += factor == 2 ? 1 : 2) {
+    if (factor * factor > rest) factor = rest;
+    std::int64_t count = 0;
+    for (; rest % factor == 0; rest /= factor) ++count;
+    if (count > 0) multiply_in(term.monomial, term.coefficient, std::to_string(factor), exponent * Rational(count));
   }
 }
 

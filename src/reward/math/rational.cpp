@@ -85,8 +85,8 @@ Rational Rational::rounded(int places) const {
   const Rational scaled = *this * scale;
   const Rational below = scaled.floor();
   const Rational rest = scaled - below;
-  const Int128 twice = rest.numerator_ * 2;
-  const bool up = twice > rest.denominator_ || (twice == rest.denominator_ && below.numerator_ % 2 != 0);
+  const Int128 missing = rest.denominator_ - rest.numerator_;
+  const bool up = rest.numerator_ > missing || (rest.numerator_ == missing && below.numerator_ % 2 != 0);
   return (up ? below + 1 : below) / scale;
 }
 
