@@ -26,7 +26,7 @@ struct GemmArgs {
   std::int64_t lda = 0, ldb = 0, ldc = 0;
   DType bias_type = DType::f32;    // as for a
   const void* bias = nullptr;      // [n], added after the chain; none if null; not together with accumulate
-  bool accumulate = false;         // C += ...; not for a bf16 C
+  bool accumulate = false;         // C += ..., rounded once
   std::span<std::byte> workspace;  // as large as the backend says
 };
 

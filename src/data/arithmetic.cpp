@@ -1,5 +1,6 @@
 #include "data/arithmetic.h"
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -16,9 +17,17 @@ std::string join_steps(const ArithmeticProblem& problem, std::string_view separa
   return join(problem.steps(), separator);
 }
 
-// As running text: the style of the corpus, of which the model sees most.
-std::string plain_solution(const ArithmeticProblem& problem) {
-  return text_of(problem.expression(), "\n", join_steps(problem, "\n"), "\nThe answer is ", problem.answer(), ".");
+// As running text: the style of the corpus, of which the model sees most. What stands around the problem differs, so
+// that a model learns to copy numbers from wherever they are, and later finds them in a question that it has never
+// seen.
+std::string plain_solution(const ArithmeticProblem& problem, std::uint64_t seed, std::uint64_t index) {
+  constexpr std::array<std::string_view, 8> kBefore{
+      "", "", "Compute ", "Let us work out ", "Here is a sum: ", "Take ", "Someone asked for ", "The problem was "};
+  constexpr std::array<std::string_view, 6> kAfter{"\n", ".\n", ":\n", "!\n", ", step by step.\n", ".\n\n"};
+  constexpr std::array<std::string_view, 3> kEnd{"The answer is ", "So it is ", "That makes "};
+  const RandomStream random(seed, "style", index);
+  return text_of(kBefore[random.below(0, kBefore.size())], problem.expression(), kAfter[random.below(1, kAfter.size())],
+                 join_steps(problem, "\n"), "\n", kEnd[random.below(2, kEnd.size())], problem.answer(), ".");
 }
 
 std::string tagged(std::string_view thoughts, std::int64_t answer) {
@@ -124,8 +133,9 @@ void write_arithmetic(const std::filesystem::path& folder, const ArithmeticOptio
     }
     write_file(folder / text_of(name, ".jsonl"), text);
   };
-  write("corpus", options.corpus,
-        [](const ArithmeticProblem& problem, std::uint64_t) { return Json{{"text", plain_solution(problem)}}; });
+  write("corpus", options.corpus, [&](const ArithmeticProblem& problem, std::uint64_t i) {
+    return Json{{"text", plain_solution(problem, options.seed, i)}};
+  });
   const RandomStream kind(options.seed, "trace");
   write("sft", options.traces, [&](const ArithmeticProblem& problem, std::uint64_t i) {
     const bool clumsy = static_cast<double>(kind.uniform(i)) < options.clumsy;

@@ -10,8 +10,11 @@ namespace {
 
 class Backward final : public GradientBuilder {
  public:
-  Backward(Program& program, std::span<const Tensor> wanted)
-      : program_(program), needed_(program.values().size(), false), gradients_(program.values().size(), kNoValue) {
+  Backward(Program& program, std::span<const Tensor> wanted, GradientSums sums)
+      : program_(program),
+        sums_(sums),
+        needed_(program.values().size(), false),
+        gradients_(program.values().size(), kNoValue) {
     for (const Tensor& tensor : wanted) needed_[index(tensor.id())] = true;
     for (std::size_t i = 0; i < needed_.size(); ++i) {
       const Value& value = program.values()[i];
@@ -62,8 +65,7 @@ class Backward final : public GradientBuilder {
     const Value& weight = program_.value(id);
     HONE_ASSERT(weight.role == Role::weight, node_->op->name(), " at ", node_->scope, ": input ", i, " is no weight");
     if (gradients_[index(id)] == kNoValue) {
-      const Type type{accumulator_of(weight.type.dtype), weight.type.shape};
-      gradients_[index(id)] = program_.gradient(weight.name, type).id();
+      gradients_[index(id)] = program_.gradient(weight.name, gradient_type(weight.type, sums_)).id();
     }
     return gradient_of(id);
   }
@@ -80,6 +82,7 @@ class Backward final : public GradientBuilder {
   }
 
   Program& program_;
+  GradientSums sums_;
   const Node* node_ = nullptr;
   std::vector<bool> needed_;
   std::vector<ValueId> gradients_;  // by value of the forward program
@@ -87,10 +90,15 @@ class Backward final : public GradientBuilder {
 
 }  // namespace
 
+Type gradient_type(const Type& weight, GradientSums sums) {
+  const bool narrow = sums == GradientSums::as_weights && weight.shape.size() > 1;
+  return {narrow ? weight.dtype : accumulator_of(weight.dtype), weight.shape};
+}
+
 std::vector<Tensor> append_gradients(Program& program, std::span<const GradientSeed> seeds,
-                                     std::span<const Tensor> wanted) {
+                                     std::span<const Tensor> wanted, GradientSums sums) {
   program.set_phase(Phase::backward);
-  Backward backward(program, wanted);
+  Backward backward(program, wanted, sums);
   const std::vector<Node> forward = program.nodes();  // a copy: the list grows meanwhile
   for (const GradientSeed& seed : seeds) backward.seed(seed);
   for (auto node = forward.rbegin(); node != forward.rend(); ++node) backward.run(*node);

@@ -110,14 +110,15 @@ GrpoPrograms trace_run(const GrpoRun& run) {
   const LossProgramOptions options = loss_program_options(run.options, micro_batch, run.dtype);
   programs.policy = trace_policy(*run.model, policy_loss_options(run.options, run.batch), options);
   MemoryBreakdown& memory = programs.memory;
-  add_training_state(memory, *run.model, run.dtype);
+  add_training_state(memory, *run.model, run.dtype, optimizer_options(run.options));
   memory.add_program(plan_memory(programs.policy, options.device));
   if (run.options.beta != 0) {
     programs.reference = trace_reference(*run.model, run.options.temperature, options);
     memory.add_program(plan_memory(*programs.reference, options.device));
     memory.reference = TensorStore::bytes_of(weight_types(*run.model, run.dtype));
   }
-  memory.add_program(plan_memory(Optimizer::trace_update(*run.model, run.dtype, {}), options.device));
+  memory.add_program(
+      plan_memory(Optimizer::trace_update(*run.model, run.dtype, optimizer_options(run.options)), options.device));
   const KvLayout layout = kv_layout(run.engine);
   memory.kv_cache = TensorStore::bytes_of(kv_types(*run.model, layout, run.dtype));
   for (const Capacity& capacity : engine_capacities(run.engine)) {
@@ -143,7 +144,7 @@ MetricValues train(GrpoRun& run) {
     reference_weights.emplace(device, weight_types(*run.model, run.dtype));
     reference_weights->copy_from(weights);
   }
-  Optimizer optimizer(*run.model, weights, arena, adamw_attributes(run.options));
+  Optimizer optimizer(*run.model, weights, arena, optimizer_options(run.options));
   Executable policy(std::move(programs.policy), arena, {.weights = &weights, .gradients = &optimizer.gradients()});
   std::optional<Executable> reference;
   if (programs.reference) {

@@ -194,7 +194,7 @@ LanguagePrograms trace_run(const LanguageRun& run) {
   const BatchLimits limits = run.batches->limits();
   LossProgramOptions options = loss_program_options(run.options, {limits.tokens, limits.documents}, run.dtype);
   programs.training = trace_training(*run.model, options);
-  add_training_state(programs.memory, *run.model, run.dtype);
+  add_training_state(programs.memory, *run.model, run.dtype, optimizer_options(run.options));
   programs.memory.add_program(plan_memory(programs.training, options.device));
   if (run.eval_batches != nullptr) {
     const BatchLimits eval_limits = run.eval_batches->limits();
@@ -202,7 +202,8 @@ LanguagePrograms trace_run(const LanguageRun& run) {
     programs.evaluation = trace_evaluation(*run.model, options);
     programs.memory.add_program(plan_memory(*programs.evaluation, options.device));
   }
-  programs.memory.add_program(plan_memory(Optimizer::trace_update(*run.model, run.dtype, {}), options.device));
+  programs.memory.add_program(
+      plan_memory(Optimizer::trace_update(*run.model, run.dtype, optimizer_options(run.options)), options.device));
   return programs;
 }
 
@@ -220,7 +221,7 @@ MetricValues train(LanguageRun& run) {
       run.initial != nullptr
           ? load_weights(*run.model, *run.initial, run.dtype, device)
           : random_weights(*run.model, static_cast<std::uint64_t>(run.options.seed), run.dtype, device);
-  Optimizer optimizer(*run.model, weights, arena, adamw_attributes(run.options));
+  Optimizer optimizer(*run.model, weights, arena, optimizer_options(run.options));
   const Bindings bindings{.weights = &weights, .gradients = &optimizer.gradients()};
   Executable training(std::move(programs.training), arena, bindings);
   std::optional<Executable> evaluation;

@@ -47,7 +47,7 @@ Program finish_loss(Program program, const char* loss, const LossProgramOptions&
     if (output.name != loss) continue;
     const Tensor value = program.tensor(output.value);
     const GradientSeed seed{value, fill(program, value.type(), 1.0)};
-    append_gradients(program, {&seed, 1});
+    append_gradients(program, {&seed, 1}, {}, options.gradients);
     return recompute(program, options.recompute, options.activation_budget, options.device);
   }
   throw Defect(text_of("the program has no output ", loss));

@@ -6,6 +6,7 @@
 
 #include "data/host_batch.h"
 #include "model/model.h"
+#include "passes/gradient.h"
 #include "passes/recompute.h"
 #include "program/executable.h"
 
@@ -18,6 +19,7 @@ struct LossProgramOptions {
   Recompute recompute = Recompute::none;
   std::size_t activation_budget = 0;  // bytes of the arena, for Recompute::automatic
   DeviceKind device = DeviceKind::cpu;
+  GradientSums gradients = GradientSums::wide;
 };
 
 // A loss as it is traced: the program, the batch and, per token, the log-probability of its target.

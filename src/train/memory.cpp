@@ -5,7 +5,6 @@
 #include <cstdio>
 
 #include "core/strings.h"
-#include "train/optimizer.h"
 
 namespace hone {
 
@@ -16,10 +15,10 @@ void MemoryBreakdown::add_program(const MemoryPlan& plan) {
   peak_workspace = std::max(peak_workspace, plan.peak_workspace);
 }
 
-void add_training_state(MemoryBreakdown& memory, const Model& model, DType dtype) {
+void add_training_state(MemoryBreakdown& memory, const Model& model, DType dtype, const OptimizerOptions& options) {
   memory.weights += TensorStore::bytes_of(weight_types(model, dtype));
-  memory.gradients += TensorStore::bytes_of(Optimizer::gradient_types(model, dtype));
-  memory.optimizer += TensorStore::bytes_of(Optimizer::state_types(model, dtype));
+  memory.gradients += TensorStore::bytes_of(Optimizer::gradient_types(model, dtype, options));
+  memory.optimizer += TensorStore::bytes_of(Optimizer::state_types(model, dtype, options));
 }
 
 std::string to_text(const MemoryBreakdown& memory) {

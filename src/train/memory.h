@@ -8,6 +8,7 @@
 
 #include "model/model.h"
 #include "program/memory_plan.h"
+#include "train/optimizer.h"
 
 namespace hone {
 
@@ -31,7 +32,7 @@ struct MemoryBreakdown {
 };
 
 // Weights, gradients and optimizer states of a trained model.
-void add_training_state(MemoryBreakdown& memory, const Model& model, DType dtype);
+void add_training_state(MemoryBreakdown& memory, const Model& model, DType dtype, const OptimizerOptions& options);
 
 // A table, a line a category that is not empty.
 [[nodiscard]] std::string to_text(const MemoryBreakdown& memory);

@@ -19,38 +19,49 @@ Type as_f32(Type type) {
   return type;
 }
 
+bool has_masters(DType dtype, const OptimizerOptions& options) {
+  return dtype != DType::f32 && !options.states_as_weights;
+}
+
+Type moment_type(const Type& weight, const OptimizerOptions& options) {
+  return options.states_as_weights ? weight : as_f32(weight);
+}
+
 }  // namespace
 
-std::vector<NamedType> Optimizer::gradient_types(const Model& model, DType dtype) {
+std::vector<NamedType> Optimizer::gradient_types(const Model& model, DType dtype, const OptimizerOptions& options) {
   std::vector<NamedType> types = weight_types(model, dtype);
-  for (NamedType& tensor : types) tensor.type.dtype = DType::f32;
+  for (NamedType& tensor : types) tensor.type = gradient_type(tensor.type, options.gradients);
   return types;
 }
 
-std::vector<NamedType> Optimizer::state_types(const Model& model, DType dtype) {
+std::vector<NamedType> Optimizer::state_types(const Model& model, DType dtype, const OptimizerOptions& options) {
   std::vector<NamedType> types;
   for (const NamedType& weight : weight_types(model, dtype)) {
-    types.push_back({moment_name(weight.name, "exp_avg"), as_f32(weight.type)});
-    types.push_back({moment_name(weight.name, "exp_avg_sq"), as_f32(weight.type)});
-    if (dtype != DType::f32) types.push_back({moment_name(weight.name, "master"), as_f32(weight.type)});
+    types.push_back({moment_name(weight.name, "exp_avg"), moment_type(weight.type, options)});
+    types.push_back({moment_name(weight.name, "exp_avg_sq"), moment_type(weight.type, options)});
+    if (has_masters(dtype, options)) types.push_back({moment_name(weight.name, "master"), as_f32(weight.type)});
   }
   types.push_back({kBad, {DType::i32, {1}}});
   return types;
 }
 
-Program Optimizer::trace_update(const Model& model, DType dtype, const AdamwAttributes& attributes) {
+Program Optimizer::trace_update(const Model& model, DType dtype, const OptimizerOptions& options) {
   Program program;
   program.set_phase(Phase::update);
   const Tensor hyper = program.input("hyper", {DType::f32, {kAdamwHypers}});
   std::vector<AdamwTensors> tensors;
   std::vector<Tensor> gradients;
   for (const NamedType& weight : weight_types(model, dtype)) {
+    const Type moment = moment_type(weight.type, options);
     AdamwTensors each;
     each.weight = program.weight(weight.name, weight.type);
-    each.gradient = program.gradient(weight.name, as_f32(weight.type));
-    each.m = program.state(moment_name(weight.name, "exp_avg"), as_f32(weight.type));
-    each.v = program.state(moment_name(weight.name, "exp_avg_sq"), as_f32(weight.type));
-    if (dtype != DType::f32) each.master = program.state(moment_name(weight.name, "master"), as_f32(weight.type));
+    each.gradient = program.gradient(weight.name, gradient_type(weight.type, options.gradients));
+    each.m = program.state(moment_name(weight.name, "exp_avg"), moment);
+    each.v = program.state(moment_name(weight.name, "exp_avg_sq"), moment);
+    if (has_masters(dtype, options)) {
+      each.master = program.state(moment_name(weight.name, "master"), as_f32(weight.type));
+    }
     gradients.push_back(each.gradient);
     tensors.push_back(each);
   }
@@ -59,8 +70,9 @@ Program Optimizer::trace_update(const Model& model, DType dtype, const AdamwAttr
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const WeightSpec& spec = model.weights()[i];
     const Scope scope(program, spec.name);
-    AdamwAttributes own = attributes;
+    AdamwAttributes own = options.adamw;
     if (!spec.decays) own.weight_decay = 0;
+    own.stream = static_cast<std::int64_t>(i);
     adamw(tensors[i], {.norm = norm, .hyper = hyper, .bad = bad}, own);
   }
   program.output("grad_norm", norm);
@@ -69,13 +81,13 @@ Program Optimizer::trace_update(const Model& model, DType dtype, const AdamwAttr
 }
 
 Optimizer::Optimizer(const Model& model, TensorStore& weights, std::shared_ptr<Arena> arena,
-                     const AdamwAttributes& attributes)
-    : attributes_(attributes) {
+                     const OptimizerOptions& options)
+    : attributes_(options.adamw) {
   const DType dtype = weights.tensors().front().type.dtype;
   Device& device = arena->device();
-  gradients_ = TensorStore(device, gradient_types(model, dtype));
-  states_ = TensorStore(device, state_types(model, dtype));
-  if (dtype != DType::f32) {
+  gradients_ = TensorStore(device, gradient_types(model, dtype, options));
+  states_ = TensorStore(device, state_types(model, dtype, options));
+  if (has_masters(dtype, options)) {
     for (const NamedType& weight : weights.tensors()) {
       const std::vector<std::byte> narrow = weights.download(weight.name);
       std::vector<float> wide(narrow.size() / sizeof(BFloat16));
@@ -84,7 +96,7 @@ Optimizer::Optimizer(const Model& model, TensorStore& weights, std::shared_ptr<A
       states_.upload(moment_name(weight.name, "master"), std::as_bytes(std::span(wide)));
     }
   }
-  executable_.emplace(trace_update(model, dtype, attributes), std::move(arena),
+  executable_.emplace(trace_update(model, dtype, options), std::move(arena),
                       Bindings{.weights = &weights, .gradients = &gradients_, .states = &states_});
 }
 
@@ -98,6 +110,7 @@ UpdateResult Optimizer::update(double learning_rate, double max_grad_norm) {
   set(AdamwHyper::correction1, 1.0 / (1.0 - std::pow(attributes_.beta1, t)));
   set(AdamwHyper::correction2, 1.0 / std::sqrt(1.0 - std::pow(attributes_.beta2, t)));
   set(AdamwHyper::max_grad_norm, max_grad_norm);
+  set(AdamwHyper::step, t);
   executable_->set<float>("hyper", hyper);
   executable_->run();
   float norm = 0;

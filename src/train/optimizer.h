@@ -10,9 +10,16 @@
 #include "model/model.h"
 #include "model/weights.h"
 #include "ops/adamw/adamw.h"
+#include "passes/gradient.h"
 #include "program/executable.h"
 
 namespace hone {
+
+struct OptimizerOptions {
+  AdamwAttributes adamw = {};      // its stream is of no account
+  bool states_as_weights = false;  // moments in the weights' type, without master weights
+  GradientSums gradients = GradientSums::wide;
+};
 
 // What one update did.
 struct UpdateResult {
@@ -22,9 +29,9 @@ struct UpdateResult {
 
 class Optimizer {
  public:
-  // `weights` is updated in place; weights of bf16 get f32 masters, taken from them now. The decay of `attributes`
-  // applies to the weights that decay.
-  Optimizer(const Model& model, TensorStore& weights, std::shared_ptr<Arena> arena, const AdamwAttributes& attributes);
+  // `weights` is updated in place; weights of bf16 get f32 masters, taken from them now, unless the options say
+  // otherwise. The decay applies to the weights that decay.
+  Optimizer(const Model& model, TensorStore& weights, std::shared_ptr<Arena> arena, const OptimizerOptions& options);
 
   // Where micro-batches accumulate; zero after every update.
   [[nodiscard]] const TensorStore& gradients() const { return gradients_; }
@@ -43,9 +50,11 @@ class Optimizer {
   [[nodiscard]] const Executable& executable() const { return *executable_; }
 
   // The stores' tensors and the update's program, for plans made without a run.
-  [[nodiscard]] static std::vector<NamedType> gradient_types(const Model& model, DType dtype);
-  [[nodiscard]] static std::vector<NamedType> state_types(const Model& model, DType dtype);
-  [[nodiscard]] static Program trace_update(const Model& model, DType dtype, const AdamwAttributes& attributes);
+  [[nodiscard]] static std::vector<NamedType> gradient_types(const Model& model, DType dtype,
+                                                             const OptimizerOptions& options);
+  [[nodiscard]] static std::vector<NamedType> state_types(const Model& model, DType dtype,
+                                                          const OptimizerOptions& options);
+  [[nodiscard]] static Program trace_update(const Model& model, DType dtype, const OptimizerOptions& options);
 
  private:
   AdamwAttributes attributes_;

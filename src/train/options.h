@@ -24,16 +24,22 @@ struct EnumNames<TorchDtype> {
   static constexpr EnumTable value{.names = kNames, .not_yet = kNotYet};
 };
 
-enum class OptimizerType : std::uint8_t { adamw };
+enum class OptimizerType : std::uint8_t { adamw, adamw_bf16 };
 template <>
 struct EnumNames<OptimizerType> {
-  static constexpr std::array<std::string_view, 1> kNames{"adamw_torch"};
+  static constexpr std::array<std::string_view, 2> kNames{"adamw_torch", "adamw_bf16"};
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 1> kAliases{
       {{"adamw_torch_fused", "adamw_torch"}}};
-  static constexpr std::array<std::string_view, 8> kNotYet{
-      "adamw_bf16", "adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "paged_adamw_32bit",
-      "muon",       "sgd",        "adafactor"};
+  static constexpr std::array<std::string_view, 7> kNotYet{
+      "adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "paged_adamw_32bit", "muon", "sgd", "adafactor"};
   static constexpr EnumTable value{.names = kNames, .aliases = kAliases, .not_yet = kNotYet};
+};
+
+enum class GradientType : std::uint8_t { float32, bfloat16 };
+template <>
+struct EnumNames<GradientType> {
+  static constexpr std::array<std::string_view, 2> kNames{"float32", "bfloat16"};
+  static constexpr EnumTable value{.names = kNames};
 };
 
 // When to evaluate or to save.
@@ -130,6 +136,7 @@ struct TrainingOptions {
   DeviceChoice device = DeviceChoice::automatic;
 
   OptimizerType optim = OptimizerType::adamw;
+  GradientType gradient_dtype = GradientType::float32;
   double learning_rate = 5e-5;
   double weight_decay = 0;
   double adam_beta1 = 0.9;
@@ -171,7 +178,8 @@ struct TrainingOptions {
     v("device", device, kDeviceHelp);
 
     v.group("Optimizer");
-    v("optim", optim, "Optimizer");
+    v("optim", optim, "Optimizer; adamw_bf16: states in bfloat16, no master weights, stochastic rounding");
+    v("gradient_dtype", gradient_dtype, "What gradients of bfloat16 matrices are summed in");
     v("learning_rate", learning_rate, "Peak learning rate", at_least(0));
     v("weight_decay", weight_decay, "Of all weights but norms and biases", at_least(0));
     v("adam_beta1", adam_beta1, "Decay of the first moment", kBelowOne);

@@ -21,20 +21,32 @@ Recompute recompute_policy(Recomputation choice) {
 
 }  // namespace
 
+namespace {
+
+GradientSums gradient_sums(const TrainingOptions& options) {
+  return options.gradient_dtype == GradientType::bfloat16 ? GradientSums::as_weights : GradientSums::wide;
+}
+
+}  // namespace
+
 LossProgramOptions loss_program_options(const TrainingOptions& options, const Capacity& capacity, DType dtype) {
   const double gib = options.activation_memory_gib.value_or(kDefaultActivationGib);
   return {.capacity = capacity,
           .dtype = dtype,
           .recompute = recompute_policy(options.gradient_checkpointing),
           .activation_budget = static_cast<std::size_t>(gib * 1024.0 * 1024.0 * 1024.0),
-          .device = open_device(options.device).kind()};
+          .device = open_device(options.device).kind(),
+          .gradients = gradient_sums(options)};
 }
 
-AdamwAttributes adamw_attributes(const TrainingOptions& options) {
-  return {.beta1 = options.adam_beta1,
-          .beta2 = options.adam_beta2,
-          .epsilon = options.adam_epsilon,
-          .weight_decay = options.weight_decay};
+OptimizerOptions optimizer_options(const TrainingOptions& options) {
+  return {.adamw = {.beta1 = options.adam_beta1,
+                    .beta2 = options.adam_beta2,
+                    .epsilon = options.adam_epsilon,
+                    .weight_decay = options.weight_decay,
+                    .seed = options.seed},
+          .states_as_weights = options.optim == OptimizerType::adamw_bf16,
+          .gradients = gradient_sums(options)};
 }
 
 void check_plan(const Device& device, std::size_t before, const MemoryBreakdown& memory) {

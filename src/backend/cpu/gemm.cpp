@@ -39,7 +39,7 @@ struct Blocking {
     // With few rows a packed panel is used at once, and need not outlive the first-level cache.
     columns = std::min<std::int64_t>(few && args.transpose_b == Transpose::yes ? tile.columns : 512,
                                      round_up(args.n, tile.columns));
-    partial = args.c_type == DType::bf16 && depth < args.k;
+    partial = args.c_type == DType::bf16 && (depth < args.k || args.accumulate);
     rows = partial ? std::min<std::int64_t>(720, round_up(args.m, tile.rows)) : round_up(args.m, tile.rows);
   }
 
@@ -91,12 +91,20 @@ class Part {
   }
 
  private:
-  // All steps of the chains of rows [row, row + rows) and the current columns. With k = 0 one empty step still writes
+  // All steps of the chains of rows [row, row + rows) and the current columns; where C is narrower than the sums, they
+  // begin at its values widened. With k = 0 one empty step still writes
   // C.
   void run_chains(std::int64_t row, std::int64_t rows) {
     const PackSource a{args_.a, args_.a_type, args_.lda, args_.transpose_a == Transpose::yes};
     const PackSource b{args_.b, args_.b_type, args_.ldb, args_.transpose_b == Transpose::no};
     std::int64_t step = 0;
+    if constexpr (!std::is_same_v<Real, Out>) {
+      for (std::int64_t i = 0; args_.accumulate && i < rows; ++i) {
+        const Out* from = static_cast<const Out*>(args_.c) + (row + i) * args_.ldc + column_;
+        Real* to = partial_ + i * blocking_.columns;
+        for (std::int64_t j = 0; j < columns_; ++j) to[j] = static_cast<Real>(from[j]);
+      }
+    }
     do {
       depth_ = std::min(blocking_.depth, args_.k - step);
       load_ = step > 0 || args_.accumulate;
@@ -233,7 +241,7 @@ void check(const GemmArgs& args) {
   const bool none_f64 =
       std::ranges::all_of(types, [](DType type) { return type == DType::f32 || type == DType::bf16; });
   HONE_ASSERT(all_f64 || none_f64, name_of(args.a_type), " ", name_of(args.b_type), " ", name_of(args.c_type));
-  HONE_ASSERT(!args.accumulate || (args.bias == nullptr && args.c_type != DType::bf16), name_of(args.c_type));
+  HONE_ASSERT(!args.accumulate || args.bias == nullptr, "a bias is added to an accumulated product");
   const bool flipped_a = args.transpose_a == Transpose::yes;
   const bool flipped_b = args.transpose_b == Transpose::yes;
   HONE_ASSERT(args.m >= 0 && args.n >= 0 && args.k >= 0, args.m, " ", args.n, " ", args.k);

@@ -35,6 +35,8 @@ struct BenchTrainOptions {
   std::int64_t gradient_accumulation_steps = 1;
   Recomputation gradient_checkpointing = Recomputation::off;
   TorchDtype dtype = TorchDtype::bfloat16;
+  OptimizerType optim = OptimizerType::adamw_bf16;
+  GradientType gradient_dtype = GradientType::bfloat16;
   double seconds = 20;
   double warmup_seconds = 5;
   double peak_tflops = 989;
@@ -52,6 +54,8 @@ struct BenchTrainOptions {
     v("gradient_accumulation_steps", gradient_accumulation_steps, "Micro-steps an optimizer step", at_least(1));
     v("gradient_checkpointing", gradient_checkpointing, "Recompute activations by layer; auto: as few as fit");
     v("dtype", dtype, "Type of the weights");
+    v("optim", optim, "Optimizer");
+    v("gradient_dtype", gradient_dtype, "What gradients of bfloat16 matrices are summed in");
     v("device", device, kDeviceHelp);
     v.group("Measuring");
     v("seconds", seconds, "Time measured, after the warm-up", above(0));
@@ -105,7 +109,7 @@ class Bench {
         dtype_(options.dtype == TorchDtype::float32 ? DType::f32 : DType::bf16),
         arena_(std::make_shared<Arena>(device_)),
         weights_(random_weights(*model_, 1, dtype_, device_)),
-        optimizer_(*model_, weights_, arena_, {.weight_decay = 0.01}),
+        optimizer_(*model_, weights_, arena_, optimizer_options(training_options())),
         batch_(random_batch(options, model_->shape().vocab_size)),
         training_(trace_training(*model_, program_options()), arena_,
                   {.weights = &weights_, .gradients = &optimizer_.gradients()}) {
@@ -141,11 +145,17 @@ class Bench {
   }
 
  private:
-  [[nodiscard]] LossProgramOptions program_options() const {
+  [[nodiscard]] TrainingOptions training_options() const {
     TrainingOptions training;
     training.gradient_checkpointing = options_.gradient_checkpointing;
+    training.optim = options_.optim;
+    training.gradient_dtype = options_.gradient_dtype;
     training.device = options_.device;
-    return loss_program_options(training, {batch_.token_count(), options_.batch_size}, dtype_);
+    return training;
+  }
+
+  [[nodiscard]] LossProgramOptions program_options() const {
+    return loss_program_options(training_options(), {batch_.token_count(), options_.batch_size}, dtype_);
   }
 
   const BenchTrainOptions& options_;

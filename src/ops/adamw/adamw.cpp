@@ -19,14 +19,17 @@ class Adamw final : public Op {
     const Type& weight = required(inputs, 0, name());
     expect(is_floating(weight.dtype), name(), text_of("the weight is ", to_text(weight), "; wanted a floating type"));
     const DType wide = accumulator_of(weight.dtype);
-    const auto check = [&](std::size_t index, const char* what, const Shape& shape) {
+    const auto check = [&](std::size_t index, const char* what, const Shape& shape, DType other = DType::f64) {
       const Type wanted{wide, shape};
-      expect(required(inputs, index, name()) == wanted, name(),
-             text_of(what, " is ", to_text(*inputs[index]), "; wanted ", to_text(wanted)));
+      const Type& seen = required(inputs, index, name());
+      expect(seen == wanted || (other == DType::bf16 && seen == Type{other, shape}), name(),
+             text_of(what, " is ", to_text(seen), "; wanted ", to_text(wanted)));
     };
-    check(1, "the gradient", weight.shape);
-    check(2, "m", weight.shape);
-    check(3, "v", weight.shape);
+    check(1, "the gradient", weight.shape, weight.dtype);
+    check(2, "m", weight.shape, weight.dtype);
+    check(3, "v", weight.shape, weight.dtype);
+    expect(inputs[2]->dtype == inputs[3]->dtype, name(),
+           text_of("m is ", to_text(*inputs[2]), ", v ", to_text(*inputs[3]), "; wanted one type"));
     check(5, "the norm", {1});
     if (inputs[4]) {
       check(4, "the master weight", weight.shape);

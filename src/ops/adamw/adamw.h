@@ -10,6 +10,8 @@ struct AdamwAttributes {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.0;
+  std::int64_t seed = 0;    // of stochastic rounding,
+  std::int64_t stream = 0;  // which no two weights share
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -17,6 +19,8 @@ struct AdamwAttributes {
     v("beta2", beta2);
     v("epsilon", epsilon);
     v("weight_decay", weight_decay);
+    v("seed", seed);
+    v("stream", stream);
   }
 };
 
@@ -26,16 +30,19 @@ enum class AdamwHyper : std::uint8_t {
   correction1,    // 1 / (1 - beta1^t)
   correction2,    // 1 / sqrt(1 - beta2^t)
   max_grad_norm,  // 0: gradients are not clipped
+  step,           // t
 };
 inline constexpr std::int64_t kAdamwHypers = 8;
 
-// One weight and what belongs to it. All but the weight are f32 (f64 beside a weight of f64).
+// One weight and what belongs to it: f32, or f64 beside a weight of f64. Beside a weight of bf16 the gradient may be
+// bf16, and so may m and v, both of them; they are rounded stochastically then (their expectation is the unrounded
+// number), and so is the weight where it has no master.
 struct AdamwTensors {
   Tensor weight;
   Tensor gradient;
   Tensor m;
   Tensor v;
-  Tensor master;  // optional, beside bf16: the weight before it is rounded
+  Tensor master;  // optional, beside bf16: the weight before it is rounded, to nearest
 };
 
 // What all weights of a step share.

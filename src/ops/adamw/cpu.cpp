@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "ops/adamw/adamw.h"
+#include "ops/adamw/rounding.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 
@@ -14,13 +15,18 @@ namespace {
 template <class A>
 struct Step {
   A clip = 1, decay, rate, correction2, rest1, beta2, rest2, epsilon;
+  std::uint64_t seed;
+  std::uint32_t stream, step;
 
   Step(const AdamwAttributes& attributes, const A* hyper, A norm)
       : correction2(hyper[static_cast<std::size_t>(AdamwHyper::correction2)]),
         rest1(static_cast<A>(1.0 - attributes.beta1)),
         beta2(static_cast<A>(attributes.beta2)),
         rest2(static_cast<A>(1.0 - attributes.beta2)),
-        epsilon(static_cast<A>(attributes.epsilon)) {
+        epsilon(static_cast<A>(attributes.epsilon)),
+        seed(static_cast<std::uint64_t>(attributes.seed)),
+        stream(static_cast<std::uint32_t>(attributes.stream)),
+        step(static_cast<std::uint32_t>(hyper[static_cast<std::size_t>(AdamwHyper::step)])) {
     const A max_norm = hyper[static_cast<std::size_t>(AdamwHyper::max_grad_norm)];
     if (max_norm > A(0)) clip = std::min(A(1), max_norm / (norm + A(1e-6)));
     const A learning_rate = hyper[static_cast<std::size_t>(AdamwHyper::learning_rate)];
@@ -30,25 +36,60 @@ struct Step {
 };
 
 // `kept` is the master weight, and `rounded` the weight; without a master weight, `kept` is the weight.
-template <class T, class W>
-void update(const Step<Accumulator<T>>& step, const KernelCall& call, W* kept, T* rounded) {
+template <class T, class W, class S, class G>
+struct Update {
   using A = Accumulator<T>;
-  A* gradient = call.out(1).as<A>();
-  A* m = call.out(2).as<A>();
-  A* v = call.out(3).as<A>();
-  parallel_for(call.out(0).elements(), 16384, [&](std::int64_t begin, std::int64_t end) {
+  static constexpr bool kRandom = std::is_same_v<W, BFloat16> || std::is_same_v<S, BFloat16>;
+  W* kept;
+  T* rounded;
+  G* gradient;
+  S* m;
+  S* v;
+
+  void run(const Step<A>& step, std::int64_t begin, std::int64_t end) const {
+    if constexpr (kRandom) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const RoundingBits bits = rounding_bits(step.seed, step.stream, step.step, static_cast<std::uint64_t>(i) / 2);
+        element(step, i, bits);
+      }
+    } else {
 #pragma omp simd
-    for (std::int64_t i = begin; i < end; ++i) {
-      const A g = gradient[i] * step.clip;
-      m[i] += step.rest1 * (g - m[i]);
-      v[i] = step.beta2 * v[i] + step.rest2 * g * g;
-      const A change = step.rate * m[i] / (std::sqrt(v[i]) * step.correction2 + step.epsilon);
-      const A w = widen(kept[i]) * step.decay - change;
-      kept[i] = static_cast<W>(w);
-      if constexpr (!std::is_same_v<T, W>) rounded[i] = static_cast<T>(w);
-      gradient[i] = A(0);
+      for (std::int64_t i = begin; i < end; ++i) element(step, i, {});
     }
-  });
+  }
+
+ private:
+  void element(const Step<A>& step, std::int64_t i, const RoundingBits& bits) const {
+    const A g = widen(gradient[i]) * step.clip;
+    const A old_m = widen(m[i]);
+    const A new_m = old_m + step.rest1 * (g - old_m);
+    const A new_v = step.beta2 * widen(v[i]) + step.rest2 * g * g;
+    const A change = step.rate * new_m / (std::sqrt(new_v) * step.correction2 + step.epsilon);
+    const A w = widen(kept[i]) * step.decay - change;
+    const int odd = static_cast<int>(i % 2);
+    store(kept[i], w, bits, odd, 0);
+    store(m[i], new_m, bits, odd, 1);
+    store(v[i], new_v, bits, odd, 2);
+    if constexpr (!std::is_same_v<T, W>) rounded[i] = static_cast<T>(w);
+    gradient[i] = G(0);
+  }
+
+  template <class Stored>
+  static void store(Stored& to, A value, const RoundingBits& bits, int odd, int which) {
+    if constexpr (std::is_same_v<Stored, BFloat16>) {
+      to.bits = round_stochastically(value, bits.get(odd, which));
+    } else {
+      to = value;
+    }
+  }
+};
+
+template <class T, class W, class S, class G>
+void update(const KernelCall& call, W* kept, T* rounded) {
+  using A = Accumulator<T>;
+  const Step<A> step(call.attributes_as<AdamwAttributes>(), call.in(6).as<A>(), *call.in(5).as<A>());
+  const Update<T, W, S, G> all{kept, rounded, call.out(1).as<G>(), call.out(2).as<S>(), call.out(3).as<S>()};
+  parallel_for(call.out(0).elements(), 16384, [&](std::int64_t begin, std::int64_t end) { all.run(step, begin, end); });
 }
 
 template <class T>
@@ -58,13 +99,22 @@ void forward(const KernelCall& call) {
     std::memset(call.out(1).data, 0, call.out(1).type->bytes());
     return;
   }
-  const Step<A> step(call.attributes_as<AdamwAttributes>(), call.in(6).as<A>(), *call.in(5).as<A>());
   T* weight = call.out(0).as<T>();
-  if (call.in(4)) {
-    update<T, A>(step, call, call.out(4).as<A>(), weight);
-  } else {
-    update<T, T>(step, call, weight, nullptr);
+  const auto with_types = [&]<class S, class G>() {
+    if (call.in(4)) {
+      update<T, A, S, G>(call, call.out(4).as<A>(), weight);
+    } else {
+      update<T, T, S, G>(call, weight, nullptr);
+    }
+  };
+  const bool narrow_gradient = call.in(1).dtype() == DType::bf16;
+  const bool narrow_states = call.in(2).dtype() == DType::bf16;
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (narrow_states && narrow_gradient) return with_types.template operator()<T, T>();
+    if (narrow_states) return with_types.template operator()<T, A>();
+    if (narrow_gradient) return with_types.template operator()<A, T>();
   }
+  with_types.template operator()<A, A>();
 }
 
 }  // namespace

@@ -23,19 +23,18 @@ void forward(const KernelCall& call) {
   zero_tail(call.out(0));
 }
 
-// Each thread adds all rows, in order, into its own columns of the table.
-template <class T>
+// Each thread adds all rows, in order, into its own columns of the table. A table of bf16 is rounded at each addition.
+template <class T, class G>
 void gradient(const KernelCall& call) {
-  using A = Accumulator<T>;
   const TensorView& dy = call.in(0);
   const std::int64_t n = dy.row_size();
   const T* dys = dy.as<T>();
   const auto* ids = call.in(1).as<std::int32_t>();
-  A* dweight = call.out(0).as<A>();
+  G* dweight = call.out(0).as<G>();
   parallel_for(n, 64, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = 0; row < dy.rows(); ++row) {
-      A* sum = dweight + ids[row] * n;
-      for (std::int64_t i = begin; i < end; ++i) sum[i] += widen(dys[row * n + i]);
+      G* sum = dweight + ids[row] * n;
+      for (std::int64_t i = begin; i < end; ++i) sum[i] = static_cast<G>(widen(sum[i]) + widen(dys[row * n + i]));
     }
   });
 }
@@ -46,9 +45,14 @@ void register_embedding_cpu(KernelRegistry& registry) {
   registry.add(
       "embedding", DeviceKind::cpu,
       {[](const KernelCall& call) { for_floating(call.in(1).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
-  registry.add(
-      "embedding_gradient", DeviceKind::cpu,
-      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { gradient<T>(call); }); }, {}});
+  registry.add("embedding_gradient", DeviceKind::cpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.in(0).dtype(), [&]<class T>() {
+                    if (call.out(0).dtype() == DType::bf16) return gradient<T, BFloat16>(call);
+                    gradient<T, Accumulator<T>>(call);
+                  });
+                },
+                {}});
 }
 
 }  // namespace hone

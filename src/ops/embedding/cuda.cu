@@ -91,32 +91,34 @@ __global__ void __launch_bounds__(kThreads) order_kernel(const std::int32_t* tok
 }
 
 // A block adds the rows of a token to its row of the table, one after the other.
-template <class T, int kPack>
-__global__ void __launch_bounds__(kThreads)
-    short_kernel(const T* dy, std::int64_t n, Groups groups, CudaAccumulator<T>* dweight) {
+template <class T, class G, int kPack>
+__global__ void __launch_bounds__(kThreads) short_kernel(const T* dy, std::int64_t n, Groups groups, G* dweight) {
   using Sums = Pack<CudaAccumulator<T>, kPack>;
   if (static_cast<std::int32_t>(blockIdx.x) >= *groups.shorts) return;
   const std::int32_t token = groups.short_token[blockIdx.x];
   const std::int32_t count = groups.counts[token];
   const std::int32_t* order = groups.order + groups.starts[token];
   for (std::int64_t at = static_cast<int>(threadIdx.x) * kPack; at < n; at += kThreads * kPack) {
-    auto& sums = *reinterpret_cast<Sums*>(dweight + token * n + at);
-    Sums sum = sums;
+    auto& stored = *reinterpret_cast<Pack<G, kPack>*>(dweight + token * n + at);
+    Sums sum;
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) sum[k] = widened(stored[k]);
 #pragma unroll 4
     for (std::int32_t i = 0; i < count; ++i) {
       const auto values = *reinterpret_cast<const Pack<T, kPack>*>(dy + order[i] * n + at);
 #pragma unroll
       for (int k = 0; k < kPack; ++k) sum[k] += widened(values[k]);
     }
-    sums = sum;
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) stored[k] = narrowed<G>(sum[k]);
   }
 }
 
 // A block takes 32 packs of a token's row. Warp w adds the rows w, w + 8, ... in the token's order; then the warps are
 // added in order.
-template <class T, int kPack>
+template <class T, class G, int kPack>
 __global__ void __launch_bounds__(kThreads)
-    long_kernel(const T* dy, std::int64_t n, int tiles, Groups groups, CudaAccumulator<T>* dweight) {
+    long_kernel(const T* dy, std::int64_t n, int tiles, Groups groups, G* dweight) {
   using Sums = Pack<CudaAccumulator<T>, kPack>;
   __shared__ Sums shared[kWarps][32];
   const auto group = static_cast<std::int32_t>(blockIdx.x / static_cast<unsigned>(tiles));
@@ -144,13 +146,13 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int k = 0; k < kPack; ++k) sum[k] += shared[other][lane][k];
   }
-  auto& sums = *reinterpret_cast<Sums*>(dweight + token * n + at);
+  auto& stored = *reinterpret_cast<Pack<G, kPack>*>(dweight + token * n + at);
 #pragma unroll
-  for (int k = 0; k < kPack; ++k) sums[k] += sum[k];
+  for (int k = 0; k < kPack; ++k) stored[k] = narrowed<G>(widened(stored[k]) + sum[k]);
 }
 
 // Of the table only the rows of tokens that occur are touched. A token's rows are added in their order.
-template <class T>
+template <class T, class G>
 void gradient(const KernelCall& call) {
   const TensorView& dy = call.in(0);
   const std::int64_t n = dy.row_size();
@@ -172,15 +174,15 @@ void gradient(const KernelCall& call) {
   order_kernel<<<static_cast<unsigned>(ceil_div(rows.capacity, kWarps)), kThreads, 0, stream>>>(tokens, rows, groups);
   check_launch("embedding_gradient: order");
   with_pack<T>(n, [&]<int kPack>() {
-    auto* dweight = cuda_data<CudaAccumulator<T>>(call.out(0));
+    auto* dweight = cuda_data<G>(call.out(0));
     const std::int64_t shorts = std::min(rows.capacity, vocab);
-    short_kernel<T, kPack>
+    short_kernel<T, G, kPack>
         <<<static_cast<unsigned>(shorts), kThreads, 0, stream>>>(cuda_data<T>(dy), n, groups, dweight);
     check_launch("embedding_gradient: rare tokens");
     const std::int64_t longs = rows.capacity / (kLong + 1);
     if (longs == 0) return;
     const std::int64_t tiles = ceil_div(n, 32 * kPack);
-    long_kernel<T, kPack><<<static_cast<unsigned>(longs * tiles), kThreads, 0, stream>>>(
+    long_kernel<T, G, kPack><<<static_cast<unsigned>(longs * tiles), kThreads, 0, stream>>>(
         cuda_data<T>(dy), n, static_cast<int>(tiles), groups, dweight);
     check_launch("embedding_gradient: frequent tokens");
   });
@@ -194,10 +196,14 @@ std::size_t workspace(InputTypes inputs, std::span<const Type> outputs, const At
 
 void register_embedding_cuda(KernelRegistry& registry) {
   registry.add("embedding", DeviceKind::cuda, {forward, {}});
-  registry.add(
-      "embedding_gradient", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { gradient<T>(call); }); },
-       workspace});
+  registry.add("embedding_gradient", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(0).dtype(), [&]<class T>() {
+                    if (call.out(0).dtype() == DType::bf16) return gradient<T, __nv_bfloat16>(call);
+                    gradient<T, CudaAccumulator<T>>(call);
+                  });
+                },
+                workspace});
 }
 
 }  // namespace hone
