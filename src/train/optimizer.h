@@ -48,6 +48,7 @@ class Optimizer {
   [[nodiscard]] TensorStore& mutable_states() { return states_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
   [[nodiscard]] const Executable& executable() const { return *executable_; }
+  void set_profile(std::vector<double>* seconds) { executable_->set_profile(seconds); }
 
   // The stores' tensors and the update's program, for plans made without a run.
   [[nodiscard]] static std::vector<NamedType> gradient_types(const Model& model, DType dtype,

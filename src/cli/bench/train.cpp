@@ -132,6 +132,7 @@ class Bench {
   [[nodiscard]] const Model& model() const { return *model_; }
   [[nodiscard]] Device& device() const { return device_; }
   [[nodiscard]] Executable& training() { return training_; }
+  [[nodiscard]] Optimizer& optimizer() { return optimizer_; }
 
   // 6 FLOPs a parameter outside the input embedding, and 6 x layers x width x length.
   [[nodiscard]] double flops_per_token() const {
@@ -169,22 +170,17 @@ class Bench {
   Executable training_;
 };
 
-void print_profile(Bench& bench) {
-  constexpr int kRuns = 3;
-  std::vector<double> seconds;
-  bench.training().set_profile(&seconds);
-  for (int i = 0; i < kRuns; ++i) bench.step();
-  bench.training().set_profile(nullptr);
+constexpr int kProfiledSteps = 3;
+
+// One line an operation; `seconds` by node, of `runs` runs.
+void print_operations(const Program& program, const std::vector<double>& seconds, double runs, const char* what) {
   struct Sum {
     double seconds = 0;
     Cost cost;
     std::int64_t nodes = 0;
   };
   std::map<std::string, Sum> sums;
-  const Program& program = bench.training().program();
   double total = 0;
-  const double runs = kRuns * static_cast<double>(bench.tokens_per_step()) /
-                      static_cast<double>(program.value(program.find(Role::input, "tokens")).type.elements());
   for (std::size_t i = 0; i < seconds.size(); ++i) {
     const Node& node = program.nodes()[i];
     Sum& sum = sums[std::string(node.op->name())];
@@ -206,7 +202,20 @@ void print_profile(Bench& bench) {
                 sum.seconds * 1e3, 100 * sum.seconds / total, sum.cost.flops / sum.seconds * 1e-12,
                 sum.cost.bytes_read / sum.seconds * 1e-9);
   }
-  std::printf("%-28s %6zu %10.3f\n", "forward and backward", seconds.size(), total * 1e3);
+  std::printf("%-28s %6zu %10.3f\n\n", what, seconds.size(), total * 1e3);
+}
+
+void print_profile(Bench& bench, std::int64_t micro_steps) {
+  std::vector<double> training;
+  std::vector<double> update;
+  bench.training().set_profile(&training);
+  bench.optimizer().set_profile(&update);
+  for (int i = 0; i < kProfiledSteps; ++i) bench.step();
+  bench.training().set_profile(nullptr);
+  bench.optimizer().set_profile(nullptr);
+  print_operations(bench.training().program(), training, kProfiledSteps * static_cast<double>(micro_steps),
+                   "forward and backward");
+  print_operations(bench.optimizer().executable().program(), update, kProfiledSteps, "update");
 }
 
 }  // namespace
@@ -234,7 +243,7 @@ int bench_train(std::span<const std::string> arguments) {
                    format_duration(first_step), ", loss ", loss));
   for (const auto begin = Clock::now(); seconds_since(begin) < options.warmup_seconds;) loss = bench.step();
   if (options.profile) {
-    print_profile(bench);
+    print_profile(bench, options.gradient_accumulation_steps);
     return 0;
   }
   std::int64_t steps = 0;
