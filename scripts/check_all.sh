@@ -19,8 +19,6 @@ summary=()
 failures=0
 for preset in "${presets[@]}"; do
   check=(scripts/run_tests.sh "$preset")
-  # The thread sanitizer does not know libgomp's barriers and would report every parallel loop.
-  if [[ $preset == tsan ]]; then check=(env OMP_NUM_THREADS=1 "${check[@]}"); fi
   if [[ $preset == fuzz ]]; then check=(scripts/run_fuzzers.sh); fi
   if "${check[@]}" 2>&1 | tee "$log"; then
     summary+=("$preset: $(tail -n 1 "$log")")

@@ -18,9 +18,6 @@ if [[ $preset != release ]]; then build+=-$preset; fi
 cmake --preset "$preset" -B "$build"
 cmake --build "$build"
 
-# Two test programs share the cores: their threads must not spin while they wait.
-export OMP_WAIT_POLICY=passive
-
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 status=0

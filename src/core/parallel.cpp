@@ -1,10 +1,135 @@
 #include "core/parallel.h"
 
-#include <omp.h>
+#include <immintrin.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <type_traits>
 
 namespace hone {
+namespace {
 
-int thread_count() { return omp_get_max_threads(); }
-void set_thread_count(int count) { omp_set_num_threads(count < 1 ? 1 : count); }
+// How often a thread looks again before it sleeps: long enough for the gap between two kernels, short enough to leave
+// the core to whoever else wants it (docs/performance.md).
+constexpr int kSpins = 2000;
+constexpr int kMostThreads = 1024;
+
+int default_thread_count() {
+  if (const char* text = std::getenv("OMP_NUM_THREADS")) {
+    const int count = std::atoi(text);
+    if (count >= 1) return std::min(count, kMostThreads);
+  }
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (::sched_getaffinity(0, sizeof cores, &cores) == 0) return std::clamp(CPU_COUNT(&cores), 1, kMostThreads);
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMostThreads);
+}
+
+std::atomic<int>& threads_wanted() {
+  static std::atomic<int> count = default_thread_count();
+  return count;
+}
+
+// Whether this thread is inside a part.
+bool& inside() {
+  static thread_local bool value = false;
+  return value;
+}
+
+// One job at a time. A part is claimed by counting open_ down; only its claimant reads the job, and the job is not
+// replaced before all its parts are done, so that a thread which comes late finds either nothing or a part of the next
+// job. After a fork the child, which has no workers, claims every part itself.
+class ThreadPool {
+ public:
+  void run(int parts, void (*body)(const void*, int), const void* context) {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (inside() || !lock.owns_lock()) {
+      for (int part = 0; part < parts; ++part) body(context, part);
+      return;
+    }
+    grow(parts - 1);
+    body_ = body;
+    context_ = context;
+    unfinished_.store(parts, std::memory_order_relaxed);
+    open_.store(parts, std::memory_order_release);
+    open_.notify_all();
+    inside() = true;
+    while (run_one()) {
+    }
+    inside() = false;
+    wait_until([](int unfinished) { return unfinished == 0; }, unfinished_);
+  }
+
+ private:
+  // The workers live as long as the process.
+  void grow(int workers) {
+    for (; workers_ < workers; ++workers_) {
+      try {
+        std::thread([this] { work(); }).detach();
+      } catch (const std::system_error&) {
+        return;  // the caller does more itself
+      }
+    }
+  }
+
+  [[noreturn]] void work() {
+    inside() = true;
+    for (;;) {
+      wait_until([](int open) { return open > 0; }, open_);
+      while (run_one()) {
+      }
+    }
+  }
+
+  // Claims and runs a part; false where none is open.
+  bool run_one() {
+    int open = open_.load(std::memory_order_relaxed);
+    do {
+      if (open == 0) return false;
+    } while (!open_.compare_exchange_weak(open, open - 1, std::memory_order_acquire, std::memory_order_relaxed));
+    body_(context_, open - 1);
+    if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_all();
+    return true;
+  }
+
+  template <class Done>
+  static void wait_until(const Done& done, const std::atomic<int>& value) {
+    for (int spin = 0; spin < kSpins; ++spin) {
+      if (done(value.load(std::memory_order_acquire))) return;
+      _mm_pause();
+    }
+    for (;;) {
+      const int seen = value.load(std::memory_order_acquire);
+      if (done(seen)) return;
+      value.wait(seen, std::memory_order_acquire);
+    }
+  }
+
+  std::mutex mutex_;
+  int workers_ = 0;
+  void (*body_)(const void*, int) = nullptr;
+  const void* context_ = nullptr;
+  alignas(64) std::atomic<int> open_ = 0;        // parts that nobody has claimed
+  alignas(64) std::atomic<int> unfinished_ = 0;  // parts that are not done
+};
+
+// Its workers may still wait on it when the process ends.
+static_assert(std::is_trivially_destructible_v<ThreadPool>);
+ThreadPool& pool() {
+  static ThreadPool instance;
+  return instance;
+}
+
+}  // namespace
+
+int thread_count() { return threads_wanted().load(std::memory_order_relaxed); }
+void set_thread_count(int count) { threads_wanted().store(std::clamp(count, 1, kMostThreads)); }
+
+void run_parts(int parts, void (*run)(const void*, int), const void* context) { pool().run(parts, run, context); }
 
 }  // namespace hone

@@ -1,28 +1,32 @@
-// The thread pool: OpenMP's.
+// The thread pool.
 #pragma once
 
 #include <cstdint>
 
 namespace hone {
 
+// Unless it was set: OMP_NUM_THREADS, else the cores that the process may run on.
 [[nodiscard]] int thread_count();
 void set_thread_count(int count);
 
-// Calls body(begin, end) over disjoint ranges that cover [0, count), at most one a thread, none shorter than `grain`
-// unless it is the last. What body computes must not depend on where the ranges are cut. body must not throw.
+// Calls run(context, 0) .. run(context, parts - 1), on as many threads as there are parts and free hands: what no other
+// thread has begun the caller does itself, so that a core which is busy elsewhere delays one part at most. From inside
+// a part, or while another thread is in here, all on the calling thread. `run` must not throw.
+void run_parts(int parts, void (*run)(const void* context, int part), const void* context);
+
+// Calls body(begin, end) over disjoint ranges that cover [0, count), at most thread_count() of them, none shorter than
+// `grain` unless it is the last. What body computes must not depend on where the ranges are cut. body must not throw.
 template <class Body>
 void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
   if (count <= 0) return;
   const std::int64_t most = grain > 0 ? (count + grain - 1) / grain : count;
-  const auto threads = static_cast<int>(most < thread_count() ? most : thread_count());
-  if (threads <= 1) {
+  const auto parts = static_cast<int>(most < thread_count() ? most : thread_count());
+  if (parts <= 1) {
     body(std::int64_t{0}, count);
     return;
   }
-#pragma omp parallel for schedule(static, 1) num_threads(threads)
-  for (int part = 0; part < threads; ++part) {
-    body(count * part / threads, count * (part + 1) / threads);
-  }
+  const auto range = [&](int part) { body(count * part / parts, count * (part + 1) / parts); };
+  run_parts(parts, [](const void* context, int part) { (*static_cast<decltype(range)*>(context))(part); }, &range);
 }
 
 }  // namespace hone
