@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "core/error.h"
@@ -196,6 +197,91 @@ TEST(PagedAttention, BitsOfAttentionWholeChunkedAndOneByOne) {
   expect_as_attention<float>();
   expect_as_attention<BFloat16>();
   expect_as_attention<double>();
+}
+
+// More keys than a GPU takes in one piece, in pages that are full from the start.
+class LongSequence {
+ public:
+  using T = BFloat16;
+  static constexpr std::int64_t kLength = 4200, kRow = 4 * 8, kResult = 2 * 8;
+
+  LongSequence() : qkv_(normal_values<T>(kLength * kRow, 6)) {
+    keys_.resize(kPages * kBlockSize * 8);
+    values_.resize(keys_.size());
+    for (std::int64_t i = 0; i < kPages; ++i) table_.push_back(static_cast<std::int32_t>(i * 7 % kPages));
+    for (std::int64_t i = 0; i < kLength; ++i) {
+      const std::int64_t slot = table_[static_cast<std::size_t>(i / kBlockSize)] * kBlockSize + i % kBlockSize;
+      std::copy_n(qkv_.begin() + i * kRow + 16, 8, keys_.begin() + slot * 8);
+      std::copy_n(qkv_.begin() + i * kRow + 24, 8, values_.begin() + slot * 8);
+    }
+  }
+
+  [[nodiscard]] const std::vector<T>& qkv() const { return qkv_; }
+
+  [[nodiscard]] std::vector<T> whole() const {
+    Program program;
+    const Tensor qkv = program.input("qkv", {DTypeOf<T>::value, {kLength, kRow}});
+    program.output("o", attention(qkv, program.input("cu_seqlens", {DType::i32, {2}}),
+                                  {.heads = 2, .kv_heads = 1, .head_dim = 8, .scale = 0.35}));
+    TestRun run(std::move(program));
+    run.set("qkv", qkv_);
+    run.set<std::int32_t>("cu_seqlens", {0, static_cast<std::int32_t>(kLength)});
+    run.executable().run();
+    return run.output<T>("o", kLength * kResult);
+  }
+
+  [[nodiscard]] std::vector<T> rows(std::int64_t first, std::int64_t count) const {
+    Program program;
+    const Type cache{DTypeOf<T>::value, {kPages, kBlockSize, 8}};
+    const Tensor qkv = program.input("qkv", {DTypeOf<T>::value, {count, kRow}});
+    const Tensor keys = program.input("keys", cache);
+    const Tensor values = program.input("values", cache);
+    program.output(
+        "o", paged_attention(qkv, keys, values, program.input("table", {DType::i32, {1, kPages}}),
+                             program.input("cu_seqlens", {DType::i32, {2}}), program.input("starts", {DType::i32, {1}}),
+                             {.heads = 2, .kv_heads = 1, .head_dim = 8, .scale = 0.35, .block_size = kBlockSize}));
+    TestRun run(std::move(program));
+    run.set("qkv", std::vector<T>(qkv_.begin() + first * kRow, qkv_.begin() + (first + count) * kRow));
+    run.set("keys", keys_);
+    run.set("values", values_);
+    run.set("table", table_);
+    run.set<std::int32_t>("cu_seqlens", {0, static_cast<std::int32_t>(count)});
+    run.set<std::int32_t>("starts", {static_cast<std::int32_t>(first)});
+    run.executable().run();
+    return run.output<T>("o", static_cast<std::size_t>(count * kResult));
+  }
+
+ private:
+  static constexpr std::int64_t kPages = 263;
+  std::vector<T> qkv_, keys_, values_;
+  std::vector<std::int32_t> table_;
+};
+
+TEST(PagedAttention, BitsOfAttentionOverManyKeys) {
+  const LongSequence sequence;
+  const std::vector<BFloat16> whole = sequence.whole();
+  const auto part = [&](std::int64_t first, std::int64_t count) {
+    return std::vector<BFloat16>(whole.begin() + first * LongSequence::kResult,
+                                 whole.begin() + (first + count) * LongSequence::kResult);
+  };
+  EXPECT_TRUE(same_bits(sequence.rows(0, LongSequence::kLength), whole));
+  EXPECT_TRUE(same_bits(sequence.rows(4050, 100), part(4050, 100)));
+  for (const std::int64_t row : {63, 4095, 4096, 4199}) {
+    EXPECT_TRUE(same_bits(sequence.rows(row, 1), part(row, 1))) << row;
+  }
+  // The same numbers in f32.
+  Program program;
+  const Tensor qkv = program.input("qkv", {DType::f32, {LongSequence::kLength, LongSequence::kRow}});
+  program.output("o", attention(qkv, program.input("cu_seqlens", {DType::i32, {2}}),
+                                {.heads = 2, .kv_heads = 1, .head_dim = 8, .scale = 0.35}));
+  TestRun run(std::move(program));
+  run.set("qkv", std::vector<float>(sequence.qkv().begin(), sequence.qkv().end()));
+  run.set<std::int32_t>("cu_seqlens", {0, static_cast<std::int32_t>(LongSequence::kLength)});
+  run.executable().run();
+  const std::vector<float> expected = run.output<float>("o", whole.size());
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    ASSERT_NEAR(static_cast<float>(whole[i]), expected[i], 0.02F * std::max(1.0F, std::abs(expected[i]))) << i;
+  }
 }
 
 TEST(PagedAttention, PageOutsideTheCacheIsADefect) {

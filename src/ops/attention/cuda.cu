@@ -11,6 +11,11 @@ Sequences sequences_of(const TensorView& cu_seqlens, const TensorView& rows) {
   return {cu_seqlens.as<std::int32_t>(), {nullptr, cu_seqlens.elements() - 1}, rows.capacity()};
 }
 
+// A sequence may have all rows.
+ForwardPlan plan_of(const Type& qkv, const Type& cu_seqlens, const AttentionAttributes& a) {
+  return {qkv.rows(), cu_seqlens.rows() - 1, a.heads, a.kv_heads, a.head_dim, qkv.rows(), false};
+}
+
 template <class T>
 void forward(const KernelCall& call) {
   const auto& a = call.attributes_as<AttentionAttributes>();
@@ -28,7 +33,7 @@ void forward(const KernelCall& call) {
                                     .scale = static_cast<CudaAccumulator<T>>(a.scale)};
   const PackedKeys<T> keys{
       .k = q + a.heads * a.head_dim, .v = q + (a.heads + a.kv_heads) * a.head_dim, .stride = qkv.row_size()};
-  launch_attention_forward(queries, keys, stream_of(call));
+  launch_attention_forward(queries, keys, plan_of(*qkv.type, *call.in(1).type, a), call.workspace, stream_of(call));
 }
 
 // Inputs (do, qkv, o, lse, cu_seqlens).
@@ -62,6 +67,11 @@ void backward(const KernelCall& call) {
   launch_attention_backward(args, stream_of(call));
 }
 
+std::size_t forward_workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
+  if (inputs[0]->dtype != DType::bf16) return 0;
+  return plan_of(*inputs[0], *inputs[1], attributes.as<AttentionAttributes>()).workspace_bytes;
+}
+
 // A sum for each query head of a row.
 std::size_t backward_workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
   return inputs[3]->bytes();
@@ -73,7 +83,7 @@ void register_attention_cuda(KernelRegistry& registry) {
   registry.add(
       "attention", DeviceKind::cuda,
       {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
-       {}});
+       forward_workspace});
   registry.add(
       "attention_backward", DeviceKind::cuda,
       {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { backward<T>(call); }); },

@@ -4,10 +4,13 @@
 // What a row gets depends on nothing but its query and the keys up to it. Every row is part of a 16-row product of one
 // shape, takes the same tiles in the same order, and sums in the same order, whatever the other rows are, however many
 // warps a block has, wherever the keys lie; tiles behind its last key, where others go on, leave its numbers as they
-// are.
+// are. Keys come in splits of one length, each with a softmax of its own, which are merged in order: so a few long
+// sequences can occupy the whole device, a block to a split, with the bits of one block that takes split after split.
 #pragma once
 
+#include <algorithm>
 #include <limits>
+#include <span>
 
 #include "backend/cuda/mma.cuh"
 #include "ops/attention/tiles.cuh"
@@ -16,7 +19,35 @@ namespace hone {
 
 inline constexpr int kTensorKeys = 64;  // of a tile; part of what results are
 
+inline constexpr int kSplitKeys = 4096;  // of a split; part of what results are
+
 inline constexpr float kLog2e = 1.4426950408889634f;
+
+// Results of splits, [capacity, heads, per_row] of head_dim + 2 floats: output, greatest score, sum. Blocks that take
+// split after split keep what they have merged in the one of a row; otherwise the blocks of a tile take its splits in
+// turn, and attention_merge makes results of them.
+struct ForwardSplits {
+  float* data = nullptr;
+  std::int32_t per_row = 1;
+  std::int32_t blocks = 1;  // of a tile
+
+  [[nodiscard]] __device__ float* at(std::int64_t head_row, int split, int head_dim) const {
+    return data + (head_row * per_row + split) * (head_dim + 2);
+  }
+};
+
+// Brings what was merged and the next split to one greatest score: their outputs' factors.
+struct SplitFactors {
+  float merged, next;
+  __device__ SplitFactors(float& greatest, float& sum, float next_greatest, float next_sum, float scale) {
+    const float most = fmaxf(greatest, next_greatest);
+    merged = exp2_fast((greatest - most) * scale);
+    next = exp2_fast((next_greatest - most) * scale);
+    sum = __fmaf_rn(sum, merged, next_sum * next);
+    greatest = most;
+  }
+  [[nodiscard]] __device__ float output(float o, float next_o) const { return __fmaf_rn(o, merged, next_o * next); }
+};
 
 // A block of kWarps x kTiles x 16 query rows of heads of at most kWidth.
 template <int kWidth, int kWarps, int kTiles>
@@ -29,12 +60,85 @@ struct TensorForward {
 };
 
 // Of kTiles x 16 rows of a warp: row 8 half + lane / 4 of tile t.
-template <int kWidth, int kTiles>
+template <int kWidth, int kTiles, bool kSplits>
 struct TensorForwardState {
   float o[kTiles][kWidth / 8][4];
   float greatest[kTiles][2];  // score
   float sum[kTiles][2];       // this thread's part
   int position[kTiles][2];
+
+  __device__ void clear() {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      greatest[t][0] = greatest[t][1] = -std::numeric_limits<float>::infinity();
+      sum[t][0] = sum[t][1] = 0.0f;
+#pragma unroll
+      for (int n = 0; n < kWidth / 8; ++n) o[t][n][0] = o[t][n][1] = o[t][n][2] = o[t][n][3] = 0.0f;
+    }
+  }
+
+  // The sums of the four threads that share a row: each gets the whole.
+  __device__ void reduce_sums() {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        sum[t][half] += __shfl_xor_sync(0xFFFFFFFFu, sum[t][half], 1);
+        sum[t][half] += __shfl_xor_sync(0xFFFFFFFFu, sum[t][half], 2);
+      }
+    }
+  }
+
+  // Merges what of(t, half) holds with this, which comes after it; null for none.
+  template <class Of>
+  __device__ void merge(const Of& of, int head_dim, float scale) {
+    const int column = static_cast<int>(threadIdx.x) % 4 * 2;
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float* before = of(t, half);
+        if (before == nullptr) continue;
+        float most = before[head_dim];
+        float all = before[head_dim + 1];
+        const SplitFactors factors(most, all, greatest[t][half], sum[t][half], scale);
+        greatest[t][half] = most;
+        sum[t][half] = all;
+#pragma unroll
+        for (int n = 0; n < kWidth / 8; ++n) {
+          if (8 * n >= head_dim) continue;
+          const float2 pair = *reinterpret_cast<const float2*>(before + 8 * n + column);
+          o[t][n][2 * half] = factors.output(pair.x, o[t][n][2 * half]);
+          o[t][n][2 * half + 1] = factors.output(pair.y, o[t][n][2 * half + 1]);
+        }
+      }
+    }
+  }
+
+  // To of(t, half), null for nowhere.
+  template <class Of>
+  __device__ void store(const Of& of, int head_dim) const {
+    const int column = static_cast<int>(threadIdx.x) % 4 * 2;
+    __syncwarp();  // all have read what lies there
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float* to = of(t, half);
+        if (to == nullptr) continue;
+        if (column == 0) {
+          to[head_dim] = greatest[t][half];
+          to[head_dim + 1] = sum[t][half];
+        }
+#pragma unroll
+        for (int n = 0; n < kWidth / 8; ++n) {
+          if (8 * n >= head_dim) continue;
+          *reinterpret_cast<float2*>(to + 8 * n + column) = make_float2(o[t][n][2 * half], o[t][n][2 * half + 1]);
+        }
+      }
+    }
+    __syncwarp();
+  }
 
   // Products with the keys; what a row does not see becomes -infinity.
   __device__ void scores(float (&s)[kTiles][kTensorKeys / 8][4], const SharedRows<kWidth>& q, int row,
@@ -91,8 +195,10 @@ struct TensorForwardState {
         here = fmaxf(here, __shfl_xor_sync(0xFFFFFFFFu, here, 1));
         here = fmaxf(here, __shfl_xor_sync(0xFFFFFFFFu, here, 2));
         const float most = fmaxf(here, greatest[t][half]);
-        const float offset = most * scale;
-        const float decay = exp2_fast((greatest[t][half] - most) * scale);  // 1 where the greatest stays
+        // Of a later split, a row may have seen nothing yet.
+        const float base = kSplits && most == -std::numeric_limits<float>::infinity() ? 0.0f : most;
+        const float offset = base * scale;
+        const float decay = exp2_fast((greatest[t][half] - base) * scale);  // 1 where the greatest stays
         greatest[t][half] = most;
         float added = 0.0f;
 #pragma unroll
@@ -160,9 +266,11 @@ __device__ void copy_keys(const Keys& keys, const SequenceTile& tile, int kv_hea
   }
 }
 
-template <int kWidth, int kWarps, int kTiles, class Keys>
+// Without kSplits no row sees more keys than a split has.
+template <int kWidth, int kWarps, int kTiles, bool kSplits, class Keys>
 __global__ void __launch_bounds__(kWarps * 32)
-    tensor_attention_forward(AttentionQueries<__nv_bfloat16> queries, Keys keys, std::int64_t tiles) {
+    tensor_attention_forward(AttentionQueries<__nv_bfloat16> queries, Keys keys, std::int64_t tiles,
+                             ForwardSplits splits) {
   using Plan = TensorForward<kWidth, kWarps, kTiles>;
   using Rows = SharedRows<kWidth>;
   extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -171,14 +279,27 @@ __global__ void __launch_bounds__(kWarps * 32)
 
   const std::int32_t group = queries.group();
   const auto kv_head = static_cast<std::int32_t>(blockIdx.x % static_cast<unsigned>(queries.kv_heads));
-  const std::int64_t index = tiles - 1 - blockIdx.x / static_cast<unsigned>(queries.kv_heads);  // the longest first
+  const unsigned blocks = kSplits ? static_cast<unsigned>(splits.blocks) : 1;
+  const unsigned part = blockIdx.x / static_cast<unsigned>(queries.kv_heads);
+  const int turn = kSplits ? static_cast<int>(part % blocks) : 0;  // of this block among its tile's
+  const std::int64_t index = tiles - 1 - part / blocks;            // the longest first
   const SequenceTile tile = sequence_tile(queries.sequences, group, Plan::kRows, index);
   if (tile.first >= tile.end) return;
   if (tile.outside) {
-    write_zero_rows(queries, tile, kv_head);
+    if (turn == 0) write_zero_rows(queries, tile, kv_head);
     return;
   }
   const int rows = tile.end - tile.first;
+  const std::int64_t start = keys.start(tile);
+  const auto position_of = [&](int row) { return static_cast<int>(start + (tile.first + row) / group); };
+  const int last = position_of(rows - 1);
+  const int first_key = turn * kSplitKeys;
+  if (first_key > last) return;
+  // The block's next tile: that of its next split where one ends.
+  const auto after = [&](int key) {
+    const int next = key + kTensorKeys;
+    return kSplits && next % kSplitKeys == 0 ? next + static_cast<int>(blocks - 1) * kSplitKeys : next;
+  };
   const auto head_row = [&](int row) {  // of all tokens' query heads
     const int at = tile.first + row;
     return (tile.token + at / group) * queries.heads + static_cast<std::int64_t>(kv_head) * group + at % group;
@@ -191,41 +312,42 @@ __global__ void __launch_bounds__(kWarps * 32)
                (static_cast<std::int64_t>(kv_head) * group + at % group) * queries.head_dim;
       });
 
-  const std::int64_t start = keys.start(tile);
-  const auto position_of = [&](int row) { return static_cast<int>(start + (tile.first + row) / group); };
-  const int last = position_of(rows - 1);
   const auto copy_tile = [&](int key) {
     const int stage = key / kTensorKeys % 2;
     copy_keys<kWidth, Plan::kThreads>(keys, tile, kv_head, queries.head_dim, key, last,
                                       stages + stage * Plan::kStageBytes);
     copy_async_commit();
   };
-  copy_tile(0);
+  copy_tile(first_key);
 
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * kTiles * 16;
   const int lane_row = static_cast<int>(threadIdx.x) % 32 / 4;
-  TensorForwardState<kWidth, kTiles> state;
+  TensorForwardState<kWidth, kTiles, kSplits> state;
+  state.clear();
 #pragma unroll
   for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      state.greatest[t][half] = -std::numeric_limits<float>::infinity();
-      state.sum[t][half] = 0.0f;
       state.position[t][half] = position_of(warp_row + 16 * t + 8 * half + lane_row);
     }
-#pragma unroll
-    for (int n = 0; n < kWidth / 8; ++n)
-      state.o[t][n][0] = state.o[t][n][1] = state.o[t][n][2] = state.o[t][n][3] = 0.0f;
   }
   const bool idle = warp_row >= rows;  // as for padding rows, what comes out is not used
   const int warp_first = position_of(warp_row);
   const int warp_last = min(position_of(warp_row + kTiles * 16 - 1), last);
   const float scale = queries.scale * kLog2e;
 
-  for (int key = 0; key <= last; key += kTensorKeys) {
+  // Where a row's results of a split lie.
+  const auto split_of = [&](int split) {
+    return [&, split](int t, int half) {
+      const int row = warp_row + 16 * t + 8 * half + lane_row;
+      return row < rows ? splits.at(head_row(row), split, queries.head_dim) : nullptr;
+    };
+  };
+
+  for (int key = first_key; key <= last; key = after(key)) {
     copy_async_wait<0>();
     __syncthreads();
-    if (key + kTensorKeys <= last) copy_tile(key + kTensorKeys);
+    if (after(key) <= last) copy_tile(after(key));
     if (idle || key > warp_last) continue;
     const Rows k{stages + static_cast<std::uint32_t>(key / kTensorKeys % 2 * Plan::kStageBytes)};
     const Rows v{k.base + kTensorKeys * Rows::kRowBytes};
@@ -234,21 +356,33 @@ __global__ void __launch_bounds__(kWarps * 32)
     if (key + kTensorKeys - 1 > warp_first) state.mask(s, key);
     state.soften(s, scale);
     state.add_values(s, v);
+    if constexpr (kSplits) {
+      const int split = key / kSplitKeys;
+      const bool ends = (key + kTensorKeys) % kSplitKeys == 0;
+      const bool ends_rows = key + kTensorKeys > warp_last;
+      if (blocks > 1 ? ends || ends_rows : ends && !ends_rows) {
+        state.reduce_sums();
+        if (blocks == 1 && split > 0) state.merge(split_of(0), queries.head_dim, scale);
+        state.store(split_of(blocks > 1 ? split : 0), queries.head_dim);
+        state.clear();
+      }
+    }
   }
-  if (idle) return;
+  if (idle || blocks > 1) return;
 
+  state.reduce_sums();
+  if constexpr (kSplits) {
+    if (warp_last >= kSplitKeys) state.merge(split_of(0), queries.head_dim, scale);
+  }
 #pragma unroll
   for (int t = 0; t < kTiles; ++t) {
     float factor[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float sum = state.sum[t][half];
-      sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
-      sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
-      factor[half] = 1.0f / sum;
+      factor[half] = 1.0f / state.sum[t][half];
       const int row = warp_row + 16 * t + 8 * half + lane_row;
       if (threadIdx.x % 4 == 0 && row < rows) {
-        queries.lse[head_row(row)] = __fmaf_rn(state.greatest[t][half], queries.scale, logf(sum));
+        queries.lse[head_row(row)] = __fmaf_rn(state.greatest[t][half], queries.scale, logf(state.sum[t][half]));
       }
     }
     store_rows(shared_q, warp_row + 16 * t, state.o[t], factor, queries.head_dim / 8,
@@ -256,32 +390,97 @@ __global__ void __launch_bounds__(kWarps * 32)
   }
 }
 
-template <int kWidth, int kWarps, int kTiles, class Keys>
+inline constexpr int kMergeRows = 4;  // of a block
+
+// Results of rows from those of their splits, a warp to a token and head.
+template <class Keys>
+__global__ void __launch_bounds__(kMergeRows * 32)
+    attention_merge(AttentionQueries<__nv_bfloat16> queries, Keys keys, ForwardSplits splits) {
+  const SequenceTile tile = sequence_tile(queries.sequences, queries.heads, kMergeRows, blockIdx.x);
+  const int row = tile.first + static_cast<int>(threadIdx.x) / 32;
+  if (tile.outside || row >= tile.end) return;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int width = queries.head_dim;
+  const std::int64_t head_row = tile.token * queries.heads + row;
+  const int count = static_cast<int>(keys.start(tile) + row / queries.heads) / kSplitKeys + 1;
+  const float scale = queries.scale * kLog2e;
+  const float* first = splits.at(head_row, 0, width);
+  float greatest = first[width];
+  float sum = first[width + 1];
+  float o[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) o[i] = lane + 32 * i < width ? first[lane + 32 * i] : 0.0f;
+  for (int split = 1; split < count; ++split) {
+    const float* next = splits.at(head_row, split, width);
+    const SplitFactors factors(greatest, sum, next[width], next[width + 1], scale);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      if (lane + 32 * i < width) o[i] = factors.output(o[i], next[lane + 32 * i]);
+    }
+  }
+  const float factor = 1.0f / sum;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (lane + 32 * i < width) queries.o[head_row * width + lane + 32 * i] = __float2bfloat16_rn(o[i] * factor);
+  }
+  if (lane == 0) queries.lse[head_row] = __fmaf_rn(greatest, queries.scale, logf(sum));
+}
+
+// How a launch is laid out, of what the host knows: rows and sequences there is room for, and the most keys of a row.
+struct ForwardPlan {
+  bool few = false;  // query rows of a sequence, as in decoding
+  ForwardSplits splits;
+  std::size_t workspace_bytes = 0;
+
+  ForwardPlan(std::int64_t rows, std::int64_t sequences, std::int64_t heads, std::int64_t kv_heads,
+              std::int64_t head_dim, std::int64_t most_keys, bool decodes) {
+    constexpr std::int64_t kBlocks = 264;  // that occupy a large GPU
+    few = decodes && rows * (heads / kv_heads) <= 16 * sequences;
+    const std::int64_t count = ceil_div(most_keys, kSplitKeys);
+    if (count <= 1) return;
+    if (few)
+      splits.blocks = static_cast<std::int32_t>(std::clamp(kBlocks / (sequences * kv_heads), std::int64_t{1}, count));
+    if (splits.blocks > 1) splits.per_row = static_cast<std::int32_t>(count);
+    workspace_bytes = static_cast<std::size_t>(rows * heads * splits.per_row * (head_dim + 2)) * sizeof(float);
+  }
+};
+
+template <int kWidth, int kWarps, int kTiles, bool kSplits, class Keys>
 void launch_tensor_attention_forward(const AttentionQueries<__nv_bfloat16>& queries, const Keys& keys,
-                                     cudaStream_t stream) {
+                                     const ForwardSplits& splits, cudaStream_t stream) {
   using Plan = TensorForward<kWidth, kWarps, kTiles>;
-  const auto kernel = tensor_attention_forward<kWidth, kWarps, kTiles, Keys>;
+  const auto kernel = tensor_attention_forward<kWidth, kWarps, kTiles, kSplits, Keys>;
   const std::int64_t tiles = tiles_capacity(queries.sequences, queries.group(), Plan::kRows);
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Plan::kSharedBytes),
              "cudaFuncSetAttribute");
-  kernel<<<static_cast<unsigned>(tiles * queries.kv_heads), Plan::kThreads, Plan::kSharedBytes, stream>>>(queries, keys,
-                                                                                                          tiles);
+  kernel<<<static_cast<unsigned>(tiles * queries.kv_heads * splits.blocks), Plan::kThreads, Plan::kSharedBytes,
+           stream>>>(queries, keys, tiles, splits);
   check_launch("attention");
 }
 
-// Where sequences have few query rows each, as in decoding, one warp of a block has them all and the others only copy:
-// less shared memory, more blocks at a time. The bits are the same.
+// `plan` is that of the workspace. Where sequences have few query rows each, one warp of a block has them all and the
+// others only copy: less shared memory, more blocks at a time. The bits are the same.
 template <class Keys>
-void launch_attention_forward(const AttentionQueries<__nv_bfloat16>& queries, const Keys& keys, cudaStream_t stream) {
+void launch_attention_forward(const AttentionQueries<__nv_bfloat16>& queries, const Keys& keys, ForwardPlan plan,
+                              std::span<std::byte> workspace, cudaStream_t stream) {
   HONE_ASSERT(queries.scale > 0, "scores are scaled by ", queries.scale);
-  const auto launch = [&]<int kWidth, int kTiles>() {
+  HONE_ASSERT(workspace.size() >= plan.workspace_bytes, "a workspace of ", workspace.size(), " bytes");
+  plan.splits.data = reinterpret_cast<float*>(workspace.data());
+  const auto launch_for = [&]<int kWidth, int kTiles, bool kSplits>() {
     if constexpr (Keys::kDecodes && kTiles > 1) {
-      if (queries.sequences.capacity * queries.group() <= 16 * queries.sequences.count.capacity) {
-        launch_tensor_attention_forward<kWidth, 4, 1>(queries, keys, stream);
+      if (plan.few) {
+        launch_tensor_attention_forward<kWidth, 4, 1, kSplits>(queries, keys, plan.splits, stream);
         return;
       }
     }
-    launch_tensor_attention_forward<kWidth, 4, kTiles>(queries, keys, stream);
+    launch_tensor_attention_forward<kWidth, 4, kTiles, kSplits>(queries, keys, plan.splits, stream);
+  };
+  const auto launch = [&]<int kWidth, int kTiles>() {
+    if (plan.workspace_bytes == 0) {
+      launch_for.template operator()<kWidth, kTiles, false>();
+    } else {
+      launch_for.template operator()<kWidth, kTiles, true>();
+    }
   };
   if (queries.head_dim <= 64) {
     launch.template operator()<64, 2>();
@@ -290,6 +489,10 @@ void launch_attention_forward(const AttentionQueries<__nv_bfloat16>& queries, co
   } else {
     launch.template operator()<256, 1>();
   }
+  if (plan.splits.blocks == 1) return;
+  const std::int64_t tiles = tiles_capacity(queries.sequences, queries.heads, kMergeRows);
+  attention_merge<<<static_cast<unsigned>(tiles), kMergeRows * 32, 0, stream>>>(queries, keys, plan.splits);
+  check_launch("attention's merge");
 }
 
 }  // namespace hone

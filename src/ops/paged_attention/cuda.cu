@@ -6,6 +6,10 @@
 namespace hone {
 namespace {
 
+ForwardPlan plan_of(const Type& qkv, const Type& table, const PagedAttentionAttributes& a) {
+  return {qkv.rows(), table.rows(), a.heads, a.kv_heads, a.head_dim, table.shape[1].size * a.block_size, true};
+}
+
 // Inputs (qkv, k_cache, v_cache, block_table, cu_seqlens, starts). A sequence's pages and start are read only where it
 // has rows.
 template <class T>
@@ -31,7 +35,12 @@ void forward(const KernelCall& call) {
                           .starts = call.in(5).as<std::int32_t>(),
                           .max_blocks = static_cast<std::int32_t>(table.dim(1)),
                           .block_size = static_cast<std::int32_t>(a.block_size)};
-  launch_attention_forward(queries, keys, stream_of(call));
+  launch_attention_forward(queries, keys, plan_of(*qkv.type, *table.type, a), call.workspace, stream_of(call));
+}
+
+std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
+  if (inputs[0]->dtype != DType::bf16) return 0;
+  return plan_of(*inputs[0], *inputs[3], attributes.as<PagedAttentionAttributes>()).workspace_bytes;
 }
 
 }  // namespace
@@ -40,7 +49,7 @@ void register_paged_attention_cuda(KernelRegistry& registry) {
   registry.add(
       "paged_attention", DeviceKind::cuda,
       {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
-       {}});
+       workspace});
 }
 
 }  // namespace hone
