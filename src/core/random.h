@@ -9,8 +9,8 @@
 
 namespace hone {
 
-// Philox 4x32 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). 10 rounds unless the numbers only
-// round others: 7 pass the authors' tests too.
+// Philox 4x32 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). 10 rounds unless the numbers
+// only round others: 7 pass the authors' tests too.
 template <int kRounds = 10>
 [[nodiscard]] constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::array<std::uint32_t, 4> counter) {
   auto k0 = static_cast<std::uint32_t>(key);
@@ -35,6 +35,9 @@ template <int kRounds = 10>
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, std::string_view name, std::uint64_t step = 0);
+  // The stream of step 0 whose key() this is.
+  [[nodiscard]] static RandomStream with_key(std::uint64_t key) { return RandomStream(key); }
+  [[nodiscard]] std::uint64_t key() const { return key_; }
 
   [[nodiscard]] std::uint32_t bits(std::uint64_t index) const;
   [[nodiscard]] float uniform(std::uint64_t index) const { return uniform_from(bits(index)); }
@@ -44,8 +47,10 @@ class RandomStream {
   [[nodiscard]] std::vector<std::uint32_t> permutation(std::uint32_t count) const;
 
  private:
+  explicit RandomStream(std::uint64_t key) : key_(key) {}
+
   std::uint64_t key_;
-  std::uint64_t step_;
+  std::uint64_t step_ = 0;
 };
 
 }  // namespace hone

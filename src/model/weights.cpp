@@ -6,9 +6,11 @@
 #include <string>
 
 #include "core/error.h"
-#include "core/parallel.h"
 #include "core/random.h"
 #include "model/config_reader.h"
+#include "ops/normal_fill/normal_fill.h"
+#include "ops/registry.h"
+#include "program/executable.h"
 
 namespace hone {
 namespace {
@@ -42,6 +44,15 @@ void refuse_unexpected(const Model& model, const WeightFiles& files) {
                         ConfigReader(model.config()).text("model_type", "model"), " model"),
                 "does config.json belong to these weights?");
   }
+}
+
+std::vector<std::byte> ones(const Type& type) {
+  std::vector<std::byte> bytes(type.bytes());
+  for_floating(type.dtype, [&]<class T>() {
+    const T one = static_cast<T>(1.0f);
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof(T)) std::memcpy(bytes.data() + at, &one, sizeof(T));
+  });
+  return bytes;
 }
 
 }  // namespace
@@ -81,34 +92,26 @@ TensorStore load_weights(const Model& model, const ModelDirectory& directory, DT
 
 TensorStore random_weights(const Model& model, std::uint64_t seed, DType dtype, Device& device) {
   HONE_ASSERT(dtype == DType::f32 || dtype == DType::bf16, "weights of ", name_of(dtype));
-  const auto deviation = static_cast<float>(ConfigReader(model.config()).number("initializer_range", 0.02));
+  register_operations();
+  const double deviation = ConfigReader(model.config()).number("initializer_range", 0.02);
   TensorStore store(device, weight_types(model, dtype));
-  std::vector<std::byte> block;
+  Program program;
   for (const WeightSpec& spec : model.weights()) {
-    block.resize(store.type(spec.name).bytes());
-    const auto put = [&](std::size_t at, float value) {
-      if (dtype == DType::f32) {
-        std::memcpy(block.data() + at * sizeof(float), &value, sizeof(float));
-      } else {
-        const BFloat16 narrow(value);
-        std::memcpy(block.data() + at * sizeof(BFloat16), &narrow, sizeof(BFloat16));
-      }
-    };
-    for (const WeightPart& part : spec.parts) {
-      const RandomStream random(seed, part.name);
-      const std::int64_t first = part.row * row_elements(spec);
-      parallel_for(part.rows * row_elements(spec), 4096, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) {
-          const float value = spec.initializer == Initializer::zeros ? 0.0f
-                              : spec.initializer == Initializer::ones
-                                  ? 1.0f
-                                  : deviation * random.normal(static_cast<std::uint64_t>(i));
-          put(static_cast<std::size_t>(first + i), value);
-        }
-      });
+    if (spec.initializer == Initializer::zeros) continue;  // as a store is made
+    if (spec.initializer == Initializer::ones) {
+      store.upload(spec.name, ones(store.type(spec.name)));
+      continue;
     }
-    store.upload(spec.name, block);
+    Tensor weight = program.weight(spec.name, store.type(spec.name));
+    for (const WeightPart& part : spec.parts) {
+      weight = normal_fill(weight, {.key = static_cast<std::int64_t>(RandomStream(seed, part.name).key()),
+                                    .deviation = deviation,
+                                    .first = part.row * row_elements(spec),
+                                    .count = part.rows * row_elements(spec)});
+    }
   }
+  Executable(std::move(program), std::make_shared<Arena>(device), {.weights = &store}).run();
+  device.synchronize();
   return store;
 }
 

@@ -97,7 +97,7 @@ __device__ void update(const Tensors<T, W, S, G>& p, const Constants<CudaAccumul
     const A new_v = c.beta2 * widened(v[k]) + c.rest2 * g * g;
     const A change = step.rate * new_m / (sqrt(new_v) * step.correction2 + c.epsilon);
     const A w = widened(kept[k]) * step.decay - change;
-    const int odd = static_cast<int>(i % 2);
+    const int odd = kPack > 1 ? k % 2 : static_cast<int>(i % 2);  // a constant where it can be: bits stay in registers
     kept[k] = stored<W>(w, bits, odd, 0);
     m[k] = stored<S>(new_m, bits, odd, 1);
     v[k] = stored<S>(new_v, bits, odd, 2);

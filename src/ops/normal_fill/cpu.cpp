@@ -1,0 +1,31 @@
+#include "core/random.h"
+#include "ops/normal_fill/normal_fill.h"
+#include "ops/registry.h"
+#include "ops/rows.h"
+
+namespace hone {
+namespace {
+
+template <class T>
+void forward(const KernelCall& call) {
+  using A = Accumulator<T>;
+  const auto& a = call.attributes_as<NormalFillAttributes>();
+  const RandomStream random = RandomStream::with_key(static_cast<std::uint64_t>(a.key));
+  const auto deviation = static_cast<float>(a.deviation);
+  T* values = call.out(0).as<T>() + a.first;
+  parallel_for(a.count, 4096, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      values[i] = static_cast<T>(static_cast<A>(deviation * random.normal(static_cast<std::uint64_t>(i))));
+    }
+  });
+}
+
+}  // namespace
+
+void register_normal_fill_cpu(KernelRegistry& registry) {
+  registry.add(
+      "normal_fill", DeviceKind::cpu,
+      {[](const KernelCall& call) { for_floating(call.out(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+}
+
+}  // namespace hone

@@ -1,0 +1,29 @@
+// Normal random numbers for weights, drawn where they lie.
+#pragma once
+
+#include <cstdint>
+
+#include "program/program.h"
+
+namespace hone {
+
+struct NormalFillAttributes {
+  std::int64_t key = 0;  // RandomStream::key
+  double deviation = 1.0;
+  std::int64_t first = 0;  // elements [first, first + count) of the weight are elements [0, count) of the stream
+  std::int64_t count = 0;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("key", key);
+    v("deviation", deviation);
+    v("first", first);
+    v("count", count);
+  }
+};
+
+// Writes deviation x RandomStream::normal in place and returns the weight as it then stands. On a GPU the logarithm and
+// the cosine, taken in double, may differ from the host's in their last bit.
+Tensor normal_fill(Tensor weight, const NormalFillAttributes& attributes);
+
+}  // namespace hone
