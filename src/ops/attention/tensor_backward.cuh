@@ -334,7 +334,7 @@ inline void launch_attention_backward(const AttentionGradients<__nv_bfloat16>& a
     launch_key_gradients<64, 8, 64, 64, KeyGradients::both>(args, stream);
   } else if (args.head_dim <= 128) {
     launch_query_gradients<128, 8, 64>(args, stream);
-    launch_key_gradients<128, 8, 64, 32, KeyGradients::both>(args, stream);
+    launch_key_gradients<128, 8, 64, 64, KeyGradients::both>(args, stream);
   } else {
     launch_query_gradients<256, 4, 32>(args, stream);
     launch_key_gradients<256, 4, 32, 32, KeyGradients::keys>(args, stream);
