@@ -62,6 +62,8 @@ class Device {
   virtual void upload(std::byte* device, const void* host, std::size_t bytes) = 0;
   // Device to host, after all work given before; returns when the copy is done.
   virtual void download(void* host, const std::byte* device, std::size_t bytes) = 0;
+  // As download, but returns at once: the host's bytes, a few, are there after the next synchronize or download.
+  virtual void download_later(void* host, const std::byte* device, std::size_t bytes) { download(host, device, bytes); }
   // Within the device, in order with its other work; the ranges do not overlap.
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
   virtual void fill(std::byte* device, int byte, std::size_t bytes) = 0;

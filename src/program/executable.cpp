@@ -147,6 +147,7 @@ Executable& Executable::operator=(Executable&&) noexcept = default;
 
 const Program& Executable::program() const { return impl_->program; }
 const MemoryPlan& Executable::plan() const { return impl_->plan; }
+Device& Executable::device() const { return impl_->device(); }
 
 void Executable::set_bytes(std::string_view input, DType dtype, std::span<const std::byte> bytes) {
   const ValueId id = impl_->program.find(Role::input, input);
@@ -193,14 +194,15 @@ void Executable::run() {
   }
 }
 
-void Executable::get_bytes(std::string_view output, DType dtype, std::span<std::byte> bytes) const {
+void Executable::get_bytes(std::string_view output, DType dtype, std::span<std::byte> bytes, bool wait) const {
   for (const Output& each : impl_->program.outputs()) {
     if (each.name != output) continue;
     const Type& type = impl_->program.value(each.value).type;
     HONE_ASSERT(type.dtype == dtype && bytes.size() <= type.bytes(), output, " is ", to_text(type), "; ", bytes.size(),
                 " bytes of ", name_of(dtype), " are wanted");
-    impl_->arena->device().download(bytes.data(), impl_->storage(each.value), bytes.size());
-    return;
+    Device& device = impl_->device();
+    if (!wait) return device.download_later(bytes.data(), impl_->storage(each.value), bytes.size());
+    return device.download(bytes.data(), impl_->storage(each.value), bytes.size());
   }
   throw Defect(text_of("the program has no output ", output));
 }

@@ -62,8 +62,14 @@ class Executable {
   // Reads an output; values.size() elements from its start.
   template <class T>
   void get(std::string_view output, std::span<T> values) const {
-    get_bytes(output, DTypeOf<T>::value, std::as_writable_bytes(values));
+    get_bytes(output, DTypeOf<T>::value, std::as_writable_bytes(values), true);
   }
+  // The same for a few elements, without waiting: they are there once the device has been synchronized.
+  template <class T>
+  void get_later(std::string_view output, std::span<T> values) const {
+    get_bytes(output, DTypeOf<T>::value, std::as_writable_bytes(values), false);
+  }
+  [[nodiscard]] Device& device() const;
   // Adds the seconds of every node of the following runs to `seconds` (by node index); null stops that. The device is
   // waited for after each node.
   void set_profile(std::vector<double>* seconds);
@@ -72,7 +78,7 @@ class Executable {
 
  private:
   void set_bytes(std::string_view input, DType dtype, std::span<const std::byte> bytes);
-  void get_bytes(std::string_view output, DType dtype, std::span<std::byte> bytes) const;
+  void get_bytes(std::string_view output, DType dtype, std::span<std::byte> bytes, bool wait) const;
 
   struct Impl;
   std::unique_ptr<Impl> impl_;

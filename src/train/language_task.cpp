@@ -30,9 +30,10 @@ MetricValues LanguageTask::accumulate(std::int64_t) {
     targets += micro_batches_.back().target_tokens;
     tokens_seen_ += micro_batches_.back().token_count();
   }
-  LossSums sums;
   const double weight = targets > 0 ? 1.0 / static_cast<double>(targets) : 0.0;
-  for (const HostBatch& batch : micro_batches_) sums.add(run_loss(setup_.training, batch, weight));
+  LossLaunches launches(setup_.training, micro_batches_.size());
+  for (const HostBatch& batch : micro_batches_) launches.launch(batch, weight);
+  const LossSums sums = launches.sums();
   return means(sums, sums.loss, "");
 }
 
@@ -44,10 +45,10 @@ double LanguageTask::epoch() const {
 
 MetricValues LanguageTask::evaluate() {
   if (setup_.eval_batches == nullptr) return {};
-  LossSums sums;
-  for (std::int64_t i = 0; i < setup_.eval_batches->batches_per_epoch(); ++i) {
-    sums.add(run_loss(*setup_.evaluation, setup_.eval_batches->batch_at({0, i}), 1.0));
-  }
+  const std::int64_t count = setup_.eval_batches->batches_per_epoch();
+  LossLaunches launches(*setup_.evaluation, static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) launches.launch(setup_.eval_batches->batch_at({0, i}), 1.0);
+  const LossSums sums = launches.sums();
   return means(sums, sums.loss / std::max(sums.target_tokens, 1.0), "eval_");
 }
 

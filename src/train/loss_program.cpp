@@ -19,9 +19,10 @@ Program trace_nll(const Model& model, const LossProgramOptions& options, bool tr
   trace_log_probabilities(trace, model, options.capacity, trainable, 1.0);
   Program& program = trace.program;
   const Tensor weights = program.input("loss_weights", {DType::f32, {{options.capacity.tokens, Count::tokens}}});
+  const Tensor counted = program.input("counted", weights.type());
   program.output("loss", weighted_sum(scale(trace.logp, -1.0), weights));
-  program.output("entropy", trace.entropy);
-  program.output("hit", trace.hit);
+  program.output("entropy", weighted_sum(trace.entropy, counted));
+  program.output("hits", weighted_sum(trace.hit, counted));
   return finish_loss(std::move(program), trainable ? "loss" : nullptr, options);
 }
 
@@ -72,42 +73,56 @@ void feed(Executable& executable, const HostBatch& batch) {
   executable.set<std::int32_t>("cu_seqlens", cu_seqlens);
 }
 
-void LossSums::add(const LossSums& other) {
-  loss += other.loss;
-  entropy += other.entropy;
-  hits += other.hits;
-  target_tokens += other.target_tokens;
+void LossSums::add(const LossReading& reading) {
+  loss += static_cast<double>(reading.loss);
+  entropy += static_cast<double>(reading.entropy);
+  hits += static_cast<double>(reading.hits);
+  target_tokens += static_cast<double>(reading.target_tokens);
 }
 
-LossSums run_loss(Executable& executable, const HostBatch& batch, double weight) {
+LossLaunches::~LossLaunches() {
+  if (readings_.empty()) return;
+  try {
+    executable_.device().synchronize();
+  } catch (const Error&) {  // whoever uses the device next gets it again
+  }
+}
+
+void LossLaunches::launch(const HostBatch& batch, double weight) {
+  HONE_ASSERT(readings_.size() < readings_.capacity(), "more launches than the ", readings_.capacity(), " announced");
   const auto tokens = static_cast<std::size_t>(batch.token_count());
-  std::vector<float> values(tokens);
-  for (std::size_t t = 0; t < tokens; ++t) values[t] = batch.loss_weights[t] * static_cast<float>(weight);
+  std::vector<float> weights(tokens);
+  std::vector<float> counted(tokens);
   // A target that does not count costs no row of logits.
   std::vector<TokenId> targets = batch.targets;
   for (std::size_t t = 0; t < tokens; ++t) {
+    weights[t] = batch.loss_weights[t] * static_cast<float>(weight);
+    counted[t] = batch.loss_weights[t] != 0 ? 1.0f : 0.0f;
     if (batch.loss_weights[t] == 0) targets[t] = -1;
   }
-  feed(executable, batch);
-  executable.set<std::int32_t>("targets", targets);
-  executable.set<float>("loss_weights", values);
-  executable.run();
+  feed(executable_, batch);
+  executable_.set<std::int32_t>("targets", targets);
+  executable_.set<float>("loss_weights", weights);
+  executable_.set<float>("counted", counted);
+  executable_.run();
+  LossReading& reading = readings_.emplace_back();
+  reading.target_tokens = batch.target_tokens;
+  executable_.get_later<float>("loss", {&reading.loss, 1});
+  executable_.get_later<float>("entropy", {&reading.entropy, 1});
+  executable_.get_later<float>("hits", {&reading.hits, 1});
+}
+
+LossSums LossLaunches::sums() {
+  executable_.device().synchronize();
   LossSums sums;
-  float loss = 0;
-  executable.get<float>("loss", {&loss, 1});
-  sums.loss = loss;
-  const auto masked_sum = [&](std::string_view name) {
-    executable.get<float>(name, values);
-    double sum = 0;
-    for (std::size_t t = 0; t < tokens; ++t) {
-      if (batch.loss_weights[t] != 0) sum += static_cast<double>(values[t]);
-    }
-    return sum;
-  };
-  sums.entropy = masked_sum("entropy");
-  sums.hits = masked_sum("hit");
-  sums.target_tokens = static_cast<double>(batch.target_tokens);
+  for (const LossReading& reading : readings_) sums.add(reading);
   return sums;
+}
+
+LossSums run_loss(Executable& executable, const HostBatch& batch, double weight) {
+  LossLaunches launches(executable, 1);
+  launches.launch(batch, weight);
+  return launches.sums();
 }
 
 }  // namespace hone

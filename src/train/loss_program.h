@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "data/host_batch.h"
 #include "model/model.h"
@@ -36,8 +37,9 @@ void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacit
 // Precision and forward fusion; then, where `loss` names an output [1], its gradients and recomputation.
 [[nodiscard]] Program finish_loss(Program program, const char* loss, const LossProgramOptions& options);
 
-// loss = sum of loss_weights[t] x -log p(target[t]); accumulates the gradients of all weights. Outputs: "loss" [1],
-// "entropy" and "hit" [tokens].
+// loss = sum of loss_weights[t] x -log p(target[t]); accumulates the gradients of all weights. Outputs [1]:
+// "loss"; "entropy" and "hits" (how often the target was the likeliest token), sums over the tokens that input
+// "counted" marks with 1.
 [[nodiscard]] Program trace_training(const Model& model, const LossProgramOptions& options);
 // The same without gradients: evaluation.
 [[nodiscard]] Program trace_evaluation(const Model& model, const LossProgramOptions& options);
@@ -45,15 +47,42 @@ void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacit
 // Writes tokens, positions and cu_seqlens, and sets the counts.
 void feed(Executable& executable, const HostBatch& batch);
 
+// What one launch gives.
+struct LossReading {
+  float loss = 0;  // as weighted
+  float entropy = 0;
+  float hits = 0;
+  std::int64_t target_tokens = 0;
+};
+
 // Sums over the target tokens of what ran.
 struct LossSums {
   double loss = 0;  // as weighted
   double entropy = 0;
   double hits = 0;
   double target_tokens = 0;
-  void add(const LossSums& other);
+  void add(const LossReading& reading);
 };
-// Feeds the batch with weights mask x `weight`, runs, reads.
+
+// Launches that are not waited for one by one.
+class LossLaunches {
+ public:
+  LossLaunches(Executable& executable, std::size_t most) : executable_(executable) { readings_.reserve(most); }
+  LossLaunches(const LossLaunches&) = delete;
+  LossLaunches& operator=(const LossLaunches&) = delete;
+  ~LossLaunches();  // waits for what was launched
+
+  // Feeds the batch with weights mask x `weight` and runs; at most `most` times.
+  void launch(const HostBatch& batch, double weight);
+  // Of all launches, waited for.
+  [[nodiscard]] LossSums sums();
+
+ private:
+  Executable& executable_;
+  std::vector<LossReading> readings_;  // which the device fills where they lie
+};
+
+// One launch and its sums.
 [[nodiscard]] LossSums run_loss(Executable& executable, const HostBatch& batch, double weight);
 
 }  // namespace hone

@@ -25,8 +25,9 @@ Program traced_loss(const Model& model, const Capacity& capacity, DType dtype) {
   Program& program = trace.program;
   const Tensor weights = program.input("loss_weights", {DType::f32, {{capacity.tokens, Count::tokens}}});
   program.output("loss", weighted_sum(scale(trace.logp, -1.0), weights));
-  program.output("entropy", trace.entropy);
-  program.output("hit", trace.hit);
+  const Tensor counted = program.input("counted", weights.type());
+  program.output("entropy", weighted_sum(trace.entropy, counted));
+  program.output("hits", weighted_sum(trace.hit, counted));
   return with_precision(program, dtype);
 }
 

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kRingBytes = std::size_t{32} << 20;
 constexpr std::size_t kLargestPiece = kRingBytes / 4;
+constexpr std::size_t kReadingsBytes = std::size_t{64} << 10;
 constexpr int kOldestCapability = 80;
 
 class CudaGraph final : public Recording {
@@ -85,6 +86,9 @@ CudaDevice::CudaDevice(int ordinal) : ordinal_(ordinal) {
   void* ring = nullptr;
   check_cuda(cudaMallocHost(&ring, kRingBytes), "cudaMallocHost");
   ring_ = static_cast<std::byte*>(ring);
+  void* readings = nullptr;
+  check_cuda(cudaMallocHost(&readings, kReadingsBytes), "cudaMallocHost");
+  readings_buffer_ = static_cast<std::byte*>(readings);
 }
 
 CudaDevice::~CudaDevice() {
@@ -92,6 +96,7 @@ CudaDevice::~CudaDevice() {
   cublas_.reset();
   for (const InFlight& piece : in_flight_) cudaEventDestroy(piece.done);
   cudaFreeHost(ring_);
+  cudaFreeHost(readings_buffer_);
   cudaStreamDestroy(stream_);
 }
 
@@ -137,6 +142,14 @@ void CudaDevice::download(void* host, const std::byte* device, std::size_t bytes
   synchronize();
 }
 
+void CudaDevice::download_later(void* host, const std::byte* device, std::size_t bytes) {
+  const std::size_t begin = readings_.empty() ? 0 : align_up(readings_.back().begin + readings_.back().bytes);
+  if (begin + bytes > kReadingsBytes) return download(host, device, bytes);
+  check_cuda(cudaMemcpyAsync(readings_buffer_ + begin, device, bytes, cudaMemcpyDeviceToHost, stream_),
+             "a copy from the GPU");
+  readings_.push_back({host, begin, bytes});
+}
+
 void CudaDevice::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "a copy on the GPU");
 }
@@ -145,7 +158,11 @@ void CudaDevice::fill(std::byte* device, int byte, std::size_t bytes) {
   check_cuda(cudaMemsetAsync(device, byte, bytes, stream_), "cudaMemset");
 }
 
-void CudaDevice::synchronize() { check_cuda(cudaStreamSynchronize(stream_), "work on the GPU"); }
+void CudaDevice::synchronize() {
+  check_cuda(cudaStreamSynchronize(stream_), "work on the GPU");
+  for (const Reading& reading : readings_) std::memcpy(reading.host, readings_buffer_ + reading.begin, reading.bytes);
+  readings_.clear();
+}
 
 std::unique_ptr<Recording> CudaDevice::record(const std::function<void()>& launches) {
   check_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");

@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/cuda/cublas.h"
 #include "backend/device.h"
@@ -25,6 +26,7 @@ class CudaDevice final : public Device {
   std::string name() const override { return properties_.name; }
   void upload(std::byte* device, const void* host, std::size_t bytes) override;
   void download(void* host, const std::byte* device, std::size_t bytes) override;
+  void download_later(void* host, const std::byte* device, std::size_t bytes) override;
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
   void fill(std::byte* device, int byte, std::size_t bytes) override;
   void synchronize() override;
@@ -43,6 +45,12 @@ class CudaDevice final : public Device {
     cudaEvent_t done = nullptr;
   };
 
+  // What has been copied to pinned memory, or will have been, for the host.
+  struct Reading {
+    void* host = nullptr;
+    std::size_t begin = 0, bytes = 0;
+  };
+
   std::byte* allocate(std::size_t bytes) override;
   void release(std::byte* data, std::size_t bytes) override;
   // A piece of the ring that no copy reads any more.
@@ -55,6 +63,8 @@ class CudaDevice final : public Device {
   std::byte* ring_ = nullptr;  // pinned host memory
   std::size_t ring_head_ = 0;
   std::deque<InFlight> in_flight_;
+  std::byte* readings_buffer_ = nullptr;  // pinned host memory
+  std::vector<Reading> readings_;
   std::unique_ptr<Cublas> cublas_;
 };
 

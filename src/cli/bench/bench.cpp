@@ -6,7 +6,7 @@
 namespace hone {
 namespace {
 
-constexpr const char* kSummary = "Measures training on this machine";
+const CommandText kText{.name = "bench", .summary = "Measures what hone does on this machine", .positionals = "train"};
 
 int run(std::span<const std::string> arguments) {
   const std::string kind = arguments.empty() ? std::string() : arguments[0];
@@ -18,7 +18,14 @@ int run(std::span<const std::string> arguments) {
 }  // namespace
 
 void register_bench(CommandRegistry& registry) {
-  registry.add({.name = "bench", .summary = kSummary, .help = bench_train_help, .run = run});
+  registry.add({.name = kText.name,
+                .summary = kText.summary,
+                .help =
+                    [] {
+                      return text_of("Usage: hone bench ", kText.positionals, " [--key value ...]\n\n", kText.summary,
+                                     ".\n\n", "  train   full training steps, optimizer included, on random tokens\n");
+                    },
+                .run = run});
 }
 
 }  // namespace hone

@@ -117,13 +117,11 @@ class Bench {
   }
 
   double step() {
-    double loss = 0;
     const double weight = 1.0 / static_cast<double>(batch_.target_tokens * options_.gradient_accumulation_steps);
-    for (std::int64_t i = 0; i < options_.gradient_accumulation_steps; ++i) {
-      loss += run_loss(training_, batch_, weight).loss;
-    }
+    LossLaunches launches(training_, static_cast<std::size_t>(options_.gradient_accumulation_steps));
+    for (std::int64_t i = 0; i < options_.gradient_accumulation_steps; ++i) launches.launch(batch_, weight);
     optimizer_.update(1e-5, 1.0);
-    return loss;
+    return launches.sums().loss;
   }
 
   [[nodiscard]] std::int64_t tokens_per_step() const {
