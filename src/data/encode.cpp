@@ -58,7 +58,12 @@ EncodedExample encode_example(const Json& row, const Tokenizer& tokenizer, const
   auto& [tokens, is_target] = out.example;
   tokens = tokenizer.encode(rendered.text);
   if (!rendered.all_targets) is_target = target_mask(tokenizer, rendered.text, tokens, rendered.targets);
-  if (rendered.needs_eos) {
+  if (rendered.is_plain) {
+    const std::vector<TokenId>& leading = tokenizer.leading_tokens();
+    if (tokens.size() < leading.size() || !std::equal(leading.begin(), leading.end(), tokens.begin())) {
+      tokens.insert(tokens.begin(), leading.begin(), leading.end());
+      if (!rendered.all_targets) is_target.insert(is_target.begin(), leading.size(), 0);
+    }
     const auto eos = tokenizer.eos_token_id();
     if (!eos && !options.eos_optional) throw Error("the tokenizer has no eos_token to end a text with");
     if (eos && (tokens.empty() || tokens.back() != *eos)) {

@@ -42,10 +42,11 @@ struct EncodingReport {
 };
 
 // Encodes all rows of a source, in order, in parallel.
-// text: the text and EOS, unless it ends with it. Messages: as the template renders them. prompt and completion: texts
-// are joined and get EOS; messages are rendered together, and the prompt's part ends with the generation prompt.
-// problem and solution: as a prompt of one user message and a completion of one assistant message.
-// A row in which no token is left to learn (after the cut) counts as unusable. Throws Error where no row is usable.
+// text: what the tokenizer's post-processor puts before one (a BOS) unless it is there, the text, and EOS unless it
+// ends with it. Messages: as the template renders them. prompt and completion: texts are joined, then as a text;
+// messages are rendered together, and the prompt's part ends with the generation prompt. problem and solution: as a
+// prompt of one user message and a completion of one assistant message. A row in which no token is left to learn (after
+// the cut) counts as unusable. Throws Error where no row is usable.
 [[nodiscard]] ExampleSet encode_examples(const Source& source, const Tokenizer& tokenizer,
                                          const ChatTemplate& chat_template, const EncodeOptions& options,
                                          EncodingReport& report);

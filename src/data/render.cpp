@@ -54,7 +54,7 @@ RenderedRow render_prompt_completion(const Json& row, const ChatTemplate& chat_t
                                      const EncodeOptions& options) {
   if (is_text(row, "prompt")) {
     const std::string& prompt = text_in(row, "prompt");
-    RenderedRow out{.text = prompt + text_in(row, "completion"), .needs_eos = true};
+    RenderedRow out{.text = prompt + text_in(row, "completion"), .is_plain = true};
     choose_targets(out, prompt.size(), {}, options.loss);
     return out;
   }
@@ -91,7 +91,7 @@ RenderedRow render_row(const Json& row, const ChatTemplate& chat_template, const
                        const EncodeOptions& options) {
   const RowKind kind = kind_of(row, options.columns);
   if (kind == RowKind::text) {
-    RenderedRow out{.text = text_in(row, options.columns.text_field), .needs_eos = true};
+    RenderedRow out{.text = text_in(row, options.columns.text_field), .is_plain = true};
     choose_targets(out, kNowhere, {}, options.loss);
     return out;
   }

@@ -14,7 +14,7 @@ struct RenderedRow {
   std::string text;
   bool all_targets = true;
   std::vector<ByteRange> targets;  // where not all of it is learned
-  bool needs_eos = false;          // to be appended where absent, learned
+  bool is_plain = false;           // no template made it: it gets BOS and EOS where absent, EOS learned
 };
 [[nodiscard]] RenderedRow render_row(const Json& row, const ChatTemplate& chat_template, const Json& variables,
                                      const EncodeOptions& options);

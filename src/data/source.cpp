@@ -79,43 +79,73 @@ std::vector<fs::path> data_files_below(const fs::path& folder) {
   return files;
 }
 
-// The files of `split`; all are train where no name says otherwise.
-std::vector<fs::path> files_of_split(const fs::path& folder, const std::vector<fs::path>& files,
-                                     const std::string& split) {
+using Split = std::pair<std::string, std::vector<fs::path>>;
+
+// The files by the splits that their names mean; empty where no name means any.
+std::vector<Split> named_splits(const fs::path& folder, const std::vector<fs::path>& files) {
+  std::vector<Split> splits;
   for (const bool by_file_name : {true, false}) {
-    std::vector<fs::path> chosen;
-    std::vector<std::string> seen;
     for (const fs::path& file : files) {
       const std::string text =
           by_file_name ? file.filename().string() : file.parent_path().lexically_relative(folder).generic_string();
       const auto named = split_named_in(text);
       if (!named) continue;
-      if (*named == split) chosen.push_back(file);
-      if (std::find(seen.begin(), seen.end(), *named) == seen.end()) seen.emplace_back(*named);
+      auto split = std::ranges::find(splits, *named, &Split::first);
+      if (split == splits.end()) split = splits.insert(splits.end(), {std::string(*named), {}});
+      split->second.push_back(file);
     }
-    if (seen.empty()) continue;
-    if (chosen.empty()) {
-      throw Error(folder.string(), text_of("has no split '", split, "'; it has: ", join(seen, ", ")));
-    }
-    return chosen;
+    if (!splits.empty()) break;
   }
-  if (split != "train") throw Error(folder.string(), text_of("has no split '", split, "'; it has: train"));
-  return files;
+  return splits;
+}
+
+// The files of `split`; all are train where no name says otherwise.
+std::vector<fs::path> files_of_split(const fs::path& folder, const std::vector<fs::path>& files,
+                                     const std::string& split) {
+  std::vector<Split> splits = named_splits(folder, files);
+  if (splits.empty()) splits.emplace_back("train", files);
+  std::vector<std::string> names;
+  for (Split& known : splits) {
+    if (known.first == split) return std::move(known.second);
+    names.push_back(known.first);
+  }
+  throw Error(folder.string(), text_of("has no split '", split, "'; it has: ", join(names, ", ")));
 }
 
 }  // namespace
 
 void BadRows::add(const RowPlace& place, std::string_view reason) {
-  if (first_.size() < kShown) first_.push_back(text_of(*place.file, " ", place.unit, " ", place.number, ": ", reason));
   ++count_;
+  const auto known = std::ranges::find(faults_, reason, &Fault::reason);
+  if (known != faults_.end()) {
+    ++known->count;
+  } else if (faults_.size() < kShown) {
+    faults_.push_back({text_of(*place.file, " ", place.unit, " ", place.number), std::string(reason), 1});
+  }
+}
+
+std::vector<std::string> BadRows::first() const {
+  std::vector<std::string> lines;
+  for (const Fault& fault : faults_) lines.push_back(text_of(fault.place, ": ", fault.reason));
+  return lines;
 }
 
 std::string BadRows::describe(std::int64_t rows) const {
   if (count_ == 0) return "";
-  std::string text = text_of(format_count(count_), " of ", format_count(rows), " rows left out: ", join(first_, "; "));
-  const std::int64_t more = count_ - static_cast<std::int64_t>(first_.size());
-  if (more > 0) text += text_of("; and ", format_count(more), " more");
+  std::string text = text_of(format_count(count_), " of ", format_count(rows), " rows left out");
+  std::int64_t others = count_;
+  for (const Fault& fault : faults_) {
+    text += text_of(others == count_ ? ": " : "; ", fault.place);
+    if (fault.count > 1) text += text_of(" and ", format_count(fault.count - 1), " more");
+    text += ": " + fault.reason;
+    others -= fault.count;
+  }
+  if (others > 0) text += text_of("; and ", format_count(others), " for other reasons");
   return text;
+}
+
+bool names_splits(const fs::path& path) {
+  return fs::is_directory(path) && !named_splits(path, data_files_below(path)).empty();
 }
 
 SampleBy sample_by_from_name(std::string_view name) {
@@ -130,7 +160,7 @@ Source::Source(const fs::path& path, const SourceOptions& options) : name_(path.
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
     throw Error(name_, "no such file or folder",
-                "give the path of a .jsonl, .json or .txt file, or of a folder of them");
+                "give the path of a .jsonl, .json or .txt file, or of a folder of them; nothing is downloaded");
   }
   if (!fs::is_directory(status)) {
     if (options.split != "train") throw Error(name_, text_of("a single file has no split '", options.split, "'"));

@@ -20,21 +20,27 @@ struct RowPlace {
   std::int64_t number = 0;         // from 1
 };
 
-// The rows that could not be used: all counted, the first few named.
+// The rows that could not be used: all counted, the first of each of the first few reasons named.
 class BadRows {
  public:
   void add(const RowPlace& place, std::string_view reason);
   [[nodiscard]] std::int64_t count() const { return count_; }
-  // "data.jsonl line 3: not valid JSON (column 5)", at most kShown.
-  [[nodiscard]] const std::vector<std::string>& first() const { return first_; }
-  // One line: how many of `rows` were left out, and the first of them; "" where there is none.
+  // "data.jsonl line 3: not valid JSON (column 5)", one a reason, at most kShown.
+  [[nodiscard]] std::vector<std::string> first() const;
+  // One line: how many of `rows` were left out, and why; "" where there is none.
   [[nodiscard]] std::string describe(std::int64_t rows) const;
 
   static constexpr std::size_t kShown = 5;
 
  private:
+  struct Fault {
+    std::string place;  // of the first such row
+    std::string reason;
+    std::int64_t count = 0;
+  };
+
   std::int64_t count_ = 0;
-  std::vector<std::string> first_;
+  std::vector<Fault> faults_;
 };
 
 // What is one document in a plain text file (`sample_by` of Hugging Face's text loader).
@@ -45,6 +51,9 @@ struct SourceOptions {
   SampleBy sample_by = SampleBy::document;
   std::string split = "train";  // train, validation or test: of a folder's files, by their names
 };
+
+// Whether `path` is a folder whose names deal its files to splits. Throws Error where it cannot be listed.
+[[nodiscard]] bool names_splits(const std::filesystem::path& path);
 
 // Reads one file, row by row. One implementation a format.
 class RowReader {

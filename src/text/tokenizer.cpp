@@ -8,6 +8,7 @@
 #include "text/bpe_model.h"
 #include "text/byte_alphabet.h"
 #include "text/json_fields.h"
+#include "text/post_processor.h"
 #include "text/pre_tokenizer.h"
 #include "text/tokenizer_config.h"
 #include "text/tokenizer_file.h"
@@ -24,7 +25,8 @@ struct Tokenizer::Data {
         decoder(read_decoder(member(json, "decoder"), where)),
         model(std::make_shared<const BpeModel>(
             file.vocabulary, file.merges, read_model_options(member(json, "model"), pre_tokenizer.byte_level(), where),
-            where)) {
+            where)),
+        leading(hone::leading_tokens(member(json, "post_processor"), where)) {
     for (const AddedToken& token : file.added_tokens) add(token, where);
   }
 
@@ -81,6 +83,7 @@ struct Tokenizer::Data {
   PreTokenizer pre_tokenizer;
   DecoderKind decoder;
   std::shared_ptr<const BpeModel> model;
+  std::vector<TokenId> leading;
   std::map<TokenId, AddedToken> added;
   std::map<std::string, TokenId, std::less<>> by_content;
   TokenizerConfig config;
@@ -98,6 +101,9 @@ Tokenizer Tokenizer::from_json(std::string_view tokenizer_json, std::string_view
   const Json json = Json::parse(file.rest);
   auto data = std::make_shared<Data>(file, json, where);
   data->finish(where);
+  for (const TokenId id : data->leading) {
+    if (id < 0 || id >= data->next_id()) throw Error(where, text_of("the post_processor's id ", id, " is no token"));
+  }
   if (!config_json.empty()) {
     data->config = TokenizerConfig(config_json, where);
     // As transformers does: what the config names as special is recognised, whatever tokenizer.json says.
@@ -156,6 +162,8 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text) const {
   });
   return ids;
 }
+
+const std::vector<TokenId>& Tokenizer::leading_tokens() const { return data_->leading; }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
   std::string text;

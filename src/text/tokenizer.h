@@ -29,6 +29,8 @@ class Tokenizer {
   // recognised. Invalid UTF-8 is read as Python's bytes.decode(errors='replace') reads it. Thread-safe.
   // A character that the vocabulary cannot write is an Error (the reference drops it), unless there is an unk_token.
   [[nodiscard]] std::vector<TokenId> encode(std::string_view text) const;
+  // What the reference's encode(text, add_special_tokens=True) puts before a text: the BOS of Llama 3, say.
+  [[nodiscard]] const std::vector<TokenId>& leading_tokens() const;
   [[nodiscard]] std::string decode(std::span<const TokenId> ids, bool skip_special_tokens = false) const;
 
   [[nodiscard]] std::int64_t vocab_size() const;  // added tokens included: the largest id + 1

@@ -93,6 +93,29 @@ TEST_F(EncodeTest, TextGetsEosWhereAbsent) {
   EXPECT_EQ(report.target_tokens, report.tokens - 2);
 }
 
+// As TRL, which tokenises texts with the tokenizer's special tokens and rendered templates without.
+TEST_F(EncodeTest, PlainTextBeginsWithWhatThePostProcessorPuts) {
+  Json file = read_json(test::fixture("data/tokenizer/tokenizer.json"));
+  const TokenId bos = *tokenizer.token_id("<|im_start|>");
+  file["post_processor"]["single"].insert(file["post_processor"]["single"].begin(),
+                                          Json{{"SpecialToken", {{"id", "<|im_start|>"}, {"type_id", 0}}}});
+  file["post_processor"]["special_tokens"]["<|im_start|>"] = {
+      {"id", "<|im_start|>"}, {"ids", {bos}}, {"tokens", {"<|im_start|>"}}};
+  const Tokenizer with_bos =
+      Tokenizer::from_json(file.dump(), read_file(test::fixture("data/tokenizer/tokenizer_config.json")));
+  const Json turns = Json::array({{{"role", "user"}, {"content", "A?"}}, {{"role", "assistant"}, {"content", "B"}}});
+  const ExampleSet set = encode_examples(rows({{{"text", "Hi"}},
+                                               {{"text", "<|im_start|>Hi"}},
+                                               {{"prompt", "1 + 1 = "}, {"completion", "2"}},
+                                               {{"messages", turns}}}),
+                                         with_bos, chat_template, {.max_length = 64}, report);
+  EXPECT_EQ(decode(set[0].tokens), "<|im_start|>Hi<|im_end|>");
+  EXPECT_EQ(ints(set[0].tokens), ints(set[1].tokens)) << "not twice";
+  EXPECT_EQ(decode(set[2].tokens), "<|im_start|>1 + 1 = 2<|im_end|>");
+  EXPECT_EQ(learned(set[2]), "2<|im_end|>");
+  EXPECT_EQ(ints(set[3].tokens), ints(encode({{{"messages", turns}}})[0].tokens));
+}
+
 TEST_F(EncodeTest, OtherColumns) {
   const Json turns = Json::array({{{"from", "user"}, {"value", "A?"}}, {{"from", "assistant"}, {"value", "B"}}});
   const ExampleSet set = encode({{{"conversations", turns}},

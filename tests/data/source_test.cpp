@@ -89,15 +89,22 @@ TEST_F(SourceTest, DeepBracketsInsideTextAreFine) {
   EXPECT_EQ(read.rows.size(), 1u);
 }
 
-TEST_F(SourceTest, OnlyTheFirstBadRowsAreShown) {
+TEST_F(SourceTest, BadRowsAreShownByReason) {
   std::string content;
   for (int i = 0; i < 1234; ++i) content += "oops\n";
-  const ReadRows read = read_rows(file("bad.jsonl", content + "{\"a\": 1}"));
-  EXPECT_EQ(read.bad.count(), 1234);
-  EXPECT_EQ(read.bad.first().size(), BadRows::kShown);
-  EXPECT_THAT(read.bad.describe(1235), HasSubstr("1,234 of 1,235 rows left out: "));
-  EXPECT_THAT(read.bad.describe(1235), EndsWith("; and 1,229 more"));
+  const auto path = file("bad.jsonl", content + "[1]\n{\"a\": 1}");
+  const ReadRows read = read_rows(path);
+  EXPECT_EQ(read.bad.count(), 1235);
+  EXPECT_EQ(read.bad.first().size(), 2u);
+  EXPECT_EQ(read.bad.describe(1236),
+            "1,235 of 1,236 rows left out: " + path.string() + " line 1 and 1,233 more: not valid JSON (column 1); " +
+                path.string() + " line 1235: not a JSON object");
   EXPECT_EQ(BadRows().describe(3), "");
+  BadRows many;
+  const RowPlace place{.file = std::make_shared<const std::string>("f"), .number = 7};
+  for (int i = 0; i < 8; ++i) many.add(place, "reason " + std::to_string(i));
+  EXPECT_EQ(many.first().size(), BadRows::kShown);
+  EXPECT_THAT(many.describe(9), EndsWith("; f line 7: reason 4; and 3 for other reasons"));
 }
 
 TEST_F(SourceTest, JsonIsAnArrayOrLines) {

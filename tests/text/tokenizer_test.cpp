@@ -14,6 +14,35 @@
 namespace hone {
 namespace {
 
+TEST(Tokenizer, LeadingTokensAreThoseOfThePostProcessor) {
+  const Json cases = read_json(test::fixture("text/leading.json"));
+  ASSERT_EQ(cases.size(), 7u);
+  for (const auto& [name, one] : cases.items()) {
+    const Tokenizer tokenizer = Tokenizer::from_json(one["tokenizer"].dump());
+    EXPECT_EQ(tokenizer.leading_tokens(), one["leading"].get<std::vector<TokenId>>()) << name;
+    EXPECT_EQ(tokenizer.encode("ab"), (std::vector<TokenId>{0, 1})) << name;
+  }
+}
+
+TEST(Tokenizer, ABrokenPostProcessorIsNamed) {
+  Json file = read_json(test::fixture("text/leading.json"))["template"]["tokenizer"];
+  const auto error_with = [&](const char* pointer, const Json& value) -> std::string {
+    Json broken = file;
+    broken["post_processor"][Json::json_pointer(pointer)] = value;
+    try {
+      (void)Tokenizer::from_json(broken.dump());
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(error_with("/special_tokens", Json::object()),
+            "tokenizer.json: the post_processor puts <s> before a text, but gives it no ids");
+  EXPECT_EQ(error_with("/special_tokens/<s>/ids", {"x"}), "tokenizer.json: post_processor: an id of <s> is \"x\"");
+  EXPECT_EQ(error_with("/special_tokens/<s>/ids", {99}), "tokenizer.json: the post_processor's id 99 is no token");
+  EXPECT_EQ(error_with("/type", 3), "tokenizer.json: post_processor has no type");
+}
+
 class ReferenceTokenizer : public testing::TestWithParam<const char*> {
  protected:
   [[nodiscard]] static Tokenizer load() { return Tokenizer::load(test::fixture(std::string("text/") + GetParam())); }
