@@ -47,14 +47,21 @@ __global__ void __launch_bounds__(kElementwiseThreads)
     elementwise_kernel(To* to, RowCount rows, std::int64_t row_size, Function function, const From*... from) {
   constexpr int kPack = kCommonPack<To, From...>;
   constexpr int kBlock = kElementwiseThreads * kElementwisePacks * kPack;
-  const std::int64_t used = rows.get() * row_size;
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kBlock;
-  if (begin + kBlock <= used) {
-    const std::int64_t mine = begin + static_cast<int>(threadIdx.x) * kPack;
-    store_results<kPack>(to + mine, function, load_tile<kPack>(from + mine)...);
-    return;
-  }
   const std::int64_t elements = rows.capacity * row_size;
+  if (begin + kBlock <= elements) {
+    // Loaded before the count is known, so as not to wait for it.
+    const std::int64_t mine = begin + static_cast<int>(threadIdx.x) * kPack;
+    const auto store = [&](const auto&... tiles) {
+      if (begin + kBlock <= rows.get() * row_size) {
+        store_results<kPack>(to + mine, function, tiles...);
+        return true;
+      }
+      return false;
+    };
+    if (store(load_tile<kPack>(from + mine)...)) return;
+  }
+  const std::int64_t used = rows.get() * row_size;
   const std::int64_t end = begin + kBlock < elements ? begin + kBlock : elements;
   for (std::int64_t i = begin + threadIdx.x; i < end; i += kElementwiseThreads) {
     to[i] = i < used ? static_cast<To>(function(from[i]...)) : To(0);

@@ -1,3 +1,6 @@
+#include <limits>
+
+#include "core/error.h"
 #include "ops/cuda_kernel.cuh"
 #include "ops/registry.h"
 
@@ -19,28 +22,30 @@ __device__ CudaAccumulator<T> sigmoid(CudaAccumulator<T> x) {
   }
 }
 
-// A block's part of a row: one pack a thread.
+// A thread's pack: consecutive threads take consecutive packs, over the ends of rows.
 struct Place {
   std::int64_t row;
   std::int64_t at;  // in a row of n
 };
 
 template <int kPack>
-__device__ Place place_of(int tiles) {
-  const auto tile = static_cast<int>(blockIdx.x % static_cast<unsigned>(tiles));
-  return {blockIdx.x / static_cast<unsigned>(tiles), (std::int64_t{tile} * kThreads + threadIdx.x) * kPack};
+__device__ Place place_of(int packs_a_row) {
+  const std::uint32_t pack = blockIdx.x * kThreads + threadIdx.x;
+  const std::uint32_t row = pack / static_cast<std::uint32_t>(packs_a_row);
+  return {row, static_cast<std::int64_t>(pack - row * static_cast<std::uint32_t>(packs_a_row)) * kPack};
 }
 
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
-    swiglu_kernel(const T* gate_up, RowCount rows, std::int64_t n, int tiles, T* y) {
-  const auto [row, at] = place_of<kPack>(tiles);
-  if (at >= n) return;
+    swiglu_kernel(const T* gate_up, RowCount rows, std::int64_t n, int packs_a_row, T* y) {
+  const auto [row, at] = place_of<kPack>(packs_a_row);
+  if (row >= rows.capacity) return;
+  // Loaded before the count is known, so as not to wait for it: there is memory for every row.
+  const T* gates = gate_up + row * 2 * n + at;
+  const auto gate = *reinterpret_cast<const Pack<T, kPack>*>(gates);
+  const auto up = *reinterpret_cast<const Pack<T, kPack>*>(gates + n);
   Pack<T, kPack> result{};
   if (row < rows.get()) {
-    const T* gates = gate_up + row * 2 * n + at;
-    const auto gate = *reinterpret_cast<const Pack<T, kPack>*>(gates);
-    const auto up = *reinterpret_cast<const Pack<T, kPack>*>(gates + n);
 #pragma unroll
     for (int k = 0; k < kPack; ++k) {
       const auto g = widened(gate[k]);
@@ -53,17 +58,17 @@ __global__ void __launch_bounds__(kThreads)
 // With s = sigmoid(gate): dgate = dy up s (1 + gate (1 - s)), dup = dy gate s.
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
-    swiglu_backward_kernel(const T* dy, const T* gate_up, RowCount rows, std::int64_t n, int tiles, T* dgate_up) {
+    swiglu_backward_kernel(const T* dy, const T* gate_up, RowCount rows, std::int64_t n, int packs_a_row, T* dgate_up) {
   using A = CudaAccumulator<T>;
-  const auto [row, at] = place_of<kPack>(tiles);
-  if (at >= n) return;
+  const auto [row, at] = place_of<kPack>(packs_a_row);
+  if (row >= rows.capacity) return;
+  const T* gates = gate_up + row * 2 * n + at;
+  const auto d = *reinterpret_cast<const Pack<T, kPack>*>(dy + row * n + at);
+  const auto gate = *reinterpret_cast<const Pack<T, kPack>*>(gates);
+  const auto up = *reinterpret_cast<const Pack<T, kPack>*>(gates + n);
   Pack<T, kPack> dgate{};
   Pack<T, kPack> dup{};
   if (row < rows.get()) {
-    const T* gates = gate_up + row * 2 * n + at;
-    const auto d = *reinterpret_cast<const Pack<T, kPack>*>(dy + row * n + at);
-    const auto gate = *reinterpret_cast<const Pack<T, kPack>*>(gates);
-    const auto up = *reinterpret_cast<const Pack<T, kPack>*>(gates + n);
 #pragma unroll
     for (int k = 0; k < kPack; ++k) {
       const A g = widened(gate[k]);
@@ -77,23 +82,26 @@ __global__ void __launch_bounds__(kThreads)
   *reinterpret_cast<Pack<T, kPack>*>(to + n) = dup;
 }
 
-// body.operator()<kPack>(blocks, tiles) for a tensor [rows, n].
+// body.operator()<kPack>(blocks, packs a row) for a tensor [rows, n].
 template <class T, class Body>
 void over_rows(const TensorView& view, const Body& body) {
   const std::int64_t n = view.row_size();
   if (view.elements() == 0) return;
   with_pack<T>(n, [&]<int kPack>() {
-    const std::int64_t tiles = ceil_div(n, kThreads * kPack);
-    body.template operator()<kPack>(static_cast<unsigned>(view.capacity() * tiles), static_cast<int>(tiles));
+    const std::int64_t packs = view.capacity() * (n / kPack);
+    if (packs > std::numeric_limits<std::uint32_t>::max() - kThreads) {
+      throw Error("swiglu", text_of(to_text(*view.type), " is more than a launch takes"), "use smaller micro-batches");
+    }
+    body.template operator()<kPack>(static_cast<unsigned>(ceil_div(packs, kThreads)), static_cast<int>(n / kPack));
   });
 }
 
 template <class T>
 void forward(const KernelCall& call) {
   const TensorView& y = call.out(0);
-  over_rows<T>(y, [&]<int kPack>(unsigned blocks, int tiles) {
+  over_rows<T>(y, [&]<int kPack>(unsigned blocks, int packs_a_row) {
     swiglu_kernel<T, kPack><<<blocks, kThreads, 0, stream_of(call)>>>(cuda_data<T>(call.in(0)), row_count(call, y),
-                                                                      y.row_size(), tiles, cuda_data<T>(y));
+                                                                      y.row_size(), packs_a_row, cuda_data<T>(y));
   });
   check_launch("swiglu");
 }
@@ -101,10 +109,10 @@ void forward(const KernelCall& call) {
 template <class T>
 void backward(const KernelCall& call) {
   const TensorView& dy = call.in(0);
-  over_rows<T>(dy, [&]<int kPack>(unsigned blocks, int tiles) {
+  over_rows<T>(dy, [&]<int kPack>(unsigned blocks, int packs_a_row) {
     swiglu_backward_kernel<T, kPack>
         <<<blocks, kThreads, 0, stream_of(call)>>>(cuda_data<T>(dy), cuda_data<T>(call.in(1)), row_count(call, dy),
-                                                   dy.row_size(), tiles, cuda_data<T>(call.out(0)));
+                                                   dy.row_size(), packs_a_row, cuda_data<T>(call.out(0)));
   });
   check_launch("swiglu_backward");
 }
