@@ -3,7 +3,7 @@
 #   scripts/setup.sh [--dev]   --dev: also the tools of scripts/{format,tidy,run_fuzzers}.sh
 set -euo pipefail
 
-packages=(g++ cmake ninja-build ccache lld libgtest-dev libgmock-dev nlohmann-json3-dev libyaml-cpp-dev libedit-dev)
+packages=(g++ cmake ninja-build ccache libgtest-dev libgmock-dev nlohmann-json3-dev libyaml-cpp-dev libedit-dev)
 case "${1:-}" in
   "") ;;
   --dev) packages+=(clang-format-19 clang-tidy-19 clang-19 libclang-rt-19-dev libomp-19-dev) ;;
