@@ -36,6 +36,8 @@ Value loop_field(const LoopState& loop, std::string_view name) {
 
 }  // namespace
 
+void TemplateMeter::give_up() { throw TemplateFailure("the template takes too many steps"); }
+
 void TemplateMeter::charge_containment(const Value& container, const Value& item) {
   if (container.is_string() && item.is_string()) {
     charge_search(container.text(), item.text());
