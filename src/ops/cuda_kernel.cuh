@@ -1,5 +1,5 @@
-// What CUDA kernels share. Sums are in a fixed order that depends on sizes only, never on which block comes first; there
-// are no floating-point atomics. A row's result does not depend on the number of rows.
+// What CUDA kernels share. Sums are in a fixed order that depends on sizes only, never on which block comes first;
+// there are no floating-point atomics. A row's result does not depend on the number of rows.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -81,6 +81,20 @@ struct alignas(sizeof(T) * kSize) Pack {
   [[nodiscard]] __device__ T& operator[](int i) { return values[i]; }
   [[nodiscard]] __device__ const T& operator[](int i) const { return values[i]; }
 };
+
+// A pack that is read once: it passes the first-level cache by, where the few numbers that every warp reads (counts,
+// the step's rate) then stay.
+template <class T, int kSize>
+[[nodiscard]] __device__ inline Pack<T, kSize> load_streamed(const T* from) {
+  Pack<T, kSize> pack;
+  if constexpr (sizeof(pack) == 16) {
+    const uint4 words = __ldcg(reinterpret_cast<const uint4*>(from));
+    memcpy(&pack, &words, sizeof(pack));
+  } else {
+    pack = *reinterpret_cast<const Pack<T, kSize>*>(from);
+  }
+  return pack;
+}
 
 // Elements of T in 16 bytes.
 template <class T>

@@ -25,7 +25,7 @@ template <int kPack, class T>
   ElementwiseTile<T, kPack> tile;
 #pragma unroll
   for (int i = 0; i < kElementwisePacks; ++i) {
-    tile.packs[i] = *reinterpret_cast<const Pack<T, kPack>*>(from + i * kElementwiseThreads * kPack);
+    tile.packs[i] = load_streamed<T, kPack>(from + i * kElementwiseThreads * kPack);
   }
   return tile;
 }

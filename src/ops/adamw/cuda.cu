@@ -88,10 +88,10 @@ __device__ void update(const Tensors<T, W, S, G>& p, const Constants<CudaAccumul
   auto& all_m = *reinterpret_cast<Pack<S, kPack>*>(p.m + at);
   auto& all_v = *reinterpret_cast<Pack<S, kPack>*>(p.v + at);
   auto& all_kept = *reinterpret_cast<Pack<W, kPack>*>(p.kept + at);
-  const Pack<G, kPack> gradient = all_gradients;
-  Pack<S, kPack> m = all_m;
-  Pack<S, kPack> v = all_v;
-  Pack<W, kPack> kept = all_kept;
+  const Pack<G, kPack> gradient = load_streamed<G, kPack>(p.gradient + at);
+  Pack<S, kPack> m = load_streamed<S, kPack>(p.m + at);
+  Pack<S, kPack> v = load_streamed<S, kPack>(p.v + at);
+  Pack<W, kPack> kept = load_streamed<W, kPack>(p.kept + at);
   Pack<G, kPack> zero;
 #pragma unroll
   for (int k = 0; k < kPack; ++k) zero[k] = narrowed<G>(0);

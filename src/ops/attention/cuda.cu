@@ -1,6 +1,7 @@
 #include "ops/attention/attention.h"
 #include "ops/attention/forward.cuh"
 #include "ops/attention/tensor_backward.cuh"
+#include "ops/attention/wgmma_backward.cuh"
 #include "ops/cuda_kernel.cuh"
 #include "ops/registry.h"
 
@@ -63,6 +64,9 @@ void backward(const KernelCall& call) {
                                    .kv_heads = static_cast<std::int32_t>(a.kv_heads),
                                    .head_dim = static_cast<std::int32_t>(a.head_dim),
                                    .scale = static_cast<A>(a.scale)};
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    if (launch_wgmma_attention_backward(args, call.workspace.data(), stream_of(call))) return;
+  }
   launch_attention_overlap(args, stream_of(call));
   launch_attention_backward(args, stream_of(call));
 }
@@ -72,9 +76,12 @@ std::size_t forward_workspace(InputTypes inputs, std::span<const Type>, const At
   return plan_of(*inputs[0], *inputs[1], attributes.as<AttentionAttributes>()).workspace_bytes;
 }
 
-// A sum for each query head of a row.
-std::size_t backward_workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
-  return inputs[3]->bytes();
+// A sum for each query head of a row, or what another kernel takes instead.
+std::size_t backward_workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
+  const std::size_t overlap = inputs[3]->bytes();
+  if (inputs[1]->dtype != DType::bf16) return overlap;
+  const auto& a = attributes.as<AttentionAttributes>();
+  return std::max(overlap, wgmma_backward_bytes(inputs[1]->rows(), inputs[4]->rows() - 1, a.heads, a.head_dim));
 }
 
 }  // namespace

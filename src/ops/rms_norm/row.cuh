@@ -14,11 +14,15 @@ template <class T, int kPack, int kHeld>
 struct HeldRow {
   Pack<T, kPack> packs[kHeld];
 
+  // `kKept`: what other blocks read too.
+  template <bool kKept = false>
   __device__ void load(const T* row, int packs_a_row) {
 #pragma unroll
     for (int h = 0; h < kHeld; ++h) {
       const int i = static_cast<int>(threadIdx.x) + h * static_cast<int>(blockDim.x);
-      packs[h] = i < packs_a_row ? reinterpret_cast<const Pack<T, kPack>*>(row)[i] : Pack<T, kPack>{};
+      packs[h] = Pack<T, kPack>{};
+      if (i >= packs_a_row) continue;
+      packs[h] = kKept ? reinterpret_cast<const Pack<T, kPack>*>(row)[i] : load_streamed<T, kPack>(row + i * kPack);
     }
   }
   __device__ void store(T* row, int packs_a_row) const {
@@ -87,7 +91,7 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_kernel(RmsNormRows<T> p)
   if constexpr (kAdd) {
     HeldRow<T, kPack, kHeld> residual;
     residual.load(p.residual + at, packs);
-    weight.load(p.weight, packs);
+    weight.template load<true>(p.weight, packs);
 #pragma unroll
     for (int h = 0; h < kHeld; ++h) {
 #pragma unroll
@@ -95,7 +99,7 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_kernel(RmsNormRows<T> p)
     }
     x.store(p.sum + at, packs);
   } else {
-    weight.load(p.weight, packs);
+    weight.template load<true>(p.weight, packs);
   }
   A squares = 0;
 #pragma unroll
@@ -148,7 +152,7 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(RmsNormG
   const std::int64_t used = p.rows.get();
   const std::int64_t slices = gridDim.x;
   Row weight;
-  weight.load(p.weight, packs);
+  weight.template load<true>(p.weight, packs);
   A dweight[kHeld][kPack]{};
   Row dy;
   Row x;

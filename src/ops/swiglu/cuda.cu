@@ -42,8 +42,8 @@ __global__ void __launch_bounds__(kThreads)
   if (row >= rows.capacity) return;
   // Loaded before the count is known, so as not to wait for it: there is memory for every row.
   const T* gates = gate_up + row * 2 * n + at;
-  const auto gate = *reinterpret_cast<const Pack<T, kPack>*>(gates);
-  const auto up = *reinterpret_cast<const Pack<T, kPack>*>(gates + n);
+  const auto gate = load_streamed<T, kPack>(gates);
+  const auto up = load_streamed<T, kPack>(gates + n);
   Pack<T, kPack> result{};
   if (row < rows.get()) {
 #pragma unroll
@@ -63,9 +63,9 @@ __global__ void __launch_bounds__(kThreads)
   const auto [row, at] = place_of<kPack>(packs_a_row);
   if (row >= rows.capacity) return;
   const T* gates = gate_up + row * 2 * n + at;
-  const auto d = *reinterpret_cast<const Pack<T, kPack>*>(dy + row * n + at);
-  const auto gate = *reinterpret_cast<const Pack<T, kPack>*>(gates);
-  const auto up = *reinterpret_cast<const Pack<T, kPack>*>(gates + n);
+  const auto d = load_streamed<T, kPack>(dy + row * n + at);
+  const auto gate = load_streamed<T, kPack>(gates);
+  const auto up = load_streamed<T, kPack>(gates + n);
   Pack<T, kPack> dgate{};
   Pack<T, kPack> dup{};
   if (row < rows.get()) {

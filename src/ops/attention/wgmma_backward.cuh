@@ -1,0 +1,508 @@
+// The backward pass on Hopper (sm_90a) for heads of 64 and 128, after FlashAttention-3 (Shah et al., 2024). One kernel
+// takes the scores once: a block has 128 keys and goes over the group's query heads and their tiles of 64 queries. dk
+// and dv stay in registers; what it adds to dq goes to a sum in f32, in ascending order of blocks, for which each
+// (head, query tile) counts turns. Blocks start in that order and go from the last query tile down, all heads of each:
+// what a block needs is a prefix of what the one before it does, so it never waits long, nor for a block yet to start.
+//
+// The transposed products, key rows by query columns, leave weights and their gradients in registers as operands of dv
+// and dk.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include "backend/cuda/bulk_copy.cuh"
+#include "backend/cuda/wgmma.cuh"
+#include "ops/attention/simple_backward.cuh"
+#include "ops/attention/tensor_forward_state.cuh"
+
+namespace hone {
+
+inline constexpr int kWgmmaQueries = 64;  // of a tile
+inline constexpr int kWgmmaKeys = 128;    // of a block
+
+// Scratch memory; query tiles are those of sequence_tile(sequences, 1, kWgmmaQueries, index).
+struct WgmmaBackwardWork {
+  float* grad_q;        // [tiles, heads] of kWgmmaQueries x head_dim in the order of WgmmaBackward::grad_q_place
+  float* statistics;    // [tiles, heads, 2, kWgmmaQueries]: lse log2(e), overlap; of rows past the end infinity, 0
+  std::int32_t* turns;  // [tiles, heads]: how many blocks have added to grad_q
+
+  // Null pointers and the size in bytes, or pointers into `from`.
+  static std::size_t lay_out(std::int64_t rows, std::int64_t sequences, std::int64_t heads, std::int64_t head_dim,
+                             std::byte* from, WgmmaBackwardWork& work) {
+    const std::int64_t tiles = (rows / kWgmmaQueries + sequences + 1) * heads;
+    std::size_t bytes = 0;
+    const auto take = [&]<class T>(T*& pointer, std::int64_t count) {
+      pointer = from != nullptr ? reinterpret_cast<T*>(from + bytes) : nullptr;
+      bytes += static_cast<std::size_t>(ceil_div(count * static_cast<std::int64_t>(sizeof(T)), 256) * 256);
+    };
+    take(work.grad_q, tiles * kWgmmaQueries * head_dim);
+    take(work.statistics, tiles * 2 * kWgmmaQueries);
+    take(work.turns, tiles);
+    return bytes;
+  }
+};
+
+[[nodiscard]] inline bool wgmma_backward_takes(std::int64_t head_dim) { return head_dim == 64 || head_dim == 128; }
+
+template <int kWidth>
+struct WgmmaBackward {
+  static constexpr int kGroups = 2;  // warpgroups, 64 keys each; one more copies
+  static constexpr int kConsumers = kGroups * 128;
+  static constexpr int kThreads = kConsumers + 128;
+  static constexpr int kStages = 2;
+  static constexpr int kColumns = kWidth / kGroups;  // of grad_q, a warpgroup's
+  // Tiles of 64 columns in shared memory.
+  static constexpr int kKeyTile = kWgmmaKeys * 128;
+  static constexpr int kQueryTile = kWgmmaQueries * 128;
+  static constexpr int kKeyBytes = kWidth / 64 * kKeyTile;
+  static constexpr int kQueryBytes = kWidth / 64 * kQueryTile;
+  static constexpr int kGradQBytes = kWgmmaQueries * kWidth * 4;
+  static constexpr int kStatisticBytes = 2 * kWgmmaQueries * 4;
+  // Offsets.
+  static constexpr int kK = 0;
+  static constexpr int kV = kK + kKeyBytes;
+  static constexpr int kQ = kV + kKeyBytes;
+  static constexpr int kGradO = kQ + kStages * kQueryBytes;
+  static constexpr int kGradScores = kGradO + kStages * kQueryBytes;
+  static constexpr int kGradQ = kGradScores + kStages * kKeyTile;
+  static constexpr int kStatistics = kGradQ + kGradQBytes;
+  static constexpr int kBarriers = kStatistics + kStages * kStatisticBytes;
+  static constexpr int kSharedBytes = kBarriers + 128;
+
+  // Where a thread of a warpgroup has four floats of its 64 x kColumns, those of columns [8 n, 8 n + 8).
+  [[nodiscard]] __device__ static int grad_q_place(int group, int thread, int n) {
+    return group * (kWgmmaQueries * kColumns) + (n * 128 + thread) * 4;
+  }
+};
+
+// Named barriers.
+enum WgmmaBarrier : int { kConsumersBarrier = 1, kGradQFree = 2, kGradQReady = 3 };
+
+// lse and overlap as the kernel wants them, and turns of zero. A block to a query tile and head, half a warp to a row.
+template <int kWidth>
+__global__ void __launch_bounds__(256)
+    wgmma_backward_prepare(AttentionGradients<__nv_bfloat16> args, WgmmaBackwardWork work) {
+  const auto head = static_cast<int>(blockIdx.x % static_cast<unsigned>(args.heads));
+  const std::int64_t index = blockIdx.x / static_cast<unsigned>(args.heads);
+  const SequenceTile tile = sequence_tile(args.sequences, 1, kWgmmaQueries, index);
+  if (tile.first >= tile.end || tile.outside) return;
+  if (threadIdx.x == 0) work.turns[blockIdx.x] = 0;
+  float* statistics = work.statistics + static_cast<std::int64_t>(blockIdx.x) * (2 * kWgmmaQueries);
+  constexpr int kLanes = kWidth / 8;
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
+#pragma unroll
+  for (int pass = 0; pass < kWgmmaQueries * kLanes / 256; ++pass) {
+    const int row = (pass * 256 + static_cast<int>(threadIdx.x)) / kLanes;
+    const bool used = tile.first + row < tile.end;
+    const std::int64_t at = (tile.token + tile.first + (used ? row : 0)) * args.heads + head;
+    const auto a = *reinterpret_cast<const Pack<__nv_bfloat16, 8>*>(args.o + at * kWidth + lane * 8);
+    const auto b = *reinterpret_cast<const Pack<__nv_bfloat16, 8>*>(args.grad_o + at * kWidth + lane * 8);
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum = __fmaf_rn(widened(a[i]), widened(b[i]), sum);
+#pragma unroll
+    for (int other = kLanes / 2; other > 0; other /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, other);
+    if (lane != 0) continue;
+    statistics[row] = used ? args.lse[at] * kLog2e : std::numeric_limits<float>::infinity();
+    statistics[kWgmmaQueries + row] = used ? sum : 0.0f;
+  }
+}
+
+// What a block goes over: query tiles from the last to the first, all heads of the group of each.
+struct WgmmaTurn {
+  int tile, head, first_head, end_head;
+  __device__ void next() {
+    if (++head < end_head) return;
+    head = first_head;
+    --tile;
+  }
+};
+
+template <int kWidth>
+__device__ void wgmma_backward_copy(const CUtensorMap& qkv, const CUtensorMap& grad_o, const WgmmaBackwardWork& work,
+                                    const SequenceTile& tile, WgmmaTurn turn, int turns, int heads, int kv_heads,
+                                    int kv_head, std::uint32_t shared, std::uint32_t barriers) {
+  using Plan = WgmmaBackward<kWidth>;
+  const auto token = static_cast<int>(tile.token);
+  const std::int64_t first_tile = tile.token / kWgmmaQueries + tile.sequence;
+  barrier_expect(barriers, 2 * Plan::kKeyBytes);
+  for (int part = 0; part < kWidth / 64; ++part) {
+    for (int row = 0; row < kWgmmaKeys; row += kWgmmaQueries) {
+      const auto to = static_cast<std::uint32_t>(part * Plan::kKeyTile + row * 128);
+      bulk_copy_box(shared + Plan::kK + to, qkv, part * 64, heads + kv_head, token + tile.first + row, barriers);
+      bulk_copy_box(shared + Plan::kV + to, qkv, part * 64, heads + kv_heads + kv_head, token + tile.first + row,
+                    barriers);
+    }
+  }
+  for (int i = 0; i < turns; ++i, turn.next()) {
+    const int stage = i % 2;
+    const int parity = i / 2 % 2;
+    const int row = token + turn.tile * kWgmmaQueries;
+    const std::uint32_t q_ready = barriers + 8 + static_cast<std::uint32_t>(stage) * 8;
+    const std::uint32_t q_free = q_ready + 16;
+    const std::uint32_t grad_o_ready = q_ready + 32;
+    const std::uint32_t grad_o_free = q_ready + 48;
+    barrier_wait(q_free, parity ^ 1);
+    barrier_expect(q_ready, Plan::kQueryBytes + Plan::kStatisticBytes);
+    for (int part = 0; part < kWidth / 64; ++part) {
+      bulk_copy_box(shared + Plan::kQ + static_cast<std::uint32_t>(stage * Plan::kQueryBytes + part * Plan::kQueryTile),
+                    qkv, part * 64, turn.head, row, q_ready);
+    }
+    bulk_copy(shared + Plan::kStatistics + static_cast<std::uint32_t>(stage * Plan::kStatisticBytes),
+              work.statistics + ((first_tile + turn.tile) * heads + turn.head) * (2 * kWgmmaQueries),
+              Plan::kStatisticBytes, q_ready);
+    barrier_wait(grad_o_free, parity ^ 1);
+    barrier_expect(grad_o_ready, Plan::kQueryBytes);
+    for (int part = 0; part < kWidth / 64; ++part) {
+      bulk_copy_box(
+          shared + Plan::kGradO + static_cast<std::uint32_t>(stage * Plan::kQueryBytes + part * Plan::kQueryTile),
+          grad_o, part * 64, turn.head, row, grad_o_ready);
+    }
+  }
+}
+
+// A warp: brings the block's parts of grad_q to memory, each in its turn.
+template <int kWidth>
+__device__ void wgmma_backward_add(const WgmmaBackwardWork& work, const SequenceTile& tile, WgmmaTurn turn, int turns,
+                                   int heads, std::uint32_t shared) {
+  using Plan = WgmmaBackward<kWidth>;
+  const std::int64_t first_tile = tile.token / kWgmmaQueries + tile.sequence;
+  const int block = tile.first / kWgmmaKeys;
+  const bool leader = threadIdx.x % 32 == 0;
+  named_barrier_arrive(kGradQFree, Plan::kConsumers + 32);
+  for (int i = 0; i < turns; ++i, turn.next()) {
+    const std::int64_t at = (first_tile + turn.tile) * heads + turn.head;
+    float* to = work.grad_q + at * (kWgmmaQueries * kWidth);
+    named_barrier_wait(kGradQReady, Plan::kConsumers + 32);
+    if (leader) {
+      if (block == 0) {
+        bulk_store(to, shared + Plan::kGradQ, Plan::kGradQBytes);
+      } else {
+        while (load_acquire(work.turns + at) != block) {
+        }
+        fence_async();
+        bulk_add(to, shared + Plan::kGradQ, Plan::kGradQBytes);
+      }
+      bulk_commit();
+      bulk_wait_read();
+    }
+    __syncwarp();
+    if (i + 1 < turns) named_barrier_arrive(kGradQFree, Plan::kConsumers + 32);
+    if (leader) {
+      bulk_wait();
+      fence_async();
+      store_release(work.turns + at, block + 1);
+    }
+  }
+}
+
+// c as A of a product: its registers, in bf16.
+template <int kCount>
+__device__ void as_operand(std::uint32_t (&a)[kCount / 2][4], const float (&c)[kCount][4]) {
+#pragma unroll
+  for (int step = 0; step < kCount / 2; ++step) {
+    a[step][0] = packed_bf16(c[2 * step][0], c[2 * step][1]);
+    a[step][1] = packed_bf16(c[2 * step][2], c[2 * step][3]);
+    a[step][2] = packed_bf16(c[2 * step + 1][0], c[2 * step + 1][1]);
+    a[step][3] = packed_bf16(c[2 * step + 1][2], c[2 * step + 1][3]);
+  }
+}
+
+template <int kWidth>
+__device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& args, const SequenceTile& tile,
+                                       WgmmaTurn turn, int turns, int kv_head, unsigned char* shared_bytes,
+                                       std::uint32_t barriers) {
+  using Plan = WgmmaBackward<kWidth>;
+  const std::uint32_t shared = shared_address(shared_bytes);
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  const int group = static_cast<int>(threadIdx.x) / 128 - 1;
+  const int lane = thread % 32;
+  const int warp_row = group * 64 + thread / 32 * 16;
+  const int group_key = tile.first + group * 64;
+  const int key[2] = {tile.first + warp_row + lane / 4, tile.first + warp_row + lane / 4 + 8};
+  const float scale = args.scale * kLog2e;
+  const auto group_rows = static_cast<std::uint32_t>(group * 64 * 128);
+  const std::uint64_t k_rows = warpgroup_operand(shared + Plan::kK + group_rows, 16);
+  const std::uint64_t v_rows = warpgroup_operand(shared + Plan::kV + group_rows, 16);
+  const std::uint64_t k_columns = warpgroup_operand(
+      shared + Plan::kK + static_cast<std::uint32_t>(kWidth == 64 ? group * 64 : group * Plan::kKeyTile),
+      Plan::kKeyTile);
+
+  float grad_k[kWidth / 8][4];
+  float grad_v[kWidth / 8][4];
+#pragma unroll
+  for (int n = 0; n < kWidth / 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) grad_k[n][e] = grad_v[n][e] = 0.0f;
+  }
+  barrier_wait(barriers, 0);
+  for (int i = 0; i < turns; ++i, turn.next()) {
+    const int stage = i % 2;
+    const int parity = i / 2 % 2;
+    const std::uint32_t q_ready = barriers + 8 + static_cast<std::uint32_t>(stage) * 8;
+    const std::uint32_t q = shared + Plan::kQ + static_cast<std::uint32_t>(stage * Plan::kQueryBytes);
+    const std::uint32_t grad_o = shared + Plan::kGradO + static_cast<std::uint32_t>(stage * Plan::kQueryBytes);
+    const std::uint64_t q_rows = warpgroup_operand(q, 16);
+    const std::uint64_t grad_o_rows = warpgroup_operand(grad_o, 16);
+    float weights[8][4];
+    float grad_scores[8][4];
+    // Steps of 16 columns: 32 bytes within a tile.
+    const auto multiply_rows = [](float(&c)[8][4], std::uint64_t a, std::uint64_t b) {
+#pragma unroll
+      for (int step = 0; step < kWidth / 16; ++step) {
+        const int within = step % 4 * 2;
+        warpgroup_multiply<Major::k, Major::k>(c, a + step / 4 * (Plan::kKeyTile / 16) + within,
+                                               b + step / 4 * (Plan::kQueryTile / 16) + within, step > 0);
+      }
+    };
+    barrier_wait(q_ready, parity);
+    warpgroup_fence();
+    multiply_rows(weights, k_rows, q_rows);
+    warpgroup_commit();
+    barrier_wait(q_ready + 32, parity);
+    multiply_rows(grad_scores, v_rows, grad_o_rows);
+    warpgroup_commit();
+
+    const float* lse =
+        reinterpret_cast<const float*>(shared_bytes + Plan::kStatistics + stage * Plan::kStatisticBytes) + lane % 4 * 2;
+    const int query = turn.tile * kWgmmaQueries;
+    const bool whole = query >= group_key + 63;
+    warpgroup_wait<1>();
+    settle(weights);
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+      const float2 row_lse = *reinterpret_cast<const float2*>(lse + 8 * n);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        weights[n][e] = exp2_fast(__fmaf_rn(weights[n][e], scale, e % 2 == 0 ? -row_lse.x : -row_lse.y));
+      }
+    }
+    if (!whole) {
+      const int column = query + lane % 4 * 2;
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          if (column + 8 * n + e % 2 < key[e / 2]) weights[n][e] = 0.0f;
+        }
+      }
+    }
+    std::uint32_t of_weights[4][4];
+    as_operand<8>(of_weights, weights);
+    const std::uint64_t grad_o_columns = warpgroup_operand(grad_o, Plan::kQueryTile);
+    settle(grad_v);
+    warpgroup_fence();
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      warpgroup_multiply<Major::mn>(grad_v, of_weights[step], grad_o_columns + step * (2048 / 16), 1);
+    }
+    warpgroup_commit();
+
+    const float* overlap = lse + kWgmmaQueries;
+    warpgroup_wait<1>();
+    settle(grad_scores);
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+      const float2 row_overlap = *reinterpret_cast<const float2*>(overlap + 8 * n);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        grad_scores[n][e] = weights[n][e] * (grad_scores[n][e] - (e % 2 == 0 ? row_overlap.x : row_overlap.y));
+      }
+    }
+    std::uint32_t of_grad_scores[4][4];
+    as_operand<8>(of_grad_scores, grad_scores);
+    const std::uint32_t grad_score_tile =
+        shared + Plan::kGradScores + static_cast<std::uint32_t>(stage * Plan::kKeyTile);
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      store_matrices(SharedRows<64>{grad_score_tile}.at(warp_row + (lane & 15), 2 * step + (lane >> 4)),
+                     of_grad_scores[step]);
+    }
+    fence_async();
+    named_barrier_wait(kConsumersBarrier, Plan::kConsumers);
+
+    float grad_q[Plan::kColumns / 8][4];
+    const std::uint64_t grad_score_rows = warpgroup_operand(grad_score_tile, Plan::kKeyTile);
+    const std::uint64_t q_columns = warpgroup_operand(q, Plan::kQueryTile);
+    settle(grad_k);
+    warpgroup_fence();
+#pragma unroll
+    for (int step = 0; step < kWgmmaKeys / 16; ++step) {
+      warpgroup_multiply<Major::mn, Major::mn>(grad_q, grad_score_rows + step * (2048 / 16),
+                                               k_columns + step * (2048 / 16), step > 0);
+    }
+    warpgroup_commit();
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      warpgroup_multiply<Major::mn>(grad_k, of_grad_scores[step], q_columns + step * (2048 / 16), 1);
+    }
+    warpgroup_commit();
+
+    warpgroup_wait<2>();
+    settle(grad_v);
+    if (thread == 0) barrier_arrive(q_ready + 48);
+    warpgroup_wait<1>();
+    settle(grad_q);
+    named_barrier_wait(kGradQFree, Plan::kConsumers + 32);
+#pragma unroll
+    for (int n = 0; n < Plan::kColumns / 8; ++n) {
+      *reinterpret_cast<float4*>(shared_bytes + Plan::kGradQ + Plan::grad_q_place(group, thread, n) * 4) =
+          make_float4(grad_q[n][0], grad_q[n][1], grad_q[n][2], grad_q[n][3]);
+    }
+    fence_async();
+    named_barrier_arrive(kGradQReady, Plan::kConsumers + 32);
+    warpgroup_wait<0>();
+    settle(grad_k);
+    if (thread == 0) barrier_arrive(q_ready + 16);
+  }
+
+  named_barrier_wait(kConsumersBarrier, Plan::kConsumers);  // no product reads k and v any more
+  const int rows = tile.end - tile.first;
+  const std::int64_t own = (tile.token + tile.first) * args.stride + kv_head * kWidth;
+  const auto target = [&](__nv_bfloat16* to) {
+    return [=](int row) { return row < rows ? to + own + row * args.stride : nullptr; };
+  };
+  const float factor_k[2] = {args.scale, args.scale};
+  const float factor_v[2] = {1.0f, 1.0f};
+  store_rows(SharedRows<kWidth>{shared + Plan::kK}, warp_row, grad_k, factor_k, kWidth / 8, target(args.grad_k));
+  store_rows(SharedRows<kWidth>{shared + Plan::kV}, warp_row, grad_v, factor_v, kWidth / 8, target(args.grad_v));
+}
+
+// Built for what has wgmma only: elsewhere it can have no such number of threads, by which launches can tell.
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define HONE_WGMMA_BOUNDS(threads) __launch_bounds__(threads, 1)
+#else
+#define HONE_WGMMA_BOUNDS(threads) __launch_bounds__(32, 1)
+#endif
+
+template <int kWidth>
+__global__ void HONE_WGMMA_BOUNDS(WgmmaBackward<kWidth>::kThreads)
+    wgmma_attention_backward(AttentionGradients<__nv_bfloat16> args, WgmmaBackwardWork work,
+                             const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap grad_o) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  using Plan = WgmmaBackward<kWidth>;
+  extern __shared__ __align__(1024) unsigned char shared_bytes[];
+  const std::uint32_t shared = shared_address(shared_bytes);
+  const std::uint32_t barriers = shared + Plan::kBarriers;
+  const auto kv_head = static_cast<int>(blockIdx.x % static_cast<unsigned>(args.kv_heads));
+  const SequenceTile tile =
+      sequence_tile(args.sequences, 1, kWgmmaKeys, blockIdx.x / static_cast<unsigned>(args.kv_heads));
+  if (tile.first >= tile.end) return;
+  if (tile.outside) {
+    for (std::int64_t row = tile.first; row < tile.end; ++row) {
+      const std::int64_t at = (tile.token + row) * args.stride + kv_head * kWidth + static_cast<int>(threadIdx.x);
+      if (threadIdx.x < kWidth) args.grad_k[at] = args.grad_v[at] = narrowed<__nv_bfloat16>(0);
+    }
+    return;
+  }
+  const int tiles = (tile.rows + kWgmmaQueries - 1) / kWgmmaQueries;
+  const int first_head = kv_head * args.group();
+  const WgmmaTurn turn{tiles - 1, first_head, first_head, first_head + args.group()};
+  const int turns = (tiles - tile.first / kWgmmaQueries) * args.group();
+  if (threadIdx.x == 0) {
+    barrier_init(barriers, 1);
+    for (std::uint32_t stage = 0; stage < Plan::kStages; ++stage) {
+      barrier_init(barriers + 8 + stage * 8, 1);               // q is there
+      barrier_init(barriers + 24 + stage * 8, Plan::kGroups);  // q may be overwritten
+      barrier_init(barriers + 40 + stage * 8, 1);              // grad_o is there
+      barrier_init(barriers + 56 + stage * 8, Plan::kGroups);  // grad_o may be overwritten
+    }
+    barrier_init_done();
+  }
+  __syncthreads();
+  if (threadIdx.x < 128) {
+    fewer_registers<24>();
+    if (threadIdx.x == 0) {
+      wgmma_backward_copy<kWidth>(qkv, grad_o, work, tile, turn, turns, args.heads, args.kv_heads, kv_head, shared,
+                                  barriers);
+    } else if (threadIdx.x / 32 == 1) {
+      wgmma_backward_add<kWidth>(work, tile, turn, turns, args.heads, shared);
+    }
+  } else {
+    more_registers<240>();
+    wgmma_backward_compute<kWidth>(args, tile, turn, turns, kv_head, shared_bytes, barriers);
+  }
+#endif
+}
+
+// grad_q in bf16. A block to a query tile and head.
+template <int kWidth>
+__global__ void __launch_bounds__(256)
+    wgmma_backward_finish(AttentionGradients<__nv_bfloat16> args, WgmmaBackwardWork work) {
+  using Plan = WgmmaBackward<kWidth>;
+  constexpr int kPitch = kWidth + 8;
+  __shared__ __align__(16) __nv_bfloat16 rows[kWgmmaQueries * kPitch];
+  const auto head = static_cast<int>(blockIdx.x % static_cast<unsigned>(args.heads));
+  const SequenceTile tile =
+      sequence_tile(args.sequences, 1, kWgmmaQueries, blockIdx.x / static_cast<unsigned>(args.heads));
+  if (tile.first >= tile.end) return;
+  const float* from = work.grad_q + static_cast<std::int64_t>(blockIdx.x) * (kWgmmaQueries * kWidth);
+  const int group = static_cast<int>(threadIdx.x) / 128;
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  const int row = thread / 32 * 16 + thread % 32 / 4;
+#pragma unroll
+  for (int n = 0; n < Plan::kColumns / 8; ++n) {
+    float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (!tile.outside) four = *reinterpret_cast<const float4*>(from + Plan::grad_q_place(group, thread, n));
+    __nv_bfloat16* to = rows + row * kPitch + group * Plan::kColumns + 8 * n + thread % 4 * 2;
+    *reinterpret_cast<std::uint32_t*>(to) = packed_bf16(four.x * args.scale, four.y * args.scale);
+    *reinterpret_cast<std::uint32_t*>(to + 8 * kPitch) = packed_bf16(four.z * args.scale, four.w * args.scale);
+  }
+  __syncthreads();
+  constexpr int kChunks = kWidth / 8;
+#pragma unroll
+  for (int place = static_cast<int>(threadIdx.x); place < kWgmmaQueries * kChunks; place += 256) {
+    const int of = place / kChunks;
+    if (tile.first + of >= tile.end) continue;
+    *reinterpret_cast<uint4*>(args.grad_q + (tile.token + tile.first + of) * args.stride + head * kWidth +
+                              place % kChunks * 8) =
+        *reinterpret_cast<const uint4*>(rows + of * kPitch + place % kChunks * 8);
+  }
+}
+
+template <int kWidth>
+[[nodiscard]] bool launch_wgmma_backward(const AttentionGradients<__nv_bfloat16>& args, std::byte* workspace,
+                                         cudaStream_t stream) {
+  using Plan = WgmmaBackward<kWidth>;
+  const auto kernel = wgmma_attention_backward<kWidth>;
+  cudaFuncAttributes attributes{};
+  check_cuda(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
+  if (attributes.maxThreadsPerBlock < Plan::kThreads) return false;
+  WgmmaBackwardWork work{};
+  WgmmaBackwardWork::lay_out(args.sequences.capacity, args.sequences.count.capacity, args.heads, kWidth, workspace,
+                             work);
+  const auto tiles = static_cast<unsigned>(tiles_capacity(args.sequences, 1, kWgmmaQueries) * args.heads);
+  wgmma_backward_prepare<kWidth><<<tiles, 256, 0, stream>>>(args, work);
+  check_launch("attention_backward's preparation");
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Plan::kSharedBytes),
+             "cudaFuncSetAttribute");
+  const std::int64_t rows = args.sequences.capacity;
+  const CUtensorMap qkv = row_boxes(args.q, rows, args.stride, args.heads + 2 * args.kv_heads, kWidth, kWgmmaQueries);
+  const CUtensorMap grad_o = row_boxes(args.grad_o, rows, args.heads * kWidth, args.heads, kWidth, kWgmmaQueries);
+  const auto blocks = static_cast<unsigned>(tiles_capacity(args.sequences, 1, kWgmmaKeys) * args.kv_heads);
+  kernel<<<blocks, Plan::kThreads, Plan::kSharedBytes, stream>>>(args, work, qkv, grad_o);
+  check_launch("attention_backward");
+  wgmma_backward_finish<kWidth><<<tiles, 256, 0, stream>>>(args, work);
+  check_launch("attention_backward's rounding");
+  return true;
+}
+
+// Bytes that launch_wgmma_attention_backward wants, 0 for heads that it does not take.
+[[nodiscard]] inline std::size_t wgmma_backward_bytes(std::int64_t rows, std::int64_t sequences, std::int64_t heads,
+                                                      std::int64_t head_dim) {
+  if (!wgmma_backward_takes(head_dim)) return 0;
+  WgmmaBackwardWork work{};
+  return WgmmaBackwardWork::lay_out(rows, sequences, heads, head_dim, nullptr, work);
+}
+
+// The whole backward pass, args.overlap included; false and nothing done where head or device want another.
+[[nodiscard]] inline bool launch_wgmma_attention_backward(const AttentionGradients<__nv_bfloat16>& args,
+                                                          std::byte* workspace, cudaStream_t stream) {
+  if (args.sequences.capacity == 0) return true;
+  if (args.head_dim == 64) return launch_wgmma_backward<64>(args, workspace, stream);
+  if (args.head_dim == 128) return launch_wgmma_backward<128>(args, workspace, stream);
+  return false;
+}
+
+}  // namespace hone
