@@ -261,6 +261,7 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
     multiply_rows(weights, k_rows, q_rows);
     warpgroup_commit();
     barrier_wait(q_ready + 32, parity);
+    warpgroup_fence();
     multiply_rows(grad_scores, v_rows, grad_o_rows);
     warpgroup_commit();
 
@@ -319,7 +320,7 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
       store_matrices(SharedRows<64>{grad_score_tile}.at(warp_row + (lane & 15), 2 * step + (lane >> 4)),
                      of_grad_scores[step]);
     }
-    fence_async();
+    fence_async_shared();
     named_barrier_wait(kConsumersBarrier, Plan::kConsumers);
 
     float grad_q[Plan::kColumns / 8][4];
@@ -350,7 +351,7 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
       *reinterpret_cast<float4*>(shared_bytes + Plan::kGradQ + Plan::grad_q_place(group, thread, n) * 4) =
           make_float4(grad_q[n][0], grad_q[n][1], grad_q[n][2], grad_q[n][3]);
     }
-    fence_async();
+    fence_async_shared();
     named_barrier_arrive(kGradQReady, Plan::kConsumers + 32);
     warpgroup_wait<0>();
     settle(grad_k);

@@ -1,0 +1,126 @@
+// Copies by Hopper's copy engine (sm_90 and later), and the barriers in shared memory that say when they are there.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "backend/cuda/check.h"
+#include "core/error.h"
+
+namespace hone {
+
+// [rows, heads, width] bf16 in global memory, row_stride elements from a row to the next, taken in boxes of box_rows
+// rows by 64 columns of one head; rows past the last are zeros.
+[[nodiscard]] inline CUtensorMap row_boxes(const void* data, std::int64_t rows, std::int64_t row_stride,
+                                           std::int64_t heads, std::int64_t width, std::int64_t box_rows) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  check_cuda(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found),
+             "cudaGetDriverEntryPointByVersion");
+  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
+  CUtensorMap map{};
+  const cuuint64_t sizes[3] = {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(heads),
+                               static_cast<cuuint64_t>(rows)};
+  const cuuint64_t strides[2] = {static_cast<cuuint64_t>(width) * 2, static_cast<cuuint64_t>(row_stride) * 2};
+  const cuuint32_t box[3] = {64, 1, static_cast<cuuint32_t>(box_rows)};
+  const cuuint32_t steps[3] = {1, 1, 1};
+  HONE_ASSERT(found == cudaDriverEntryPointSuccess, "the driver has no cuTensorMapEncodeTiled");
+  const CUresult status = encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(data), sizes, strides,
+                                 box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  HONE_ASSERT(status == CUDA_SUCCESS, "cuTensorMapEncodeTiled says ", static_cast<int>(status));
+  return map;
+}
+
+__device__ inline void barrier_init(std::uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+// After the last barrier_init, by the thread that did them; a __syncthreads() follows.
+__device__ inline void barrier_init_done() { asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory"); }
+__device__ inline void barrier_arrive(std::uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(barrier) : "memory");
+}
+// Arrives; the phase ends when as many bytes have been copied, too.
+__device__ inline void barrier_expect(std::uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(barrier), "r"(bytes) : "memory");
+}
+// Until the phase of this parity has ended.
+__device__ inline void barrier_wait(std::uint32_t barrier, int parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra.uni ended;\n"
+      "bra.uni again;\n"
+      "ended:\n"
+      "}\n" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+// A box of row_boxes() to shared memory, to a multiple of 1,024 bytes, for `barrier`.
+__device__ inline void bulk_copy_box(std::uint32_t shared, const CUtensorMap& map, int column, int head, int row,
+                                     std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];\n" ::
+          "r"(shared),
+      "l"(&map), "r"(column), "r"(head), "r"(row), "r"(barrier)
+      : "memory");
+}
+// `bytes`, a multiple of 16, to shared memory for `barrier`.
+__device__ inline void bulk_copy(std::uint32_t shared, const void* from, int bytes, std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(shared),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+// Floats from shared memory, to global memory or onto what is there.
+__device__ inline void bulk_store(float* to, std::uint32_t shared, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n" ::"l"(to), "r"(shared), "r"(bytes)
+               : "memory");
+}
+__device__ inline void bulk_add(float* to, std::uint32_t shared, int bytes) {
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;\n" ::"l"(to), "r"(shared),
+               "r"(bytes)
+               : "memory");
+}
+__device__ inline void bulk_commit() { asm volatile("cp.async.bulk.commit_group;\n" ::: "memory"); }
+// Until this thread's bulk_store and bulk_add have read shared memory, or are done.
+__device__ inline void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;\n" ::: "memory"); }
+__device__ inline void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;\n" ::: "memory"); }
+
+// Between memory accesses of threads and those of the copy engine and the tensor cores: all, and of shared memory.
+__device__ inline void fence_async() { asm volatile("fence.proxy.async;\n" ::: "memory"); }
+__device__ inline void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory"); }
+
+// Barriers of some of a block's warps, `threads` in all: id 1 to 15.
+__device__ inline void named_barrier_wait(int id, int threads) {
+  asm volatile("bar.sync %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ inline void named_barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
+}
+
+[[nodiscard]] __device__ inline int load_acquire(const int* from) {
+  int value;
+  asm volatile("ld.acquire.gpu.global.b32 %0, [%1];\n" : "=r"(value) : "l"(from) : "memory");
+  return value;
+}
+__device__ inline void store_release(int* to, int value) {
+  asm volatile("st.release.gpu.global.b32 [%0], %1;\n" ::"l"(to), "r"(value) : "memory");
+}
+
+// More or fewer registers for each thread of a warpgroup.
+template <int kRegisters>
+__device__ inline void more_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ inline void fewer_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(kRegisters));
+}
+
+}  // namespace hone

@@ -1,0 +1,107 @@
+// Products of four warps (a warpgroup) by Hopper's tensor cores, sm_90a only: PTX's wgmma. A product reads shared
+// memory itself and runs on while its threads do other work: what it writes is there after warpgroup_wait, and
+// registers that it uses are left alone until then.
+//
+// Operands in shared memory are tiles of rows of 64 bf16 (128 bytes) as SharedRows<64> of mma.cuh and bulk copies with
+// a swizzle of 128 bytes lay them out; a tile starts at a multiple of 1,024 bytes.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/cuda/mma.cuh"
+
+namespace hone {
+
+// Whether the tile's rows run along the sum (k) or along the product's other dimension (m of A, n of B).
+enum class Major { k = 0, mn = 1 };
+
+// The operand that starts at an address. Steps of 16 along k are 32 bytes apart for Major::k and 2,048 bytes, 16 rows,
+// for Major::mn. `tile_bytes`: of Major::mn, from a tile of 64 columns to the next one's.
+[[nodiscard]] __device__ inline std::uint64_t warpgroup_operand(std::uint32_t address, std::uint32_t tile_bytes) {
+  constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
+  constexpr std::uint64_t kEightRows = std::uint64_t{1024 / 16} << 32;
+  return kSwizzle128 | kEightRows | (std::uint64_t{tile_bytes / 16} << 16) | ((address & 0x3FFFF) / 16);
+}
+
+// Before the first product and wherever threads have written registers that a product uses.
+__device__ inline void warpgroup_fence() { asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory"); }
+__device__ inline void warpgroup_commit() { asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory"); }
+// Until at most `kPending` of the committed groups are under way.
+template <int kPending>
+__device__ inline void warpgroup_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(kPending) : "memory");
+}
+// Keeps the compiler from reading c before a wait that stands above, or writing it after a product below.
+template <int kCount>
+__device__ inline void settle(float (&c)[kCount][4]) {
+#pragma unroll
+  for (int n = 0; n < kCount; ++n)
+    asm volatile("" : "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])::"memory");
+}
+
+#define HONE_FOUR(n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
+
+// c[64, 8 kCount] = keep c + a[64, 16] b[16, 8 kCount] by four warps, each with 16 rows of c as mma.m16n8k16 lays out
+// its C; `keep` is 0 or 1.
+template <Major kMajorA, Major kMajorB, int kCount>
+__device__ void warpgroup_multiply(float (&c)[kCount][4], std::uint64_t a, std::uint64_t b, int keep) {
+  constexpr int kOrderA = static_cast<int>(kMajorA);
+  constexpr int kOrderB = static_cast<int>(kMajorB);
+  static_assert(kCount == 4 || kCount == 8);
+  if constexpr (kCount == 4) {
+    asm volatile(
+        "{\n.reg .pred keep;\n"
+        "setp.ne.b32 keep, %18, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+        "}, %16, %17, keep, 1, 1, %19, %20;\n}\n"
+        : HONE_FOUR(0), HONE_FOUR(1), HONE_FOUR(2), HONE_FOUR(3)
+        : "l"(a), "l"(b), "r"(keep), "n"(kOrderA), "n"(kOrderB));
+  } else {
+    asm volatile(
+        "{\n.reg .pred keep;\n"
+        "setp.ne.b32 keep, %34, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+        "}, %32, %33, keep, 1, 1, %35, %36;\n}\n"
+        : HONE_FOUR(0), HONE_FOUR(1), HONE_FOUR(2), HONE_FOUR(3), HONE_FOUR(4), HONE_FOUR(5), HONE_FOUR(6), HONE_FOUR(7)
+        : "l"(a), "l"(b), "r"(keep), "n"(kOrderA), "n"(kOrderB));
+  }
+}
+
+// As above with A in registers: that of a warp's mma.m16n8k16 for its 16 rows.
+template <Major kMajorB, int kCount>
+__device__ void warpgroup_multiply(float (&c)[kCount][4], const std::uint32_t (&a)[4], std::uint64_t b, int keep) {
+  constexpr int kOrderB = static_cast<int>(kMajorB);
+  static_assert(kCount == 8 || kCount == 16);
+  if constexpr (kCount == 8) {
+    asm volatile(
+        "{\n.reg .pred keep;\n"
+        "setp.ne.b32 keep, %37, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+        "}, {%32, %33, %34, %35}, %36, keep, 1, 1, %38;\n}\n"
+        : HONE_FOUR(0), HONE_FOUR(1), HONE_FOUR(2), HONE_FOUR(3), HONE_FOUR(4), HONE_FOUR(5), HONE_FOUR(6), HONE_FOUR(7)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep), "n"(kOrderB));
+  } else {
+    asm volatile(
+        "{\n.reg .pred keep;\n"
+        "setp.ne.b32 keep, %69, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+        "}, {%64, %65, %66, %67}, %68, keep, 1, 1, %70;\n}\n"
+        : HONE_FOUR(0), HONE_FOUR(1), HONE_FOUR(2), HONE_FOUR(3), HONE_FOUR(4), HONE_FOUR(5), HONE_FOUR(6),
+          HONE_FOUR(7), HONE_FOUR(8), HONE_FOUR(9), HONE_FOUR(10), HONE_FOUR(11), HONE_FOUR(12), HONE_FOUR(13),
+          HONE_FOUR(14), HONE_FOUR(15)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep), "n"(kOrderB));
+  }
+}
+
+#undef HONE_FOUR
+
+}  // namespace hone
