@@ -95,8 +95,10 @@ __device__ void update(const Tensors<T, W, S, G>& p, const Constants<CudaAccumul
   Pack<G, kPack> zero;
 #pragma unroll
   for (int k = 0; k < kPack; ++k) zero[k] = narrowed<G>(0);
-  all_gradients = zero;
-  if (bad) return;
+  if (bad) {
+    all_gradients = zero;
+    return;
+  }
   Pack<T, kPack> rounded;
   RoundingBits bits{};
 #pragma unroll
@@ -117,6 +119,8 @@ __device__ void update(const Tensors<T, W, S, G>& p, const Constants<CudaAccumul
     v[k] = stored<S>(new_v, bits, odd, 2);
     rounded[k] = narrowed<T>(w);
   }
+  // A store to what is still being loaded would wait for it in the memory system, and what comes behind with it.
+  all_gradients = zero;
   all_m = m;
   all_v = v;
   all_kept = kept;
