@@ -10,7 +10,7 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMostBlocks = 2048;  // some waves of any GPU
+constexpr std::int64_t kMostBlocks = 528;  // four for each multiprocessor of a large GPU: they stay till the end
 
 // Where everything lies. `kept` is the master weight, and `rounded` the weight; without a master weight, `kept` is the
 // weight and `rounded` null.
@@ -45,6 +45,7 @@ struct Step {
   A clip, decay, rate, correction2;
   std::uint32_t step;
 
+  Step() = default;
   __device__ Step(const A* hyper, A norm, double weight_decay)
       : clip(1),
         correction2(hyper[static_cast<int>(AdamwHyper::correction2)]),
@@ -130,10 +131,17 @@ __device__ void update(const Tensors<T, W, S, G>& p, const Constants<CudaAccumul
 template <class T, class W, class S, class G>
 __global__ void __launch_bounds__(kThreads) adamw_kernel(Tensors<T, W, S, G> p, Constants<CudaAccumulator<T>> c) {
   constexpr int kPack = Tensors<T, W, S, G>::kPack;
-  // Read once for many packs: if every pack asked for these few numbers, all of the chip would wait for the one piece
-  // of the cache that holds them.
-  const bool bad = *p.bad != 0;
-  const Step<CudaAccumulator<T>> step(p.hyper, *p.norm, c.weight_decay);
+  // Read once a block, for many packs: if every warp asked for these few numbers, all of the chip would wait for the
+  // one piece of the cache that holds them.
+  __shared__ bool shared_bad;
+  __shared__ Step<CudaAccumulator<T>> shared_step;
+  if (threadIdx.x == 0) {
+    shared_bad = *p.bad != 0;
+    shared_step = Step<CudaAccumulator<T>>(p.hyper, *p.norm, c.weight_decay);
+  }
+  __syncthreads();
+  const bool bad = shared_bad;
+  const Step<CudaAccumulator<T>> step = shared_step;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads * kPack;
   std::int64_t at = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kPack;
   for (; at + kPack <= p.elements; at += stride) update<kPack>(p, c, step, bad, at);
