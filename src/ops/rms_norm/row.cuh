@@ -78,28 +78,30 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_kernel(RmsNormRows<T> p)
   const std::int64_t row = blockIdx.x;
   const std::int64_t at = row * p.n;
   const int packs = static_cast<int>(p.n / kPack);
-  if (row >= p.rows.get()) {
+  // One thread reads the count, while the row is on its way: there is memory for every row.
+  __shared__ std::int64_t used;
+  if (threadIdx.x == 0) used = p.rows.get();
+  HeldRow<T, kPack, kHeld> x;
+  HeldRow<T, kPack, kHeld> residual;
+  HeldRow<T, kPack, kHeld> weight;
+  x.load(p.x + at, packs);
+  if constexpr (kAdd) residual.load(p.residual + at, packs);
+  weight.template load<true>(p.weight, packs);
+  __syncthreads();
+  if (row >= used) {
     const HeldRow<T, kPack, kHeld> zero{};
     if (kAdd) zero.store(p.sum + at, packs);
     zero.store(p.y + at, packs);
     if (threadIdx.x == 0) p.rstd[row] = A(0);
     return;
   }
-  HeldRow<T, kPack, kHeld> x;
-  HeldRow<T, kPack, kHeld> weight;
-  x.load(p.x + at, packs);
   if constexpr (kAdd) {
-    HeldRow<T, kPack, kHeld> residual;
-    residual.load(p.residual + at, packs);
-    weight.template load<true>(p.weight, packs);
 #pragma unroll
     for (int h = 0; h < kHeld; ++h) {
 #pragma unroll
       for (int k = 0; k < kPack; ++k) x.set(h, k, x.at(h, k) + residual.at(h, k));
     }
     x.store(p.sum + at, packs);
-  } else {
-    weight.template load<true>(p.weight, packs);
   }
   A squares = 0;
 #pragma unroll
@@ -211,9 +213,10 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(RmsNormG
   }
 }
 
-// Slices of the rows, so many that about 132 x 1,024 threads run.
+// Slices of the rows: as many blocks as 132 multiprocessors hold with 1,024 threads each, since a few more would run
+// after all the others.
 [[nodiscard]] inline std::int64_t rms_norm_slices(std::int64_t rows, int threads) {
-  return std::min<std::int64_t>(rows, 132 * 1024 / threads);
+  return std::min<std::int64_t>(rows, 132 * std::max(1, 1024 / threads));
 }
 
 template <class T, class Body>
