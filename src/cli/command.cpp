@@ -24,4 +24,14 @@ void apply_input(const CommandText& text, const OptionInput& input) {
   for (const auto& [name, value] : input.environment) ::setenv(name.c_str(), value.c_str(), 1);
 }
 
+std::string model_argument(std::string_view command, const std::string& given, const OptionInput& input) {
+  const std::string place = text_of("hone ", command);
+  if (input.positionals.size() > 1) {
+    throw Error(place, text_of("takes one model, saw ", input.positionals.size(), " arguments"));
+  }
+  const std::string model = input.positionals.empty() ? given : input.positionals[0];
+  if (model.empty()) throw Error(place, "no model is named", text_of(place, " FOLDER"));
+  return model;
+}
+
 }  // namespace hone

@@ -110,6 +110,15 @@ void create_directories(const fs::path& path) {
   if (error) throw Error(path.string(), text_of("cannot create the folder: ", error.message()));
 }
 
+void claim_folder(const fs::path& folder, std::string_view key) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw Error(key, text_of("cannot create the folder ", folder.string(), ": ", error.message()));
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    throw Error(key, text_of("cannot write into ", folder.string(), ": ", std::strerror(errno)));
+  }
+}
+
 void rename_path(const fs::path& from, const fs::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) fail(to, text_of("cannot rename ", from.string(), " to it"));
   sync_path(parent_of(to));

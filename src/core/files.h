@@ -17,6 +17,9 @@ namespace hone {
 
 // All below throw Error with the path and the system's reason.
 [[nodiscard]] std::vector<std::string> names_in(const std::filesystem::path& folder);  // sorted, "." and ".." left out
+// Makes the folder where it is not there. Throws Error, naming `key`, where nothing could be written into it: before
+// the work whose results it is to hold.
+void claim_folder(const std::filesystem::path& folder, std::string_view key);
 [[nodiscard]] std::string read_file(const std::filesystem::path& path);
 // Written beside as PATH.partial, synced, renamed over PATH; the folder is synced too.
 void write_file(const std::filesystem::path& path, std::string_view content);

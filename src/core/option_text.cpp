@@ -24,8 +24,7 @@ std::string placeholder_of(const Option& option) {
 
 std::string type_of(const Option& option) {
   if (const auto* target = std::get_if<EnumTarget>(&option.target)) {
-    std::vector<std::string> names(target->table->names.begin(), target->table->names.end());
-    return join(names, ", ");
+    return join(split(target->table->names, '|'), ", ");
   }
   return expectation_of(option);
 }

@@ -92,26 +92,29 @@ std::string_view list_kind_of(std::int64_t) { return "a list of whole numbers"; 
 std::string_view list_kind_of(double) { return "a list of numbers"; }
 std::string_view list_kind_of(const std::string&) { return "a list"; }
 
-std::string names_text(const EnumTable& table) {
-  std::vector<std::string> names;
-  for (const std::string_view name : table.names) names.emplace_back(name);
-  return text_of("one of ", join(names, ", "));
+std::size_t index_of(const std::vector<std::string_view>& names, std::string_view name) {
+  return static_cast<std::size_t>(std::ranges::find(names, name) - names.begin());
 }
+
+std::string names_text(const EnumTable& table) { return text_of("one of ", join(split(table.names, '|'), ", ")); }
 
 // The index of a name, of an alias, or of what a YAML boolean may mean; the number of names where there is none.
 std::size_t find_name(const EnumTable& table, std::string_view text) {
+  const std::vector<std::string_view> names = alternatives(table.names);
   const auto exact = [&](std::string_view word) {
-    const auto alias = std::ranges::find(table.aliases, word, &std::pair<std::string_view, std::string_view>::first);
-    const auto at = std::ranges::find(table.names, alias == table.aliases.end() ? word : alias->second);
-    return static_cast<std::size_t>(at - table.names.begin());
+    for (const std::string_view alias : alternatives(table.aliases)) {
+      const std::size_t equals = alias.find('=');
+      if (alias.substr(0, equals) == word) return index_of(names, alias.substr(equals + 1));
+    }
+    return index_of(names, word);
   };
   std::size_t index = exact(text);
   const std::optional<bool> boolean = yaml_boolean(text);
-  if (index < table.names.size() || !boolean) return index;
+  if (index < names.size() || !boolean) return index;
   constexpr std::array<std::string_view, 3> kFalse{"false", "no", "none"};
   constexpr std::array<std::string_view, 2> kTrue{"true", "yes"};
   for (const std::string_view word : *boolean ? std::span<const std::string_view>(kTrue) : kFalse) {
-    if (index == table.names.size()) index = exact(word);
+    if (index == names.size()) index = exact(word);
   }
   return index;
 }
@@ -122,12 +125,12 @@ std::size_t find_name(const EnumTable& table, std::string_view text) {
 
 void set_enum(const Option& option, const EnumTarget& target, const std::string& text, const std::string& place) {
   const EnumTable& table = *target.table;
+  const std::vector<std::string> names = split(table.names, '|');
   const std::size_t index = find_name(table, text);
-  if (index < table.names.size()) return target.set(target.value, index);
-  if (std::ranges::count(table.not_yet, text) > 0) {
+  if (index < names.size()) return target.set(target.value, index);
+  if (std::ranges::count(alternatives(table.not_yet), text) > 0) {
     throw Error(place, text_of(shown(text), " is not implemented yet, expected ", expectation_of(option)));
   }
-  std::vector<std::string> names(table.names.begin(), table.names.end());
   const std::string nearest = nearest_name(text, names);
   throw Error(place, text_of("expected ", expectation_of(option), ", saw ", shown(text)),
               nearest.empty() ? "" : text_of("did you mean ", nearest, "?"));
@@ -154,9 +157,19 @@ void set_list(const Option& option, std::vector<T>& list, const YamlValue& value
 
 }  // namespace
 
+std::vector<std::string_view> alternatives(std::string_view text) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('|'), text.size());
+    parts.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
 bool takes_no_value(const Option& option) {
   if (const auto* target = std::get_if<EnumTarget>(&option.target)) {
-    return std::ranges::count(target->table->names, "true") > 0;
+    return std::ranges::count(alternatives(target->table->names), "true") > 0;
   }
   return std::holds_alternative<bool*>(option.target) || std::holds_alternative<std::optional<bool>*>(option.target);
 }
@@ -181,7 +194,8 @@ bool may_be_unset(const Option& option) {
 
 bool is_value_of_switch(const Option& option, std::string_view word) {
   const auto* target = std::get_if<EnumTarget>(&option.target);
-  return target == nullptr ? is_boolean_word(word) : find_name(*target->table, word) < target->table->names.size();
+  return target == nullptr ? is_boolean_word(word)
+                           : find_name(*target->table, word) < alternatives(target->table->names).size();
 }
 
 std::string expectation_of(const Option& option) {
@@ -243,7 +257,7 @@ Json value_json(const Option& option) {
       [](const auto& target) -> Json {
         using Target = std::remove_cvref_t<decltype(target)>;
         if constexpr (std::is_same_v<Target, EnumTarget>) {
-          return target.table->names[target.get(target.value)];
+          return alternatives(target.table->names)[target.get(target.value)];
         } else if constexpr (kIsOptional<std::remove_cvref_t<decltype(*target)>>) {
           return *target ? Json(**target) : Json(nullptr);
         } else {

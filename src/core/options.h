@@ -22,6 +22,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -42,25 +43,31 @@ struct Range {
 [[nodiscard]] constexpr Range above(double bound) { return {.least = bound, .least_excluded = true}; }
 [[nodiscard]] constexpr Range within(double least, double most) { return {.least = least, .most = most}; }
 
-// The names of an enumeration whose values count from 0:
+// The names of an enumeration whose values count from 0, declared once for the whole program:
 //
-//   template <> struct EnumNames<Rollout> { static constexpr EnumTable value{.names = kNames}; };
+//   template <> inline constexpr EnumTable kEnumTable<Rollout>{.names = "own|server"};
 //
 // An enumeration with the name "no", "none" or "false" reads a YAML false as that, one with "true" a YAML true.
 struct EnumTable {
-  std::span<const std::string_view> names;
-  std::span<const std::pair<std::string_view, std::string_view>> aliases =
-      {};                                          // another spelling, the name it stands for
-  std::span<const std::string_view> not_yet = {};  // names that other tools know and hone does not implement
+  std::string_view names;         // "a|b|c", in the order of the values
+  std::string_view aliases = {};  // "another spelling=name|..."
+  std::string_view not_yet = {};  // names that other tools know and hone does not implement
 };
 template <class Enum>
-struct EnumNames;
+inline constexpr EnumTable kEnumTable{};
 
+// The parts of "a|b|c".
+[[nodiscard]] std::vector<std::string_view> alternatives(std::string_view text);
+// The names of an enumeration by value.
+template <class Enum>
+[[nodiscard]] std::vector<std::string_view> names_of() {
+  return alternatives(kEnumTable<Enum>.names);
+}
 template <class Enum>
 [[nodiscard]] std::string_view name_of(Enum value)
-  requires requires { EnumNames<Enum>::value; }
+  requires(!kEnumTable<Enum>.names.empty())
 {
-  return EnumNames<Enum>::value.names[static_cast<std::size_t>(value)];
+  return names_of<Enum>().at(static_cast<std::size_t>(value));
 }
 
 struct EnumTarget {
@@ -105,11 +112,12 @@ class OptionTable {
       const std::string outer = std::exchange(prefix_, prefix_ + std::string(name) + ".");
       member.fields(*this);
       prefix_ = outer;
-    } else if constexpr (requires { EnumNames<T>::value; }) {
+    } else if constexpr (std::is_enum_v<T>) {
+      static_assert(!kEnumTable<T>.names.empty(), "an enumeration has no table of names");
       add(name,
           EnumTarget{&member, [](const void* value) { return static_cast<std::size_t>(*static_cast<const T*>(value)); },
                      [](void* value, std::size_t index) { *static_cast<T*>(value) = static_cast<T>(index); },
-                     &EnumNames<T>::value},
+                     &kEnumTable<T>},
           help, range);
     } else {
       add(name, &member, help, range);

@@ -1,7 +1,6 @@
 // The keys of `hone grpo`, with the names and defaults of TRL 0.18 except where the help says otherwise.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,39 +15,22 @@ namespace hone {
 
 enum class GrpoLoss : std::uint8_t { grpo, bnpo, dr_grpo, dapo, cispo };
 template <>
-struct EnumNames<GrpoLoss> {
-  static constexpr std::array<std::string_view, 5> kNames{"grpo", "bnpo", "dr_grpo", "dapo", "cispo"};
-  static constexpr EnumTable value{.names = kNames};
-};
+inline constexpr EnumTable kEnumTable<GrpoLoss>{.names = "grpo|bnpo|dr_grpo|dapo|cispo"};
 
 enum class ImportanceLevel : std::uint8_t { token, sequence };
 template <>
-struct EnumNames<ImportanceLevel> {
-  static constexpr std::array<std::string_view, 2> kNames{"token", "sequence"};
-  static constexpr EnumTable value{.names = kNames};
-};
+inline constexpr EnumTable kEnumTable<ImportanceLevel>{.names = "token|sequence"};
 
 enum class RewardScale : std::uint8_t { group, batch, none };
 template <>
-struct EnumNames<RewardScale> {
-  static constexpr std::array<std::string_view, 3> kNames{"group", "batch", "none"};
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 1> kAliases{{{"true", "group"}}};
-  static constexpr EnumTable value{.names = kNames, .aliases = kAliases};
-};
+inline constexpr EnumTable kEnumTable<RewardScale>{.names = "group|batch|none", .aliases = "true=group"};
 
 enum class RolloutKind : std::uint8_t { own };
 template <>
-struct EnumNames<RolloutKind> {
-  static constexpr std::array<std::string_view, 1> kNames{"own"};
-  static constexpr std::array<std::string_view, 1> kNotYet{"server"};
-  static constexpr EnumTable value{.names = kNames, .not_yet = kNotYet};
-};
+inline constexpr EnumTable kEnumTable<RolloutKind>{.names = "own", .not_yet = "server"};
 
 template <>
-struct EnumNames<LengthScope> {
-  static constexpr std::array<std::string_view, 2> kNames{"group", "call"};
-  static constexpr EnumTable value{.names = kNames};
-};
+inline constexpr EnumTable kEnumTable<LengthScope>{.names = "group|call"};
 
 struct RewardKeys {
   std::vector<std::string> reward_funcs{"accuracy", "format", "tag_count"};
@@ -170,7 +152,7 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys {
     v("epsilon", epsilon, "The ratio is clipped below 1 - epsilon", at_least(0));
     v("epsilon_high", epsilon_high, "and above 1 + epsilon_high; unset: epsilon; cispo: the cap itself", at_least(0));
     v("delta", delta, "Upper bound of the ratio before it is clipped", above(0));
-    v("importance_sampling_level", importance_sampling_level, "Ratios of tokens, or of whole sequences (GSPO)");
+    v("importance_sampling_level", importance_sampling_level, "Ratios of tokens, or of whole completions (GSPO)");
     v("scale_rewards", scale_rewards, "Over what advantages are divided by the standard deviation");
     v("mask_truncated_completions", mask_truncated_completions, "No loss on completions without an end");
     v("top_entropy_quantile", top_entropy_quantile, "Share of the tokens, by entropy, that the policy term keeps",

@@ -2,7 +2,6 @@
 // help says otherwise. Keys of those tools that are not here are in train/foreign_keys.h.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,73 +17,42 @@ namespace hone {
 
 enum class TorchDtype : std::uint8_t { automatic, bfloat16, float32 };
 template <>
-struct EnumNames<TorchDtype> {
-  static constexpr std::array<std::string_view, 3> kNames{"auto", "bfloat16", "float32"};
-  static constexpr std::array<std::string_view, 3> kNotYet{"float16", "float8", "int8"};
-  static constexpr EnumTable value{.names = kNames, .not_yet = kNotYet};
-};
+inline constexpr EnumTable kEnumTable<TorchDtype>{.names = "auto|bfloat16|float32", .not_yet = "float16|float8|int8"};
 
 enum class OptimizerType : std::uint8_t { adamw, adamw_bf16 };
 template <>
-struct EnumNames<OptimizerType> {
-  static constexpr std::array<std::string_view, 2> kNames{"adamw_torch", "adamw_bf16"};
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 1> kAliases{
-      {{"adamw_torch_fused", "adamw_torch"}}};
-  static constexpr std::array<std::string_view, 7> kNotYet{
-      "adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "paged_adamw_32bit", "muon", "sgd", "adafactor"};
-  static constexpr EnumTable value{.names = kNames, .aliases = kAliases, .not_yet = kNotYet};
-};
+inline constexpr EnumTable kEnumTable<OptimizerType>{
+    .names = "adamw_torch|adamw_bf16",
+    .aliases = "adamw_torch_fused=adamw_torch",
+    .not_yet = "adamw_8bit|adamw_bnb_8bit|paged_adamw_8bit|paged_adamw_32bit|muon|sgd|adafactor"};
 
 enum class GradientType : std::uint8_t { float32, bfloat16 };
 template <>
-struct EnumNames<GradientType> {
-  static constexpr std::array<std::string_view, 2> kNames{"float32", "bfloat16"};
-  static constexpr EnumTable value{.names = kNames};
-};
+inline constexpr EnumTable kEnumTable<GradientType>{.names = "float32|bfloat16"};
 
 // When to evaluate or to save.
 enum class Interval : std::uint8_t { no, steps, epoch };
 template <>
-struct EnumNames<Interval> {
-  static constexpr std::array<std::string_view, 3> kNames{"no", "steps", "epoch"};
-  static constexpr std::array<std::string_view, 1> kNotYet{"best"};
-  static constexpr EnumTable value{.names = kNames, .not_yet = kNotYet};
-};
+inline constexpr EnumTable kEnumTable<Interval>{.names = "no|steps|epoch", .not_yet = "best"};
 
 enum class Recomputation : std::uint8_t { off, on, automatic };
 template <>
-struct EnumNames<Recomputation> {
-  static constexpr std::array<std::string_view, 3> kNames{"false", "true", "auto"};
-  static constexpr EnumTable value{.names = kNames};
-};
+inline constexpr EnumTable kEnumTable<Recomputation>{.names = "false|true|auto"};
 
 enum class OnNonfinite : std::uint8_t { stop, skip };
 template <>
-struct EnumNames<OnNonfinite> {
-  static constexpr std::array<std::string_view, 2> kNames{"stop", "skip"};
-  static constexpr EnumTable value{.names = kNames};
-};
+inline constexpr EnumTable kEnumTable<OnNonfinite>{.names = "stop|skip"};
 
 enum class PackingStrategy : std::uint8_t { bfd, wrapped };
 template <>
-struct EnumNames<PackingStrategy> {
-  static constexpr std::array<std::string_view, 2> kNames{"bfd", "wrapped"};
-  static constexpr std::array<std::string_view, 2> kNotYet{"bfd_split", "ffd"};
-  static constexpr EnumTable value{.names = kNames, .not_yet = kNotYet};
-};
+inline constexpr EnumTable kEnumTable<PackingStrategy>{.names = "bfd|wrapped", .not_yet = "bfd_split|ffd"};
 
 // How pre-training takes its sequences from the text.
 enum class WindowSampling : std::uint8_t { blocks, windows };
 template <>
-struct EnumNames<WindowSampling> {
-  static constexpr std::array<std::string_view, 2> kNames{"blocks", "windows"};
-  static constexpr EnumTable value{.names = kNames};
-};
+inline constexpr EnumTable kEnumTable<WindowSampling>{.names = "blocks|windows"};
 template <>
-struct EnumNames<SampleBy> {
-  static constexpr std::array<std::string_view, 3> kNames{"document", "paragraph", "line"};
-  static constexpr EnumTable value{.names = kNames};
-};
+inline constexpr EnumTable kEnumTable<SampleBy>{.names = "document|paragraph|line"};
 
 // Of counts that are multiplied with each other.
 constexpr Range kCount = within(1, 1'000'000);
@@ -115,10 +83,10 @@ struct DatasetOptions {
   void fields(Visitor& v) {
     v.group("Data");
     v("dataset_name", dataset_name, "File or folder of the data");
-    v("dataset_config", dataset_config, "Configuration of a dataset that has several");
+    v("dataset_config", dataset_config, "Folder inside dataset_name to read, where it has one of this name");
     v("dataset_train_split", dataset_train_split, "Split to train on");
-    v("dataset_test_split", dataset_test_split, "Split to evaluate on");
-    v("eval_dataset_name", eval_dataset_name, "File or folder to evaluate on, where it is no split of dataset_name");
+    v("dataset_test_split", dataset_test_split, "Split to evaluate on, of eval_dataset_name or else of dataset_name");
+    v("eval_dataset_name", eval_dataset_name, "File or folder to evaluate on; a file is taken whole");
   }
 };
 
@@ -154,6 +122,7 @@ struct TrainingOptions {
   bool logging_first_step = false;
   Interval eval_strategy = Interval::no;
   std::optional<double> eval_steps;
+  bool eval_on_start = false;
   Interval save_strategy = Interval::steps;
   double save_steps = 500;
   std::optional<std::int64_t> save_total_limit;
@@ -199,14 +168,18 @@ struct TrainingOptions {
     v("logging_first_step", logging_first_step, "Log the first step too");
     v("eval_strategy", eval_strategy, "When to evaluate");
     v("eval_steps", eval_steps, "Steps between evaluations; below 1 a share; unset: logging_steps", above(0));
+    v("eval_on_start", eval_on_start, "Evaluate before the first step too");
     v("save_strategy", save_strategy, "When to save a checkpoint");
     v("save_steps", save_steps, "Steps between checkpoints; below 1 a share of the run", above(0));
     v("save_total_limit", save_total_limit, "Checkpoints to keep; the oldest go first", at_least(1));
     v("save_only_model", save_only_model, "Save no optimizer state; such a checkpoint cannot be resumed");
-    v("run_name", run_name, "Name of the run in its logs");
+    v("run_name", run_name, "Name of the run in its log and in each row of metrics.jsonl");
     v("config_file", config_file, "accelerate's YAML");
     v.alias("evaluation_strategy", "eval_strategy");
   }
+
+  // Whether there will be an evaluation.
+  [[nodiscard]] bool evaluates() const { return eval_strategy != Interval::no || eval_on_start; }
 
  private:
   static constexpr Range kBelowOne{.least = 0, .most = 1, .most_excluded = true};

@@ -1,7 +1,6 @@
 // The learning rate at each step, as transformers' schedulers compute it (transformers/optimization.py, 4.52).
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -22,28 +21,16 @@ enum class SchedulerType : std::uint8_t {
   warmup_stable_decay,
 };
 template <>
-struct EnumNames<SchedulerType> {
-  static constexpr std::array<std::string_view, 9> kNames{"linear",
-                                                          "cosine",
-                                                          "cosine_with_restarts",
-                                                          "cosine_with_min_lr",
-                                                          "polynomial",
-                                                          "constant",
-                                                          "constant_with_warmup",
-                                                          "inverse_sqrt",
-                                                          "warmup_stable_decay"};
-  static constexpr std::array<std::string_view, 3> kNotYet{"reduce_lr_on_plateau", "cosine_warmup_with_min_lr",
-                                                           "greedy"};
-  static constexpr EnumTable value{.names = kNames, .not_yet = kNotYet};
-};
+inline constexpr EnumTable kEnumTable<SchedulerType>{
+    .names =
+        "linear|cosine|cosine_with_restarts|cosine_with_min_lr|polynomial|constant|constant_with_warmup|inverse_sqrt|"
+        "warmup_stable_decay",
+    .not_yet = "reduce_lr_on_plateau|cosine_warmup_with_min_lr|greedy"};
 
 // How warmup_stable_decay rises and falls.
 enum class RampType : std::uint8_t { linear, cosine, one_minus_sqrt };
 template <>
-struct EnumNames<RampType> {
-  static constexpr std::array<std::string_view, 3> kNames{"linear", "cosine", "1-sqrt"};
-  static constexpr EnumTable value{.names = kNames};
-};
+inline constexpr EnumTable kEnumTable<RampType>{.names = "linear|cosine|1-sqrt"};
 
 // lr_scheduler_kwargs. A key that the schedule at hand does not read is an error.
 struct SchedulerKwargs {

@@ -1,12 +1,12 @@
 // Runs that are killed and started again: their losses and their weights are those of the run that never stopped.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <sys/types.h>
 
 #include <chrono>
 #include <thread>
 
+#include "cli/program.h"
 #include "core/files.h"
 #include "core/random.h"
 #include "support/miniature.h"
@@ -18,27 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Starts the program; its messages go to `log`.
-pid_t start(const std::vector<std::string>& arguments, const fs::path& log) {
-  const pid_t child = ::fork();
-  if (child != 0) return child;
-  const std::string program = (binary_dir() / "hone").string();
-  std::vector<char*> argv{const_cast<char*>(program.c_str())};
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-  std::FILE* file = std::freopen(log.c_str(), "a", stderr);
-  if (file != nullptr) ::execv(program.c_str(), argv.data());
-  ::_exit(127);
-}
-
-int wait_for(pid_t child) {
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 int run_to_end(const std::vector<std::string>& arguments, const fs::path& log) {
-  return wait_for(start(arguments, log));
+  return wait_for(start_program(arguments, log));
 }
 
 std::vector<double> losses_of(const fs::path& output) {
@@ -62,7 +43,7 @@ void check_kills(const TemporaryDirectory& folder, const std::vector<std::string
   const RandomStream random(seed, "kill");
   int killed_running = 0;
   for (std::uint64_t i = 0; killed_running < kills && i < static_cast<std::uint64_t>(4 * kills); ++i) {
-    const pid_t child = start(with_output(arguments, killed), log);
+    const pid_t child = start_program(with_output(arguments, killed), log);
     std::this_thread::sleep_for(std::chrono::microseconds(random.below(i, static_cast<std::uint64_t>(span.count()))));
     ::kill(child, SIGKILL);
     const int code = wait_for(child);
@@ -79,29 +60,9 @@ TEST(Resume, PretrainingAndGrpoGoOnBitForBit) {
   const TemporaryDirectory folder;
   write_miniature(folder.path());
   const auto path = [&](const char* relative) { return (folder.path() / relative).string(); };
-  const std::vector<std::string> pretrain{"pretrain",
-                                          "--model_config_path",
-                                          path("model.json"),
-                                          "--tokenizer_name_or_path",
-                                          path("tokenizer"),
-                                          "--dataset_name",
-                                          path("data/corpus.jsonl"),
-                                          "--block_size",
-                                          "64",
-                                          "--per_device_train_batch_size",
-                                          "4",
-                                          "--gradient_accumulation_steps",
-                                          "2",
-                                          "--max_steps",
-                                          "30",
-                                          "--logging_steps",
-                                          "1",
-                                          "--save_steps",
-                                          "3",
-                                          "--save_total_limit",
-                                          "2",
-                                          "--learning_rate",
-                                          "2e-3"};
+  const std::vector<std::string> pretrain = pretrain_arguments(
+      folder.path(), {"--per_device_train_batch_size", "4", "--gradient_accumulation_steps", "2", "--max_steps", "30",
+                      "--save_steps", "3", "--save_total_limit", "2", "--learning_rate", "2e-3"});
   check_kills(folder, pretrain, 12, 1);
   const std::vector<std::string> grpo{"grpo",
                                       "--model_name_or_path",
@@ -136,27 +97,10 @@ TEST(Resume, PretrainingAndGrpoGoOnBitForBit) {
 TEST(Resume, AnInterruptSavesAndSaysSo) {
   const TemporaryDirectory folder;
   write_miniature(folder.path());
-  const auto path = [&](const char* relative) { return (folder.path() / relative).string(); };
-  const std::vector<std::string> arguments{"pretrain",
-                                           "--model_config_path",
-                                           path("model.json"),
-                                           "--tokenizer_name_or_path",
-                                           path("tokenizer"),
-                                           "--dataset_name",
-                                           path("data/corpus.jsonl"),
-                                           "--block_size",
-                                           "64",
-                                           "--per_device_train_batch_size",
-                                           "2",
-                                           "--max_steps",
-                                           "100000",
-                                           "--logging_steps",
-                                           "1",
-                                           "--save_strategy",
-                                           "no",
-                                           "--output_dir",
-                                           path("out")};
-  const pid_t child = start(arguments, folder.path() / "log");
+  const std::vector<std::string> arguments =
+      pretrain_arguments(folder.path(), {"--per_device_train_batch_size", "2", "--max_steps", "100000",
+                                         "--save_strategy", "no", "--output_dir", (folder.path() / "out").string()});
+  const pid_t child = start_program(arguments, folder.path() / "log");
   while (!is_file(folder.path() / "out" / "metrics.jsonl")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   ::kill(child, SIGINT);
   EXPECT_EQ(wait_for(child), 130);

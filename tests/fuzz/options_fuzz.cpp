@@ -17,17 +17,9 @@ enum class Memory : std::uint8_t { off, on, automatic };
 }  // namespace
 
 template <>
-struct EnumNames<When> {
-  static constexpr std::array<std::string_view, 3> kNames{"no", "steps", "epoch"};
-  static constexpr std::array<std::string_view, 1> kNotYet{"best"};
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 1> kAliases{{{"never", "no"}}};
-  static constexpr EnumTable value{.names = kNames, .aliases = kAliases, .not_yet = kNotYet};
-};
+inline constexpr EnumTable kEnumTable<When>{.names = "no|steps|epoch", .aliases = "never=no", .not_yet = "best"};
 template <>
-struct EnumNames<Memory> {
-  static constexpr std::array<std::string_view, 3> kNames{"false", "true", "auto"};
-  static constexpr EnumTable value{.names = kNames};
-};
+inline constexpr EnumTable kEnumTable<Memory>{.names = "false|true|auto"};
 
 namespace fuzz {
 namespace {

@@ -32,7 +32,7 @@ TEST(Schedule, AgreesWithTransformers) {
     }
     types.insert(one.at("lr_scheduler_type"));
   }
-  EXPECT_EQ(types.size(), EnumNames<SchedulerType>::kNames.size());
+  EXPECT_EQ(types.size(), names_of<SchedulerType>().size());
 }
 
 TEST(Schedule, WarmupStepsWinAndRatiosRoundUp) {

@@ -21,21 +21,17 @@
 #include "data/encode.h"
 #include "engine/engine.h"
 #include "engine/loaded_model.h"
+#include "engine/sampling_keys.h"
 
 namespace hone {
 namespace {
 
-struct ChatOptions {
+struct ChatOptions : SamplingKeys {
   std::string model_name_or_path;
   std::string system_prompt;
   std::string chat_template;
-  double temperature = 0.6;
-  double top_p = 0.95;
-  std::int64_t top_k = 0;
-  double min_p = 0;
   std::int64_t max_tokens = 1024;
   std::int64_t max_model_len = 0;
-  std::int64_t seed = 0;
   DeviceChoice device = DeviceChoice::automatic;
 
   template <class Visitor>
@@ -47,14 +43,8 @@ struct ChatOptions {
     v("device", device, kDeviceHelp);
     v("max_model_len", max_model_len, "Tokens of a conversation; 0: as many as the model knows, at most 8,192",
       at_least(0));
-    v.group("Sampling");
-    v("temperature", temperature, "Divides the logits; 0: always the likeliest token", at_least(0));
-    v("top_p", top_p, "Sample from the likeliest tokens of this total probability",
-      {.least = 0, .most = 1, .least_excluded = true});
-    v("top_k", top_k, "Sample from this many likeliest tokens; 0: all", at_least(0));
-    v("min_p", min_p, "Sample from tokens of at least this share of the likeliest one's probability", within(0, 1));
+    SamplingKeys::fields(v);
     v("max_tokens", max_tokens, "Tokens of an answer", at_least(1));
-    v("seed", seed, "Of the sampling", at_least(0));
   }
 };
 
@@ -129,13 +119,8 @@ class Conversation {
     const RenderedChat chat = template_.render(messages_, true, template_variables(loaded_.tokenizer));
     Request request;
     request.prompt = loaded_.tokenizer.encode(chat.text);
-    request.sampling = {.temperature = options_.temperature,
-                        .top_p = options_.top_p,
-                        .min_p = options_.min_p,
-                        .top_k = options_.top_k,
-                        .max_tokens = options_.max_tokens,
-                        .seed = RandomStream(static_cast<std::uint64_t>(options_.seed), "chat").bits(turns_++),
-                        .stop_token_ids = stop_token_ids_};
+    request.sampling = options_.params(options_.max_tokens, stop_token_ids_);
+    request.sampling.seed = RandomStream(static_cast<std::uint64_t>(options_.seed), "chat").bits(turns_++);
     RequestId id = 0;
     try {
       id = engine_->add(std::move(request));
@@ -264,10 +249,7 @@ int converse(Conversation& conversation) {
 
 int run(const ChatOptions& given, const OptionInput& input) {
   ChatOptions options = given;
-  if (input.positionals.size() > 1)
-    throw Error("hone chat", text_of("takes one model, saw ", input.positionals.size(), " arguments"));
-  if (!input.positionals.empty()) options.model_name_or_path = input.positionals[0];
-  if (options.model_name_or_path.empty()) throw Error("hone chat", "which model?", "hone chat FOLDER");
+  options.model_name_or_path = model_argument("chat", given.model_name_or_path, input);
   LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, open_device(options.device));
   Conversation conversation(options, loaded);
   catch_interrupts();

@@ -1,15 +1,16 @@
 // hone eval
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "backend/device_option.h"
 #include "cli/registry.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "engine/loaded_model.h"
+#include "engine/sampling_keys.h"
 #include "eval/evaluate.h"
 #include "eval/registry.h"
 #include "eval/report.h"
@@ -17,14 +18,11 @@
 namespace hone {
 
 template <>
-struct EnumNames<AnswerMatching> {
-  static constexpr std::array<std::string_view, 2> kNames{"math", "exact"};
-  static constexpr EnumTable value{.names = kNames};
-};
+inline constexpr EnumTable kEnumTable<AnswerMatching>{.names = "math|exact"};
 
 namespace {
 
-struct EvalOptions {
+struct EvalOptions : SamplingKeys {
   std::string model_name_or_path;
   std::string task = "jsonl";
   std::string dataset_name;
@@ -37,13 +35,8 @@ struct EvalOptions {
   AnswerMatching matching = AnswerMatching::math;
   std::string chat_template;
   std::string system_prompt;
-  double temperature = 0.6;
-  double top_p = 0.95;
-  std::int64_t top_k = 0;
-  double min_p = 0;
   std::int64_t max_model_len = 0;
   std::int64_t max_num_seqs = 64;
-  std::int64_t seed = 42;
   DeviceChoice device = DeviceChoice::automatic;
   std::string output_dir;
 
@@ -64,16 +57,10 @@ struct EvalOptions {
     v("problem_column", problem_column, "jsonl: column of the problem; unset: problem, question or prompt");
     v("answer_column", answer_column, "jsonl: column of the answer; unset: answer or solution");
     v("matching", matching, "jsonl: how answers are compared");
-    v.group("Sampling");
-    v("temperature", temperature, "Divides the logits; 0: always the likeliest token", at_least(0));
-    v("top_p", top_p, "Sample from the likeliest tokens of this total probability",
-      {.least = 0, .most = 1, .least_excluded = true});
-    v("top_k", top_k, "Sample from this many likeliest tokens; 0: all", at_least(0));
-    v("min_p", min_p, "Sample from tokens of at least this share of the likeliest one's probability", within(0, 1));
+    SamplingKeys::fields(v);
     v("max_model_len", max_model_len, "Tokens of prompt and answer; 0: as many as the model knows, at most 32,768",
       at_least(0));
     v("max_num_seqs", max_num_seqs, "Answers that are generated at a time", at_least(1));
-    v("seed", seed, "Of the sampling", at_least(0));
     v.group("Output");
     v("output_dir", output_dir, "Folder for results.json and samples.jsonl");
   }
@@ -83,12 +70,9 @@ constexpr std::int64_t kLongest = 32768;
 
 int run(const EvalOptions& given, const OptionInput& input) {
   EvalOptions options = given;
-  if (input.positionals.size() > 1)
-    throw Error("hone eval", text_of("takes one model, saw ", input.positionals.size(), " arguments"));
-  if (!input.positionals.empty()) options.model_name_or_path = input.positionals[0];
-  if (options.model_name_or_path.empty())
-    throw Error("model_name_or_path", "is not set", "hone eval FOLDER --task ... --dataset_name FILE");
+  options.model_name_or_path = model_argument("eval", given.model_name_or_path, input);
   if (options.dataset_name.empty()) throw Error("dataset_name", "is not set", "the file with the problems");
+  if (!options.output_dir.empty()) claim_folder(options.output_dir, "output_dir");
   TaskRegistry registry;
   register_all_eval(registry);
   const EvalTask task = registry.make(options.task, {.strip_thoughts = options.strip_thoughts,
@@ -109,12 +93,8 @@ int run(const EvalOptions& given, const OptionInput& input) {
   answers.samples = options.samples.value_or(task.samples);
   answers.seed = static_cast<std::uint64_t>(options.seed);
   answers.system_prompt = options.system_prompt;
-  answers.sampling = {.temperature = options.temperature,
-                      .top_p = options.top_p,
-                      .min_p = options.min_p,
-                      .top_k = options.top_k,
-                      .max_tokens = engine_options.max_model_len,
-                      .stop_token_ids = stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer)};
+  answers.sampling = options.params(engine_options.max_model_len,
+                                    stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer));
   catch_interrupts();
   const ChatTemplate chat_template = chat_template_of(loaded.tokenizer, options.chat_template);
   auto samples = answer_problems(engine, loaded.tokenizer, chat_template, problems, answers);

@@ -1,7 +1,6 @@
 // hone tokenizer: train a byte-level BPE; encode, decode, count.
 #include "text/tokenizer.h"
 
-#include <array>
 #include <charconv>
 #include <cstdio>
 #include <iostream>
@@ -21,10 +20,7 @@
 namespace hone {
 
 template <>
-struct EnumNames<BpeTrainerOptions::Kind> {
-  static constexpr std::array<std::string_view, 3> kNames{"gpt2", "qwen2", "characters"};
-  static constexpr EnumTable value{.names = kNames};
-};
+inline constexpr EnumTable kEnumTable<BpeTrainerOptions::Kind>{.names = "gpt2|qwen2|characters"};
 
 namespace {
 

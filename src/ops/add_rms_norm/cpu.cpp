@@ -27,33 +27,10 @@ void forward(const KernelCall& call) {
   for (std::size_t i = 0; i < 3; ++i) zero_tail(call.out(i));
 }
 
-// The norm's gradient is rounded before the sum's is added. dweight is summed in the order of rows.
+// Inputs: the sum's gradient (or none), then those of rms_norm's backward pass.
 template <class T>
 void backward(const KernelCall& call) {
-  using A = Accumulator<T>;
-  const TensorView& sum = call.in(2);
-  const std::int64_t n = sum.row_size();
-  const std::int64_t rows = sum.rows();
-  const T* dsums = call.in(0) ? call.in(0).as<T>() : nullptr;
-  const T* dys = call.in(1).as<T>();
-  const T* xs = sum.as<T>();
-  const T* weight = call.in(3).as<T>();
-  const A* rstds = call.in(4).as<A>();
-  T* dxs = call.out(0).as<T>();
-  for_rows(rows, 3 * n, [&](std::int64_t row) {
-    T* dx = dxs + row * n;
-    rms_norm_row_backward(dys + row * n, xs + row * n, weight, rstds[row], n, dx);
-    if (dsums == nullptr) return;
-    for (std::int64_t i = 0; i < n; ++i) dx[i] = static_cast<T>(widen(dsums[row * n + i]) + widen(dx[i]));
-  });
-  zero_tail(call.out(0));
-  if (!call.in(5)) return;
-  A* dweight = call.out(1).as<A>();
-  parallel_for(n, 64, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      rms_norm_row_weight_gradient(dys + row * n, xs + row * n, rstds[row], begin, end, dweight);
-    }
-  });
+  rms_norm_backward<T>(call, 1, call.in(0) ? call.in(0).as<T>() : nullptr);
 }
 
 }  // namespace
