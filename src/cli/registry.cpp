@@ -16,7 +16,7 @@ enum ExitCode : int { kDone = 0, kUserError = 1, kDefect = 2, kInterrupted = 130
 
 void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
-// An error is one line whatever is in it.
+// One line whatever is in it.
 void print_error(std::string_view kind, std::string_view message) {
   std::string line(message);
   std::ranges::replace(line, '\n', ' ');
@@ -25,7 +25,8 @@ void print_error(std::string_view kind, std::string_view message) {
 }
 
 int dispatch(const CommandRegistry& registry, std::span<const std::string> arguments) {
-  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
+  const bool asks = !arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help");
+  if (arguments.empty() || (asks && arguments.size() == 1)) {
     print(program_help(registry));
     return arguments.empty() ? kUserError : kDone;
   }
@@ -83,13 +84,13 @@ int run_command_line(const CommandRegistry& registry, std::span<const std::strin
   try {
     return dispatch(registry, arguments);
   } catch (const Error& error) {
-    print_error("", error.what());
+    print_error("error: ", error.what());
     return kUserError;
   } catch (const Interrupted&) {
     print_error("", "interrupted");
     return kInterrupted;
   } catch (const std::bad_alloc&) {
-    print_error("", "the machine has no more memory");
+    print_error("error: ", "the machine has no more memory");
     return kUserError;
   } catch (const std::exception& error) {
     print_error("a defect in hone, please report this line and the command: ", error.what());

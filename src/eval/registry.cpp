@@ -25,7 +25,7 @@ EvalTask TaskRegistry::make(std::string_view name, const TaskOptions& options) c
   if (place == entries_.end() || place->name != name) {
     const std::vector<std::string> known = names();
     const std::string nearest = nearest_name(name, known);
-    throw Error("tasks", text_of("no task is called '", name, "'"),
+    throw Error("task", text_of("no task is called '", name, "'"),
                 nearest.empty() ? "known: " + join(known, ", ") : "did you mean '" + nearest + "'?");
   }
   EvalTask task = place->make(options);

@@ -11,6 +11,7 @@
 #include "ops/normal_fill/normal_fill.h"
 #include "ops/registry.h"
 #include "program/executable.h"
+#include "program/kernel.h"
 
 namespace hone {
 namespace {
@@ -55,6 +56,25 @@ std::vector<std::byte> ones(const Type& type) {
   return bytes;
 }
 
+// The rows of the vocabulary in a folder whose model knows fewer tokens than `model`; 0 where it knows as many.
+std::int64_t smaller_vocabulary(const Model& model, const ModelDirectory& directory) {
+  const std::int64_t stored = ConfigReader(directory.config()).positive("vocab_size", model.shape().vocab_size);
+  return stored < model.shape().vocab_size ? stored : 0;
+}
+
+// Fills the rows of `block` from `filled` on with the mean of those before.
+template <class T>
+void fill_with_mean(std::span<std::byte> block, std::int64_t filled, std::int64_t columns) {
+  T* values = reinterpret_cast<T*>(block.data());
+  const std::int64_t rows = static_cast<std::int64_t>(block.size() / sizeof(T)) / columns;
+  for (std::int64_t column = 0; column < columns; ++column) {
+    double sum = 0;
+    for (std::int64_t row = 0; row < filled; ++row) sum += static_cast<float>(values[row * columns + column]);
+    const T mean = static_cast<T>(static_cast<float>(sum / static_cast<double>(filled)));
+    for (std::int64_t row = filled; row < rows; ++row) values[row * columns + column] = mean;
+  }
+}
+
 }  // namespace
 
 std::vector<NamedType> weight_types(const Model& model, DType dtype) {
@@ -65,25 +85,33 @@ std::vector<NamedType> weight_types(const Model& model, DType dtype) {
   return types;
 }
 
-TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype, Device& device) {
+TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype, Device& device,
+                         Vocabulary vocabulary) {
   const WeightFiles& files = directory.weights();
   if (files.empty()) throw Error(directory.path().string(), "there are no weights (model.safetensors) in this folder");
   refuse_unexpected(model, files);
   TensorStore store(device, weight_types(model, dtype));
   std::vector<std::byte> block;
+  const std::int64_t vocab_size = model.shape().vocab_size;
+  const std::int64_t stored_vocab = vocabulary == Vocabulary::may_grow ? smaller_vocabulary(model, directory) : 0;
   for (const WeightSpec& spec : model.weights()) {
     block.resize(store.type(spec.name).bytes());
+    const bool grows = stored_vocab > 0 && spec.shape[0] == vocab_size && spec.parts.size() == 1;
     const std::size_t row_bytes = static_cast<std::size_t>(row_elements(spec)) * size_of(dtype);
     for (const WeightPart& part : spec.parts) {
       const StoredTensor& tensor = files.at(part.name);
-      const std::vector<std::int64_t> shape = part_shape(spec, part);
+      std::vector<std::int64_t> shape = part_shape(spec, part);
+      if (grows) shape[0] = stored_vocab;
       if (tensor.shape != shape) {
         throw Error(tensor.file, text_of("tensor ", part.name, " is ", shape_text(tensor.shape), ", config.json wants ",
                                          shape_text(shape)));
       }
       read_as(tensor, dtype,
               std::span(block).subspan(static_cast<std::size_t>(part.row) * row_bytes,
-                                       static_cast<std::size_t>(part.rows) * row_bytes));
+                                       static_cast<std::size_t>(shape[0]) * row_bytes));
+    }
+    if (grows) {
+      for_floating(dtype, [&]<class T>() { fill_with_mean<T>(block, stored_vocab, row_elements(spec)); });
     }
     store.upload(spec.name, block);
   }

@@ -15,10 +15,16 @@ namespace hone {
 // The blocks of a model's weights in one dtype, by the names of the specs.
 [[nodiscard]] std::vector<NamedType> weight_types(const Model& model, DType dtype);
 
+enum class Vocabulary : std::uint8_t {
+  as_stored,
+  may_grow,  // a folder whose config.json has a smaller vocab_size lacks rows of embedding and head: they become the
+             // mean of those that are there (transformers' resize_token_embeddings draws them closely around it)
+};
+
 // Every weight read and converted. Throws Error where a tensor is missing, has another shape (both are shown) or is one
 // that the model does not have; nothing is returned half loaded.
-[[nodiscard]] TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype,
-                                       Device& device);
+[[nodiscard]] TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype, Device& device,
+                                       Vocabulary vocabulary = Vocabulary::as_stored);
 
 // Normal numbers of deviation initializer_range (config.json; 0.02), zeros and ones, as the specs say. Each depends on
 // the seed, its tensor's name in the checkpoint and its index alone.

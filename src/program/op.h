@@ -22,6 +22,7 @@ struct Node;
 // Work of one run of a node at full capacity.
 struct Cost {
   double flops = 0;
+  double pair_flops = 0;  // of flops: those of pairs of a sequence's tokens, as if all tokens were one sequence
   double bytes_read = 0;
   double bytes_written = 0;
 };

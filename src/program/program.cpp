@@ -95,6 +95,7 @@ Cost Program::cost() const {
     for (const ValueId id : node.outputs) outputs.push_back(value(id).type);
     const Cost cost = node.op->cost(types_of(node.inputs), outputs, node.attributes);
     total.flops += cost.flops;
+    total.pair_flops += cost.pair_flops;
     total.bytes_read += cost.bytes_read;
     total.bytes_written += cost.bytes_written;
   }

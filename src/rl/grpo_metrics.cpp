@@ -81,17 +81,36 @@ void PolicyMetrics::compare_token(double difference) {
   ++compared_;
 }
 
-void PolicyMetrics::add_token(Means& sums, double difference, double advantage, double entropy, double kl) const {
+void PolicyMetrics::add_ratio(Means& sums, double difference, double advantage) const {
   double ratio = loss_.old_logps ? std::exp(difference) : 1.0;
   if (loss_.delta > 0) ratio = std::min(ratio, loss_.delta);
-  sums.entropy += entropy;
-  sums.kl += kl;
-  if (ratio < 1 - loss_.epsilon && advantage < 0) ++sums.low_clip;
-  if (ratio > 1 + loss_.epsilon_high && advantage > 0) ++sums.high_clip;
+  if (!loss_.cispo && ratio < 1 - loss_.epsilon && advantage < 0) ++sums.low_clip;
+  if (ratio > (loss_.cispo ? 0 : 1) + loss_.epsilon_high && advantage > 0) ++sums.high_clip;
+}
+
+void PolicyMetrics::add_sequences(Means& shares, const PolicyBatch& batch, std::span<const float> logps) const {
+  const std::span<const std::int32_t> ends = batch.batch.cu_seqlens;
+  Means sums;
+  for (std::size_t s = 0; s + 1 < ends.size(); ++s) {
+    double difference = 0;
+    double advantage = 0;
+    double tokens = 0;
+    for (auto t = static_cast<std::size_t>(ends[s]); t < static_cast<std::size_t>(ends[s + 1]); ++t) {
+      if (batch.batch.targets[t] < 0 || batch.weights[t] == 0) continue;
+      difference += static_cast<double>(logps[t]) - static_cast<double>(batch.old_logps[t]);
+      advantage = static_cast<double>(batch.advantages[t]);
+      ++tokens;
+    }
+    add_ratio(sums, difference / std::max(tokens, 1.0), advantage);
+  }
+  const auto sequences = static_cast<double>(ends.size() - 1);
+  shares.low_clip += sums.low_clip / sequences;
+  shares.high_clip += sums.high_clip / sequences;
 }
 
 void PolicyMetrics::add(const PolicyBatch& batch, std::span<const float> logps, std::span<const float> entropies,
                         std::span<const float> kls, bool compare) {
+  const bool of_tokens = loss_.level == ImportanceLevel::token;
   Means sums;
   double tokens = 0;
   for (std::size_t t = 0; t < batch.batch.tokens.size(); ++t) {
@@ -100,14 +119,16 @@ void PolicyMetrics::add(const PolicyBatch& batch, std::span<const float> logps, 
     if (compare) compare_token(difference);
     if (batch.weights[t] == 0) continue;
     ++tokens;
-    add_token(sums, difference, static_cast<double>(batch.advantages[t]), static_cast<double>(entropies[t]),
-              kls.empty() ? 0.0 : static_cast<double>(kls[t]));
+    sums.entropy += static_cast<double>(entropies[t]);
+    if (!kls.empty()) sums.kl += static_cast<double>(kls[t]);
+    if (of_tokens) add_ratio(sums, difference, static_cast<double>(batch.advantages[t]));
   }
   if (tokens == 0) return;
   means_.entropy += sums.entropy / tokens;
   means_.kl += sums.kl / tokens;
   means_.low_clip += sums.low_clip / tokens;
   means_.high_clip += sums.high_clip / tokens;
+  if (!of_tokens) add_sequences(means_, batch, logps);
   ++micro_batches_;
 }
 
@@ -121,11 +142,15 @@ NamedValues PolicyMetrics::values() const {
     }
     const double low = means_.low_clip / micro_batches_;
     const double high = means_.high_clip / micro_batches_;
-    values.emplace_back("clip_ratio/low_mean", low);
-    values.emplace_back("clip_ratio/low_min", low);
-    values.emplace_back("clip_ratio/high_mean", high);
-    values.emplace_back("clip_ratio/high_max", high);
-    values.emplace_back("clip_ratio/region_mean", low + high);
+    if (loss_.cispo) {
+      values.emplace_back("cispo_clip_ratio", high);
+    } else {
+      values.emplace_back("clip_ratio/low_mean", low);
+      values.emplace_back("clip_ratio/low_min", low);
+      values.emplace_back("clip_ratio/high_mean", high);
+      values.emplace_back("clip_ratio/high_max", high);
+      values.emplace_back("clip_ratio/region_mean", low + high);
+    }
   }
   if (compared_ > 0) {
     values.emplace_back("sampling/sampling_logp_difference/mean", difference_sum_ / compared_);

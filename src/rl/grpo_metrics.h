@@ -30,9 +30,9 @@ class PolicyMetrics {
   // leaves the micro-batch out.
   void add(const PolicyBatch& batch, std::span<const float> logps, std::span<const float> entropies,
            std::span<const float> kls, bool compare);
-  // entropy, kl, clip_ratio/*: means over a micro-batch's unmasked tokens, averaged over the micro-batches that have
-  // any; none where no micro-batch has. clip_ratio's min and max are over devices, here one. sampling/*: over all
-  // tokens of the step.
+  // entropy, kl, clip_ratio/* (cispo: cispo_clip_ratio): means over a micro-batch's unmasked tokens (ratios of
+  // sequences: over its completions), averaged over the micro-batches that have any; none where no micro-batch has.
+  // clip_ratio's min and max are over devices, here one. sampling/*: over all tokens of the step.
   [[nodiscard]] NamedValues values() const;
 
  private:
@@ -42,8 +42,10 @@ class PolicyMetrics {
     double low_clip = 0;
     double high_clip = 0;
   };
-  // Adds one token's figures to `sums`.
-  void add_token(Means& sums, double difference, double advantage, double entropy, double kl) const;
+  // Adds one ratio, of a token or of a sequence, to the clipped ones; `difference`: its logarithm.
+  void add_ratio(Means& sums, double difference, double advantage) const;
+  // Adds the ratios of a micro-batch's completions, as shares of their number.
+  void add_sequences(Means& shares, const PolicyBatch& batch, std::span<const float> logps) const;
   void compare_token(double difference);
 
   PolicyLossOptions loss_;

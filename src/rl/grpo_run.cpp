@@ -18,7 +18,21 @@ namespace {
 constexpr std::int64_t kMaxSequences = 64;
 constexpr std::int64_t kMaxBatchTokens = 512;
 
-std::int64_t longest_prompt(const GrpoRun& run) { return std::max<std::int64_t>(run.prompts.longest(), 1); }
+std::int64_t longest_prompt(const GrpoRun& run) {
+  return std::max<std::int64_t>({run.prompts.longest(), run.eval_prompts ? run.eval_prompts->longest() : 0, 1});
+}
+
+PromptSet read_prompts(const Source& source, const GrpoRun& run) {
+  const GrpoOptions& options = run.options;
+  EncodingReport report;
+  PromptSet prompts = encode_prompts(
+      source, run.tokenizer, chat_template_of(run.tokenizer, options.chat_template),
+      {.columns = {.prompt_column = options.dataset_prompt_column, .system_prompt = options.system_prompt},
+       .max_prompt_length = options.max_prompt_length.value_or(0)},
+      report);
+  report.log(source.name(), text_of("max_prompt_length ", options.max_prompt_length.value_or(0)));
+  return prompts;
+}
 
 // A template that opens the thoughts itself leaves them out of the completion.
 bool prefills_think(const GrpoRun& run) {
@@ -55,10 +69,6 @@ void make_rewards(GrpoRun& run) {
 }  // namespace
 
 GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
-  if (options.eval_strategy != Interval::no) {
-    throw Error(input.place_of("eval_strategy"), "is not implemented in hone grpo yet",
-                "hone eval scores its checkpoints");
-  }
   const std::filesystem::path path = resolve_model(options.model_name_or_path);
   GrpoRun run{.options = options,
               .options_json = {},
@@ -77,18 +87,18 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
     throw Error(path.string(), "no end token: neither generation_config.json, config.json nor the tokenizer name one",
                 "set eos_token_id, or every completion runs to max_completion_length");
   }
-  const Source source(options.dataset_name, {.split = options.dataset_train_split});
-  EncodingReport report;
-  run.prompts = encode_prompts(
-      source, run.tokenizer, chat_template_of(run.tokenizer, options.chat_template),
-      {.columns = {.prompt_column = options.dataset_prompt_column, .system_prompt = options.system_prompt},
-       .max_prompt_length = options.max_prompt_length.value_or(0)},
-      report);
-  report.log(source.name(), text_of("max_prompt_length ", options.max_prompt_length.value_or(0)));
+  const Source source = open_training_data(options);
+  run.prompts = read_prompts(source, run);
   if (run.prompts.size() < run.batch.prompts) {
     throw Error(input.place_of("dataset_name"), text_of(source.name(), " has ", run.prompts.size(),
                                                         " prompts, one generation takes ", run.batch.prompts));
   }
+  if (options.evaluates() && input.was_set("per_device_eval_batch_size")) {
+    log_once(
+        "per_device_eval_batch_size has no effect: how many completions an evaluation reads at a time changes no "
+        "figure");
+  }
+  if (options.evaluates()) run.eval_prompts = read_prompts(open_eval_data(options, options), run);
   make_rewards(run);
   run.engine.max_model_len = longest_prompt(run) + options.max_completion_length;
   run.engine.max_num_seqs = std::min(run.batch.completions, kMaxSequences);
@@ -108,32 +118,37 @@ GrpoPrograms trace_run(const GrpoRun& run) {
   GrpoPrograms programs;
   const Capacity micro_batch{run.batch.micro_batch * run.engine.max_model_len, run.batch.micro_batch};
   const LossProgramOptions options = loss_program_options(run.options, micro_batch, run.dtype);
-  programs.policy = trace_policy(*run.model, policy_loss_options(run.options, run.batch), options);
+  const PolicyLossOptions loss = policy_loss_options(run.options, run.batch);
   MemoryBreakdown& memory = programs.memory;
   add_training_state(memory, *run.model, run.dtype, optimizer_options(run.options));
-  memory.add_program(plan_memory(programs.policy, options.device));
+  const auto planned = [&](Program program) {
+    memory.add_program(plan_memory(program, options.device));
+    return program;
+  };
+  programs.policy = planned(trace_policy(*run.model, loss, options));
+  if (run.eval_prompts) programs.evaluation = planned(trace_policy_evaluation(*run.model, loss, options));
+  if (run.options.top_entropy_quantile < 1) {
+    programs.entropy = planned(trace_reference(*run.model, run.options.temperature, options));
+  }
   if (run.options.beta != 0) {
-    programs.reference = trace_reference(*run.model, run.options.temperature, options);
-    memory.add_program(plan_memory(*programs.reference, options.device));
+    programs.reference = planned(trace_reference(*run.model, run.options.temperature, options));
     memory.reference = TensorStore::bytes_of(weight_types(*run.model, run.dtype));
   }
-  memory.add_program(
-      plan_memory(Optimizer::trace_update(*run.model, run.dtype, optimizer_options(run.options)), options.device));
+  (void)planned(Optimizer::trace_update(*run.model, run.dtype, optimizer_options(run.options)));
   const KvLayout layout = kv_layout(run.engine);
   memory.kv_cache = TensorStore::bytes_of(kv_types(*run.model, layout, run.dtype));
   for (const Capacity& capacity : engine_capacities(run.engine)) {
-    memory.add_program(plan_memory(trace_generation(*run.model, capacity, layout, run.dtype), options.device));
+    (void)planned(trace_generation(*run.model, capacity, layout, run.dtype));
   }
   return programs;
 }
 
 MetricValues train(GrpoRun& run) {
   GrpoPrograms programs = trace_run(run);
-  const double tokens = static_cast<double>(run.batch.micro_batch * run.engine.max_model_len);
-  const double flops_per_token = programs.policy.cost().flops / tokens;
-  log_info(text_of("grpo: ", format_count(parameter_count(*run.model)), " parameters in ", name_of(run.dtype), ", ",
-                   run.total_steps, " steps of ", run.batch.prompts, " prompts x ", run.options.num_generations,
-                   " completions a generation, ", format_bytes(programs.memory.total())));
+  const BatchWork work = work_of(programs.policy, run.batch.micro_batch * run.engine.max_model_len);
+  log_info(text_of(run_title("grpo", run.options), ": ", format_count(parameter_count(*run.model)), " parameters in ",
+                   name_of(run.dtype), ", ", run.total_steps, " steps of ", run.batch.prompts, " prompts x ",
+                   run.options.num_generations, " completions a generation, ", format_bytes(programs.memory.total())));
 
   Device& device = open_device(run.options.device);
   const std::size_t before = device.allocated_bytes();
@@ -146,10 +161,14 @@ MetricValues train(GrpoRun& run) {
   }
   Optimizer optimizer(*run.model, weights, arena, optimizer_options(run.options));
   Executable policy(std::move(programs.policy), arena, {.weights = &weights, .gradients = &optimizer.gradients()});
-  std::optional<Executable> reference;
-  if (programs.reference) {
-    reference.emplace(std::move(*programs.reference), arena, Bindings{.weights = &*reference_weights});
-  }
+  const auto compiled = [&](std::optional<Program>& program, const TensorStore* bound) {
+    std::optional<Executable> executable;
+    if (program) executable.emplace(std::move(*program), arena, Bindings{.weights = bound});
+    return executable;
+  };
+  std::optional<Executable> evaluation = compiled(programs.evaluation, &weights);
+  std::optional<Executable> entropy = compiled(programs.entropy, &weights);
+  std::optional<Executable> reference = compiled(programs.reference, reference_weights ? &*reference_weights : nullptr);
   Engine engine(*run.model, run.tokenizer, weights, arena, run.engine);
   (void)arena->base();
   check_plan(device, before, programs.memory);
@@ -157,21 +176,21 @@ MetricValues train(GrpoRun& run) {
   GrpoTask task({.options = run.options,
                  .batch = run.batch,
                  .policy = policy,
+                 .work = work,
+                 .evaluation = evaluation ? &*evaluation : nullptr,
+                 .entropy = entropy ? &*entropy : nullptr,
                  .reference = reference ? &*reference : nullptr,
                  .reference_weights = reference_weights ? &*reference_weights : nullptr,
                  .weights = weights,
                  .engine = engine,
                  .tokenizer = run.tokenizer,
                  .prompts = run.prompts,
+                 .eval_prompts = run.eval_prompts ? &*run.eval_prompts : nullptr,
                  .rewards = run.rewards,
                  .reward_weights = run.reward_weights,
                  .stop_token_ids = run.stop_token_ids,
                  .completions_dir = std::filesystem::path(run.options.output_dir) / "completions"});
-  Trainer trainer(run.options,
-                  {.command = "grpo",
-                   .total_steps = run.total_steps,
-                   .flops_per_token = flops_per_token,
-                   .options = run.options_json},
+  Trainer trainer(run.options, {.command = "grpo", .total_steps = run.total_steps, .options = run.options_json},
                   {.model = *run.model,
                    .weights = weights,
                    .optimizer = optimizer,

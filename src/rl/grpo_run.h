@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct GrpoRun {
   std::vector<TokenId> stop_token_ids;
   DType dtype = DType::f32;
   PromptSet prompts;
+  std::optional<PromptSet> eval_prompts;
   std::vector<Reward> rewards;
   std::vector<double> reward_weights;
   EngineOptions engine;
@@ -36,7 +38,9 @@ struct GrpoRun {
 
 struct GrpoPrograms {
   Program policy;
-  std::optional<Program> reference;
+  std::optional<Program> evaluation;  // where there are eval_prompts
+  std::optional<Program> entropy;     // where top_entropy_quantile is below 1
+  std::optional<Program> reference;   // where beta is not 0
   MemoryBreakdown memory;
 };
 [[nodiscard]] GrpoPrograms trace_run(const GrpoRun& run);

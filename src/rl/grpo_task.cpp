@@ -1,7 +1,9 @@
 #include "rl/grpo_task.h"
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -54,6 +56,16 @@ void mix_into(const TensorStore& policy, TensorStore& reference, double alpha) {
   }
 }
 
+// One output of trace_reference, [tokens].
+void run_reference(Executable& program, const PolicyBatch& batch, std::string_view output, std::span<float> values) {
+  feed(program, batch.batch);
+  program.set<std::int32_t>("targets", batch.batch.targets);
+  program.run();
+  program.get<float>(output, values);
+}
+
+void append(MetricValues& values, const NamedValues& more) { values.insert(values.end(), more.begin(), more.end()); }
+
 }  // namespace
 
 GrpoTask::GrpoTask(Setup setup)
@@ -66,10 +78,9 @@ std::int64_t GrpoTask::micro_steps_per_epoch(const GrpoOptions& options, const G
   return prompts / batch.prompts * batch.steps_per_generation * options.num_iterations;
 }
 
-Rollout GrpoTask::generate() {
+Rollout GrpoTask::sample(const PromptSet& prompts, std::span<const std::uint32_t> chosen, std::string_view use,
+                         std::int64_t number) {
   const GrpoOptions& options = setup_.options;
-  const std::int64_t per_epoch = order_.chunks_per_epoch();
-  const std::vector<std::uint32_t> chosen = order_.at({generations_ / per_epoch, generations_ % per_epoch});
   RolloutOptions rollout_options;
   rollout_options.num_generations = options.num_generations;
   rollout_options.scale = options.scale_rewards;
@@ -81,79 +92,105 @@ Rollout GrpoTask::generate() {
   sampling.min_p = options.min_p.value_or(0);
   sampling.max_tokens = options.max_completion_length;
   sampling.stop_token_ids = setup_.stop_token_ids;
-  const RandomStream seeds(static_cast<std::uint64_t>(options.seed), "rollout",
-                           static_cast<std::uint64_t>(generations_));
-  const auto seed_of = [&](std::size_t sample) {
-    return (std::uint64_t{seeds.bits(2 * sample)} << 32) | seeds.bits(2 * sample + 1);
+  const RandomStream seeds(static_cast<std::uint64_t>(options.seed), use, static_cast<std::uint64_t>(number));
+  const auto seed_of = [&](std::size_t index) {
+    return (std::uint64_t{seeds.bits(2 * index)} << 32) | seeds.bits(2 * index + 1);
   };
-  Rollout rollout =
-      roll_out(setup_.engine, setup_.tokenizer, setup_.prompts, chosen, setup_.rewards, rollout_options, seed_of);
+  return roll_out(setup_.engine, setup_.tokenizer, prompts, chosen, setup_.rewards, rollout_options, seed_of);
+}
+
+Rollout GrpoTask::generate() {
+  const std::int64_t per_epoch = order_.chunks_per_epoch();
+  const std::vector<std::uint32_t> chosen = order_.at({generations_ / per_epoch, generations_ % per_epoch});
+  Rollout rollout = sample(setup_.prompts, chosen, "rollout", generations_);
   ++generations_;
   updates_since_generation_ = 0;
-  for (const PolicySample& sample : rollout.samples) {
-    tokens_seen_ += static_cast<std::int64_t>(sample.prompt.size() + sample.completion.size());
+  for (const PolicySample& one : rollout.samples) {
+    tokens_seen_ += static_cast<std::int64_t>(one.prompt.size() + one.completion.size());
   }
   samples_ = rollout.samples;
-  if (setup_.reference != nullptr) add_reference_logps();
+  add_reference_logps(samples_);
   return rollout;
 }
 
-void GrpoTask::report(std::span<const Rollout> rollouts, std::int64_t step) const {
+void GrpoTask::report(std::span<const Rollout> rollouts, const std::string& name, std::int64_t step) const {
   if (rollouts.empty()) return;
-  write_completions(setup_.completions_dir / text_of("step-", step + 1, ".jsonl"), rollouts, setup_.rewards, step + 1);
+  write_completions(setup_.completions_dir / (name + ".jsonl"), rollouts, setup_.rewards, step);
   if (!setup_.options.log_completions) return;
   std::int64_t left = setup_.options.num_completions_to_print.value_or(std::numeric_limits<std::int64_t>::max());
   for (const Rollout& rollout : rollouts) {
     for (const JudgedCompletion& judged : rollout.judged) {
-      if (left-- > 0) log_info(text_of("step ", step + 1, ", ", to_text(judged, setup_.rewards)));
+      if (left-- > 0) log_info(text_of(name, ", ", to_text(judged, setup_.rewards)));
     }
   }
 }
 
-void GrpoTask::add_reference_logps() {
-  for (std::int64_t index = 0; index < setup_.batch.steps_per_generation; ++index) {
-    const auto first = static_cast<std::size_t>(index * setup_.batch.micro_batch);
-    const std::span<const PolicySample> samples = micro_batch(samples_, index);
-    const PolicyBatch batch = make_policy_batch(samples);
-    feed(*setup_.reference, batch.batch);
-    setup_.reference->set<std::int32_t>("targets", batch.batch.targets);
-    setup_.reference->run();
+void GrpoTask::add_reference_logps(std::span<PolicySample> samples) {
+  if (setup_.reference == nullptr) return;
+  std::size_t first = 0;
+  for (const std::span<const PolicySample> some : micro_batches(samples)) {
+    const PolicyBatch batch = make_policy_batch(some);
     std::vector<float> logps(batch.batch.tokens.size());
-    setup_.reference->get<float>("logp", logps);
-    for (std::size_t s = 0; s < samples.size(); ++s) {
-      const std::size_t row = static_cast<std::size_t>(batch.batch.cu_seqlens[s]) + samples[s].prompt.size() - 1;
+    run_reference(*setup_.reference, batch, "logp", logps);
+    for (std::size_t s = 0; s < some.size(); ++s, ++first) {
+      const std::size_t row = static_cast<std::size_t>(batch.batch.cu_seqlens[s]) + some[s].prompt.size() - 1;
       const auto begin = logps.begin() + static_cast<std::ptrdiff_t>(row);
-      samples_[first + s].ref_logps.assign(begin, begin + static_cast<std::ptrdiff_t>(samples[s].completion.size()));
+      samples[first].ref_logps.assign(begin, begin + static_cast<std::ptrdiff_t>(some[s].completion.size()));
     }
   }
 }
 
-std::span<const PolicySample> GrpoTask::micro_batch(std::span<const PolicySample> samples, std::int64_t index) const {
+std::vector<std::span<const PolicySample>> GrpoTask::micro_batches(std::span<const PolicySample> samples) const {
   const auto size = static_cast<std::size_t>(setup_.batch.micro_batch);
-  return samples.subspan(static_cast<std::size_t>(index) * size, size);
+  std::vector<std::span<const PolicySample>> parts;
+  for (std::size_t first = 0; first < samples.size(); first += size) {
+    parts.push_back(samples.subspan(first, std::min(size, samples.size() - first)));
+  }
+  return parts;
 }
 
-double GrpoTask::run(std::span<const PolicySample> samples, const LossNormaliser& normaliser, bool compare,
-                     PolicyMetrics& metrics) {
-  PolicyBatch batch = make_policy_batch(samples);
-  set_loss_weights(batch, samples, normaliser);
-  Executable& policy = setup_.policy;
-  feed(policy, batch.batch);
-  policy.set<std::int32_t>("targets", batch.batch.targets);
-  policy.set<float>("loss_weights", batch.weights);
-  policy.set<float>("advantages", batch.advantages);
-  if (loss_.old_logps) policy.set<float>("old_logp", batch.old_logps);
-  if (loss_.beta != 0) policy.set<float>("ref_logp", batch.ref_logps);
-  policy.run();
+LossNormaliser GrpoTask::normaliser_of(std::span<const PolicySample> samples) const {
+  LossNormaliser normaliser{.loss = setup_.options.loss_type,
+                            .max_completion_length = setup_.options.max_completion_length,
+                            .mask_truncated = setup_.options.mask_truncated_completions};
+  normaliser.count(samples);
+  return normaliser;
+}
+
+void GrpoTask::weigh(std::vector<PolicyBatch>& batches, std::span<const std::span<const PolicySample>> samples,
+                     const LossNormaliser& normaliser) {
+  for (std::size_t i = 0; i < batches.size(); ++i) set_loss_weights(batches[i], samples[i], normaliser);
+  if (setup_.entropy == nullptr) return;
+  std::vector<std::vector<float>> entropies;
+  std::vector<float> unmasked;
+  for (const PolicyBatch& batch : batches) {
+    std::vector<float>& values = entropies.emplace_back(batch.batch.tokens.size());
+    run_reference(*setup_.entropy, batch, "entropy", values);
+    for (std::size_t t = 0; t < values.size(); ++t) {
+      if (batch.weights[t] != 0) unmasked.push_back(values[t]);
+    }
+  }
+  const double threshold = entropy_threshold(std::move(unmasked), setup_.options.top_entropy_quantile);
+  for (std::size_t i = 0; i < batches.size(); ++i) leave_out_low_entropy(batches[i], entropies[i], threshold);
+}
+
+double GrpoTask::run(Executable& program, const PolicyBatch& batch, bool compare, PolicyMetrics& metrics) {
+  feed(program, batch.batch);
+  program.set<std::int32_t>("targets", batch.batch.targets);
+  program.set<float>("loss_weights", batch.weights);
+  program.set<float>("advantages", batch.loss_advantages);
+  if (loss_.old_logps) program.set<float>("old_logp", batch.old_logps);
+  if (loss_.beta != 0) program.set<float>("ref_logp", batch.ref_logps);
+  program.run();
   const std::size_t tokens = batch.batch.tokens.size();
   float loss = 0;
   std::vector<float> logps(tokens);
   std::vector<float> entropies(tokens);
   std::vector<float> kls(loss_.beta != 0 ? tokens : 0);
-  policy.get<float>("loss", {&loss, 1});
-  policy.get<float>("logp", logps);
-  policy.get<float>("entropy", entropies);
-  if (loss_.beta != 0) policy.get<float>("kl", kls);
+  program.get<float>("loss", {&loss, 1});
+  program.get<float>("logp", logps);
+  program.get<float>("entropy", entropies);
+  if (loss_.beta != 0) program.get<float>("kl", kls);
   metrics.add(batch, logps, entropies, kls, compare);
   return loss;
 }
@@ -171,26 +208,49 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
     const std::int64_t at = micro_steps_ + i;
     if (at % reuse == 0) rollouts.push_back(generate());
     fresh.push_back(updates_since_generation_ == 0);
-    const auto samples = micro_batch(samples_, at % setup_.batch.steps_per_generation);
+    const auto samples = micro_batches(samples_)[static_cast<std::size_t>(at % setup_.batch.steps_per_generation)];
     read_.insert(read_.end(), samples.begin(), samples.end());
   }
-  report(rollouts, step);
-  LossNormaliser normaliser{.loss = options.loss_type,
-                            .max_completion_length = options.max_completion_length,
-                            .mask_truncated = options.mask_truncated_completions};
-  normaliser.count(read_);
+  report(rollouts, text_of("step-", step + 1), step + 1);
+  const std::vector<std::span<const PolicySample>> parts = micro_batches(read_);
+  std::vector<PolicyBatch> batches;
+  for (const auto& part : parts) batches.push_back(make_policy_batch(part));
+  weigh(batches, parts, normaliser_of(read_));
   PolicyMetrics policy_metrics(loss_);
   double loss = 0;
-  for (std::int64_t i = 0; i < accumulation; ++i) {
-    loss += run(micro_batch(read_, i), normaliser, fresh[static_cast<std::size_t>(i)], policy_metrics);
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    loss += run(setup_.policy, batches[i], fresh[i], policy_metrics);
+    flops_ += setup_.work.flops(batches[i].batch);
   }
   micro_steps_ += accumulation;
   MetricValues values{{"loss", loss}};
-  const NamedValues generation_values = rollout_metrics(rollouts, setup_.rewards);
-  values.insert(values.end(), generation_values.begin(), generation_values.end());
-  const NamedValues policy_values = policy_metrics.values();
-  values.insert(values.end(), policy_values.begin(), policy_values.end());
+  append(values, rollout_metrics(rollouts, setup_.rewards));
+  append(values, policy_metrics.values());
   if (options.exact_logprobs) check_exact(values, step);
+  return values;
+}
+
+MetricValues GrpoTask::evaluate(std::int64_t step) {
+  if (setup_.eval_prompts == nullptr) return {};
+  std::vector<std::uint32_t> all(static_cast<std::size_t>(setup_.eval_prompts->size()));
+  std::iota(all.begin(), all.end(), 0u);
+  std::vector<Rollout> rollouts;
+  rollouts.push_back(sample(*setup_.eval_prompts, all, "evaluation", 0));
+  report(rollouts, text_of("eval-step-", step), step);
+  std::vector<PolicySample>& samples = rollouts[0].samples;
+  add_reference_logps(samples);
+  const LossNormaliser normaliser = normaliser_of(samples);
+  PolicyMetrics policy_metrics(loss_);
+  double loss = 0;
+  for (const std::span<const PolicySample> part : micro_batches(samples)) {
+    PolicyBatch batch = make_policy_batch(part);
+    set_loss_weights(batch, part, normaliser);
+    loss += run(*setup_.evaluation, batch, false, policy_metrics);
+  }
+  MetricValues values{{"loss", loss}};
+  append(values, rollout_metrics(rollouts, setup_.rewards));
+  append(values, policy_metrics.values());
+  for (auto& [name, value] : values) name.insert(0, "eval_");
   return values;
 }
 

@@ -19,13 +19,17 @@ class GrpoTask final : public TrainingTask {
   struct Setup {
     const GrpoOptions& options;
     GrpoBatch batch;
-    Executable& policy;               // trace_policy
-    Executable* reference = nullptr;  // trace_reference, bound to reference_weights
+    Executable& policy;                // trace_policy
+    BatchWork work;                    // of it
+    Executable* evaluation = nullptr;  // trace_policy_evaluation, where there are eval_prompts
+    Executable* entropy = nullptr;     // trace_reference, bound to weights: where top_entropy_quantile is below 1
+    Executable* reference = nullptr;   // trace_reference, bound to reference_weights
     TensorStore* reference_weights = nullptr;
     const TensorStore& weights;
     Engine& engine;
     const Tokenizer& tokenizer;
     const PromptSet& prompts;
+    const PromptSet* eval_prompts = nullptr;
     std::vector<Reward> rewards;
     std::vector<double> reward_weights;
     std::vector<TokenId> stop_token_ids;
@@ -37,6 +41,10 @@ class GrpoTask final : public TrainingTask {
   void after_update(std::int64_t step) override;
   double epoch() const override;
   std::int64_t tokens_seen() const override { return tokens_seen_; }
+  double flops() const override { return flops_; }
+  // num_generations completions of every held-out prompt, sampled as in training, the same seeds each time: the metrics
+  // of a step under "eval_". Weights, data position and num_tokens stay as they are.
+  MetricValues evaluate(std::int64_t step) override;
   Json last_batch() const override;
   Json state() const override;
   void restore(const Json& state) override;
@@ -49,17 +57,22 @@ class GrpoTask final : public TrainingTask {
  private:
   // Throws Defect where a sampled token's probability differs between rollout and trainer.
   void check_exact(const MetricValues& values, std::int64_t step) const;
+  // Completions of `chosen` prompts, judged; `use` and `number` tell their random numbers apart from others'.
+  [[nodiscard]] Rollout sample(const PromptSet& prompts, std::span<const std::uint32_t> chosen, std::string_view use,
+                               std::int64_t number);
   // A new generation into samples_; returns it too.
   [[nodiscard]] Rollout generate();
   // Writes the completions of a step's generations, and prints them where that is asked for.
-  void report(std::span<const Rollout> rollouts, std::int64_t step) const;
-  void add_reference_logps();
-  // The `index`-th micro-batch of a generation or of a step.
-  [[nodiscard]] std::span<const PolicySample> micro_batch(std::span<const PolicySample> samples,
-                                                          std::int64_t index) const;
+  void report(std::span<const Rollout> rollouts, const std::string& name, std::int64_t step) const;
+  void add_reference_logps(std::span<PolicySample> samples);
+  // Samples cut at the micro-batch's size; the last may be shorter.
+  [[nodiscard]] std::vector<std::span<const PolicySample>> micro_batches(std::span<const PolicySample> samples) const;
+  [[nodiscard]] LossNormaliser normaliser_of(std::span<const PolicySample> samples) const;
+  // Fills the weights, and leaves out the tokens that top_entropy_quantile does, over all batches of a step.
+  void weigh(std::vector<PolicyBatch>& batches, std::span<const std::span<const PolicySample>> samples,
+             const LossNormaliser& normaliser);
   // Runs one micro-batch; returns its share of the loss. compare: whether the policy is still the one that sampled.
-  double run(std::span<const PolicySample> samples, const LossNormaliser& normaliser, bool compare,
-             PolicyMetrics& metrics);
+  double run(Executable& program, const PolicyBatch& batch, bool compare, PolicyMetrics& metrics);
 
   Setup setup_;
   PolicyLossOptions loss_;
@@ -68,6 +81,7 @@ class GrpoTask final : public TrainingTask {
   std::int64_t generations_ = 0;  // made
   std::int64_t updates_since_generation_ = 0;
   std::int64_t tokens_seen_ = 0;
+  double flops_ = 0;
   std::vector<PolicySample> samples_;  // of the current generation
   std::vector<PolicySample> read_;     // by the last step: its micro-batches end to end
 };

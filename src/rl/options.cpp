@@ -78,17 +78,15 @@ void check_options(const GrpoOptions& options, const OptionInput& input) {
   if (options.loss_type == GrpoLoss::cispo && !options.epsilon_high) {
     throw Error(input.place_of("loss_type"), "cispo needs epsilon_high, the cap of the ratio", "5.0 is usual");
   }
-  const auto not_yet = [&](std::string_view key, bool asked) {
-    if (asked) throw Error(input.place_of(key), "is not implemented in hone yet");
-  };
-  not_yet("loss_type", options.loss_type == GrpoLoss::cispo);
-  not_yet("importance_sampling_level", options.importance_sampling_level == ImportanceLevel::sequence);
-  not_yet("repetition_penalty", options.repetition_penalty != 1.0);
-  not_yet("top_entropy_quantile", options.top_entropy_quantile != 1.0);
-  const std::int64_t evaluated = options.per_device_eval_batch_size;
-  if (options.eval_strategy != Interval::no && evaluated % options.num_generations != 0) {
-    throw Error(input.place_of("per_device_eval_batch_size"),
-                text_of(evaluated, " completions do not divide by num_generations ", options.num_generations));
+  if (options.loss_type == GrpoLoss::cispo && options.delta) {
+    throw Error(input.place_of("delta"), "cispo caps the ratio at epsilon_high alone", "leave it unset");
+  }
+  if (options.loss_type == GrpoLoss::cispo && options.importance_sampling_level == ImportanceLevel::sequence) {
+    throw Error(input.place_of("importance_sampling_level"), "cispo weighs tokens, not sequences",
+                "another loss_type with sequence is GSPO");
+  }
+  if (options.repetition_penalty != 1.0) {
+    throw Error(input.place_of("repetition_penalty"), "is not implemented in hone yet", "1.0 is no penalty");
   }
   (void)grpo_batch(options, 1, input);
 }

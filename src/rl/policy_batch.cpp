@@ -40,6 +40,7 @@ PolicyBatch make_policy_batch(std::span<const PolicySample> samples) {
     }
     batch.target_tokens += static_cast<std::int64_t>(sample.completion.size());
   }
+  result.loss_advantages = result.advantages;
   result.weights.assign(batch.tokens.size(), 0.0f);
   return result;
 }
@@ -74,6 +75,22 @@ void set_loss_weights(PolicyBatch& batch, std::span<const PolicySample> samples,
     for (std::size_t i = 0; i < samples[s].completion.size(); ++i) {
       batch.weights[first_row(begin, samples[s]) + i] = weight;
     }
+  }
+}
+
+double entropy_threshold(std::vector<float> entropies, double share) {
+  if (entropies.empty()) return 0;
+  std::sort(entropies.begin(), entropies.end());
+  const double at = (1 - share) * static_cast<double>(entropies.size() - 1);
+  const auto below = static_cast<std::size_t>(at);
+  const auto low = static_cast<double>(entropies[below]);
+  const auto high = static_cast<double>(entropies[std::min(below + 1, entropies.size() - 1)]);
+  return low + (at - static_cast<double>(below)) * (high - low);
+}
+
+void leave_out_low_entropy(PolicyBatch& batch, std::span<const float> entropies, double threshold) {
+  for (std::size_t t = 0; t < batch.loss_advantages.size(); ++t) {
+    if (static_cast<double>(entropies[t]) < threshold) batch.loss_advantages[t] = 0;
   }
 }
 

@@ -25,11 +25,12 @@ struct PolicySample {
 
 // Samples laid end to end. Entry t belongs to the prediction of token t + 1.
 struct PolicyBatch {
-  HostBatch batch;                // loss_weights: 1 where a completion's token is predicted
-  std::vector<float> old_logps;   // [tokens], 0 where nothing is predicted
-  std::vector<float> ref_logps;   // [tokens]; empty without a reference model
-  std::vector<float> advantages;  // [tokens]
-  std::vector<float> weights;     // [tokens]: what each token's loss counts in the step's sum
+  HostBatch batch;                     // loss_weights: 1 where a completion's token is predicted
+  std::vector<float> old_logps;        // [tokens], 0 where nothing is predicted
+  std::vector<float> ref_logps;        // [tokens]; empty without a reference model
+  std::vector<float> advantages;       // [tokens]
+  std::vector<float> loss_advantages;  // [tokens]: the same, but 0 where the policy term is left out
+  std::vector<float> weights;          // [tokens]: what each token's loss counts in the step's sum
 };
 
 [[nodiscard]] PolicyBatch make_policy_batch(std::span<const PolicySample> samples);
@@ -48,5 +49,11 @@ struct LossNormaliser {
 };
 // Fills batch.weights.
 void set_loss_weights(PolicyBatch& batch, std::span<const PolicySample> samples, const LossNormaliser& normaliser);
+
+// The entropy from which on a token is among the `share` of the highest: the (1 - share) quantile, linear between
+// neighbours as torch.quantile's. `entropies`: of all tokens of a step that are not masked.
+[[nodiscard]] double entropy_threshold(std::vector<float> entropies, double share);
+// Leaves out the policy term of tokens below the threshold. entropies [tokens].
+void leave_out_low_entropy(PolicyBatch& batch, std::span<const float> entropies, double threshold);
 
 }  // namespace hone

@@ -1,12 +1,42 @@
 #include "rl/policy_program.h"
 
+#include "ops/add/add.h"
+#include "ops/document_mean/document_mean.h"
+#include "ops/fill/fill.h"
 #include "ops/policy_term/policy_term.h"
+#include "ops/scale/scale.h"
 #include "ops/weighted_sum/weighted_sum.h"
 
 namespace hone {
+namespace {
+
+Program trace_loss(const Model& model, const PolicyLossOptions& loss, const LossProgramOptions& options,
+                   bool trainable) {
+  LossTrace trace;
+  trace_log_probabilities(trace, model, options.capacity, trainable, loss.temperature);
+  Program& program = trace.program;
+  const Type per_token{DType::f32, {{options.capacity.tokens, Count::tokens}}};
+  const Tensor weights = program.input("loss_weights", per_token);
+  const PolicyTerms terms = policy_terms({.logp = trace.logp,
+                                          .old_logp = loss.old_logps ? program.input("old_logp", per_token) : Tensor(),
+                                          .ref_logp = loss.beta != 0 ? program.input("ref_logp", per_token) : Tensor(),
+                                          .advantages = program.input("advantages", per_token),
+                                          .targets = program.tensor(program.find(Role::input, "targets")),
+                                          .cu_seqlens = program.tensor(program.find(Role::input, "cu_seqlens"))},
+                                         loss);
+  program.output("loss", weighted_sum(terms.term, weights));
+  program.output("logp", trace.logp);
+  program.output("entropy", trace.entropy);
+  if (terms.kl) program.output("kl", terms.kl);
+  return finish_loss(std::move(program), trainable ? "loss" : nullptr, options);
+}
+
+}  // namespace
 
 PolicyLossOptions policy_loss_options(const GrpoOptions& options, const GrpoBatch& batch) {
   return {.temperature = options.temperature,
+          .cispo = options.loss_type == GrpoLoss::cispo,
+          .level = options.importance_sampling_level,
           .epsilon = options.epsilon,
           .epsilon_high = options.epsilon_high.value_or(options.epsilon),
           .delta = options.delta.value_or(0),
@@ -14,29 +44,40 @@ PolicyLossOptions policy_loss_options(const GrpoOptions& options, const GrpoBatc
           .old_logps = options.num_iterations > 1 || batch.steps_per_generation > options.gradient_accumulation_steps};
 }
 
+PolicyTerms policy_terms(const PolicyTokens& tokens, const PolicyLossOptions& loss) {
+  PolicyTermAttributes attributes{.kind = loss.cispo ? "cispo" : "clip",
+                                  .epsilon = loss.epsilon,
+                                  .epsilon_high = loss.epsilon_high,
+                                  .delta = loss.delta};
+  Program& program = tokens.logp.program();
+  const auto nought = [&] { return fill(program, tokens.logp.type(), 0.0); };
+  PolicyTerm policy;
+  if (loss.level == ImportanceLevel::token) {
+    attributes.beta = loss.beta;
+    policy = policy_term(tokens.logp, tokens.old_logp, tokens.ref_logp, tokens.advantages, attributes);
+    return {policy.term, loss.beta != 0 ? policy.kl : Tensor()};
+  }
+  const Tensor difference = tokens.old_logp ? tokens.logp + scale(tokens.old_logp, -1.0) : tokens.logp;
+  policy = policy_term(document_mean(difference, tokens.targets, tokens.cu_seqlens),
+                       tokens.old_logp ? nought() : Tensor(), {}, tokens.advantages, attributes);
+  if (loss.beta == 0) return {policy.term, {}};
+  const PolicyTerm penalty = policy_term(tokens.logp, {}, tokens.ref_logp, nought(), {.beta = loss.beta});
+  return {policy.term + penalty.term, penalty.kl};
+}
+
 Program trace_policy(const Model& model, const PolicyLossOptions& loss, const LossProgramOptions& options) {
-  LossTrace trace;
-  trace_log_probabilities(trace, model, options.capacity, true, loss.temperature);
-  Program& program = trace.program;
-  const Type per_token{DType::f32, {{options.capacity.tokens, Count::tokens}}};
-  const Tensor weights = program.input("loss_weights", per_token);
-  const Tensor advantages = program.input("advantages", per_token);
-  const Tensor old_logp = loss.old_logps ? program.input("old_logp", per_token) : Tensor();
-  const Tensor ref_logp = loss.beta != 0 ? program.input("ref_logp", per_token) : Tensor();
-  const PolicyTerm term =
-      policy_term(trace.logp, old_logp, ref_logp, advantages,
-                  {.epsilon = loss.epsilon, .epsilon_high = loss.epsilon_high, .delta = loss.delta, .beta = loss.beta});
-  program.output("loss", weighted_sum(term.term, weights));
-  program.output("logp", trace.logp);
-  program.output("entropy", trace.entropy);
-  if (ref_logp) program.output("kl", term.kl);
-  return finish_loss(std::move(program), "loss", options);
+  return trace_loss(model, loss, options, true);
+}
+
+Program trace_policy_evaluation(const Model& model, const PolicyLossOptions& loss, const LossProgramOptions& options) {
+  return trace_loss(model, loss, options, false);
 }
 
 Program trace_reference(const Model& model, double temperature, const LossProgramOptions& options) {
   LossTrace trace;
   trace_log_probabilities(trace, model, options.capacity, false, temperature);
   trace.program.output("logp", trace.logp);
+  trace.program.output("entropy", trace.entropy);
   return finish_loss(std::move(trace.program), nullptr, options);
 }
 

@@ -98,13 +98,16 @@ void write_completions(const std::filesystem::path& path, std::span<const Rollou
   write_file(path, text);
 }
 
-std::string to_text(const JudgedCompletion& judged, std::span<const Reward> rewards) {
-  std::string text = text_of("advantage ", judged.advantage);
-  for (std::size_t r = 0; r < rewards.size(); ++r) {
-    text += text_of(", ", rewards[r].name, " ");
-    text += judged.rewards[r] ? text_of(*judged.rewards[r]) : "n/a";
+std::string earned_text(const Json& completion) {
+  std::string text = text_of("advantage ", completion.at("advantage").get<double>());
+  for (const auto& [name, value] : completion.at("rewards").items()) {
+    text += text_of(", ", name, " ", value.is_null() ? "n/a" : text_of(value.get<double>()));
   }
-  return text + "\n" + judged.prompt_text + judged.completion;
+  return text;
+}
+
+std::string to_text(const JudgedCompletion& judged, std::span<const Reward> rewards) {
+  return text_of(earned_text(to_json(judged, rewards, 0)), "\n", judged.prompt_text, judged.completion);
 }
 
 }  // namespace hone

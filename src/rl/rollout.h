@@ -52,5 +52,7 @@ void write_completions(const std::filesystem::path& path, std::span<const Rollou
                        std::span<const Reward> rewards, std::int64_t step);
 // "advantage 0.5, accuracy 1, format n/a", then prompt and completion.
 [[nodiscard]] std::string to_text(const JudgedCompletion& judged, std::span<const Reward> rewards);
+// The first line of it, of an object that write_completions wrote. Throws Json::exception for another one.
+[[nodiscard]] std::string earned_text(const Json& completion);
 
 }  // namespace hone

@@ -99,7 +99,6 @@ constexpr std::array kKeys = std::to_array<ForeignKey>({
     // Evaluation, logs, checkpoints.
     {"do_eval", kNoEffect, "eval_strategy says when to evaluate"},
     {"eval_delay", kNotYet, "delaying evaluation is", "0|0.0"},
-    {"eval_on_start", kNotYet, "evaluation before the first step is"},
     {"eval_accumulation_steps", kNoEffect, "evaluation keeps no logits"},
     {"prediction_loss_only", kNoEffect, "evaluation computes the loss"},
     {"load_best_model_at_end", kNotYet, "loading the best model at the end is"},

@@ -57,22 +57,30 @@ void open_model(LanguageRun& run, const ModelOptions& options) {
   if (run.initial->generation_config() != nullptr) run.generation_config = run.initial->generation_config()->dump();
 }
 
-ExampleSet encode(const std::string& name, const std::string& split, SampleBy sample_by, const LanguageRun& run,
-                  const ChatTemplate& chat_template, const EncodeOptions& options) {
-  const Source source(name, {.sample_by = sample_by, .split = split});
+// Gives ChatML to a tokenizer without a template, and to the model as many rows more as that takes tokens. It is not
+// padded to a multiple: every row has a token.
+void use_chatml(LanguageRun& run, const SftOptions& options) {
+  const std::array<std::string, 2> marks{"<|im_start|>", "<|im_end|>"};
+  run.tokenizer.add_special_tokens(marks);
+  run.tokenizer.set_chat_template(std::string(chatml_template()));
+  if (options.eos_token.empty()) run.tokenizer.set_eos_token("<|im_end|>");
+  log_info(text_of("the model has no chat template: ChatML is used, and a turn ends with ",
+                   options.eos_token.empty() ? "<|im_end|>" : options.eos_token));
+  const std::int64_t rows = run.model->shape().vocab_size;
+  if (run.tokenizer.vocab_size() <= rows) return;
+  Json config = run.model->config();
+  config["vocab_size"] = run.tokenizer.vocab_size();
+  run.model = family_registry().create(config);
+  log_info(text_of("the vocabulary grows from ", format_count(rows), " to ", format_count(run.tokenizer.vocab_size()),
+                   " tokens; a new token's embedding starts as the mean of all"));
+}
+
+ExampleSet encode(const Source& source, const LanguageRun& run, const ChatTemplate& chat_template,
+                  const EncodeOptions& options) {
   EncodingReport report;
   ExampleSet set = encode_examples(source, run.tokenizer, chat_template, options, report);
   report.log(source.name(), text_of("max_length ", options.max_length));
   return set;
-}
-
-// An evaluation that was asked for and could not take place.
-void check_evaluation(const LanguageRun& run) {
-  if (run.options.eval_strategy != Interval::no && run.eval_batches == nullptr) {
-    throw Error("eval_strategy",
-                text_of("is '", name_of(run.options.eval_strategy), "', but there is nothing to evaluate on"),
-                run.command == "pretrain" ? "set test_split_size or eval_dataset_name" : "set eval_dataset_name");
-  }
 }
 
 std::unique_ptr<BatchLoader> rows_in_order(const ExampleSet& set, Packing packing, std::int64_t capacity,
@@ -103,17 +111,15 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
   const EncodeOptions encoding{
       .columns = {.text_field = options.dataset_text_field}, .loss = LossOn::all, .eos_optional = true};
   const auto seed = static_cast<std::uint64_t>(options.seed);
-  ExampleSet train =
-      encode(options.dataset_name, options.dataset_train_split, options.sample_by, run, chat_template, encoding);
+  ExampleSet train = encode(open_training_data(options, options.sample_by), run, chat_template, encoding);
   std::optional<ExampleSet> test;
   if (options.test_split_size > 0) {
     const std::array<double, 2> fractions{1.0 - options.test_split_size, options.test_split_size};
     std::vector<ExampleSet> parts = split_in_order(train, fractions);
     train = std::move(parts[0]);
     test = std::move(parts[1]);
-  } else if (!options.eval_dataset_name.empty()) {
-    test =
-        encode(options.eval_dataset_name, options.dataset_test_split, options.sample_by, run, chat_template, encoding);
+  } else if (options.evaluates()) {
+    test = encode(open_eval_data(options, options, options.sample_by), run, chat_template, encoding);
   }
   const std::int64_t rows = options.per_device_train_batch_size;
   if (options.sampling == WindowSampling::windows) {
@@ -127,7 +133,6 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
     run.eval_batches =
         rows_in_order(*test, Packing::wrapped, options.block_size, options.per_device_eval_batch_size, seed);
   }
-  check_evaluation(run);
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());
   return run;
 }
@@ -138,15 +143,9 @@ LanguageRun prepare_sft(const SftOptions& options) {
                   .options_json = as_json(options),
                   .tokenizer = Tokenizer::load(resolve_model(options.model_name_or_path))};
   open_model(run, options);
-  if (run.tokenizer.chat_template().empty() && options.chat_template.empty()) {
-    const std::array<std::string, 2> marks{"<|im_start|>", "<|im_end|>"};
-    run.tokenizer.add_special_tokens(marks);
-    run.tokenizer.set_chat_template(std::string(chatml_template()));
-    if (options.eos_token.empty()) run.tokenizer.set_eos_token("<|im_end|>");
-    log_info("the model has no chat template: ChatML is used, and a turn ends with <|im_end|>");
-  }
-  if (!options.eos_token.empty()) run.tokenizer.set_eos_token(options.eos_token);
   check_vocabulary(*run.model, run.tokenizer);
+  if (run.tokenizer.chat_template().empty() && options.chat_template.empty()) use_chatml(run, options);
+  if (!options.eos_token.empty()) run.tokenizer.set_eos_token(options.eos_token);
   const ChatTemplate chat_template = chat_template_of(run.tokenizer, options.chat_template);
   if (const auto id = run.tokenizer.eos_token_id()) {
     Json generation_config = parse_json(run.generation_config, "generation_config.json");
@@ -167,8 +166,7 @@ LanguageRun prepare_sft(const SftOptions& options) {
     encoding.loss = *options.completion_only_loss ? LossOn::completion : LossOn::all;
   }
   const auto seed = static_cast<std::uint64_t>(options.seed);
-  const ExampleSet train =
-      encode(options.dataset_name, options.dataset_train_split, SampleBy::document, run, chat_template, encoding);
+  const ExampleSet train = encode(open_training_data(options), run, chat_template, encoding);
   const std::int64_t capacity = options.max_length.value_or(run.model->shape().max_position_embeddings);
   const PackedRows rows = pack(train, all_examples(train.size()), packing, capacity);
   if (packing != Packing::none) {
@@ -179,12 +177,10 @@ LanguageRun prepare_sft(const SftOptions& options) {
         "% full"));
   }
   run.batches = make_row_loader(train, rows, {.rows_per_batch = options.per_device_train_batch_size, .seed = seed});
-  if (!options.eval_dataset_name.empty()) {
-    const ExampleSet test =
-        encode(options.eval_dataset_name, options.dataset_test_split, SampleBy::document, run, chat_template, encoding);
+  if (options.evaluates()) {
+    const ExampleSet test = encode(open_eval_data(options, options), run, chat_template, encoding);
     run.eval_batches = rows_in_order(test, packing, capacity, options.per_device_eval_batch_size, seed);
   }
-  check_evaluation(run);
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());
   return run;
 }
@@ -209,17 +205,17 @@ LanguagePrograms trace_run(const LanguageRun& run) {
 
 MetricValues train(LanguageRun& run) {
   LanguagePrograms programs = trace_run(run);
-  const double flops_per_token =
-      programs.training.cost().flops / static_cast<double>(std::max<std::int64_t>(run.batches->limits().tokens, 1));
-  log_info(text_of(run.command, ": ", format_count(parameter_count(*run.model)), " parameters in ", name_of(run.dtype),
-                   ", ", format_count(run.total_steps), " steps, ", format_bytes(programs.memory.total())));
+  const BatchWork work = work_of(programs.training, run.batches->limits().tokens);
+  log_info(text_of(run_title(run.command, run.options), ": ", format_count(parameter_count(*run.model)),
+                   " parameters in ", name_of(run.dtype), ", ", format_count(run.total_steps), " steps, ",
+                   format_bytes(programs.memory.total())));
 
   Device& device = open_device(run.options.device);
   const std::size_t before = device.allocated_bytes();
   auto arena = std::make_shared<Arena>(device);
   TensorStore weights =
       run.initial != nullptr
-          ? load_weights(*run.model, *run.initial, run.dtype, device)
+          ? load_weights(*run.model, *run.initial, run.dtype, device, Vocabulary::may_grow)
           : random_weights(*run.model, static_cast<std::uint64_t>(run.options.seed), run.dtype, device);
   Optimizer optimizer(*run.model, weights, arena, optimizer_options(run.options));
   const Bindings bindings{.weights = &weights, .gradients = &optimizer.gradients()};
@@ -230,15 +226,12 @@ MetricValues train(LanguageRun& run) {
   check_plan(device, before, programs.memory);
 
   LanguageTask task({.training = training,
+                     .work = work,
                      .evaluation = evaluation ? &*evaluation : nullptr,
                      .batches = *run.batches,
                      .eval_batches = run.eval_batches.get(),
                      .gradient_accumulation_steps = run.options.gradient_accumulation_steps});
-  Trainer trainer(run.options,
-                  {.command = run.command,
-                   .total_steps = run.total_steps,
-                   .flops_per_token = flops_per_token,
-                   .options = run.options_json},
+  Trainer trainer(run.options, {.command = run.command, .total_steps = run.total_steps, .options = run.options_json},
                   {.model = *run.model,
                    .weights = weights,
                    .optimizer = optimizer,

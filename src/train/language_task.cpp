@@ -29,6 +29,7 @@ MetricValues LanguageTask::accumulate(std::int64_t) {
     micro_batches_.push_back(setup_.batches.next());
     targets += micro_batches_.back().target_tokens;
     tokens_seen_ += micro_batches_.back().token_count();
+    flops_ += setup_.work.flops(micro_batches_.back());
   }
   const double weight = targets > 0 ? 1.0 / static_cast<double>(targets) : 0.0;
   LossLaunches launches(setup_.training, micro_batches_.size());
@@ -43,7 +44,7 @@ double LanguageTask::epoch() const {
          static_cast<double>(position.index) / static_cast<double>(setup_.batches.batches_per_epoch());
 }
 
-MetricValues LanguageTask::evaluate() {
+MetricValues LanguageTask::evaluate(std::int64_t) {
   if (setup_.eval_batches == nullptr) return {};
   const std::int64_t count = setup_.eval_batches->batches_per_epoch();
   LossLaunches launches(*setup_.evaluation, static_cast<std::size_t>(count));

@@ -15,6 +15,7 @@ class LanguageTask final : public TrainingTask {
  public:
   struct Setup {
     Executable& training;              // trace_training
+    BatchWork work;                    // of it
     Executable* evaluation = nullptr;  // trace_evaluation, where there is something to evaluate on
     BatchLoader& batches;
     BatchLoader* eval_batches = nullptr;  // one epoch of it is an evaluation
@@ -25,7 +26,8 @@ class LanguageTask final : public TrainingTask {
   MetricValues accumulate(std::int64_t step) override;
   double epoch() const override;
   std::int64_t tokens_seen() const override { return tokens_seen_; }
-  MetricValues evaluate() override;
+  double flops() const override { return flops_; }
+  MetricValues evaluate(std::int64_t step) override;
   Json last_batch() const override;
   Json state() const override;
   void restore(const Json& state) override;
@@ -33,6 +35,7 @@ class LanguageTask final : public TrainingTask {
  private:
   Setup setup_;
   std::int64_t tokens_seen_ = 0;
+  double flops_ = 0;
   std::vector<HostBatch> micro_batches_;  // of the last step
 };
 

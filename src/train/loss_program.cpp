@@ -1,5 +1,6 @@
 #include "train/loss_program.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "core/error.h"
@@ -59,6 +60,21 @@ Program trace_training(const Model& model, const LossProgramOptions& options) {
 }
 Program trace_evaluation(const Model& model, const LossProgramOptions& options) {
   return trace_nll(model, options, false);
+}
+
+double BatchWork::flops(const HostBatch& batch) const {
+  double pairs = 0;
+  for (std::size_t d = 0; d + 1 < batch.cu_seqlens.size(); ++d) {
+    const auto length = static_cast<double>(batch.cu_seqlens[d + 1] - batch.cu_seqlens[d]);
+    pairs += length * (length + 1) / 2;
+  }
+  return per_token * static_cast<double>(batch.token_count()) + per_pair * pairs;
+}
+
+BatchWork work_of(const Program& program, std::int64_t tokens) {
+  const Cost cost = program.cost();
+  const auto count = static_cast<double>(std::max<std::int64_t>(tokens, 1));
+  return {.per_token = (cost.flops - cost.pair_flops) / count, .per_pair = cost.pair_flops / (count * (count + 1) / 2)};
 }
 
 void feed(Executable& executable, const HostBatch& batch) {

@@ -44,6 +44,15 @@ void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacit
 // The same without gradients: evaluation.
 [[nodiscard]] Program trace_evaluation(const Model& model, const LossProgramOptions& options);
 
+// The work of a program's run on a batch, whose documents see themselves alone.
+struct BatchWork {
+  double per_token = 0;  // FLOPs
+  double per_pair = 0;   // FLOPs for a token and itself or one before it in its document
+  [[nodiscard]] double flops(const HostBatch& batch) const;
+};
+// From the costs of a program with room for so many tokens.
+[[nodiscard]] BatchWork work_of(const Program& program, std::int64_t tokens);
+
 // Writes tokens, positions and cu_seqlens, and sets the counts.
 void feed(Executable& executable, const HostBatch& batch);
 

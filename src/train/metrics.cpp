@@ -58,7 +58,8 @@ std::optional<double> MetricRow::find(std::string_view name) const {
   return at == values.end() ? std::nullopt : std::optional<double>(at->second);
 }
 
-MetricsWriter::MetricsWriter(fs::path path, std::optional<std::int64_t> resumed_step) : path_(std::move(path)) {
+MetricsWriter::MetricsWriter(fs::path path, std::optional<std::int64_t> resumed_step, std::string run_name)
+    : path_(std::move(path)), run_name_(std::move(run_name)) {
   std::string kept;
   if (resumed_step && fs::exists(path_)) {
     const std::vector<std::string> lines = whole_lines(read_file(path_));
@@ -74,6 +75,7 @@ MetricsWriter::MetricsWriter(fs::path path, std::optional<std::int64_t> resumed_
 void MetricsWriter::append(const MetricRow& row) const {
   Json json = Json::object();
   json["step"] = row.step;
+  if (!run_name_.empty()) json["run_name"] = run_name_;
   for (const auto& [name, value] : row.values) json[name] = std::isfinite(value) ? Json(value) : Json(nullptr);
   append_file(path_, json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }

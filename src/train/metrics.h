@@ -30,11 +30,14 @@ class MetricsWriter {
  public:
   // Keeps the rows up to `resumed_step` of a file that is there, dropping later ones and a half-written last line;
   // without a step it starts anew.
-  explicit MetricsWriter(std::filesystem::path path, std::optional<std::int64_t> resumed_step = std::nullopt);
+  // `run_name`, where there is one, stands in every row that is appended.
+  explicit MetricsWriter(std::filesystem::path path, std::optional<std::int64_t> resumed_step = std::nullopt,
+                         std::string run_name = {});
   void append(const MetricRow& row) const;
 
  private:
   std::filesystem::path path_;
+  std::string run_name_;
 };
 
 // One curve: a value at each step where it was logged as a number.

@@ -1,6 +1,9 @@
 #include "train/setup.h"
 
+#include <filesystem>
+
 #include "core/error.h"
+#include "core/log.h"
 
 namespace hone {
 namespace {
@@ -19,15 +22,42 @@ Recompute recompute_policy(Recomputation choice) {
   return Recompute::automatic;
 }
 
-}  // namespace
-
-namespace {
+std::filesystem::path dataset_path(const DatasetOptions& options) {
+  const std::filesystem::path path = options.dataset_name;
+  if (options.dataset_config.empty()) return path;
+  if (std::filesystem::is_directory(path / options.dataset_config)) return path / options.dataset_config;
+  log_once(text_of("dataset_config ", options.dataset_config, ": ", options.dataset_name,
+                   " has no folder of that name, all of it is read"));
+  return path;
+}
 
 GradientSums gradient_sums(const TrainingOptions& options) {
   return options.gradient_dtype == GradientType::bfloat16 ? GradientSums::as_weights : GradientSums::wide;
 }
 
 }  // namespace
+
+Source open_training_data(const DatasetOptions& options, SampleBy sample_by) {
+  return {dataset_path(options), {.sample_by = sample_by, .split = options.dataset_train_split}};
+}
+
+Source open_eval_data(const DatasetOptions& options, const TrainingOptions& training, SampleBy sample_by) {
+  const bool own = options.eval_dataset_name.empty();
+  const std::filesystem::path path = own ? dataset_path(options) : std::filesystem::path(options.eval_dataset_name);
+  const bool has_splits = names_splits(path);
+  if (own && !has_splits) {
+    const bool by_strategy = training.eval_strategy != Interval::no;
+    throw Error(by_strategy ? "eval_strategy" : "eval_on_start",
+                text_of("is ", by_strategy ? name_of(training.eval_strategy) : "true", ", but ", path.string(),
+                        " has no split '", options.dataset_test_split, "' to evaluate on"),
+                "set eval_dataset_name; hone pretrain may hold out test_split_size");
+  }
+  return {path, {.sample_by = sample_by, .split = has_splits ? options.dataset_test_split : "train"}};
+}
+
+std::string run_title(std::string_view command, const TrainingOptions& options) {
+  return options.run_name.empty() ? std::string(command) : text_of(command, " ", options.run_name);
+}
 
 LossProgramOptions loss_program_options(const TrainingOptions& options, const Capacity& capacity, DType dtype) {
   const double gib = options.activation_memory_gib.value_or(kDefaultActivationGib);

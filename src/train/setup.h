@@ -1,11 +1,23 @@
 // From the options that all kinds of training share to what a run is built of.
 #pragma once
 
+#include "data/source.h"
 #include "train/loss_program.h"
 #include "train/memory.h"
 #include "train/options.h"
 
 namespace hone {
+
+// The data to train on: dataset_train_split of dataset_name. Where dataset_config names a folder in that one, of this
+// folder; where it names none, it is said once that all is read. Throws Error.
+[[nodiscard]] Source open_training_data(const DatasetOptions& options, SampleBy sample_by = SampleBy::document);
+// The data to evaluate on: eval_dataset_name, or dataset_test_split of it where its names say splits; without such a
+// name dataset_test_split of dataset_name. Throws Error, naming eval_strategy where there is nothing.
+[[nodiscard]] Source open_eval_data(const DatasetOptions& options, const TrainingOptions& training,
+                                    SampleBy sample_by = SampleBy::document);
+
+// How a run is named in its log: "grpo", or "grpo NAME" where run_name is set.
+[[nodiscard]] std::string run_title(std::string_view command, const TrainingOptions& options);
 
 [[nodiscard]] LossProgramOptions loss_program_options(const TrainingOptions& options, const Capacity& capacity,
                                                       DType dtype);

@@ -67,6 +67,7 @@ constexpr const char* kExtra = "extra.";
 struct Trainer::Window {
   Clock::time_point start = Clock::now();
   std::int64_t first_tokens = 0;
+  double first_flops = 0;
   std::int64_t steps = 0;
   std::vector<std::pair<std::string, std::pair<double, std::int64_t>>> sums;  // metric -> sum and how many
   double grad_norm = 0;
@@ -193,7 +194,7 @@ MetricValues Trainer::log(std::int64_t step, const TrainingTask& task, Window& w
   row.set("num_tokens", static_cast<double>(task.tokens_seen()));
   row.set("tokens_per_second", tokens / seconds);
   row.set("step_time", seconds / static_cast<double>(std::max<std::int64_t>(window.steps, 1)));
-  row.set("gflops_per_second", tokens * setup_.flops_per_token / seconds * 1e-9);
+  row.set("gflops_per_second", (task.flops() - window.first_flops) / seconds * 1e-9);
   row.set("process_memory_gib", static_cast<double>(resident_bytes()) / (1024.0 * 1024.0 * 1024.0));
   metrics_->append(row);
   constexpr std::array<std::string_view, 6> kShown{"loss",          "reward", "grad_norm",
@@ -201,17 +202,28 @@ MetricValues Trainer::log(std::int64_t step, const TrainingTask& task, Window& w
   log_info(metric_line(row, setup_.total_steps, kShown));
   window = Window();
   window.first_tokens = task.tokens_seen();
+  window.first_flops = task.flops();
   return row.values;
 }
 
-void Trainer::evaluate(std::int64_t step, TrainingTask& task) {
-  const MetricValues values = task.evaluate();
+void Trainer::evaluate(std::int64_t step, TrainingTask& task, Window& window) {
+  const Clock::time_point start = Clock::now();
+  MetricValues values;
+  try {
+    values = task.evaluate(step);
+  } catch (const Interrupted&) {
+    save_checkpoint(step, task);
+    throw;
+  }
+  window.start += Clock::now() - start;
   if (values.empty()) return;
   MetricRow row;
   row.step = step;
   for (const auto& [name, value] : values) row.set(name, value);
   metrics_->append(row);
-  log_info(metric_line(row, setup_.total_steps));
+  constexpr std::array<std::string_view, 5> kShown{"eval_loss", "eval_mean_token_accuracy", "eval_reward",
+                                                   "eval_reward_std", "eval_entropy"};
+  log_info(metric_line(row, setup_.total_steps, kShown));
 }
 
 void Trainer::save_final() const { write_model_folder(output_dir_, subject_); }
@@ -219,7 +231,7 @@ void Trainer::save_final() const { write_model_folder(output_dir_, subject_); }
 MetricValues Trainer::run(TrainingTask& task) {
   const std::int64_t first = resume(task);
   const std::int64_t total = setup_.total_steps;
-  metrics_.emplace(output_dir_ / "metrics.jsonl", first > 0 ? std::optional(first) : std::nullopt);
+  metrics_.emplace(output_dir_ / "metrics.jsonl", first > 0 ? std::optional(first) : std::nullopt, options_.run_name);
   const std::int64_t log_every = interval_steps(options_.logging_steps, total);
   const std::int64_t eval_every = options_.eval_steps ? interval_steps(*options_.eval_steps, total) : log_every;
   const std::int64_t save_every = interval_steps(options_.save_steps, total);
@@ -228,6 +240,7 @@ MetricValues Trainer::run(TrainingTask& task) {
   Window window;
   window.first_tokens = task.tokens_seen();
   double epoch = task.epoch();
+  if (options_.eval_on_start && first == 0) evaluate(0, task, window);
   for (std::int64_t step = first; step < total; ++step) {
     const Json before = task.state();
     try {
@@ -246,7 +259,7 @@ MetricValues Trainer::run(TrainingTask& task) {
       return strategy == Interval::steps ? done % every == 0 : strategy == Interval::epoch && (epoch_ended || end);
     };
     if (done % log_every == 0 || end || (done == 1 && options_.logging_first_step)) last = log(done, task, window);
-    if (due(options_.eval_strategy, eval_every)) evaluate(done, task);
+    if (due(options_.eval_strategy, eval_every)) evaluate(done, task, window);
     if (due(options_.save_strategy, save_every)) save_checkpoint(done, task);
     progress.advance();
     if (interrupted()) {

@@ -36,8 +36,13 @@ class TrainingTask {
   // Passes over the data that the steps so far have made, and tokens they have read.
   [[nodiscard]] virtual double epoch() const = 0;
   [[nodiscard]] virtual std::int64_t tokens_seen() const = 0;
-  // Empty where there is nothing to evaluate on.
-  [[nodiscard]] virtual MetricValues evaluate() { return {}; }
+  // FLOPs of forward and backward passes since the task was made, for the rate that is logged.
+  [[nodiscard]] virtual double flops() const = 0;
+  // After step `step`, counted from 1 (0: before the first). Empty where there is nothing to evaluate on.
+  [[nodiscard]] virtual MetricValues evaluate(std::int64_t step) {
+    (void)step;
+    return {};
+  }
   // What the last step read, for looking at a step whose loss was not finite.
   [[nodiscard]] virtual Json last_batch() const = 0;
   // Everything beside weights and optimizer that a resume needs.
@@ -59,8 +64,7 @@ struct TrainingSubject {
 struct TrainerSetup {
   std::string command;  // "sft": named in progress and in checkpoints
   std::int64_t total_steps = 0;
-  double flops_per_token = 0;  // of forward and backward, for the rate that is logged
-  std::string options;         // JSON, as in effect: kept in checkpoints
+  std::string options;  // JSON, as in effect: kept in checkpoints
 };
 
 class Trainer {
@@ -85,7 +89,8 @@ class Trainer {
   // One optimizer step; false where it was skipped.
   bool step_once(std::int64_t step, TrainingTask& task, Window& window);
   MetricValues log(std::int64_t step, const TrainingTask& task, Window& window);
-  void evaluate(std::int64_t step, TrainingTask& task);
+  // Throws Interrupted after saving. The time it takes is not the window's.
+  void evaluate(std::int64_t step, TrainingTask& task, Window& window);
   void save_final() const;
 
   TrainingOptions options_;

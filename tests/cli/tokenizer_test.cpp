@@ -52,7 +52,7 @@ TEST_F(TokenizerCommand, TrainsEncodesDecodesAndCounts) {
 
 TEST_F(TokenizerCommand, MistakesGetOneLine) {
   EXPECT_EQ(run({}, 1),
-            "hone: hone tokenizer: expected train, encode, decode or count, saw '' (for example hone tokenizer count "
+            "hone: error: hone tokenizer: expected train, encode, decode or count, saw '' (for example hone tokenizer count "
             "--tokenizer DIR --input FILE)\n");
   EXPECT_EQ(run({"encode", "x"}, 1), "hone: --tokenizer: is not set (the folder of tokenizer.json)\n");
   EXPECT_EQ(run({"train"}, 1), "hone: --input: is not set (the files or folders to train on)\n");

@@ -1,111 +1,22 @@
 // GRPO as a whole on a small model, with rewards made here.
-#include "rl/grpo_run.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "checkpoint/training_state.h"
 #include "core/error.h"
 #include "core/files.h"
-#include "core/random.h"
+#include "rl/small_run.h"
 #include "support/device.h"
 #include "support/models.h"
 #include "support/paths.h"
-#include "train/metrics.h"
 
 namespace hone::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::int64_t kPrompts = 6;
-
-// Letters of a text that come before 'n', as a share.
-std::optional<double> early_letters(const RewardInput& input) {
-  const auto count = std::count_if(input.completion.begin(), input.completion.end(), [](char c) { return c < 'n'; });
-  return static_cast<double>(count) / static_cast<double>(std::max<std::size_t>(input.completion.size(), 1));
-}
-
-// Has no opinion on every third prompt.
-std::optional<double> sometimes(const RewardInput& input) {
-  const auto number = input.row->at("number").get<std::int64_t>();
-  if (number % 3 == 2) return std::nullopt;
-  return input.ended ? 0.1 : 0.0;
-}
-
-GrpoOptions small_options(const fs::path& output_dir) {
-  GrpoOptions options;
-  options.output_dir = output_dir.string();
-  options.per_device_train_batch_size = 4;
-  options.num_generations = 4;
-  options.max_completion_length = 12;
-  options.temperature = 0.9;
-  options.learning_rate = 1e-3;
-  options.lr_scheduler_type = SchedulerType::constant;
-  options.logging_steps = 1;
-  options.save_strategy = Interval::no;
-  options.beta = 0;
-  options.scale_rewards = RewardScale::group;
-  return options;
-}
-
-GrpoRun make_run(const GrpoOptions& options, std::int64_t steps, const char* model = "qwen3",
-                 DType dtype = DType::f32) {
-  const fs::path folder = fixture("models") / model;
-  GrpoRun run{.options = options,
-              .options_json = "{}",
-              .batch = grpo_batch(options, 1, {}),
-              .initial = std::make_unique<ModelDirectory>(folder),
-              .model = nullptr,
-              .tokenizer = letter_tokenizer(1)};
-  run.model = family_registry().create(run.initial->config());
-  const std::int64_t vocab = run.model->shape().vocab_size;
-  run.tokenizer = letter_tokenizer(vocab);
-  run.generation_config = "{}";
-  for (TokenId token = 0; token < vocab; token += 13) run.stop_token_ids.push_back(token);
-  run.dtype = dtype;
-  const RandomStream random(3, "prompts");
-  std::uint64_t at = 0;
-  for (std::int64_t p = 0; p < kPrompts; ++p) {
-    Prompt prompt{.tokens = {}, .prefill = p == 1 ? "zz" : "", .row = Json{{"number", p}}.dump()};
-    for (std::int64_t i = 0; i < 3 + 4 * p % 9; ++i) {
-      prompt.tokens.push_back(static_cast<TokenId>(random.below(at++, static_cast<std::uint64_t>(vocab))));
-    }
-    run.prompts.add(prompt);
-  }
-  run.rewards = {{"early", "early_reward", each(early_letters)}, {"sometimes", "sometimes_reward", each(sometimes)}};
-  run.reward_weights = {1.0, 0.5};
-  run.engine = resolved({.max_model_len = run.prompts.longest() + options.max_completion_length,
-                         .max_num_seqs = 4,
-                         .max_batch_tokens = 32});
-  run.total_steps = steps;
-  return run;
-}
-
-std::vector<MetricRow> train_rows(const GrpoOptions& options, std::int64_t steps, const char* model = "qwen3",
-                                  DType dtype = DType::f32) {
-  GrpoRun run = make_run(options, steps, model, dtype);
-  (void)train(run);
-  return read_metrics(fs::path(options.output_dir) / "metrics.jsonl");
-}
-
-std::vector<Json> completions_of(const GrpoOptions& options, std::int64_t step) {
-  const fs::path path = fs::path(options.output_dir) / "completions" / ("step-" + std::to_string(step) + ".jsonl");
-  std::vector<Json> lines;
-  std::istringstream text(read_file(path));
-  for (std::string line; std::getline(text, line);) lines.push_back(parse_json(line, path.string()));
-  return lines;
-}
-
-double value_of(const MetricRow& row, const std::string& name) {
-  const std::optional<double> value = row.find(name);
-  if (!value) ADD_FAILURE() << "step " << row.step << " has no " << name;
-  return value.value_or(std::nan(""));
-}
 
 constexpr const char* kDifference = "sampling/sampling_logp_difference/max";
 

@@ -1,14 +1,38 @@
 // hone grpo
+#include <cstdio>
+
 #include "cli/registry.h"
+#include "core/error.h"
+#include "core/files.h"
 #include "core/interrupt.h"
 #include "rl/grpo_run.h"
+#include "rl/show.h"
 #include "train/foreign_keys.h"
 
 namespace hone {
 namespace {
 
-int run(const GrpoOptions& options, const OptionInput& input) {
+struct GrpoCommandOptions : GrpoOptions {
+  std::vector<std::string> show;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    GrpoOptions::fields(v);
+    v("show", show, "RUN STEP: train nothing, but print that step's completions; without STEP the last one's");
+  }
+};
+
+int run(const GrpoCommandOptions& options, const OptionInput& input) {
+  if (!options.show.empty()) {
+    if (options.show.size() > 2) {
+      throw Error("--show", text_of("takes a run's output_dir and a step, saw ", options.show.size(), " words"));
+    }
+    const std::string step = options.show.size() == 2 ? options.show[1] : "";
+    std::fputs(show_completions(options.show[0], step, options.num_completions_to_print).c_str(), stdout);
+    return 0;
+  }
   check_options(options, input);
+  claim_folder(options.output_dir, "output_dir");
   catch_interrupts();
   GrpoRun prepared = prepare_grpo(options, input);
   train(prepared);
@@ -18,8 +42,8 @@ int run(const GrpoOptions& options, const OptionInput& input) {
 }  // namespace
 
 void register_grpo(CommandRegistry& registry) {
-  registry.add(make_command<GrpoOptions>({.name = "grpo", .summary = "Reinforcement learning with verifiable rewards"},
-                                         run, training_foreign_keys()));
+  registry.add(make_command<GrpoCommandOptions>(
+      {.name = "grpo", .summary = "Reinforcement learning with verifiable rewards"}, run, training_foreign_keys()));
 }
 
 }  // namespace hone

@@ -1,5 +1,6 @@
 // hone sft
 #include "cli/registry.h"
+#include "core/files.h"
 #include "core/interrupt.h"
 #include "train/foreign_keys.h"
 #include "train/language_run.h"
@@ -9,6 +10,7 @@ namespace {
 
 int run(const SftOptions& options, const OptionInput& input) {
   check_options(options, input);
+  claim_folder(options.output_dir, "output_dir");
   catch_interrupts();
   LanguageRun prepared = prepare_sft(options);
   train(prepared);

@@ -13,6 +13,7 @@ Cost attention_cost(const Cost& traffic, const Type& qkv, const AttentionAttribu
   const auto rows = static_cast<double>(qkv.rows());
   Cost cost = traffic;
   cost.flops = products * rows * (rows + 1) * static_cast<double>(a.heads * a.head_dim);
+  cost.pair_flops = cost.flops;
   return cost;
 }
 

@@ -1,0 +1,48 @@
+#include "ops/document_mean/document_mean.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/gradient_builder.h"
+
+namespace hone {
+namespace {
+
+// (x, member, cu_seqlens) -> y. The matrix from x to y is symmetric: it is its own backward pass.
+class DocumentMean final : public Op {
+ public:
+  std::string_view name() const override { return "document_mean"; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const Type& x = required(inputs, 0, name());
+    const Type& member = required(inputs, 1, name());
+    const Type& cu_seqlens = required(inputs, 2, name());
+    expect(x.shape.size() == 1 && x.dtype == accumulator_of(x.dtype), name(),
+           text_of("x is ", to_text(x), "; wanted f32[tokens]"));
+    expect(member.dtype == DType::i32 && member.shape == x.shape, name(),
+           text_of("x is ", to_text(x), ", member ", to_text(member), "; wanted i32 of the same shape"));
+    expect(cu_seqlens.dtype == DType::i32 && cu_seqlens.shape.size() == 1 && cu_seqlens.shape[0].size > 0, name(),
+           text_of("cu_seqlens is ", to_text(cu_seqlens), "; wanted i32[documents + 1]"));
+    return {x};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = static_cast<double>(outputs[0].elements());
+    return cost;
+  }
+  void gradient(GradientBuilder& builder, const Node&) const override {
+    const Tensor dy = builder.output_gradient(0);
+    if (!dy || !builder.needs(0)) return;
+    builder.add(0, document_mean(dy, builder.input(1), builder.input(2)));
+  }
+};
+
+const DocumentMean kDocumentMean;
+
+}  // namespace
+
+Tensor document_mean(Tensor x, Tensor member, Tensor cu_seqlens) {
+  return x.program().append1(kDocumentMean, {}, {x, member, cu_seqlens});
+}
+
+void register_document_mean(OpRegistry& registry) { registry.add(kDocumentMean); }
+
+}  // namespace hone
