@@ -51,19 +51,20 @@ TEST_F(TokenizerCommand, TrainsEncodesDecodesAndCounts) {
 }
 
 TEST_F(TokenizerCommand, MistakesGetOneLine) {
-  EXPECT_EQ(run({}, 1),
-            "hone: error: hone tokenizer: expected train, encode, decode or count, saw '' (for example hone tokenizer count "
-            "--tokenizer DIR --input FILE)\n");
-  EXPECT_EQ(run({"encode", "x"}, 1), "hone: --tokenizer: is not set (the folder of tokenizer.json)\n");
-  EXPECT_EQ(run({"train"}, 1), "hone: --input: is not set (the files or folders to train on)\n");
+  EXPECT_EQ(
+      run({}, 1),
+      "hone: error: hone tokenizer: expected train, encode, decode or count, saw '' (for example hone tokenizer count "
+      "--tokenizer DIR --input FILE)\n");
+  EXPECT_EQ(run({"encode", "x"}, 1), "hone: error: --tokenizer: is not set (the folder of tokenizer.json)\n");
+  EXPECT_EQ(run({"train"}, 1), "hone: error: --input: is not set (the files or folders to train on)\n");
   EXPECT_EQ(run({"train", "a.txt"}, 1),
-            "hone: hone tokenizer train: takes no argument 'a.txt' (name files with --input)\n");
+            "hone: error: hone tokenizer train: takes no argument 'a.txt' (name files with --input)\n");
   write_file(path("a.txt"), "some words here\n");
   run({"train", "--input", path("a.txt"), "--vocab_size", "260", "--output", path("t")});
   EXPECT_EQ(run({"decode", "--tokenizer", path("t"), "1", "260"}, 1),
-            "hone: hone tokenizer decode: expected ids from 0 to 259, saw '260'\n");
+            "hone: error: hone tokenizer decode: expected ids from 0 to 259, saw '260'\n");
   EXPECT_EQ(run({"decode", "--tokenizer", path("t"), "x"}, 1),
-            "hone: hone tokenizer decode: expected ids from 0 to 259, saw 'x'\n");
+            "hone: error: hone tokenizer decode: expected ids from 0 to 259, saw 'x'\n");
 }
 
 TEST_F(TokenizerCommand, HelpIsFrozen) { test::expect_golden("cli/tokenizer_help.txt", run({"--help"})); }
