@@ -97,7 +97,9 @@ TEST_F(CommandsTest, GrpoEvaluatesNamesItsRunAndShowsCompletions) {
   }
   EXPECT_EQ(evaluated, (std::vector<std::int64_t>{0, 2}));
   for (const std::string& line : split(read_file(path("grpo/metrics.jsonl")), '\n')) {
-    if (!line.empty()) EXPECT_EQ(parse_json(line, "metrics").at("run_name"), "trial 7");
+    if (!line.empty()) {
+      EXPECT_EQ(parse_json(line, "metrics").at("run_name"), "trial 7");
+    }
   }
   EXPECT_EQ(count_of(read_file(path("grpo/completions/eval-step-2.jsonl")), "\n"), 3 * 4u);
 
