@@ -64,11 +64,9 @@ void backward(const KernelCall& call) {
                                    .kv_heads = static_cast<std::int32_t>(a.kv_heads),
                                    .head_dim = static_cast<std::int32_t>(a.head_dim),
                                    .scale = static_cast<A>(a.scale)};
-#if defined(HONE_TRY_WGMMA)
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
     if (launch_wgmma_attention_backward(args, call.workspace.data(), stream_of(call))) return;
   }
-#endif
   launch_attention_overlap(args, stream_of(call));
   launch_attention_backward(args, stream_of(call));
 }

@@ -49,6 +49,7 @@ template <int kWidth>
 struct WgmmaBackward {
   static constexpr int kGroups = 2;  // warpgroups, 64 keys each; one more copies
   static constexpr int kConsumers = kGroups * 128;
+  static constexpr int kWarps = kGroups * 4;  // that compute
   static constexpr int kThreads = kConsumers + 128;
   static constexpr int kStages = 2;
   static constexpr int kColumns = kWidth / kGroups;  // of grad_q, a warpgroup's
@@ -135,7 +136,7 @@ __device__ void wgmma_backward_copy(const CUtensorMap& qkv, const CUtensorMap& g
                     barriers);
     }
   }
-  for (int i = 0; i < turns; ++i, turn.next()) {
+  for (int i = 0;; ++i) {
     const int stage = i % 2;
     const int parity = i / 2 % 2;
     const int row = token + turn.tile * kWgmmaQueries;
@@ -152,6 +153,7 @@ __device__ void wgmma_backward_copy(const CUtensorMap& qkv, const CUtensorMap& g
     bulk_copy(shared + Plan::kStatistics + static_cast<std::uint32_t>(stage * Plan::kStatisticBytes),
               work.statistics + ((first_tile + turn.tile) * heads + turn.head) * (2 * kWgmmaQueries),
               Plan::kStatisticBytes, q_ready);
+    if (i == turns) return;  // that q is for scores that nobody reads
     barrier_wait(grad_o_free, parity ^ 1);
     barrier_expect(grad_o_ready, Plan::kQueryBytes);
     for (int part = 0; part < kWidth / 64; ++part) {
@@ -159,6 +161,7 @@ __device__ void wgmma_backward_copy(const CUtensorMap& qkv, const CUtensorMap& g
           shared + Plan::kGradO + static_cast<std::uint32_t>(stage * Plan::kQueryBytes + part * Plan::kQueryTile),
           grad_o, part * 64, turn.head, row, grad_o_ready);
     }
+    if (i + 1 < turns) turn.next();
   }
 }
 
@@ -236,30 +239,33 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
 #pragma unroll
     for (int e = 0; e < 4; ++e) grad_k[n][e] = grad_v[n][e] = 0.0f;
   }
+  // Steps of 16 columns: 32 bytes within a tile.
+  const auto multiply_rows = [](float(&c)[8][4], std::uint64_t a, std::uint64_t b) {
+#pragma unroll
+    for (int step = 0; step < kWidth / 16; ++step) {
+      const int within = step % 4 * 2;
+      warpgroup_multiply<Major::k, Major::k>(c, a + step / 4 * (Plan::kKeyTile / 16) + within,
+                                             b + step / 4 * (Plan::kQueryTile / 16) + within, step > 0);
+    }
+  };
+  float weights[8][4];
+  const auto start_scores = [&](int turn) {
+    const std::uint32_t stage = turn % 2;
+    barrier_wait(barriers + 8 + stage * 8, turn / 2 % 2);
+    warpgroup_fence();
+    multiply_rows(weights, k_rows, warpgroup_operand(shared + Plan::kQ + stage * Plan::kQueryBytes, 16));
+    warpgroup_commit();
+  };
   barrier_wait(barriers, 0);
+  start_scores(0);
   for (int i = 0; i < turns; ++i, turn.next()) {
     const int stage = i % 2;
     const int parity = i / 2 % 2;
     const std::uint32_t q_ready = barriers + 8 + static_cast<std::uint32_t>(stage) * 8;
     const std::uint32_t q = shared + Plan::kQ + static_cast<std::uint32_t>(stage * Plan::kQueryBytes);
     const std::uint32_t grad_o = shared + Plan::kGradO + static_cast<std::uint32_t>(stage * Plan::kQueryBytes);
-    const std::uint64_t q_rows = warpgroup_operand(q, 16);
     const std::uint64_t grad_o_rows = warpgroup_operand(grad_o, 16);
-    float weights[8][4];
     float grad_scores[8][4];
-    // Steps of 16 columns: 32 bytes within a tile.
-    const auto multiply_rows = [](float(&c)[8][4], std::uint64_t a, std::uint64_t b) {
-#pragma unroll
-      for (int step = 0; step < kWidth / 16; ++step) {
-        const int within = step % 4 * 2;
-        warpgroup_multiply<Major::k, Major::k>(c, a + step / 4 * (Plan::kKeyTile / 16) + within,
-                                               b + step / 4 * (Plan::kQueryTile / 16) + within, step > 0);
-      }
-    };
-    barrier_wait(q_ready, parity);
-    warpgroup_fence();
-    multiply_rows(weights, k_rows, q_rows);
-    warpgroup_commit();
     barrier_wait(q_ready + 32, parity);
     warpgroup_fence();
     multiply_rows(grad_scores, v_rows, grad_o_rows);
@@ -342,7 +348,7 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
 
     warpgroup_wait<2>();
     settle(grad_v);
-    if (thread == 0) barrier_arrive(q_ready + 48);
+    if (lane == 0) barrier_arrive(q_ready + 48);
     warpgroup_wait<1>();
     settle(grad_q);
     named_barrier_wait(kGradQFree, Plan::kConsumers + 32);
@@ -353,11 +359,14 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
     }
     fence_async_shared();
     named_barrier_arrive(kGradQReady, Plan::kConsumers + 32);
-    warpgroup_wait<0>();
+    start_scores(i + 1);
+    warpgroup_wait<1>();
     settle(grad_k);
-    if (thread == 0) barrier_arrive(q_ready + 16);
+    if (lane == 0) barrier_arrive(q_ready + 16);
   }
 
+  warpgroup_wait<0>();
+  settle(weights);
   named_barrier_wait(kConsumersBarrier, Plan::kConsumers);  // no product reads k and v any more
   const int rows = tile.end - tile.first;
   const std::int64_t own = (tile.token + tile.first) * args.stride + kv_head * kWidth;
@@ -383,8 +392,8 @@ __global__ void HONE_WGMMA_BOUNDS(WgmmaBackward<kWidth>::kThreads)
                              const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap grad_o) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using Plan = WgmmaBackward<kWidth>;
-  extern __shared__ __align__(1024) unsigned char shared_bytes[];
-  const std::uint32_t shared = shared_address(shared_bytes);
+  extern __shared__ __align__(1024) unsigned char wgmma_shared[];
+  const std::uint32_t shared = shared_address(wgmma_shared);
   const std::uint32_t barriers = shared + Plan::kBarriers;
   const auto kv_head = static_cast<int>(blockIdx.x % static_cast<unsigned>(args.kv_heads));
   const SequenceTile tile =
@@ -404,10 +413,10 @@ __global__ void HONE_WGMMA_BOUNDS(WgmmaBackward<kWidth>::kThreads)
   if (threadIdx.x == 0) {
     barrier_init(barriers, 1);
     for (std::uint32_t stage = 0; stage < Plan::kStages; ++stage) {
-      barrier_init(barriers + 8 + stage * 8, 1);               // q is there
-      barrier_init(barriers + 24 + stage * 8, Plan::kGroups);  // q may be overwritten
-      barrier_init(barriers + 40 + stage * 8, 1);              // grad_o is there
-      barrier_init(barriers + 56 + stage * 8, Plan::kGroups);  // grad_o may be overwritten
+      barrier_init(barriers + 8 + stage * 8, 1);              // q is there
+      barrier_init(barriers + 24 + stage * 8, Plan::kWarps);  // q may be overwritten
+      barrier_init(barriers + 40 + stage * 8, 1);             // grad_o is there
+      barrier_init(barriers + 56 + stage * 8, Plan::kWarps);  // grad_o may be overwritten
     }
     barrier_init_done();
   }
@@ -422,7 +431,7 @@ __global__ void HONE_WGMMA_BOUNDS(WgmmaBackward<kWidth>::kThreads)
     }
   } else {
     more_registers<240>();
-    wgmma_backward_compute<kWidth>(args, tile, turn, turns, kv_head, shared_bytes, barriers);
+    wgmma_backward_compute<kWidth>(args, tile, turn, turns, kv_head, wgmma_shared, barriers);
   }
 #endif
 }
