@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/device_option.h"
 #include "cli/quickstart/report.h"
 #include "cli/registry.h"
 #include "core/error.h"
@@ -22,12 +23,14 @@ struct QuickstartOptions {
   std::string output_dir = "runs/quickstart";
   std::string recipes = "recipes/quickstart";
   std::int64_t seed = 42;
+  DeviceChoice device = DeviceChoice::automatic;
 
   template <class Visitor>
   void fields(Visitor& v) {
     v("output_dir", output_dir, "Folder of data, models and the report");
     v("recipes", recipes, "Folder of the recipes");
     v("seed", seed, "Of the data and of every stage", at_least(0));
+    v("device", device, kDeviceHelp);
   }
 };
 
@@ -82,6 +85,11 @@ class Quickstart {
     if (const int code = run_command_line(registry_, arguments); code != 0) throw CommandFailed{code};
   }
 
+  void add_device(std::vector<std::string>& arguments) const {
+    if (options_.device == DeviceChoice::automatic) return;
+    arguments.insert(arguments.end(), {"--device", options_.device == DeviceChoice::cpu ? "cpu" : "cuda"});
+  }
+
   // Trains, then scores on the held-out problems.
   void stage(const std::string& name, std::vector<std::string> keys) {
     const auto start = std::chrono::steady_clock::now();
@@ -90,11 +98,15 @@ class Quickstart {
     const std::string folder = path(name.c_str());
     arguments.insert(arguments.end(),
                      {"--output_dir", folder, "--overwrite_output_dir", "--seed", std::to_string(options_.seed)});
+    add_device(arguments);
     command(arguments);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const std::string results = path(("eval-" + name).c_str());
-    command({"eval", folder, "--config", recipe("eval.yaml"), "--dataset_name", path("data/held_out.jsonl"),
-             "--output_dir", results});
+    std::vector<std::string> scoring{
+        "eval",         folder, "--config", recipe("eval.yaml"), "--dataset_name", path("data/held_out.jsonl"),
+        "--output_dir", results};
+    add_device(scoring);
+    command(scoring);
     stages_.push_back({name, seconds, folder, results});
   }
 
