@@ -2,14 +2,14 @@
 # Builds the fuzz targets (tests/fuzz) and runs each for HONE_FUZZ_SECONDS (60), from the committed inputs and those that
 # earlier runs found; ends with the line "N targets, N seconds each, N findings".
 #   scripts/run_fuzzers.sh [NAME ...]   none named: all
-# New inputs and those that fail are kept in HONE_FUZZ_FOLDER (/tmp/hone-fuzz). HONE_BUILD_ROOT names another place for
-# the build folder than the checkout.
+# New inputs and those that fail are kept in HONE_FUZZ_FOLDER (the build folder's "found"). HONE_BUILD_ROOT names another
+# place for the build folder than the checkout.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 seconds=${HONE_FUZZ_SECONDS:-60}
-kept=${HONE_FUZZ_FOLDER:-/tmp/hone-fuzz}
 build=${HONE_BUILD_ROOT:-$PWD}/build-fuzz
+kept=${HONE_FUZZ_FOLDER:-$build/found}
 if ! command -v clang++-19 >/dev/null; then
   echo "run_fuzzers: clang-19 is missing; run scripts/setup.sh --dev" >&2
   exit 2
