@@ -60,6 +60,14 @@ std::string run_title(std::string_view command, const TrainingOptions& options) 
 }
 
 LossProgramOptions loss_program_options(const TrainingOptions& options, const Capacity& capacity, DType dtype) {
+  if (dtype != DType::bf16 && options.optim == OptimizerType::adamw_bf16) {
+    throw Error("optim", text_of("adamw_bf16 is for weights of bfloat16, these are ", name_of(dtype)),
+                "set torch_dtype: bfloat16, or optim: adamw_torch");
+  }
+  if (dtype != DType::bf16 && options.gradient_dtype == GradientType::bfloat16) {
+    throw Error("gradient_dtype", text_of("bfloat16 is for weights of bfloat16, these are ", name_of(dtype)),
+                "set torch_dtype: bfloat16, or leave gradient_dtype away");
+  }
   const double gib = options.activation_memory_gib.value_or(kDefaultActivationGib);
   return {.capacity = capacity,
           .dtype = dtype,

@@ -19,6 +19,7 @@ namespace hone {
 // How a run is named in its log: "grpo", or "grpo NAME" where run_name is set.
 [[nodiscard]] std::string run_title(std::string_view command, const TrainingOptions& options);
 
+// Throws Error where optimizer or gradients are of a type that weights of `dtype` cannot have.
 [[nodiscard]] LossProgramOptions loss_program_options(const TrainingOptions& options, const Capacity& capacity,
                                                       DType dtype);
 [[nodiscard]] OptimizerOptions optimizer_options(const TrainingOptions& options);

@@ -54,8 +54,8 @@ struct BenchTrainOptions {
     v("gradient_accumulation_steps", gradient_accumulation_steps, "Micro-steps an optimizer step", at_least(1));
     v("gradient_checkpointing", gradient_checkpointing, "Recompute activations by layer; auto: as few as fit");
     v("dtype", dtype, "Type of the weights");
-    v("optim", optim, "Optimizer");
-    v("gradient_dtype", gradient_dtype, "What gradients of bfloat16 matrices are summed in");
+    v("optim", optim, "Optimizer; beside float32: adamw_torch");
+    v("gradient_dtype", gradient_dtype, "What gradients of matrices are summed in; beside float32: float32");
     v("device", device, kDeviceHelp);
     v.group("Measuring");
     v("seconds", seconds, "Time measured, after the warm-up", above(0));
