@@ -62,7 +62,10 @@ fs::path resolve_model(std::string_view name, std::string_view revision) {
   fs::path local = expand_home(std::string(name));
   if (is_folder(local)) return local;
   if (is_file(local)) throw Error(local.string(), "is a file, not a model folder");
-  if (!is_model_name(name)) throw Error(quoted_name(name), "there is no such model folder", "name one that holds config.json, weights and tokenizer");
+  if (!is_model_name(name)) {
+    throw Error(quoted_name(name), "there is no such model folder",
+                "name one that holds config.json, weights and tokenizer");
+  }
 
   const std::vector<std::string> revision_parts = split(revision, '/');
   if (revision.empty() || !std::ranges::all_of(revision_parts, is_plain_part)) {

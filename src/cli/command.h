@@ -29,8 +29,8 @@ struct CommandText {
 // Refuses positionals that the command does not take, says the notices, sets the environment.
 void apply_input(const CommandText& text, const OptionInput& input);
 
-// The model of `hone NAME MODEL`, its one argument or model_name_or_path's `given`. Throws Error where none is named, or
-// several are.
+// The model of `hone NAME MODEL`, its one argument or model_name_or_path's `given`. Throws Error where none is named,
+// or several are.
 [[nodiscard]] std::string model_argument(std::string_view command, const std::string& given, const OptionInput& input);
 
 // A command whose keys and flags are the fields of Options. `run` gets them as read, unchecked beyond what each

@@ -228,7 +228,8 @@ void OptionTable::add(std::string_view name, OptionTarget target, std::string_vi
   HONE_ASSERT(find(option.name) == nullptr, "the option ", option.name, " is declared twice");
   const auto* enumeration = std::get_if<EnumTarget>(&option.target);
   std::string& text = option.default_text;
-  text = enumeration != nullptr ? alternatives(enumeration->table->names)[enumeration->get(enumeration->value)] : value_text(option);
+  text = enumeration != nullptr ? alternatives(enumeration->table->names)[enumeration->get(enumeration->value)]
+                                : value_text(option);
   if (std::holds_alternative<double*>(option.target) && text.ends_with(".0")) text.resize(text.size() - 2);
   options_.push_back(std::move(option));
 }

@@ -96,9 +96,9 @@ TEST_F(SourceTest, BadRowsAreShownByReason) {
   const ReadRows read = read_rows(path);
   EXPECT_EQ(read.bad.count(), 1235);
   EXPECT_EQ(read.bad.first().size(), 2u);
-  EXPECT_EQ(read.bad.describe(1236),
-            "1,235 of 1,236 rows left out: " + path.string() + " line 1 and 1,233 more: not valid JSON (column 1); " +
-                path.string() + " line 1235: not a JSON object");
+  EXPECT_EQ(read.bad.describe(1236), "1,235 of 1,236 rows left out: " + path.string() +
+                                         " line 1 and 1,233 more: not valid JSON (column 1); " + path.string() +
+                                         " line 1235: not a JSON object");
   EXPECT_EQ(BadRows().describe(3), "");
   BadRows many;
   const RowPlace place{.file = std::make_shared<const std::string>("f"), .number = 7};

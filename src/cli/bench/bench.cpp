@@ -23,7 +23,8 @@ void register_bench(CommandRegistry& registry) {
                 .help =
                     [] {
                       return text_of("Usage: hone bench ", kText.positionals, " [--key value ...]\n\n", kText.summary,
-                                     ".\n\n", "  train   full training steps, optimizer included, on random tokens\n");
+                                     ".\n\n", "  train   full training steps, optimizer included, on random tokens\n\n",
+                                     bench_train_keys());
                     },
                 .run = run});
 }

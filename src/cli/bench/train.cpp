@@ -66,8 +66,7 @@ struct BenchTrainOptions {
   }
 };
 
-const CommandText kText{.name = "bench train",
-                        .summary = "Full training steps, optimizer included, on random tokens and weights"};
+const CommandText kText{.name = "bench train", .summary = {}};
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -218,18 +217,14 @@ void print_profile(Bench& bench, std::int64_t micro_steps) {
 
 }  // namespace
 
-std::string bench_train_help() {
+std::string bench_train_keys() {
   BenchTrainOptions defaults;
-  return command_help(kText, OptionTable(defaults));
+  return option_help(OptionTable(defaults));
 }
 
 int bench_train(std::span<const std::string> arguments) {
   BenchTrainOptions options;
   const OptionInput input = read_options(OptionTable(options), arguments);
-  if (input.help) {
-    std::fputs(bench_train_help().c_str(), stdout);
-    return 0;
-  }
   apply_input(kText, input);
   const auto start = Clock::now();
   Bench bench(options);

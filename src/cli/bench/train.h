@@ -7,6 +7,6 @@
 namespace hone {
 
 int bench_train(std::span<const std::string> arguments);
-[[nodiscard]] std::string bench_train_help();
+[[nodiscard]] std::string bench_train_keys();  // as help shows them
 
 }  // namespace hone
