@@ -1,39 +1,13 @@
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <type_traits>
 
 #include "ops/adamw/adamw.h"
-#include "ops/adamw/rounding.h"
+#include "ops/adamw/step.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 
 namespace hone {
 namespace {
-
-// The numbers of a step, as the elements need them.
-template <class A>
-struct Step {
-  A clip = 1, decay, rate, correction2, rest1, beta2, rest2, epsilon;
-  std::uint64_t seed;
-  std::uint32_t stream, step;
-
-  Step(const AdamwAttributes& attributes, const A* hyper, A norm)
-      : correction2(hyper[static_cast<std::size_t>(AdamwHyper::correction2)]),
-        rest1(static_cast<A>(1.0 - attributes.beta1)),
-        beta2(static_cast<A>(attributes.beta2)),
-        rest2(static_cast<A>(1.0 - attributes.beta2)),
-        epsilon(static_cast<A>(attributes.epsilon)),
-        seed(static_cast<std::uint64_t>(attributes.seed)),
-        stream(static_cast<std::uint32_t>(attributes.stream)),
-        step(static_cast<std::uint32_t>(hyper[static_cast<std::size_t>(AdamwHyper::step)])) {
-    const A max_norm = hyper[static_cast<std::size_t>(AdamwHyper::max_grad_norm)];
-    if (max_norm > A(0)) clip = std::min(A(1), max_norm / (norm + A(1e-6)));
-    const A learning_rate = hyper[static_cast<std::size_t>(AdamwHyper::learning_rate)];
-    decay = static_cast<A>(1.0 - static_cast<double>(learning_rate) * attributes.weight_decay);
-    rate = learning_rate * hyper[static_cast<std::size_t>(AdamwHyper::correction1)];
-  }
-};
 
 // `kept` is the master weight, and `rounded` the weight; without a master weight, `kept` is the weight.
 template <class T, class W, class S, class G>
@@ -46,7 +20,7 @@ struct Update {
   S* m;
   S* v;
 
-  void run(const Step<A>& step, std::int64_t begin, std::int64_t end) const {
+  void run(const AdamwNumbers<A>& step, std::int64_t begin, std::int64_t end) const {
     if constexpr (kRandom) {
       for (std::int64_t i = begin; i < end; ++i) {
         const RoundingBits bits = rounding_bits(step.seed, step.stream, step.step, static_cast<std::uint64_t>(i) / 2);
@@ -59,35 +33,24 @@ struct Update {
   }
 
  private:
-  void element(const Step<A>& step, std::int64_t i, const RoundingBits& bits) const {
+  void element(const AdamwNumbers<A>& step, std::int64_t i, const RoundingBits& bits) const {
     const A g = widen(gradient[i]) * step.clip;
-    const A old_m = widen(m[i]);
-    const A new_m = old_m + step.rest1 * (g - old_m);
-    const A new_v = step.beta2 * widen(v[i]) + step.rest2 * g * g;
-    const A change = step.rate * new_m / (std::sqrt(new_v) * step.correction2 + step.epsilon);
-    const A w = widen(kept[i]) * step.decay - change;
+    const A new_m = step.next_m(widen(m[i]), g);
+    const A new_v = step.next_v(widen(v[i]), g);
+    const A w = step.next_weight(widen(kept[i]), new_m, new_v);
     const int odd = static_cast<int>(i % 2);
-    store(kept[i], w, bits, odd, 0);
-    store(m[i], new_m, bits, odd, 1);
-    store(v[i], new_v, bits, odd, 2);
+    store_rounded(kept[i], w, bits, odd, 0);
+    store_rounded(m[i], new_m, bits, odd, 1);
+    store_rounded(v[i], new_v, bits, odd, 2);
     if constexpr (!std::is_same_v<T, W>) rounded[i] = static_cast<T>(w);
     gradient[i] = G(0);
-  }
-
-  template <class Stored>
-  static void store(Stored& to, A value, const RoundingBits& bits, int odd, int which) {
-    if constexpr (std::is_same_v<Stored, BFloat16>) {
-      to.bits = round_stochastically(value, bits.get(odd, which));
-    } else {
-      to = value;
-    }
   }
 };
 
 template <class T, class W, class S, class G>
 void update(const KernelCall& call, W* kept, T* rounded) {
   using A = Accumulator<T>;
-  const Step<A> step(call.attributes_as<AdamwAttributes>(), call.in(6).as<A>(), *call.in(5).as<A>());
+  const AdamwNumbers<A> step(call.attributes_as<AdamwAttributes>(), call.in(6).as<A>(), *call.in(5).as<A>());
   const Update<T, W, S, G> all{kept, rounded, call.out(1).as<G>(), call.out(2).as<S>(), call.out(3).as<S>()};
   parallel_for(call.out(0).elements(), 16384, [&](std::int64_t begin, std::int64_t end) { all.run(step, begin, end); });
 }

@@ -1,0 +1,82 @@
+// The numbers of a step as the elements of a weight need them, on a GPU.
+#pragma once
+
+#include "ops/adamw/adamw.h"
+#include "ops/adamw/rounding.h"
+#include "ops/cuda_kernel.cuh"
+
+namespace hone {
+
+// What the host knows.
+template <class A>
+struct AdamwConstants {
+  double weight_decay;
+  A rest1, beta2, rest2, epsilon;
+  std::uint64_t seed;
+  std::uint32_t stream;
+
+  explicit AdamwConstants(const AdamwAttributes& a)
+      : weight_decay(a.weight_decay),
+        rest1(static_cast<A>(1.0 - a.beta1)),
+        beta2(static_cast<A>(a.beta2)),
+        rest2(static_cast<A>(1.0 - a.beta2)),
+        epsilon(static_cast<A>(a.epsilon)),
+        seed(static_cast<std::uint64_t>(a.seed)),
+        stream(static_cast<std::uint32_t>(a.stream)) {}
+
+  // m and v after a gradient that has been clipped.
+  [[nodiscard]] __device__ A next_m(A m, A gradient) const { return m + rest1 * (gradient - m); }
+  [[nodiscard]] __device__ A next_v(A v, A gradient) const { return beta2 * v + rest2 * gradient * gradient; }
+};
+
+// What lies in the GPU's memory. Read once a block, by one thread, for many packs: if every warp asked for these few
+// numbers, all of the chip would wait for the one piece of the cache that holds them.
+template <class A>
+struct AdamwStepNumbers {
+  A clip, decay, rate, correction2;
+  std::uint32_t step;
+  bool bad;
+
+  AdamwStepNumbers() = default;
+  __device__ AdamwStepNumbers(const A* hyper, const A* norm, const std::int32_t* is_bad, double weight_decay)
+      : clip(1),
+        correction2(hyper[static_cast<int>(AdamwHyper::correction2)]),
+        step(static_cast<std::uint32_t>(hyper[static_cast<int>(AdamwHyper::step)])),
+        bad(*is_bad != 0) {
+    const A max_norm = hyper[static_cast<int>(AdamwHyper::max_grad_norm)];
+    if (max_norm > A(0)) {
+      const A share = max_norm / (*norm + A(1e-6));
+      clip = share < A(1) ? share : A(1);
+    }
+    const A learning_rate = hyper[static_cast<int>(AdamwHyper::learning_rate)];
+    decay = static_cast<A>(1.0 - static_cast<double>(learning_rate) * weight_decay);
+    rate = learning_rate * hyper[static_cast<int>(AdamwHyper::correction1)];
+  }
+
+  [[nodiscard]] __device__ A next_weight(A weight, A m, A v, A epsilon) const {
+    return weight * decay - quotient(rate * m, root(v) * correction2 + epsilon);
+  }
+
+ private:
+  // Within 2 ulp, and without the branches of the exact ones, which are taken where a moment is 0.
+  static __device__ float root(float value) {
+    float result;
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(result) : "f"(value));
+    return result;
+  }
+  static __device__ double root(double value) { return sqrt(value); }
+  static __device__ float quotient(float a, float b) { return __fdividef(a, b); }
+  static __device__ double quotient(double a, double b) { return a / b; }
+};
+
+// Stochastically for a bf16, with the bits of the `which`-th number of element `odd` of a pair.
+template <class Stored, class A>
+[[nodiscard]] __device__ Stored rounded_for(A value, const RoundingBits& bits, int odd, int which) {
+  if constexpr (std::is_same_v<Stored, __nv_bfloat16>) {
+    return __ushort_as_bfloat16(round_stochastically(value, bits.get(odd, which)));
+  } else {
+    return value;
+  }
+}
+
+}  // namespace hone

@@ -1,0 +1,56 @@
+// The numbers of a step as the elements of a weight need them, on the host.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "core/dtype.h"
+#include "ops/adamw/adamw.h"
+#include "ops/adamw/rounding.h"
+
+namespace hone {
+
+template <class A>
+struct AdamwNumbers {
+  A clip = 1, decay, rate, correction2, rest1, beta2, rest2, epsilon;
+  std::uint64_t seed;
+  std::uint32_t stream, step;
+
+  AdamwNumbers(const AdamwAttributes& attributes, const A* hyper, A norm)
+      : correction2(hyper[static_cast<std::size_t>(AdamwHyper::correction2)]),
+        rest1(static_cast<A>(1.0 - attributes.beta1)),
+        beta2(static_cast<A>(attributes.beta2)),
+        rest2(static_cast<A>(1.0 - attributes.beta2)),
+        epsilon(static_cast<A>(attributes.epsilon)),
+        seed(static_cast<std::uint64_t>(attributes.seed)),
+        stream(static_cast<std::uint32_t>(attributes.stream)),
+        step(static_cast<std::uint32_t>(hyper[static_cast<std::size_t>(AdamwHyper::step)])) {
+    const A max_norm = hyper[static_cast<std::size_t>(AdamwHyper::max_grad_norm)];
+    if (max_norm > A(0)) clip = std::min(A(1), max_norm / (norm + A(1e-6)));
+    const A learning_rate = hyper[static_cast<std::size_t>(AdamwHyper::learning_rate)];
+    decay = static_cast<A>(1.0 - static_cast<double>(learning_rate) * attributes.weight_decay);
+    rate = learning_rate * hyper[static_cast<std::size_t>(AdamwHyper::correction1)];
+  }
+
+  // m and v after a gradient that has been clipped.
+  [[nodiscard]] A next_m(A m, A gradient) const { return m + rest1 * (gradient - m); }
+  [[nodiscard]] A next_v(A v, A gradient) const { return beta2 * v + rest2 * gradient * gradient; }
+  [[nodiscard]] A next_weight(A weight, A m, A v) const {
+    const A change = rate * m / (std::sqrt(v) * correction2 + epsilon);
+    return weight * decay - change;
+  }
+};
+
+// Stochastically where it is stored in bf16, with the bits of the `which`-th number of element `odd` of a pair.
+template <class Stored, class A>
+void store_rounded(Stored& to, A value, const RoundingBits& bits, int odd, int which) {
+  if constexpr (std::is_same_v<Stored, BFloat16>) {
+    to.bits = round_stochastically(value, bits.get(odd, which));
+  } else {
+    to = value;
+  }
+}
+
+}  // namespace hone

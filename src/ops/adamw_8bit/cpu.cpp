@@ -1,0 +1,96 @@
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include "ops/adamw/step.h"
+#include "ops/adamw_8bit/adamw_8bit.h"
+#include "ops/registry.h"
+#include "ops/rows.h"
+
+namespace hone {
+namespace {
+
+template <class T, class G>
+struct Update {
+  T* weight;
+  G* gradient;
+  std::uint8_t* m;
+  std::uint8_t* v;
+  float* m_scale;
+  float* v_scale;
+  std::int64_t elements;
+
+  void run(const AdamwNumbers<float>& step, std::int64_t block) const {
+    const std::int64_t begin = block * kStateBlock;
+    const auto count = static_cast<std::size_t>(std::min(kStateBlock, elements - begin));
+    std::array<float, kStateBlock> new_m;
+    std::array<float, kStateBlock> new_v;
+    float largest_m = 0;
+    float largest_v = 0;
+    RoundingBits bits{};
+    for (std::size_t k = 0; k < count; ++k) {
+      const auto i = begin + static_cast<std::int64_t>(k);
+      if (std::is_same_v<T, BFloat16> && k % 2 == 0) {
+        bits = rounding_bits(step.seed, step.stream, step.step, static_cast<std::uint64_t>(i) / 2);
+      }
+      const float g = widen(gradient[i]) * step.clip;
+      new_m[k] = step.next_m(signed_value(m[i]) * m_scale[block], g);
+      new_v[k] = step.next_v(kUnsignedMap.values[v[i]] * v_scale[block], g);
+      store_rounded(weight[i], step.next_weight(widen(weight[i]), new_m[k], new_v[k]), bits, static_cast<int>(k % 2),
+                    0);
+      largest_m = std::max(largest_m, std::abs(new_m[k]));
+      largest_v = std::max(largest_v, new_v[k]);
+      gradient[i] = G(0);
+    }
+    const float inverse_m = inverse_scale(largest_m);
+    const float inverse_v = inverse_scale(largest_v);
+    for (std::size_t k = 0; k < count; ++k) {
+      const auto i = begin + static_cast<std::int64_t>(k);
+      m[i] = signed_code(kSignedMap.nearest(std::abs(new_m[k]) * inverse_m), new_m[k] < 0);
+      v[i] = static_cast<std::uint8_t>(kUnsignedMap.nearest(new_v[k] * inverse_v));
+    }
+    m_scale[block] = inverse_m == 0 ? 0 : largest_m;
+    v_scale[block] = inverse_v == 0 ? 0 : largest_v;
+  }
+
+ private:
+  static float signed_value(std::uint8_t code) {
+    return code < kZeroCode ? -kSignedMap.values[static_cast<std::size_t>(kZeroCode - code)]
+                            : kSignedMap.values[static_cast<std::size_t>(code - kZeroCode)];
+  }
+};
+
+template <class T, class G>
+void update(const KernelCall& call) {
+  const AdamwNumbers<float> step(call.attributes_as<AdamwAttributes>(), call.in(7).as<float>(),
+                                 *call.in(6).as<float>());
+  const std::int64_t elements = call.out(0).elements();
+  const Update<T, G> all{call.out(0).as<T>(),
+                         call.out(1).as<G>(),
+                         call.out(2).as<std::uint8_t>(),
+                         call.out(3).as<std::uint8_t>(),
+                         call.out(4).as<float>(),
+                         call.out(5).as<float>(),
+                         elements};
+  parallel_for(scales_of(elements), 64, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t block = begin; block < end; ++block) all.run(step, block);
+  });
+}
+
+void forward(const KernelCall& call) {
+  if (*call.in(8).as<std::int32_t>() != 0) {
+    std::memset(call.out(1).data, 0, call.out(1).type->bytes());
+    return;
+  }
+  const bool narrow_gradient = call.in(1).dtype() == DType::bf16;
+  if (call.in(0).dtype() == DType::f32) return update<float, float>(call);
+  if (narrow_gradient) return update<BFloat16, BFloat16>(call);
+  update<BFloat16, float>(call);
+}
+
+}  // namespace
+
+void register_adamw_8bit_cpu(KernelRegistry& registry) { registry.add("adamw_8bit", DeviceKind::cpu, {forward, {}}); }
+
+}  // namespace hone
