@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "ops/adamw_8bit/adamw_8bit.h"
 #include "ops/gradient_norm/gradient_norm.h"
 #include "ops/guard/guard.h"
 
@@ -12,7 +13,7 @@ namespace {
 
 constexpr const char* kBad = "nonfinite";
 
-std::string moment_name(const std::string& weight, std::string_view which) { return weight + "." + std::string(which); }
+std::string state_name(const std::string& weight, std::string_view which) { return weight + "." + std::string(which); }
 
 Type as_f32(Type type) {
   type.dtype = DType::f32;
@@ -20,12 +21,40 @@ Type as_f32(Type type) {
 }
 
 bool has_masters(DType dtype, const OptimizerOptions& options) {
-  return dtype != DType::f32 && !options.states_as_weights;
+  return dtype != DType::f32 && options.moments == Moments::wide;
 }
 
-Type moment_type(const Type& weight, const OptimizerOptions& options) {
-  return options.states_as_weights ? weight : as_f32(weight);
+bool has_codes(const Type& weight, const OptimizerOptions& options) {
+  return options.moments == Moments::codes && weight.elements() >= kLeastCoded;
 }
+
+// The states of one weight, by what each is of it.
+std::vector<NamedType> states_of(const Type& weight, const OptimizerOptions& options) {
+  if (has_codes(weight, options)) {
+    const Type codes{DType::u8, weight.shape};
+    const Type scales{DType::f32, {scales_of(weight.elements())}};
+    return {{"exp_avg", codes}, {"exp_avg_sq", codes}, {"exp_avg_scale", scales}, {"exp_avg_sq_scale", scales}};
+  }
+  const Type moment = options.moments == Moments::as_weights ? weight : as_f32(weight);
+  std::vector<NamedType> states{{"exp_avg", moment}, {"exp_avg_sq", moment}};
+  if (has_masters(weight.dtype, options)) states.push_back({"master", as_f32(weight)});
+  return states;
+}
+
+// The tensors of a weight's update.
+struct Updated {
+  Tensor weight;
+  Tensor gradient;
+  std::vector<Tensor> states;  // as states_of has them
+
+  void append(const AdamwStep& step, const AdamwAttributes& attributes) const {
+    if (states[0].dtype() == DType::u8) {
+      adamw_8bit({weight, gradient, states[0], states[1], states[2], states[3]}, step, attributes);
+    } else {
+      adamw({weight, gradient, states[0], states[1], states.size() > 2 ? states[2] : Tensor()}, step, attributes);
+    }
+  }
+};
 
 }  // namespace
 
@@ -38,9 +67,9 @@ std::vector<NamedType> Optimizer::gradient_types(const Model& model, DType dtype
 std::vector<NamedType> Optimizer::state_types(const Model& model, DType dtype, const OptimizerOptions& options) {
   std::vector<NamedType> types;
   for (const NamedType& weight : weight_types(model, dtype)) {
-    types.push_back({moment_name(weight.name, "exp_avg"), moment_type(weight.type, options)});
-    types.push_back({moment_name(weight.name, "exp_avg_sq"), moment_type(weight.type, options)});
-    if (has_masters(dtype, options)) types.push_back({moment_name(weight.name, "master"), as_f32(weight.type)});
+    for (const NamedType& state : states_of(weight.type, options)) {
+      types.push_back({state_name(weight.name, state.name), state.type});
+    }
   }
   types.push_back({kBad, {DType::i32, {1}}});
   return types;
@@ -50,17 +79,14 @@ Program Optimizer::trace_update(const Model& model, DType dtype, const Optimizer
   Program program;
   program.set_phase(Phase::update);
   const Tensor hyper = program.input("hyper", {DType::f32, {kAdamwHypers}});
-  std::vector<AdamwTensors> tensors;
+  std::vector<Updated> tensors;
   std::vector<Tensor> gradients;
   for (const NamedType& weight : weight_types(model, dtype)) {
-    const Type moment = moment_type(weight.type, options);
-    AdamwTensors each;
+    Updated each;
     each.weight = program.weight(weight.name, weight.type);
     each.gradient = program.gradient(weight.name, gradient_type(weight.type, options.gradients));
-    each.m = program.state(moment_name(weight.name, "exp_avg"), moment);
-    each.v = program.state(moment_name(weight.name, "exp_avg_sq"), moment);
-    if (has_masters(dtype, options)) {
-      each.master = program.state(moment_name(weight.name, "master"), as_f32(weight.type));
+    for (const NamedType& state : states_of(weight.type, options)) {
+      each.states.push_back(program.state(state_name(weight.name, state.name), state.type));
     }
     gradients.push_back(each.gradient);
     tensors.push_back(each);
@@ -73,7 +99,7 @@ Program Optimizer::trace_update(const Model& model, DType dtype, const Optimizer
     AdamwAttributes own = options.adamw;
     if (!spec.decays) own.weight_decay = 0;
     own.stream = static_cast<std::int64_t>(i);
-    adamw(tensors[i], {.norm = norm, .hyper = hyper, .bad = bad}, own);
+    tensors[i].append({.norm = norm, .hyper = hyper, .bad = bad}, own);
   }
   program.output("grad_norm", norm);
   program.output("bad", bad);
@@ -93,7 +119,7 @@ Optimizer::Optimizer(const Model& model, TensorStore& weights, std::shared_ptr<A
       std::vector<float> wide(narrow.size() / sizeof(BFloat16));
       const auto* values = reinterpret_cast<const BFloat16*>(narrow.data());
       for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = static_cast<float>(values[i]);
-      states_.upload(moment_name(weight.name, "master"), std::as_bytes(std::span(wide)));
+      states_.upload(state_name(weight.name, "master"), std::as_bytes(std::span(wide)));
     }
   }
   executable_.emplace(trace_update(model, dtype, options), std::move(arena),

@@ -15,9 +15,17 @@
 
 namespace hone {
 
+// What moments are kept in. Without masters, weights of bf16 are rounded stochastically.
+enum class Moments : std::uint8_t {
+  wide,        // f32, and an f32 master beside a weight of bf16
+  as_weights,  // the weights' type, no masters
+  codes,       // 8 bits (ops/adamw_8bit), no masters; f32 for weights of less than kLeastCoded elements
+};
+inline constexpr std::int64_t kLeastCoded = 4096;  // as in bitsandbytes
+
 struct OptimizerOptions {
-  AdamwAttributes adamw = {};      // its stream is of no account
-  bool states_as_weights = false;  // moments in the weights' type, without master weights
+  AdamwAttributes adamw = {};  // its stream is of no account
+  Moments moments = Moments::wide;
   GradientSums gradients = GradientSums::wide;
 };
 
@@ -29,8 +37,8 @@ struct UpdateResult {
 
 class Optimizer {
  public:
-  // `weights` is updated in place; weights of bf16 get f32 masters, taken from them now, unless the options say
-  // otherwise. The decay applies to the weights that decay.
+  // `weights` is updated in place; masters, where the options have them, are taken from them now. The decay applies to
+  // the weights that decay.
   Optimizer(const Model& model, TensorStore& weights, std::shared_ptr<Arena> arena, const OptimizerOptions& options);
 
   // Where micro-batches accumulate; zero after every update.

@@ -31,6 +31,18 @@ std::filesystem::path dataset_path(const DatasetOptions& options) {
   return path;
 }
 
+Moments moments_of(OptimizerType type) {
+  switch (type) {
+    case OptimizerType::adamw_bf16:
+      return Moments::as_weights;
+    case OptimizerType::adamw_8bit:
+      return Moments::codes;
+    case OptimizerType::adamw:
+      break;
+  }
+  return Moments::wide;
+}
+
 GradientSums gradient_sums(const TrainingOptions& options) {
   return options.gradient_dtype == GradientType::bfloat16 ? GradientSums::as_weights : GradientSums::wide;
 }
@@ -83,7 +95,7 @@ OptimizerOptions optimizer_options(const TrainingOptions& options) {
                     .epsilon = options.adam_epsilon,
                     .weight_decay = options.weight_decay,
                     .seed = options.seed},
-          .states_as_weights = options.optim == OptimizerType::adamw_bf16,
+          .moments = moments_of(options.optim),
           .gradients = gradient_sums(options)};
 }
 

@@ -146,7 +146,7 @@ TEST(Exactness, Bf16TracksF32) {
 TEST(Exactness, StatesInBf16TrackF32) {
   const std::vector<double> wide = grammar_losses(DType::f32);
   const std::vector<double> narrow =
-      grammar_losses(DType::bf16, {.states_as_weights = true, .gradients = GradientSums::as_weights});
+      grammar_losses(DType::bf16, {.moments = Moments::as_weights, .gradients = GradientSums::as_weights});
   for (std::size_t step = 0; step < wide.size(); ++step) {
     EXPECT_NEAR(narrow[step], wide[step], 0.05 * wide[step]) << "step " << step;
   }

@@ -112,8 +112,10 @@ TEST(TrainingOptions, ContradictionsGetOneExactLine) {
       {{"--gradient_checkpointing", "--activation_memory_gib", "2"},
        "--activation_memory_gib: gradient_checkpointing true leaves nothing to choose (set gradient_checkpointing: "
        "auto)"},
-      {{"--optim", "muon"}, "--optim: 'muon' is not implemented yet, expected one of adamw_torch, adamw_bf16"},
+      {{"--optim", "muon"},
+       "--optim: 'muon' is not implemented yet, expected one of adamw_torch, adamw_bf16, adamw_8bit"},
       {{"--optim", "adamw_torch_fused"}, "no error"},
+      {{"--optim", "adamw_bnb_8bit"}, "no error"},
       {{"--use_peft"}, "--use_peft: LoRA is not implemented yet, saw 'true' (remove the key)"},
       {{"--load_in_4bit", "true"}, "--load_in_4bit: 4-bit weights are not offered, saw 'true' (remove the key)"},
       {{"--report_to", "wandb"},
