@@ -1,26 +1,13 @@
 #include <limits>
 
 #include "core/error.h"
-#include "ops/cuda_kernel.cuh"
 #include "ops/registry.h"
+#include "ops/sigmoid.cuh"
 
 namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-
-// 1 / (1 + exp(-x)), accurate in both tails; to about 1e-6 for bf16, of which 1e-3 is kept.
-template <class T>
-__device__ CudaAccumulator<T> sigmoid(CudaAccumulator<T> x) {
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    const float e = __expf(-fabsf(x));
-    return __fdividef(x < 0.0f ? e : 1.0f, 1.0f + e);
-  } else {
-    using A = CudaAccumulator<T>;
-    const A e = exp(-fabs(x));
-    return (x < A(0) ? e : A(1)) / (A(1) + e);
-  }
-}
 
 // A thread's pack: consecutive threads take consecutive packs, over the ends of rows.
 struct Place {

@@ -1,0 +1,129 @@
+#include "ops/add_layer_norm/add_layer_norm.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/gradient_builder.h"
+
+namespace hone {
+namespace {
+
+// (dsum or none, dnormalised, sum, weight, mean, rstd, dweight or none, dbias or none) -> (the gradient of both x and
+// residual, dweight and dbias or nothing), these two in place.
+class AddLayerNormBackward final : public Op {
+ public:
+  std::string_view name() const override { return "add_layer_norm_backward"; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    std::vector<Type> outputs{required(inputs, 2, name())};
+    if (inputs.size() > 6 && inputs[6]) {
+      outputs.push_back(*inputs[6]);
+      outputs.push_back(required(inputs, 7, name()));
+    }
+    return outputs;
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 13.0 * static_cast<double>(outputs[0].elements());
+    return cost;
+  }
+  std::optional<std::size_t> alias(std::size_t output) const override {
+    return output > 0 ? std::optional<std::size_t>(5 + output) : std::nullopt;
+  }
+};
+
+const AddLayerNormBackward kBackward;
+
+bool reads(const Node& node, ValueId id) {
+  return std::find(node.inputs.begin(), node.inputs.end(), id) != node.inputs.end();
+}
+
+// (x, residual, weight, bias) -> (sum, normalised, mean [rows], rstd [rows])
+class AddLayerNorm final : public Op {
+ public:
+  std::string_view name() const override { return "add_layer_norm"; }
+  Attributes default_attributes() const override { return LayerNormAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const Type& x = required(inputs, 0, name());
+    const Type& residual = required(inputs, 1, name());
+    const Type& weight = required(inputs, 2, name());
+    const Type& bias = required(inputs, 3, name());
+    expect(x == residual, name(), text_of("the sides are ", to_text(x), " and ", to_text(residual)));
+    expect(x.shape.size() == 2 && weight.shape.size() == 1 && x.shape[1] == weight.shape[0] && weight == bias &&
+               x.dtype == weight.dtype,
+           name(),
+           text_of("x is ", to_text(x), ", weight ", to_text(weight), ", bias ", to_text(bias),
+                   "; wanted [rows, n], [n] and [n]"));
+    const Type statistic{accumulator_of(x.dtype), {x.shape[0]}};
+    return {x, x, statistic, statistic};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 8.0 * static_cast<double>(outputs[0].elements());
+    return cost;
+  }
+  void gradient(GradientBuilder& builder, const Node&) const override {
+    const Tensor dsum = builder.output_gradient(0);
+    const Tensor dnormalised = builder.output_gradient(1);
+    Tensor gradient = dsum;
+    if (dnormalised) {
+      HONE_ASSERT(builder.needs(2) == builder.needs(3), "weight and bias of a layer_norm are trained together");
+      const Tensor dweight = builder.needs(2) ? builder.accumulator(2) : Tensor();
+      const Tensor dbias = builder.needs(3) ? builder.accumulator(3) : Tensor();
+      const std::vector<Tensor> inputs{
+          dsum, dnormalised, builder.output(0), builder.input(2), builder.output(2), builder.output(3), dweight, dbias};
+      const std::vector<Tensor> outputs = builder.program().append(kBackward, {}, inputs);
+      gradient = outputs[0];
+      if (dweight) {
+        builder.set_accumulator(2, outputs[1]);
+        builder.set_accumulator(3, outputs[2]);
+      }
+    }
+    if (!gradient) return;
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (builder.needs(i)) builder.add(i, gradient);
+    }
+  }
+  // An `add` and the layer_norm that is the first to read the sum. Were another node first, or did one between the two
+  // read weight or bias, gradients would be summed in another order.
+  std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
+    const std::vector<Node>& nodes = program.nodes();
+    const Node& sum = nodes[first];
+    if (sum.op->name() != "add") return std::nullopt;
+    const ValueId total = sum.outputs[0];
+    std::size_t second = first + 1;
+    while (second < nodes.size() && !reads(nodes[second], total)) ++second;
+    if (second == nodes.size() || nodes[second].op->name() != "layer_norm") return std::nullopt;
+    const Node& norm = nodes[second];
+    const ValueId weight = norm.inputs[1];
+    const ValueId bias = norm.inputs[2];
+    if (norm.inputs[0] != total || program.value(weight).producer >= 0 || program.value(bias).producer >= 0) {
+      return std::nullopt;
+    }
+    for (std::size_t i = first + 1; i < second; ++i) {
+      if (reads(nodes[i], weight) || reads(nodes[i], bias)) return std::nullopt;
+    }
+    return Fusion{.nodes = {first, second},
+                  .inputs = {sum.inputs[0], sum.inputs[1], weight, bias},
+                  .attributes = norm.attributes,
+                  .outputs = {{total, 0}, {norm.outputs[0], 1}, {norm.outputs[1], 2}, {norm.outputs[2], 3}}};
+  }
+};
+
+const AddLayerNorm kAddLayerNorm;
+
+}  // namespace
+
+std::pair<Tensor, Tensor> add_layer_norm(Tensor x, Tensor residual, Tensor weight, Tensor bias,
+                                         const LayerNormAttributes& attributes) {
+  const std::vector<Tensor> inputs{x, residual, weight, bias};
+  const std::vector<Tensor> outputs = x.program().append(kAddLayerNorm, attributes, inputs);
+  return {outputs[0], outputs[1]};
+}
+
+void register_add_layer_norm(OpRegistry& registry) {
+  registry.add(kAddLayerNorm);
+  registry.add(kBackward);
+}
+
+}  // namespace hone

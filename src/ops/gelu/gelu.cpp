@@ -1,0 +1,61 @@
+#include "ops/gelu/gelu.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/gradient_builder.h"
+
+namespace hone {
+namespace {
+
+// (dy, x) -> dx
+class GeluBackward final : public Op {
+ public:
+  std::string_view name() const override { return "gelu_backward"; }
+  Attributes default_attributes() const override { return GeluAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 15.0 * static_cast<double>(outputs[0].elements());
+    return cost;
+  }
+};
+
+const GeluBackward kBackward;
+
+// (x) -> y
+class Gelu final : public Op {
+ public:
+  std::string_view name() const override { return "gelu"; }
+  Attributes default_attributes() const override { return GeluAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& x = required(inputs, 0, name());
+    expect(is_floating(x.dtype), name(), text_of("x is ", to_text(x), "; wanted a floating type"));
+    const std::string& approximate = attributes.as<GeluAttributes>().approximate;
+    expect(approximate == "tanh" || approximate == "none", name(),
+           text_of("approximate is '", approximate, "'; wanted tanh or none"));
+    return {x};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 10.0 * static_cast<double>(outputs[0].elements());
+    return cost;
+  }
+  void gradient(GradientBuilder& builder, const Node& node) const override {
+    const Tensor dy = builder.output_gradient(0);
+    if (!dy || !builder.needs(0)) return;
+    builder.add(0, builder.program().append1(kBackward, node.attributes, {dy, builder.input(0)}));
+  }
+};
+
+const Gelu kForward;
+
+}  // namespace
+
+Tensor gelu(Tensor x, const GeluAttributes& attributes) { return x.program().append1(kForward, attributes, {x}); }
+
+void register_gelu(OpRegistry& registry) {
+  registry.add(kForward);
+  registry.add(kBackward);
+}
+
+}  // namespace hone

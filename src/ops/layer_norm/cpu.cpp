@@ -1,0 +1,41 @@
+#include "ops/layer_norm/layer_norm.h"
+#include "ops/layer_norm/row.h"
+#include "ops/registry.h"
+
+namespace hone {
+namespace {
+
+template <class T>
+void forward(const KernelCall& call) {
+  using A = Accumulator<T>;
+  const TensorView& x = call.in(0);
+  const std::int64_t n = x.row_size();
+  const T* xs = x.as<T>();
+  const T* weight = call.in(1).as<T>();
+  const T* bias = call.in(2).as<T>();
+  T* ys = call.out(0).as<T>();
+  A* means = call.out(1).as<A>();
+  A* rstds = call.out(2).as<A>();
+  const auto epsilon = static_cast<A>(call.attributes_as<LayerNormAttributes>().epsilon);
+  for_rows(x.rows(), 2 * n, [&](std::int64_t row) {
+    const auto statistics = layer_norm_row(xs + row * n, weight, bias, n, epsilon, ys + row * n);
+    means[row] = statistics.mean;
+    rstds[row] = statistics.rstd;
+  });
+  for (std::size_t i = 0; i < 3; ++i) zero_tail(call.out(i));
+}
+
+}  // namespace
+
+void register_layer_norm_cpu(KernelRegistry& registry) {
+  registry.add(
+      "layer_norm", DeviceKind::cpu,
+      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+  registry.add("layer_norm_backward", DeviceKind::cpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.in(0).dtype(), [&]<class T>() { layer_norm_backward<T>(call, 0, nullptr); });
+                },
+                {}});
+}
+
+}  // namespace hone

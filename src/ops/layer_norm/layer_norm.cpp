@@ -1,0 +1,87 @@
+#include "ops/layer_norm/layer_norm.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/gradient_builder.h"
+
+namespace hone {
+namespace {
+
+// (dy, x, weight, mean, rstd, dweight or none, dbias or none) -> (dx, dweight and dbias or nothing), these two in
+// place.
+class LayerNormBackward final : public Op {
+ public:
+  std::string_view name() const override { return "layer_norm_backward"; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    std::vector<Type> outputs{required(inputs, 1, name())};
+    if (inputs.size() > 5 && inputs[5]) {
+      outputs.push_back(*inputs[5]);
+      outputs.push_back(required(inputs, 6, name()));
+    }
+    return outputs;
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 12.0 * static_cast<double>(outputs[0].elements());
+    return cost;
+  }
+  std::optional<std::size_t> alias(std::size_t output) const override {
+    return output > 0 ? std::optional<std::size_t>(4 + output) : std::nullopt;
+  }
+};
+
+const LayerNormBackward kBackward;
+
+// (x, weight, bias) -> (y, mean [rows], rstd [rows])
+class LayerNorm final : public Op {
+ public:
+  std::string_view name() const override { return "layer_norm"; }
+  Attributes default_attributes() const override { return LayerNormAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const Type& x = required(inputs, 0, name());
+    const Type& weight = required(inputs, 1, name());
+    const Type& bias = required(inputs, 2, name());
+    expect(x.shape.size() == 2 && weight.shape.size() == 1 && x.shape[1] == weight.shape[0] && weight == bias &&
+               x.dtype == weight.dtype,
+           name(),
+           text_of("x is ", to_text(x), ", weight ", to_text(weight), ", bias ", to_text(bias),
+                   "; wanted [rows, n], [n] and [n]"));
+    const Type statistic{accumulator_of(x.dtype), {x.shape[0]}};
+    return {x, statistic, statistic};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 7.0 * static_cast<double>(outputs[0].elements());
+    return cost;
+  }
+  void gradient(GradientBuilder& builder, const Node&) const override {
+    const Tensor dy = builder.output_gradient(0);
+    if (!dy) return;
+    HONE_ASSERT(builder.needs(1) == builder.needs(2), "weight and bias of a layer_norm are trained together");
+    const Tensor dweight = builder.needs(1) ? builder.accumulator(1) : Tensor();
+    const Tensor dbias = builder.needs(2) ? builder.accumulator(2) : Tensor();
+    const std::vector<Tensor> inputs{
+        dy, builder.input(0), builder.input(1), builder.output(1), builder.output(2), dweight, dbias};
+    const std::vector<Tensor> outputs = builder.program().append(kBackward, {}, inputs);
+    if (builder.needs(0)) builder.add(0, outputs[0]);
+    if (!dweight) return;
+    builder.set_accumulator(1, outputs[1]);
+    builder.set_accumulator(2, outputs[2]);
+  }
+};
+
+const LayerNorm kForward;
+
+}  // namespace
+
+Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, const LayerNormAttributes& attributes) {
+  const std::vector<Tensor> inputs{x, weight, bias};
+  return x.program().append(kForward, attributes, inputs)[0];
+}
+
+void register_layer_norm(OpRegistry& registry) {
+  registry.add(kForward);
+  registry.add(kBackward);
+}
+
+}  // namespace hone

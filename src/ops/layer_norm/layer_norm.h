@@ -1,0 +1,22 @@
+// Layer normalisation (Ba et al., 2016): y = (x - mean) * rstd * weight + bias, rstd = 1 / sqrt(mean((x - mean)^2) +
+// epsilon).
+#pragma once
+
+#include "program/program.h"
+
+namespace hone {
+
+struct LayerNormAttributes {
+  double epsilon = 1e-5;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("epsilon", epsilon);
+  }
+};
+
+// x [rows, n], weight and bias [n] -> y [rows, n]. Both means are taken in f32 (f64) and the result is rounded once.
+// Weight and bias are trained together or not at all.
+[[nodiscard]] Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, const LayerNormAttributes& attributes);
+
+}  // namespace hone

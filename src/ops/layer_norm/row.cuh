@@ -1,0 +1,268 @@
+// Kernels of a layer norm, for the operations that hold one: with or without a sum before it, and in the backward a
+// gradient added behind it. A block works on one row at a time, which its threads hold in registers.
+#pragma once
+
+#include <algorithm>
+
+#include "ops/column_sum.cuh"
+#include "ops/held_row.cuh"
+
+namespace hone {
+
+template <class A>
+struct SumPair {
+  A first;
+  A second;
+};
+
+// block_sum of two values behind one barrier; `shared` holds 64.
+template <class A>
+[[nodiscard]] __device__ inline SumPair<A> block_sums(A first, A second, A* shared) {
+  first = warp_sum(first);
+  second = warp_sum(second);
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  if (warps == 1) return {first, second};
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (lane == 0) {
+    shared[threadIdx.x / 32] = first;
+    shared[32 + threadIdx.x / 32] = second;
+  }
+  __syncthreads();
+  return {warp_sum(lane < warps ? shared[lane] : A(0)), warp_sum(lane < warps ? shared[32 + lane] : A(0))};
+}
+
+template <class T>
+struct LayerNormRows {
+  using A = CudaAccumulator<T>;
+  const T* x;         // with a residual: one side of the sum
+  const T* residual;  // or null
+  const T* weight;
+  const T* bias;
+  T* sum;  // or null
+  T* y;
+  A* mean;
+  A* rstd;
+  RowCount rows;
+  std::int64_t n;
+  A epsilon;
+};
+
+// y = (x - mean) * rstd * weight + bias, where x is the rounded sum if there is a residual.
+template <class T, int kPack, int kHeld, int kMaxThreads, bool kAdd>
+__global__ void __launch_bounds__(kMaxThreads) layer_norm_kernel(LayerNormRows<T> p) {
+  using A = CudaAccumulator<T>;
+  using Row = HeldRow<T, kPack, kHeld>;
+  __shared__ A shared[2][32];
+  const std::int64_t row = blockIdx.x;
+  const std::int64_t at = row * p.n;
+  const int packs = static_cast<int>(p.n / kPack);
+  // One thread reads the count, while the row is on its way: there is memory for every row.
+  __shared__ std::int64_t used;
+  if (threadIdx.x == 0) used = p.rows.get();
+  Row x;
+  Row residual;
+  x.load(p.x + at, packs);
+  if constexpr (kAdd) residual.load(p.residual + at, packs);
+  __syncthreads();
+  if (row >= used) {
+    const Row zero{};
+    if (kAdd) zero.store(p.sum + at, packs);
+    zero.store(p.y + at, packs);
+    if (threadIdx.x == 0) p.mean[row] = p.rstd[row] = A(0);
+    return;
+  }
+  if constexpr (kAdd) {
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) x.set(h, k, x.at(h, k) + residual.at(h, k));
+    }
+    x.store(p.sum + at, packs);
+  }
+  A sum = 0;
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) sum += x.at(h, k);
+  }
+  Row weight;
+  Row bias;
+  weight.template load<true>(p.weight, packs);
+  bias.template load<true>(p.bias, packs);
+  const A mean = block_sum(sum, shared[0]) / static_cast<A>(p.n);
+  A squares = 0;
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    if (!Row::holds(h, packs)) continue;
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) squares += (x.at(h, k) - mean) * (x.at(h, k) - mean);
+  }
+  const A rstd = A(1) / sqrt(block_sum(squares, shared[1]) / static_cast<A>(p.n) + p.epsilon);
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) x.set(h, k, (x.at(h, k) - mean) * rstd * weight.at(h, k) + bias.at(h, k));
+  }
+  x.store(p.y + at, packs);
+  if (threadIdx.x != 0) return;
+  p.mean[row] = mean;
+  p.rstd[row] = rstd;
+}
+
+template <class T, bool kAdd>
+void launch_layer_norm(const KernelCall& call, const LayerNormRows<T>& p) {
+  if (p.rows.capacity == 0) return;
+  with_held_row<T, 2, 8>(p.n, [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
+    layer_norm_kernel<T, kPack, kHeld, kMaxThreads, kAdd>
+        <<<static_cast<unsigned>(p.rows.capacity), threads, 0, stream_of(call)>>>(p);
+  });
+  check_launch("layer_norm");
+}
+
+template <class T>
+struct LayerNormGradient {
+  using A = CudaAccumulator<T>;
+  const T* dsum;  // or null
+  const T* dy;
+  const T* x;
+  const T* weight;
+  const A* mean;
+  const A* rstd;
+  T* dx;
+  A* dweight_partials;  // [slices, n], or null
+  A* dbias_partials;    // with the former
+  RowCount rows;
+  std::int64_t n;
+};
+
+// With g = w dy and z = (x - mean) rstd: dx = rstd * (g - mean(g) - z mean(g z)), rounded, then with dsum added and
+// rounded again. Block b takes the rows b, b + slices, ... and sums dy z and dy over them. While a row is reduced the
+// next one is on its way.
+template <class T, int kPack, int kHeld, int kMaxThreads>
+__global__ void __launch_bounds__(kMaxThreads) layer_norm_backward_kernel(LayerNormGradient<T> p) {
+  using A = CudaAccumulator<T>;
+  using Row = HeldRow<T, kPack, kHeld>;
+  __shared__ A shared[2][64];
+  const int packs = static_cast<int>(p.n / kPack);
+  const std::int64_t used = p.rows.get();
+  const std::int64_t slices = gridDim.x;
+  Row weight;
+  weight.template load<true>(p.weight, packs);
+  A dweight[kHeld][kPack]{};
+  A dbias[kHeld][kPack]{};
+  Row dy;
+  Row x;
+  A mean = 0;
+  A rstd = 0;
+  std::int64_t row = blockIdx.x;
+  if (row < used) {
+    dy.load(p.dy + row * p.n, packs);
+    x.load(p.x + row * p.n, packs);
+    mean = p.mean[row];
+    rstd = p.rstd[row];
+  }
+  for (int parity = 0; row < used; row += slices, parity ^= 1) {
+    const std::int64_t at = row * p.n;
+    Row dsum{};
+    if (p.dsum != nullptr) dsum.load(p.dsum + at, packs);
+    Row next_dy;
+    Row next_x;
+    A next_mean = 0;
+    A next_rstd = 0;
+    if (row + slices < used) {
+      next_dy.load(p.dy + at + slices * p.n, packs);
+      next_x.load(p.x + at + slices * p.n, packs);
+      next_mean = p.mean[row + slices];
+      next_rstd = p.rstd[row + slices];
+    }
+    A sum = 0;
+    A dot = 0;
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) {
+        const A z = (x.at(h, k) - mean) * rstd;
+        const A g = dy.at(h, k) * weight.at(h, k);
+        sum += g;
+        dot += g * z;
+        dweight[h][k] += dy.at(h, k) * z;
+        dbias[h][k] += dy.at(h, k);
+      }
+    }
+    const SumPair<A> sums = block_sums(sum, dot, shared[parity]);
+    const A offset = sums.first / static_cast<A>(p.n);
+    const A slope = sums.second / static_cast<A>(p.n);
+    Row dx;
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) {
+        const A z = (x.at(h, k) - mean) * rstd;
+        dx.set(h, k, rstd * (dy.at(h, k) * weight.at(h, k) - offset - z * slope));
+        if (p.dsum != nullptr) dx.set(h, k, dsum.at(h, k) + dx.at(h, k));
+      }
+    }
+    dx.store(p.dx + at, packs);
+    dy = next_dy;
+    x = next_x;
+    mean = next_mean;
+    rstd = next_rstd;
+  }
+  for (const Row zero{}; row < p.rows.capacity; row += slices) zero.store(p.dx + row * p.n, packs);
+  if (p.dweight_partials == nullptr) return;
+  const std::int64_t partial = static_cast<std::int64_t>(blockIdx.x) * p.n;
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const int i = static_cast<int>(threadIdx.x) + h * static_cast<int>(blockDim.x);
+    if (i >= packs) continue;
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) {
+      p.dweight_partials[partial + i * kPack + k] = dweight[h][k];
+      p.dbias_partials[partial + i * kPack + k] = dbias[h][k];
+    }
+  }
+}
+
+// Slices of the rows: as many blocks as 132 multiprocessors hold with 1,024 threads each, since a few more would run
+// after all the others.
+[[nodiscard]] inline std::int64_t layer_norm_slices(std::int64_t rows, int threads) {
+  return std::min<std::int64_t>(rows, 132 * std::max(1, 1024 / threads));
+}
+
+template <class T, class Body>
+void with_layer_norm_gradient(std::int64_t n, const Body& body) {
+  with_held_row<T, 1, 4>(n, body);
+}
+
+// Bytes for the partial sums of dweight and dbias.
+template <class T>
+[[nodiscard]] std::size_t layer_norm_workspace(const Type& x) {
+  std::int64_t slices = 0;
+  with_layer_norm_gradient<T>(x.row_size(), [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
+    slices = layer_norm_slices(x.rows(), threads);
+  });
+  return static_cast<std::size_t>(2 * slices * x.row_size()) * sizeof(CudaAccumulator<T>);
+}
+
+// dweight and dbias [n] grow by their gradients, unless they are null; p's partials are set here.
+template <class T>
+void launch_layer_norm_backward(const KernelCall& call, LayerNormGradient<T> p, CudaAccumulator<T>* dweight,
+                                CudaAccumulator<T>* dbias) {
+  if (p.rows.capacity == 0) return;
+  std::int64_t slices = 0;
+  with_layer_norm_gradient<T>(p.n, [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
+    slices = layer_norm_slices(p.rows.capacity, threads);
+    if (dweight != nullptr) {
+      p.dweight_partials = reinterpret_cast<CudaAccumulator<T>*>(call.workspace.data());
+      p.dbias_partials = p.dweight_partials + slices * p.n;
+    }
+    layer_norm_backward_kernel<T, kPack, kHeld, kMaxThreads>
+        <<<static_cast<unsigned>(slices), threads, 0, stream_of(call)>>>(p);
+  });
+  check_launch("layer_norm_backward");
+  if (dweight == nullptr) return;
+  add_column_sums(call, p.dweight_partials, slices, p.n, dweight);
+  add_column_sums(call, p.dbias_partials, slices, p.n, dbias);
+}
+
+}  // namespace hone
