@@ -3,9 +3,35 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 namespace hone {
+namespace {
+
+// The number in the file of one number; nothing where it holds a word ("max") or there is none.
+bool read_number(const char* path, unsigned long long& number) {
+  std::FILE* file = std::fopen(path, "r");
+  if (file == nullptr) return false;
+  const int count = std::fscanf(file, "%llu", &number);
+  std::fclose(file);
+  return count == 1;
+}
+
+// The control group's files that may be dropped when memory runs short.
+unsigned long long droppable_bytes() {
+  std::FILE* file = std::fopen("/sys/fs/cgroup/memory.stat", "r");
+  if (file == nullptr) return 0;
+  unsigned long long bytes = 0;
+  char line[128];
+  while (std::fgets(line, sizeof(line), file) != nullptr) {
+    if (std::sscanf(line, "inactive_file %llu", &bytes) == 1) break;
+  }
+  std::fclose(file);
+  return bytes;
+}
+
+}  // namespace
 
 std::uint64_t resident_bytes() {
   std::FILE* file = std::fopen("/proc/self/statm", "r");
@@ -20,6 +46,27 @@ std::uint64_t resident_bytes() {
 std::uint64_t peak_resident_bytes() {
   rusage usage{};
   return ::getrusage(RUSAGE_SELF, &usage) == 0 ? static_cast<std::uint64_t>(usage.ru_maxrss) * 1024 : 0;
+}
+
+SystemMemory system_memory() {
+  SystemMemory memory;
+  std::FILE* file = std::fopen("/proc/meminfo", "r");
+  if (file == nullptr) return memory;
+  char line[128];
+  while (std::fgets(line, sizeof(line), file) != nullptr) {
+    unsigned long long kib = 0;
+    if (std::sscanf(line, "MemTotal: %llu kB", &kib) == 1) memory.total = kib * 1024;
+    if (std::sscanf(line, "MemAvailable: %llu kB", &kib) == 1) memory.available = kib * 1024;
+  }
+  std::fclose(file);
+  unsigned long long limit = 0;
+  unsigned long long used = 0;
+  if (read_number("/sys/fs/cgroup/memory.max", limit) && read_number("/sys/fs/cgroup/memory.current", used)) {
+    memory.total = std::min<std::uint64_t>(memory.total, limit);
+    used -= std::min(used, droppable_bytes());
+    memory.available = std::min<std::uint64_t>(memory.available, limit - std::min(limit, used));
+  }
+  return memory;
 }
 
 }  // namespace hone

@@ -8,4 +8,11 @@ namespace hone {
 [[nodiscard]] std::uint64_t resident_bytes();       // now; 0 where it cannot be read
 [[nodiscard]] std::uint64_t peak_resident_bytes();  // since the start
 
+// Bytes. 0 where it cannot be read.
+struct SystemMemory {
+  std::uint64_t total = 0;
+  std::uint64_t available = 0;  // without swapping, and within the limit of the process's control group (version 2)
+};
+[[nodiscard]] SystemMemory system_memory();
+
 }  // namespace hone

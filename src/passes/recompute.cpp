@@ -32,17 +32,24 @@ struct Candidate {
   double seconds_per_byte = 0;
 };
 
-// A rough clock for ranking: arithmetic and traffic of a processor, whose ratio matters more than their size.
-double seconds_of(const Program& program, const Node& node) {
-  constexpr double kFlopsPerSecond = 1e11;
-  constexpr double kBytesPerSecond = 1e10;
+// What a device does in a second, as measured (docs/performance.md): a core's products and its share of the memory; an
+// H100's. Their ratio ranks the candidates.
+struct Rates {
+  double flops = 0;
+  double bytes = 0;
+};
+constexpr Rates kHostRates{.flops = 1e11, .bytes = 1e10};
+constexpr Rates kGpuRates{.flops = 6.5e14, .bytes = 2.6e12};
+
+double seconds_of(const Program& program, const Node& node, const Rates& rates) {
   std::vector<Type> outputs;
   for (const ValueId id : node.outputs) outputs.push_back(program.value(id).type);
   const Cost cost = node.op->cost(program.types_of(node.inputs), outputs, node.attributes);
-  return cost.flops / kFlopsPerSecond + (cost.bytes_read + cost.bytes_written) / kBytesPerSecond;
+  return cost.flops / rates.flops + (cost.bytes_read + cost.bytes_written) / rates.bytes;
 }
 
-std::vector<Candidate> find_candidates(const Program& program) {
+std::vector<Candidate> find_candidates(const Program& program, DeviceKind device) {
+  const Rates& rates = device == DeviceKind::cpu ? kHostRates : kGpuRates;
   const std::size_t count = program.values().size();
   std::vector<bool> crosses(count, false);  // read by another layer's forward nodes, or an output
   std::vector<bool> read_backward(count, false);
@@ -68,7 +75,7 @@ std::vector<Candidate> find_candidates(const Program& program) {
     const Node& producer = program.nodes()[static_cast<std::size_t>(program.values()[i].producer)];
     if (!is_in_layer(producer.scope) || !can_repeat(program, producer)) continue;
     const auto bytes = static_cast<double>(std::max<std::size_t>(program.values()[i].type.bytes(), 1));
-    candidates.push_back({static_cast<ValueId>(i), seconds_of(program, producer) / bytes});
+    candidates.push_back({static_cast<ValueId>(i), seconds_of(program, producer, rates) / bytes});
   }
   return candidates;
 }
@@ -167,7 +174,7 @@ Program drop(const Program& program, const std::vector<Candidate>& candidates, s
 
 Program recompute(const Program& program, Recompute policy, std::size_t budget, DeviceKind device) {
   if (policy == Recompute::none) return program;
-  std::vector<Candidate> candidates = find_candidates(program);
+  std::vector<Candidate> candidates = find_candidates(program, device);
   if (policy == Recompute::layers) return drop(program, candidates, candidates.size());
   if (plan_memory(program, device).arena <= budget) return program;
   std::stable_sort(candidates.begin(), candidates.end(),

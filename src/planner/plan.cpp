@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "core/strings.h"
+#include "train/fit.h"
 
 namespace hone {
 namespace {
@@ -37,6 +38,14 @@ void add_cost(RunPlan& plan, const Program& program) {
   plan.bytes_per_micro_batch = cost.bytes_read + cost.bytes_written;
 }
 
+template <class Run>
+void add_fit(RunPlan& plan, const Run& run) {
+  const Device& device = open_device(run.options.device);
+  plan.device = device.name();
+  plan.fit = fit_text(run.options, run.dtype, memory_of(device), plan.memory.total(),
+                      [&](const TrainingOptions& options) { return bytes_with(run, options); });
+}
+
 template <class... Values>
 std::string printed(const char* format, Values... values) {
   std::array<char, 160> buffer{};
@@ -54,6 +63,7 @@ RunPlan plan_run(const LanguageRun& run) {
   plan.tokens_per_micro_batch = run.batches->limits().tokens;
   add_model(plan, *run.model);
   add_cost(plan, programs.training);
+  add_fit(plan, run);
   return plan;
 }
 
@@ -65,6 +75,7 @@ RunPlan plan_run(const GrpoRun& run) {
   plan.tokens_per_micro_batch = run.batch.micro_batch * run.engine.max_model_len;
   add_model(plan, *run.model);
   add_cost(plan, programs.policy);
+  add_fit(plan, run);
   return plan;
 }
 
@@ -76,7 +87,7 @@ std::string to_text(const RunPlan& plan) {
     text += printed("  %-28s %16s\n", name.c_str(), format_count(count).c_str());
   }
   text += printed("  %-28s %16s\n", "total", format_count(total).c_str());
-  text += "memory\n" + to_text(plan.memory);
+  text += "memory\n" + to_text(plan.memory) + plan.device + ": " + plan.fit;
   text += printed("work of a micro-batch of %s tokens\n", format_count(plan.tokens_per_micro_batch).c_str());
   text += printed("  %-28s %14.3f GFLOP\n", "forward and backward", plan.flops_per_micro_batch * 1e-9);
   text += printed("  %-28s %14.3f GB\n", "read and written", plan.bytes_per_micro_batch * 1e-9);

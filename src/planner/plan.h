@@ -16,6 +16,8 @@ struct RunPlan {
   std::string dtype;
   std::vector<std::pair<std::string, std::int64_t>> parameters;  // by part of the model
   MemoryBreakdown memory;                                        // equals what the run's device allocates
+  std::string device;
+  std::string fit;  // whether the device has that much, and what would make it fit
   std::int64_t steps = 0;
   std::int64_t tokens_per_micro_batch = 0;  // the capacity
   double flops_per_micro_batch = 0;         // forward and backward, at capacity

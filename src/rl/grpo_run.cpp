@@ -10,6 +10,8 @@
 #include "core/strings.h"
 #include "engine/generation_program.h"
 #include "model/registry.h"
+#include "passes/offload.h"
+#include "train/fit.h"
 #include "train/setup.h"
 
 namespace hone {
@@ -114,33 +116,45 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   return run;
 }
 
-GrpoPrograms trace_run(const GrpoRun& run) {
+namespace {
+
+GrpoPrograms trace_with(const GrpoRun& run, const TrainingOptions& training, std::int64_t completions) {
   GrpoPrograms programs;
-  const Capacity micro_batch{run.batch.micro_batch * run.engine.max_model_len, run.batch.micro_batch};
-  const LossProgramOptions options = loss_program_options(run.options, micro_batch, run.dtype);
-  const PolicyLossOptions loss = policy_loss_options(run.options, run.batch);
   MemoryBreakdown& memory = programs.memory;
-  add_training_state(memory, *run.model, run.dtype, optimizer_options(run.options));
+  add_training_state(memory, *run.model, run.dtype, optimizer_options(training));
+  const KvLayout layout = kv_layout(run.engine);
+  memory.kv_cache = TensorStore::bytes_of(kv_types(*run.model, layout, run.dtype));
+  if (run.options.beta != 0) memory.reference = TensorStore::bytes_of(weight_types(*run.model, run.dtype));
+  const LossProgramOptions options =
+      loss_program_options(training, {completions * run.engine.max_model_len, completions}, run.dtype, memory);
+  const PolicyLossOptions loss = policy_loss_options(run.options, run.batch);
   const auto planned = [&](Program program) {
     memory.add_program(plan_memory(program, options.device));
     return program;
   };
   programs.policy = planned(trace_policy(*run.model, loss, options));
+  memory.offloaded = TensorStore::bytes_of(offloaded_types(programs.policy));
   if (run.eval_prompts) programs.evaluation = planned(trace_policy_evaluation(*run.model, loss, options));
   if (run.options.top_entropy_quantile < 1) {
     programs.entropy = planned(trace_reference(*run.model, run.options.temperature, options));
   }
   if (run.options.beta != 0) {
     programs.reference = planned(trace_reference(*run.model, run.options.temperature, options));
-    memory.reference = TensorStore::bytes_of(weight_types(*run.model, run.dtype));
   }
-  (void)planned(Optimizer::trace_update(*run.model, run.dtype, optimizer_options(run.options)));
-  const KvLayout layout = kv_layout(run.engine);
-  memory.kv_cache = TensorStore::bytes_of(kv_types(*run.model, layout, run.dtype));
+  (void)planned(Optimizer::trace_update(*run.model, run.dtype, optimizer_options(training)));
   for (const Capacity& capacity : engine_capacities(run.engine)) {
     (void)planned(trace_generation(*run.model, capacity, layout, run.dtype));
   }
   return programs;
+}
+
+}  // namespace
+
+GrpoPrograms trace_run(const GrpoRun& run) { return trace_with(run, run.options, run.batch.micro_batch); }
+
+std::size_t bytes_with(const GrpoRun& run, const TrainingOptions& options) {
+  const std::int64_t completions = std::min(run.batch.micro_batch, options.per_device_train_batch_size);
+  return trace_with(run, options, completions).memory.total();
 }
 
 MetricValues train(GrpoRun& run) {
@@ -151,6 +165,8 @@ MetricValues train(GrpoRun& run) {
                    run.options.num_generations, " completions a generation, ", format_bytes(programs.memory.total())));
 
   Device& device = open_device(run.options.device);
+  check_fits(run.options, run.dtype, device, programs.memory.total(),
+             [&](const TrainingOptions& options) { return bytes_with(run, options); });
   const std::size_t before = device.allocated_bytes();
   auto arena = std::make_shared<Arena>(device);
   TensorStore weights = load_weights(*run.model, *run.initial, run.dtype, device);
@@ -160,7 +176,9 @@ MetricValues train(GrpoRun& run) {
     reference_weights->copy_from(weights);
   }
   Optimizer optimizer(*run.model, weights, arena, optimizer_options(run.options));
-  Executable policy(std::move(programs.policy), arena, {.weights = &weights, .gradients = &optimizer.gradients()});
+  const TensorStore offloaded = offload_store(device, programs.policy);
+  Executable policy(std::move(programs.policy), arena,
+                    {.weights = &weights, .gradients = &optimizer.gradients(), .states = &offloaded});
   const auto compiled = [&](std::optional<Program>& program, const TensorStore* bound) {
     std::optional<Executable> executable;
     if (program) executable.emplace(std::move(*program), arena, Bindings{.weights = bound});

@@ -44,6 +44,8 @@ struct GrpoPrograms {
   MemoryBreakdown memory;
 };
 [[nodiscard]] GrpoPrograms trace_run(const GrpoRun& run);
+// The bytes it would take with other options of the kind that all training shares.
+[[nodiscard]] std::size_t bytes_with(const GrpoRun& run, const TrainingOptions& options);
 
 // Trains; returns the last logged metrics.
 MetricValues train(GrpoRun& run);

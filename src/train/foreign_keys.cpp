@@ -51,7 +51,6 @@ constexpr std::array kKeys = std::to_array<ForeignKey>({
     {"use_fp8", kNotYet, "FP8 training is"},
     {"fp8_weight_quant", kNoEffect, "use_fp8 is not set"},
     {"fp8_activation_quant", kNoEffect, "use_fp8 is not set"},
-    {"activation_offloading", kNotYet, "offloading activations is"},
     // LoRA.
     {"use_peft", kNotYet, "LoRA is"},
     {"lora_r", kNoEffect, kNoLora},

@@ -12,6 +12,8 @@
 #include "data/encode.h"
 #include "data/split.h"
 #include "model/registry.h"
+#include "passes/offload.h"
+#include "train/fit.h"
 #include "train/language_task.h"
 #include "train/setup.h"
 
@@ -185,13 +187,15 @@ LanguageRun prepare_sft(const SftOptions& options) {
   return run;
 }
 
-LanguagePrograms trace_run(const LanguageRun& run) {
+namespace {
+
+LanguagePrograms trace_with(const LanguageRun& run, const TrainingOptions& training, const Capacity& capacity) {
   LanguagePrograms programs;
-  const BatchLimits limits = run.batches->limits();
-  LossProgramOptions options = loss_program_options(run.options, {limits.tokens, limits.documents}, run.dtype);
+  add_training_state(programs.memory, *run.model, run.dtype, optimizer_options(training));
+  LossProgramOptions options = loss_program_options(training, capacity, run.dtype, programs.memory);
   programs.training = trace_training(*run.model, options);
-  add_training_state(programs.memory, *run.model, run.dtype, optimizer_options(run.options));
   programs.memory.add_program(plan_memory(programs.training, options.device));
+  programs.memory.offloaded = TensorStore::bytes_of(offloaded_types(programs.training));
   if (run.eval_batches != nullptr) {
     const BatchLimits eval_limits = run.eval_batches->limits();
     options.capacity = {eval_limits.tokens, eval_limits.documents};
@@ -199,8 +203,24 @@ LanguagePrograms trace_run(const LanguageRun& run) {
     programs.memory.add_program(plan_memory(*programs.evaluation, options.device));
   }
   programs.memory.add_program(
-      plan_memory(Optimizer::trace_update(*run.model, run.dtype, optimizer_options(run.options)), options.device));
+      plan_memory(Optimizer::trace_update(*run.model, run.dtype, optimizer_options(training)), options.device));
   return programs;
+}
+
+}  // namespace
+
+LanguagePrograms trace_run(const LanguageRun& run) {
+  const BatchLimits limits = run.batches->limits();
+  return trace_with(run, run.options, {limits.tokens, limits.documents});
+}
+
+std::size_t bytes_with(const LanguageRun& run, const TrainingOptions& options) {
+  const BatchLimits limits = run.batches->limits();
+  const std::int64_t rows = run.options.per_device_train_batch_size;
+  const auto scaled = [&](std::int64_t whole) {
+    return (whole * options.per_device_train_batch_size + rows - 1) / rows;
+  };
+  return trace_with(run, options, {scaled(limits.tokens), scaled(limits.documents)}).memory.total();
 }
 
 MetricValues train(LanguageRun& run) {
@@ -211,6 +231,8 @@ MetricValues train(LanguageRun& run) {
                    format_bytes(programs.memory.total())));
 
   Device& device = open_device(run.options.device);
+  check_fits(run.options, run.dtype, device, programs.memory.total(),
+             [&](const TrainingOptions& options) { return bytes_with(run, options); });
   const std::size_t before = device.allocated_bytes();
   auto arena = std::make_shared<Arena>(device);
   TensorStore weights =
@@ -218,7 +240,8 @@ MetricValues train(LanguageRun& run) {
           ? load_weights(*run.model, *run.initial, run.dtype, device, Vocabulary::may_grow)
           : random_weights(*run.model, static_cast<std::uint64_t>(run.options.seed), run.dtype, device);
   Optimizer optimizer(*run.model, weights, arena, optimizer_options(run.options));
-  const Bindings bindings{.weights = &weights, .gradients = &optimizer.gradients()};
+  const TensorStore offloaded = offload_store(device, programs.training);
+  const Bindings bindings{.weights = &weights, .gradients = &optimizer.gradients(), .states = &offloaded};
   Executable training(std::move(programs.training), arena, bindings);
   std::optional<Executable> evaluation;
   if (programs.evaluation) evaluation.emplace(std::move(*programs.evaluation), arena, bindings);

@@ -40,6 +40,8 @@ struct LanguagePrograms {
   MemoryBreakdown memory;
 };
 [[nodiscard]] LanguagePrograms trace_run(const LanguageRun& run);
+// The bytes it would take with other options, of which per_device_train_batch_size scales the batches.
+[[nodiscard]] std::size_t bytes_with(const LanguageRun& run, const TrainingOptions& options);
 
 // Trains; returns the last logged metrics.
 MetricValues train(LanguageRun& run);

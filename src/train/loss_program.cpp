@@ -10,6 +10,7 @@
 #include "ops/weighted_sum/weighted_sum.h"
 #include "passes/fusion.h"
 #include "passes/gradient.h"
+#include "passes/offload.h"
 #include "passes/precision.h"
 
 namespace hone {
@@ -50,7 +51,8 @@ Program finish_loss(Program program, const char* loss, const LossProgramOptions&
     const Tensor value = program.tensor(output.value);
     const GradientSeed seed{value, fill(program, value.type(), 1.0)};
     append_gradients(program, {&seed, 1}, {}, options.gradients);
-    return recompute(program, options.recompute, options.activation_budget, options.device);
+    program = recompute(program, options.recompute, options.activation_budget, options.device);
+    return options.offload ? offload_activations(program) : program;
   }
   throw Defect(text_of("the program has no output ", loss));
 }

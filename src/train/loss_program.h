@@ -21,6 +21,7 @@ struct LossProgramOptions {
   std::size_t activation_budget = 0;  // bytes of the arena, for Recompute::automatic
   DeviceKind device = DeviceKind::cpu;
   GradientSums gradients = GradientSums::wide;
+  bool offload = false;  // passes/offload.h
 };
 
 // A loss as it is traced: the program, the batch and, per token, the log-probability of its target.
@@ -34,7 +35,7 @@ struct LossTrace {
 // tokens -> log p(target), with inputs "targets" and those of DocumentBatch. log p is at this temperature.
 void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacity& capacity, bool trainable,
                              double temperature);
-// Precision and forward fusion; then, where `loss` names an output [1], its gradients and recomputation.
+// Precision and forward fusion; then, where `loss` names an output [1], its gradients, recomputation and offload.
 [[nodiscard]] Program finish_loss(Program program, const char* loss, const LossProgramOptions& options);
 
 // loss = sum of loss_weights[t] x -log p(target[t]); accumulates the gradients of all weights. Outputs [1]:

@@ -40,6 +40,7 @@ std::string to_text(const MemoryBreakdown& memory) {
   line("  activations at their peak", memory.peak_activations);
   line("  largest workspace", memory.peak_workspace);
   line("total", memory.total());
+  line("beside it, in host memory", memory.offloaded);
   return text;
 }
 

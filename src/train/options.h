@@ -99,6 +99,7 @@ struct TrainingOptions {
   double max_grad_norm = 1.0;
   Recomputation gradient_checkpointing = Recomputation::automatic;
   std::optional<double> activation_memory_gib;
+  bool activation_offloading = false;
   OnNonfinite on_nonfinite = OnNonfinite::stop;
   std::int64_t seed = 42;
   DeviceChoice device = DeviceChoice::automatic;
@@ -142,6 +143,8 @@ struct TrainingOptions {
     v("gradient_checkpointing", gradient_checkpointing,
       "Recompute activations in the backward pass; auto recomputes the least that fits the memory");
     v("activation_memory_gib", activation_memory_gib, "Memory for activations that auto keeps to, in GiB", above(0));
+    v("activation_offloading", activation_offloading,
+      "Keep activations in the host's memory until the backward pass reads them; copied beside the GPU's work");
     v("on_nonfinite", on_nonfinite, "What to do at a NaN or infinite loss or gradient; skip goes on without the step");
     v("seed", seed, "Of shuffling, initialisation and sampling", at_least(0));
     v("device", device, kDeviceHelp);

@@ -2,13 +2,14 @@
 
 #include <filesystem>
 
+#include "backend/host_memory.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "passes/offload.h"
+#include "train/fit.h"
 
 namespace hone {
 namespace {
-
-constexpr double kDefaultActivationGib = 4.0;
 
 Recompute recompute_policy(Recomputation choice) {
   switch (choice) {
@@ -71,7 +72,8 @@ std::string run_title(std::string_view command, const TrainingOptions& options) 
   return options.run_name.empty() ? std::string(command) : text_of(command, " ", options.run_name);
 }
 
-LossProgramOptions loss_program_options(const TrainingOptions& options, const Capacity& capacity, DType dtype) {
+LossProgramOptions loss_program_options(const TrainingOptions& options, const Capacity& capacity, DType dtype,
+                                        const MemoryBreakdown& held) {
   if (dtype != DType::bf16 && options.optim == OptimizerType::adamw_bf16) {
     throw Error("optim", text_of("adamw_bf16 is for weights of bfloat16, these are ", name_of(dtype)),
                 "set torch_dtype: bfloat16, or optim: adamw_torch");
@@ -80,13 +82,21 @@ LossProgramOptions loss_program_options(const TrainingOptions& options, const Ca
     throw Error("gradient_dtype", text_of("bfloat16 is for weights of bfloat16, these are ", name_of(dtype)),
                 "set torch_dtype: bfloat16, or leave gradient_dtype away");
   }
-  const double gib = options.activation_memory_gib.value_or(kDefaultActivationGib);
+  const Device& device = open_device(options.device);
+  const bool is_host = device.kind() == DeviceKind::cpu;
+  if (options.activation_offloading && is_host) log_once("activation_offloading has no effect: the run is on the host");
   return {.capacity = capacity,
           .dtype = dtype,
           .recompute = recompute_policy(options.gradient_checkpointing),
-          .activation_budget = static_cast<std::size_t>(gib * 1024.0 * 1024.0 * 1024.0),
-          .device = open_device(options.device).kind(),
-          .gradients = gradient_sums(options)};
+          .activation_budget = activation_budget(options, device, held),
+          .device = device.kind(),
+          .gradients = gradient_sums(options),
+          .offload = options.activation_offloading && !is_host};
+}
+
+TensorStore offload_store(Device& device, const Program& program) {
+  const std::vector<NamedType> types = offloaded_types(program);
+  return types.empty() ? TensorStore() : TensorStore(host_memory_of(device), types);
 }
 
 OptimizerOptions optimizer_options(const TrainingOptions& options) {

@@ -19,9 +19,12 @@ namespace hone {
 // How a run is named in its log: "grpo", or "grpo NAME" where run_name is set.
 [[nodiscard]] std::string run_title(std::string_view command, const TrainingOptions& options);
 
-// Throws Error where optimizer or gradients are of a type that weights of `dtype` cannot have.
+// `held`: what the run takes of its device besides the arena. Throws Error where optimizer or gradients are of a type
+// that weights of `dtype` cannot have.
 [[nodiscard]] LossProgramOptions loss_program_options(const TrainingOptions& options, const Capacity& capacity,
-                                                      DType dtype);
+                                                      DType dtype, const MemoryBreakdown& held);
+// Where the activations that a program offloads wait; empty where it offloads none. Bound as its states.
+[[nodiscard]] TensorStore offload_store(Device& device, const Program& program);
 [[nodiscard]] OptimizerOptions optimizer_options(const TrainingOptions& options);
 
 // Asserts that the device holds `before` bytes and the plan's, now that a run has allocated all that it will.

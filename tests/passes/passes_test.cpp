@@ -14,6 +14,7 @@
 #include "ops/swiglu/swiglu.h"
 #include "passes/fusion.h"
 #include "passes/gradient.h"
+#include "passes/offload.h"
 #include "passes/precision.h"
 #include "passes/recompute.h"
 #include "passes/small_program.h"
@@ -178,6 +179,23 @@ TEST(Recompute, GoldenByLayers) {
   const Program again = recompute(program, Recompute::layers, 0, DeviceKind::cpu);
   expect_golden("passes/recompute_layers.txt", to_text(again));
   EXPECT_LT(arena_of(again), arena_of(program));
+}
+
+TEST(Offload, Golden) {
+  const Program program = with_gradients(fuse_forward(small_program()));
+  const Program offloaded = offload_activations(program);
+  expect_golden("passes/offload.txt", to_text(offloaded));
+  EXPECT_GT(count_nodes(offloaded, "offload"), 0);
+  for (const char* op : {"offload_wait", "fetch", "fetch_wait"}) {
+    EXPECT_EQ(count_nodes(offloaded, op), count_nodes(offloaded, "offload")) << op;
+  }
+  EXPECT_EQ(offloaded_types(offloaded).size(), static_cast<std::size_t>(count_nodes(offloaded, "offload")));
+  EXPECT_TRUE(offloaded_types(program).empty());
+}
+
+TEST(Offload, LeavesAForwardPassAsItIs) {
+  const Program program = fuse_forward(small_program());
+  EXPECT_EQ(to_text(offload_activations(program)), to_text(program));
 }
 
 TEST(Recompute, GoldenWithABudget) {

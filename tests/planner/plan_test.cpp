@@ -46,8 +46,11 @@ class Plan : public testing::Test {
     EXPECT_GE(plan.memory.arena, plan.memory.peak_activations);
     const std::uint64_t before = resident_bytes();
     (void)train(run);
+    // A GPU's memory is not the process's, and its driver keeps more of the host's.
     constexpr std::uint64_t kLibraries = 100u << 20;
-    EXPECT_LE(peak_resident_bytes(), before + plan.memory.total() + kLibraries);
+    if (test_device().kind() == DeviceKind::cpu) {
+      EXPECT_LE(peak_resident_bytes(), before + plan.memory.total() + kLibraries);
+    }
     EXPECT_EQ(test_device().allocated_bytes(), 0u);
   }
 

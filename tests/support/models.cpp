@@ -9,10 +9,10 @@
 
 namespace hone::test {
 
-FixtureModel::FixtureModel(std::string_view name, DType dtype)
+FixtureModel::FixtureModel(std::string_view name, DType dtype, Device& device)
     : directory(fixture("models") / name),
       model(family_registry().create(directory.config())),
-      weights(load_weights(*model, directory, dtype, test_device())),
+      weights(load_weights(*model, directory, dtype, device)),
       reference(fixture("models") / name / "reference.safetensors") {}
 
 std::vector<TokenId> FixtureModel::ids(std::string_view name) const {

@@ -11,6 +11,7 @@
 #include "data/host_batch.h"
 #include "model/registry.h"
 #include "model/weights.h"
+#include "support/device.h"
 #include "text/tokenizer.h"
 
 namespace hone::test {
@@ -19,7 +20,7 @@ inline constexpr std::string_view kFixtureModels[] = {"llama", "llama_tied", "ll
                                                       "qwen2", "qwen2_tied", "qwen3"};
 
 struct FixtureModel {
-  explicit FixtureModel(std::string_view name, DType dtype = DType::f32);
+  explicit FixtureModel(std::string_view name, DType dtype = DType::f32, Device& device = test_device());
 
   ModelDirectory directory;
   std::unique_ptr<Model> model;

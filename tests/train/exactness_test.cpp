@@ -8,6 +8,7 @@
 #include "support/models.h"
 #include "train/loss_program.h"
 #include "train/optimizer.h"
+#include "train/setup.h"
 
 namespace hone::test {
 namespace {
@@ -17,22 +18,27 @@ struct Trace {
   std::vector<double> losses;
   std::vector<std::byte> weights;
   std::size_t arena = 0;
+  std::size_t offloaded = 0;  // bytes
 };
 
-Trace train_steps(Recompute recompute, std::size_t budget, DType dtype = DType::f32, int steps = 4) {
-  FixtureModel fixture("qwen3", dtype);
+Trace train_steps(Recompute recompute, std::size_t budget, bool offload = false) {
+  constexpr int kSteps = 4;
+  FixtureModel fixture("qwen3");
   const HostBatch batch = fixture.batch();
   auto arena = std::make_shared<Arena>(test_device());
   Optimizer optimizer(*fixture.model, fixture.weights, arena, {});
-  Executable executable(trace_training(*fixture.model, {.capacity = {batch.token_count(), batch.document_count()},
-                                                        .dtype = dtype,
-                                                        .recompute = recompute,
-                                                        .activation_budget = budget,
-                                                        .device = test_device().kind()}),
-                        arena, {.weights = &fixture.weights, .gradients = &optimizer.gradients()});
+  Program program = trace_training(*fixture.model, {.capacity = {batch.token_count(), batch.document_count()},
+                                                    .recompute = recompute,
+                                                    .activation_budget = budget,
+                                                    .device = test_device().kind(),
+                                                    .offload = offload});
+  const TensorStore offloaded = offload_store(test_device(), program);
   Trace trace;
+  trace.offloaded = offloaded.bytes();
+  Executable executable(std::move(program), arena,
+                        {.weights = &fixture.weights, .gradients = &optimizer.gradients(), .states = &offloaded});
   trace.arena = executable.plan().arena;
-  for (int step = 0; step < steps; ++step) {
+  for (int step = 0; step < kSteps; ++step) {
     trace.losses.push_back(run_loss(executable, batch, 1.0 / static_cast<double>(batch.target_tokens)).loss);
     optimizer.update(1e-3, 1.0);
   }
@@ -59,6 +65,18 @@ TEST(Exactness, RecomputationChangesMemoryAndNoBit) {
   EXPECT_GT(automatic.arena, layers.arena / 2);
   EXPECT_EQ(train_steps(Recompute::automatic, none.arena).arena, none.arena);
   EXPECT_GT(none.losses.front(), none.losses.back());
+}
+
+TEST(Exactness, OffloadChangesMemoryAndNoBit) {
+  for (const Recompute policy : {Recompute::none, Recompute::layers}) {
+    const Trace kept = train_steps(policy, 0);
+    const Trace offloaded = train_steps(policy, 0, true);
+    EXPECT_EQ(kept.losses, offloaded.losses);
+    EXPECT_EQ(kept.weights, offloaded.weights);
+    EXPECT_EQ(kept.offloaded, 0u);
+    EXPECT_GT(offloaded.offloaded, 0u);
+    EXPECT_LE(offloaded.arena, kept.arena);
+  }
 }
 
 std::vector<float> gradients_of(FixtureModel& fixture, std::span<const HostBatch> micro_batches,
@@ -116,16 +134,17 @@ HostBatch grammar_batch(std::uint64_t step) {
   return batch_of(documents);
 }
 
-std::vector<double> grammar_losses(DType dtype, const OptimizerOptions& options = {}) {
-  FixtureModel fixture("qwen3", dtype);
+std::vector<double> grammar_losses(DType dtype, const OptimizerOptions& options = {}, Device& device = test_device()) {
+  FixtureModel fixture("qwen3", dtype, device);
   const Capacity capacity{6 * 24, 6};
-  auto arena = std::make_shared<Arena>(test_device());
+  auto arena = std::make_shared<Arena>(device);
   Optimizer optimizer(*fixture.model, fixture.weights, arena, options);
   Executable executable(
-      trace_training(*fixture.model, {.capacity = capacity, .dtype = dtype, .gradients = options.gradients}), arena,
-      {.weights = &fixture.weights, .gradients = &optimizer.gradients()});
+      trace_training(*fixture.model,
+                     {.capacity = capacity, .dtype = dtype, .device = device.kind(), .gradients = options.gradients}),
+      arena, {.weights = &fixture.weights, .gradients = &optimizer.gradients()});
   std::vector<double> losses;
-  for (std::uint64_t step = 0; step < 200; ++step) {
+  for (std::uint64_t step = 0; step < 300; ++step) {
     const HostBatch batch = grammar_batch(step);
     losses.push_back(run_loss(executable, batch, 1.0 / static_cast<double>(batch.target_tokens)).loss);
     optimizer.update(1e-3, 1.0);
@@ -133,8 +152,9 @@ std::vector<double> grammar_losses(DType dtype, const OptimizerOptions& options 
   return losses;
 }
 
+// On whatever device bf16 runs, the host's f32 is what it follows.
 TEST(Exactness, Bf16TracksF32) {
-  const std::vector<double> wide = grammar_losses(DType::f32);
+  const std::vector<double> wide = grammar_losses(DType::f32, {}, cpu_device());
   const std::vector<double> narrow = grammar_losses(DType::bf16);
   EXPECT_LT(wide.back(), 0.5 * wide.front());
   for (std::size_t step = 0; step < wide.size(); ++step) {

@@ -18,6 +18,7 @@
 #include "core/random.h"
 #include "core/strings.h"
 #include "model/registry.h"
+#include "train/fit.h"
 #include "train/loss_program.h"
 #include "train/memory.h"
 #include "train/optimizer.h"
@@ -34,6 +35,7 @@ struct BenchTrainOptions {
   std::int64_t seq_len = 1024;
   std::int64_t gradient_accumulation_steps = 1;
   Recomputation gradient_checkpointing = Recomputation::off;
+  bool activation_offloading = false;
   TorchDtype dtype = TorchDtype::bfloat16;
   OptimizerType optim = OptimizerType::adamw_bf16;
   GradientType gradient_dtype = GradientType::bfloat16;
@@ -53,6 +55,7 @@ struct BenchTrainOptions {
     v("seq_len", seq_len, "Tokens of a sequence", at_least(1));
     v("gradient_accumulation_steps", gradient_accumulation_steps, "Micro-steps an optimizer step", at_least(1));
     v("gradient_checkpointing", gradient_checkpointing, "Recompute activations by layer; auto: as few as fit");
+    v("activation_offloading", activation_offloading, "Keep activations in the host's memory meanwhile");
     v("dtype", dtype, "Type of the weights");
     v("optim", optim, "Optimizer; beside float32: adamw_torch");
     v("gradient_dtype", gradient_dtype, "What gradients of matrices are summed in; beside float32: float32");
@@ -106,13 +109,16 @@ class Bench {
         model_(open_shape(options)),
         device_(open_device(options.device)),
         dtype_(options.dtype == TorchDtype::float32 ? DType::f32 : DType::bf16),
-        arena_(std::make_shared<Arena>(device_)),
+        batch_(random_batch(options, model_->shape().vocab_size)),
+        program_(traced(training_options(), memory_)),
+        arena_(std::make_shared<Arena>(fitting_device())),
         weights_(random_weights(*model_, 1, dtype_, device_)),
         optimizer_(*model_, weights_, arena_, optimizer_options(training_options())),
-        batch_(random_batch(options, model_->shape().vocab_size)),
-        training_(trace_training(*model_, program_options()), arena_,
-                  {.weights = &weights_, .gradients = &optimizer_.gradients()}) {
+        offloaded_(offload_store(device_, program_)),
+        training_(std::move(program_), arena_,
+                  {.weights = &weights_, .gradients = &optimizer_.gradients(), .states = &offloaded_}) {
     (void)arena_->base();
+    check_plan(device_, 0, memory_);
   }
 
   double step() {
@@ -129,6 +135,11 @@ class Bench {
   [[nodiscard]] const Model& model() const { return *model_; }
   [[nodiscard]] Device& device() const { return device_; }
   [[nodiscard]] Executable& training() { return training_; }
+  // What the device has less than before the bench took anything, beyond its plan: libraries and recorded launches.
+  [[nodiscard]] std::int64_t bytes_beyond_plan() const {
+    return static_cast<std::int64_t>(available_before_) -
+           static_cast<std::int64_t>(memory_of(device_).available + memory_.total());
+  }
   [[nodiscard]] Optimizer& optimizer() { return optimizer_; }
 
   // 6 FLOPs a parameter outside the input embedding, and 6 x layers x width x length.
@@ -146,24 +157,48 @@ class Bench {
   [[nodiscard]] TrainingOptions training_options() const {
     TrainingOptions training;
     training.gradient_checkpointing = options_.gradient_checkpointing;
+    training.activation_offloading = options_.activation_offloading;
     training.optim = options_.optim;
     training.gradient_dtype = options_.gradient_dtype;
     training.device = options_.device;
+    training.per_device_train_batch_size = options_.batch_size;
     return training;
   }
 
-  [[nodiscard]] LossProgramOptions program_options() const {
-    return loss_program_options(training_options(), {batch_.token_count(), options_.batch_size}, dtype_);
+  // The program of a micro-step, and what the bench then takes.
+  [[nodiscard]] Program traced(const TrainingOptions& training, MemoryBreakdown& memory) const {
+    const OptimizerOptions optimizer = optimizer_options(training);
+    add_training_state(memory, *model_, dtype_, optimizer);
+    const std::int64_t rows = training.per_device_train_batch_size;
+    const LossProgramOptions options = loss_program_options(training, {rows * options_.seq_len, rows}, dtype_, memory);
+    Program program = trace_training(*model_, options);
+    memory.add_program(plan_memory(program, options.device));
+    memory.add_program(plan_memory(Optimizer::trace_update(*model_, dtype_, optimizer), options.device));
+    return program;
+  }
+
+  // Throws Error where the device has not enough memory.
+  [[nodiscard]] Device& fitting_device() const {
+    check_fits(training_options(), dtype_, device_, memory_.total(), [&](const TrainingOptions& training) {
+      MemoryBreakdown memory;
+      (void)traced(training, memory);
+      return memory.total();
+    });
+    return device_;
   }
 
   const BenchTrainOptions& options_;
   std::unique_ptr<Model> model_;
   Device& device_;
   DType dtype_;
+  HostBatch batch_;
+  std::size_t available_before_ = memory_of(device_).available;
+  MemoryBreakdown memory_;
+  Program program_;  // until training_ has it
   std::shared_ptr<Arena> arena_;
   TensorStore weights_;
   Optimizer optimizer_;
-  HostBatch batch_;
+  TensorStore offloaded_;
   Executable training_;
 };
 
@@ -254,6 +289,10 @@ int bench_train(std::span<const std::string> arguments) {
       options.model.c_str(), static_cast<long long>(options.batch_size), static_cast<long long>(options.seq_len),
       static_cast<long long>(options.gradient_accumulation_steps), rate, tflops, 100 * tflops / options.peak_tflops,
       seconds / static_cast<double>(steps) * 1e3, format_bytes(bench.device().allocated_bytes()).c_str(), loss);
+  if (bench.device().kind() != DeviceKind::cpu) {
+    log_info(text_of("the device's free memory fell by the plan and ", bench.bytes_beyond_plan() / (1 << 20),
+                     " MiB for libraries and recorded launches"));
+  }
   if (!options.output.empty()) {
     write_json(options.output, Json{{"model", options.model},
                                     {"device", bench.device().name()},

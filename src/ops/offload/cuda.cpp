@@ -1,0 +1,26 @@
+#include "backend/cuda/pinned_memory.h"
+#include "ops/offload/offload.h"
+#include "ops/registry.h"
+
+namespace hone {
+namespace {
+
+int slot_of(const KernelCall& call) { return static_cast<int>(call.attributes_as<OffloadAttributes>().slot); }
+
+// The whole capacity: counts are the device's.
+void start(const KernelCall& call, cudaMemcpyKind kind) {
+  side_copies().start(slot_of(call), call.out(0).data, call.in(0).data, call.in(0).type->bytes(), kind);
+}
+
+void wait(const KernelCall& call) { side_copies().wait(slot_of(call)); }
+
+}  // namespace
+
+void register_offload_cuda(KernelRegistry& registry) {
+  registry.add("offload", DeviceKind::cuda, {[](const KernelCall& call) { start(call, cudaMemcpyDeviceToHost); }, {}});
+  registry.add("offload_wait", DeviceKind::cuda, {wait, {}});
+  registry.add("fetch", DeviceKind::cuda, {[](const KernelCall& call) { start(call, cudaMemcpyHostToDevice); }, {}});
+  registry.add("fetch_wait", DeviceKind::cuda, {wait, {}});
+}
+
+}  // namespace hone

@@ -1,0 +1,135 @@
+#include "passes/offload.h"
+
+#include <algorithm>
+#include <string>
+
+#include "ops/offload/offload.h"
+#include "passes/layer.h"
+
+namespace hone {
+namespace {
+
+constexpr std::string_view kStatePrefix = "offload.";
+// Smaller ones stay: a copy costs a launch, and they save nothing.
+constexpr std::size_t kSmallestShare = 16;
+
+// Runs of nodes of one layer and phase, by number; a node's entry is its run.
+std::vector<std::size_t> runs_of(const Program& program) {
+  std::vector<std::size_t> runs;
+  for (std::size_t n = 0; n < program.nodes().size(); ++n) {
+    const Node& node = program.nodes()[n];
+    if (n == 0) {
+      runs.push_back(0);
+      continue;
+    }
+    const Node& before = program.nodes()[n - 1];
+    const bool same = node.phase == before.phase && layer_of(node.scope) == layer_of(before.scope);
+    runs.push_back(runs.back() + (same ? 0 : 1));
+  }
+  return runs;
+}
+
+// A value's way out and back, by the nodes before which its steps stand.
+struct Trip {
+  ValueId value = kNoValue;
+  std::size_t start = 0;  // after its producer
+  std::size_t left = 0;   // the storage is free
+  std::size_t fetch = 0;
+  std::size_t back = 0;  // its first reader in the backward pass
+};
+
+class Travellers {
+ public:
+  explicit Travellers(const Program& program) : program_(program), runs_(runs_of(program)) {
+    for (std::size_t n = 0; n < runs_.size(); ++n) {
+      if (n == 0 || runs_[n] != runs_[n - 1]) first_of_run_.push_back(n);
+    }
+  }
+
+  [[nodiscard]] std::vector<Trip> find() const {
+    std::vector<Trip> trips;
+    std::size_t largest = 0;
+    for (std::size_t id = 0; id < program_.values().size(); ++id) {
+      if (std::optional<Trip> trip = trip_of(static_cast<ValueId>(id))) {
+        trips.push_back(*trip);
+        largest = std::max(largest, program_.values()[id].type.bytes());
+      }
+    }
+    std::erase_if(trips,
+                  [&](const Trip& trip) { return program_.value(trip.value).type.bytes() * kSmallestShare < largest; });
+    return trips;
+  }
+
+ private:
+  // Nothing where the value is not an activation of a layer, has no storage of its own alone, or is read again too soon
+  // to leave.
+  [[nodiscard]] std::optional<Trip> trip_of(ValueId id) const {
+    const Value& value = program_.value(id);
+    if (value.role != Role::activation || value.producer < 0 || value.alias_of != kNoValue || is_aliased(id)) return {};
+    const auto producer = static_cast<std::size_t>(value.producer);
+    const Node& made = program_.nodes()[producer];
+    if (made.phase != Phase::forward || !is_in_layer(made.scope)) return {};
+    std::size_t last_forward = producer;
+    std::optional<std::size_t> first_backward;
+    for (std::size_t n = producer + 1; n < program_.nodes().size(); ++n) {
+      const Node& node = program_.nodes()[n];
+      if (std::find(node.inputs.begin(), node.inputs.end(), id) == node.inputs.end()) continue;
+      if (node.phase == Phase::forward) last_forward = n;
+      if (node.phase == Phase::backward && !first_backward) first_backward = n;
+    }
+    if (!first_backward) return {};
+    const std::size_t leaves = runs_[last_forward] + 2;
+    if (leaves + 1 >= runs_[*first_backward]) return {};
+    return Trip{id, producer + 1, first_of_run_[leaves], first_of_run_[runs_[*first_backward] - 1], *first_backward};
+  }
+
+  [[nodiscard]] bool is_aliased(ValueId id) const {
+    const bool by_value = std::any_of(program_.values().begin(), program_.values().end(),
+                                      [&](const Value& value) { return value.alias_of == id; });
+    return by_value || std::any_of(program_.outputs().begin(), program_.outputs().end(),
+                                   [&](const Output& output) { return output.value == id; });
+  }
+
+  const Program& program_;
+  std::vector<std::size_t> runs_;
+  std::vector<std::size_t> first_of_run_;
+};
+
+}  // namespace
+
+Program offload_activations(const Program& program) {
+  const std::vector<Trip> trips = Travellers(program).find();
+  ProgramRewriter rewriter(program);
+  std::vector<Tensor> homes(trips.size());
+  std::vector<Tensor> fetched(trips.size());
+  for (std::size_t n = 0; n < program.nodes().size(); ++n) {
+    const Node& node = program.nodes()[n];
+    for (std::size_t t = 0; t < trips.size(); ++t) {
+      const Trip& trip = trips[t];
+      if (n != trip.start && n != trip.left && n != trip.fetch && n != trip.back) continue;
+      rewriter.program().set_scope(program.nodes()[n == trip.start ? n - 1 : n].scope);
+      rewriter.program().set_phase(node.phase);
+      const auto slot = static_cast<std::int64_t>(2 * t);
+      if (n == trip.start) {
+        homes[t] =
+            rewriter.program().state(std::string(kStatePrefix) + std::to_string(t), program.value(trip.value).type);
+        homes[t] = offload(rewriter.mapped(trip.value), homes[t], slot);
+      }
+      if (n == trip.left) homes[t] = offload_wait(rewriter.mapped(trip.value), homes[t], slot);
+      if (n == trip.fetch) fetched[t] = fetch(homes[t], slot + 1);
+      if (n == trip.back) rewriter.map(trip.value, fetch_wait(fetched[t], slot + 1));
+    }
+    rewriter.replay(node);
+  }
+  return rewriter.finish();
+}
+
+std::vector<NamedType> offloaded_types(const Program& program) {
+  std::vector<NamedType> types;
+  for (const Value& value : program.values()) {
+    if (value.role == Role::state && value.name.starts_with(kStatePrefix)) types.push_back({value.name, value.type});
+  }
+  return types;
+}
+
+}  // namespace hone

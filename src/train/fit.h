@@ -1,0 +1,30 @@
+// Whether a run fits the memory of its device, and which keys would make it fit.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+#include "backend/device_memory.h"
+#include "train/memory.h"
+#include "train/options.h"
+
+namespace hone {
+
+// Bytes of the arena that gradient_checkpointing: auto keeps to: activation_memory_gib where it is set; else, on a GPU,
+// what is available beyond what the run holds besides, and 4 GiB on the host.
+[[nodiscard]] std::size_t activation_budget(const TrainingOptions& options, const Device& device,
+                                            const MemoryBreakdown& held);
+
+// The bytes that a run would take with other options; throws Error where they do not go together with the run.
+using BytesWith = std::function<std::size_t(const TrainingOptions&)>;
+
+// What a run takes beside what there is, and, where it is too much, what would mend it: keys changed one after another,
+// the mildest first, with the bytes that the run then takes. Two lines or more.
+[[nodiscard]] std::string fit_text(const TrainingOptions& options, DType dtype, DeviceMemory there, std::size_t bytes,
+                                   const BytesWith& bytes_with);
+// Throws Error, which says the same on one line, where the run does not fit.
+void check_fits(const TrainingOptions& options, DType dtype, const Device& device, std::size_t bytes,
+                const BytesWith& bytes_with);
+
+}  // namespace hone

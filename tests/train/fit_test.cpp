@@ -1,0 +1,78 @@
+#include "train/fit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace hone {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::size_t kGib = std::size_t{1} << 30;
+
+// A run of 8 GiB of weights: what each key costs is known.
+std::size_t bytes_of(const TrainingOptions& options) {
+  std::size_t gib = 8;
+  gib += options.gradient_dtype == GradientType::bfloat16 ? 8 : 16;
+  gib += options.optim == OptimizerType::adamw ? 48 : options.optim == OptimizerType::adamw_bf16 ? 16 : 8;
+  const std::size_t row = options.gradient_checkpointing == Recomputation::on ? 1 : 5;
+  return (gib + row * static_cast<std::size_t>(options.per_device_train_batch_size)) * kGib;
+}
+
+TrainingOptions eight_rows() {
+  TrainingOptions options;
+  options.per_device_train_batch_size = 8;
+  options.gradient_checkpointing = Recomputation::off;
+  return options;
+}
+
+std::string text(std::size_t available_gib, const TrainingOptions& options = eight_rows(), DType dtype = DType::bf16) {
+  return fit_text(options, dtype, {.total = 140 * kGib, .available = available_gib * kGib}, bytes_of(options),
+                  bytes_of);
+}
+
+TEST(Fit, SaysThatItDoes) { EXPECT_EQ(text(112), "available 112.00 GiB of 140.00 GiB: it fits\n"); }
+
+TEST(Fit, ChangesTheMildestKeysUntilItDoes) {
+  EXPECT_EQ(text(111),
+            "available 111.00 GiB of 140.00 GiB: 1.00 GiB too much\n"
+            "it fits with gradient_checkpointing: true (takes 80.00 GiB)\n");
+  EXPECT_THAT(text(79), HasSubstr("it fits with gradient_checkpointing: true (takes 80.00 GiB), then gradient_dtype: "
+                                  "bfloat16 (takes 72.00 GiB)\n"));
+  EXPECT_THAT(text(25), HasSubstr("optim: adamw_bf16 (takes 40.00 GiB), then optim: adamw_8bit (takes 32.00 GiB), then "
+                                  "per_device_train_batch_size: 1 (takes 25.00 GiB)\n"));
+}
+
+TEST(Fit, SaysWhatIsMissingWhenAllKeysAreChanged) {
+  EXPECT_THAT(text(22), HasSubstr("per_device_train_batch_size: 1 (takes 25.00 GiB) it is 3.00 GiB too much\n"));
+}
+
+TEST(Fit, LeavesOutWhatTheRunHasAlready) {
+  TrainingOptions options = eight_rows();
+  options.gradient_checkpointing = Recomputation::on;
+  options.per_device_train_batch_size = 1;
+  EXPECT_THAT(text(60, options, DType::f32), HasSubstr("nothing that can be set saves enough"));
+}
+
+TEST(Fit, RefusesOnOneLine) {
+  const Device& device = cpu_device();
+  const DeviceMemory there = memory_of(device);
+  EXPECT_GT(there.available, 0u);
+  EXPECT_LE(there.available, there.total);
+  const auto same = [&](std::size_t bytes) { return [bytes](const TrainingOptions&) { return bytes; }; };
+  EXPECT_NO_THROW(check_fits(eight_rows(), DType::bf16, device, 1, same(1)));
+  const std::size_t much = there.total + kGib;
+  try {
+    check_fits(eight_rows(), DType::bf16, device, much, same(much));
+    FAIL() << "it was not refused";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("memory: the run takes "));
+    EXPECT_THAT(error.what(), HasSubstr(" too much (nothing that can be set saves enough"));
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace hone
