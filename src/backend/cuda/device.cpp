@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::size_t kRingBytes = std::size_t{32} << 20;
 constexpr std::size_t kLargestPiece = kRingBytes / 4;
+// Small pieces would fill the ring with events that nobody looks at again.
+constexpr std::size_t kMostInFlight = 256;
 constexpr std::size_t kReadingsBytes = std::size_t{64} << 10;
 constexpr int kOldestCapability = 80;
 
@@ -133,6 +135,7 @@ void CudaDevice::upload(std::byte* device, const void* host, std::size_t bytes) 
     check_cuda(cudaEventCreateWithFlags(&flight.done, cudaEventDisableTiming), "cudaEventCreate");
     check_cuda(cudaEventRecord(flight.done, stream_), "cudaEventRecord");
     in_flight_.push_back(flight);
+    if (in_flight_.size() > kMostInFlight) retire_oldest();
   }
 }
 
