@@ -162,7 +162,11 @@ void CudaDevice::fill(std::byte* device, int byte, std::size_t bytes) {
 }
 
 void CudaDevice::synchronize() {
-  check_cuda(cudaStreamSynchronize(stream_), "work on the GPU");
+  const cudaError_t status = cudaStreamSynchronize(stream_);
+  if (status != cudaSuccess) {
+    throw Error("cuda", text_of("work on the GPU: ", cudaGetErrorName(status), ": ", cudaGetErrorString(status)),
+                "where no operation is named, CUDA_LAUNCH_BLOCKING=1 names it");
+  }
   for (const Reading& reading : readings_) std::memcpy(reading.host, readings_buffer_ + reading.begin, reading.bytes);
   readings_.clear();
 }
