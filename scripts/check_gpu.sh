@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Runs the tests of a CUDA build on the machine's GPU, or its operations and a training step under compute-sanitizer;
+# ends with one line for each suite that failed and the line "N suites, N failed".
+#   scripts/check_gpu.sh BUILD [tests|memcheck|racecheck|initcheck|synccheck] [SUITE ...]
+# Several suites (GoogleTest's, of ops_test where none is named) run at a time: HONE_JOBS (8). HONE_SECONDS (600) is the
+# time that one may take. Logs are kept in HONE_LOGS (a temporary folder).
+set -uo pipefail
+
+if (($# < 1)); then
+  echo "usage: scripts/check_gpu.sh BUILD [tests|memcheck|racecheck|initcheck|synccheck] [SUITE ...]" >&2
+  exit 2
+fi
+build=$1
+tool=${2:-tests}
+shift $(($# < 2 ? 1 : 2))
+jobs=${HONE_JOBS:-8}
+seconds=${HONE_SECONDS:-600}
+logs=${HONE_LOGS:-$(mktemp -d)}
+export HONE_TEST_DEVICE=cuda
+
+suites_of() { "$build/tests/$1" --gtest_list_tests | sed -n 's/^\([A-Za-z].*\)\.$/\1/p;s/^\([A-Za-z].*\)\.  #.*/\1/p'; }
+
+# What to run: "PROGRAM FILTER", a line each.
+work=()
+if (($# > 0)); then
+  for suite in "$@"; do work+=("ops_test $suite.*"); done
+elif [[ $tool == tests ]]; then
+  for program in program_test ops_test train_test rl_test planner_test cli_test; do
+    [[ -x $build/tests/$program ]] || continue
+    for suite in $(suites_of "$program"); do work+=("$program $suite.*"); done
+  done
+else
+  for suite in $(suites_of ops_test); do work+=("ops_test $suite.*"); done
+  work+=("train_test Exactness.OffloadChangesMemoryAndNoBit")
+fi
+
+check() {
+  local program=${1%% *} filter=${1#* } log status=0
+  log=$logs/$program-${filter//[^A-Za-z0-9]/_}.log
+  local command=("$build/tests/$program" "--gtest_filter=$filter" --gtest_brief=1)
+  if [[ $tool != tests ]]; then
+    command=(compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 5 "${command[@]}")
+  fi
+  timeout "$seconds" "${command[@]}" >"$log" 2>&1 || status=$?
+  if ((status != 0)); then
+    echo "FAILED ($status) $program $filter: $(grep -m1 -E 'Failure|=========.*(Error|error|Invalid|Race|hazard|Uninit)' "$log" || tail -n 1 "$log")"
+  fi
+}
+export -f check
+export build tool seconds logs
+
+report=$(printf '%s\n' "${work[@]}" | xargs -d '\n' -P "$jobs" -I{} bash -c 'check "$1"' _ {})
+failed=0
+if [[ -n $report ]]; then
+  printf '%s\n' "$report" | sort
+  failed=$(printf '%s\n' "$report" | wc -l)
+fi
+echo "${#work[@]} suites, $failed failed"
+((failed == 0))
