@@ -1,8 +1,8 @@
 #include "program/executable.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "backend/stopwatch.h"
 #include "core/error.h"
 
 namespace hone {
@@ -80,7 +80,7 @@ struct Executable::Impl {
     try {
       each.kernel->run({each.inputs, each.outputs, &node.attributes, each.workspace, &device(),
                         reinterpret_cast<const std::int64_t*>(inputs.data() + counts_offset)});
-      if (profile != nullptr || !recording) device().synchronize();
+      if (profile == nullptr && !recording) device().synchronize();
     } catch (const Error& error) {
       throw Error(text_of(node.op->name(), node.scope.empty() ? "" : " in ", node.scope), error.what());
     }
@@ -91,13 +91,15 @@ struct Executable::Impl {
   }
 
   void run_profiled() {
-    using Clock = std::chrono::steady_clock;
     profile->resize(launches.size());
+    const std::unique_ptr<Stopwatch> stopwatch = make_stopwatch(device());
+    stopwatch->mark();
     for (std::size_t i = 0; i < launches.size(); ++i) {
-      const auto start = Clock::now();
       launch(i);
-      (*profile)[i] += std::chrono::duration<double>(Clock::now() - start).count();
+      stopwatch->mark();
     }
+    const std::vector<double> seconds = stopwatch->read();
+    for (std::size_t i = 0; i < seconds.size(); ++i) (*profile)[i] += seconds[i];
   }
 
   void prepare() {

@@ -1,179 +1,133 @@
 #include "backend/cuda/cublas.h"
 
-#include <dlfcn.h>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <optional>
 
-#include <algorithm>
-#include <cstdlib>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
+#include "backend/cuda/check.h"
+#include "backend/cuda/cublas_library.h"
+#include "backend/cuda/gemm_search.h"
 #include "core/error.h"
+#include "core/files.h"
+#include "core/log.h"
 
 namespace hone {
 namespace {
 
-void check_cublas(cublasStatus_t status, const std::string& call) {
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw Error("cublasLt", text_of(call, " failed with status ", static_cast<int>(status)));
+// Products of f32 and f64 are for tests and parity.
+bool worth_tuning(const GemmKey& key) { return key.a_type == DType::bf16 && key.b_type == DType::bf16; }
+
+std::string decimal(const char* format, double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), format, value);
+  return text;
 }
 
-cudaDataType_t data_type(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return CUDA_R_32F;
-    case DType::bf16:
-      return CUDA_R_16BF;
-    case DType::f64:
-      return CUDA_R_64F;
-    default:
-      throw Defect(text_of("no matrix product of ", name_of(dtype)));
-  }
-}
-
-constexpr std::int64_t kFewRows = 256;
-
-// The loader's own search first, then where CUDA and the PyPI wheels put it.
-void* open_library() {
-  std::vector<std::string> names{"libcublasLt.so.13"};
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* home = std::getenv(variable)) names.push_back(std::string(home) + "/lib64/libcublasLt.so.13");
-  }
-  names.emplace_back("/usr/local/cuda/lib64/libcublasLt.so.13");
-  for (const std::string& name : names) {
-    if (void* library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  throw Error("cublasLt", "libcublasLt.so.13 was not found",
-              "set LD_LIBRARY_PATH to the folder of CUDA 13's libraries");
+std::string device_name() {
+  int device = 0;
+  cudaDeviceProp properties{};
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  return properties.name;
 }
 
 }  // namespace
 
-// The functions of the library that are used.
-struct Cublas::Library {
-  void* handle = open_library();
-  template <class Function>
-  Function* function(const char* name) {
-    void* symbol = ::dlsym(handle, name);
-    if (symbol == nullptr) throw Error("cublasLt", text_of("the library has no ", name));
-    return reinterpret_cast<Function*>(symbol);
-  }
-#define HONE_CUBLAS(name) decltype(::name)* name = function<decltype(::name)>(#name)
-  HONE_CUBLAS(cublasLtCreate);
-  HONE_CUBLAS(cublasLtDestroy);
-  HONE_CUBLAS(cublasLtMatmul);
-  HONE_CUBLAS(cublasLtMatmulDescCreate);
-  HONE_CUBLAS(cublasLtMatmulDescDestroy);
-  HONE_CUBLAS(cublasLtMatmulDescSetAttribute);
-  HONE_CUBLAS(cublasLtMatrixLayoutCreate);
-  HONE_CUBLAS(cublasLtMatrixLayoutDestroy);
-  HONE_CUBLAS(cublasLtMatmulPreferenceCreate);
-  HONE_CUBLAS(cublasLtMatmulPreferenceDestroy);
-  HONE_CUBLAS(cublasLtMatmulPreferenceSetAttribute);
-  HONE_CUBLAS(cublasLtMatmulAlgoGetHeuristic);
-#undef HONE_CUBLAS
+struct Cublas::State {
+  struct Plan {
+    CublasProduct product;
+    cublasLtMatmulAlgo_t algorithm{};
+  };
+
+  CublasLibrary library;
+  GemmTuning tuning;
+  std::optional<GemmTable> table;  // none until the first product
+  std::filesystem::path path;
+  std::map<GemmKey, std::unique_ptr<Plan>> plans;
+
+  void read_table();
+  const Plan& plan(const GemmKey& key, cudaStream_t stream);
+  void search(Plan& plan, cudaStream_t stream);
+  void add(const GemmKey& key, const GemmChoice& choice);
 };
 
-// cuBLASLt is column-major: the row-major C = A B is there C^T = B^T A^T, so its A is our B.
-struct Cublas::Plan {
-  Library& library;
-  cublasLtMatmulDesc_t operation = nullptr;
-  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
-  cublasLtMatmulAlgo_t algorithm{};
+Cublas::Cublas() : state_(std::make_unique<State>()) {}
 
-  Plan(Library& library_, cublasLtHandle_t handle, const GemmKey& key) : library(library_) {
-    const bool wide = key.c_type == DType::f64;
-    check_cublas(library.cublasLtMatmulDescCreate(&operation, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                                                  wide ? CUDA_R_64F : CUDA_R_32F),
-                 "MatmulDescCreate");
-    const cublasOperation_t first = key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasOperation_t second = key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    set(CUBLASLT_MATMUL_DESC_TRANSA, first);
-    set(CUBLASLT_MATMUL_DESC_TRANSB, second);
-    if (key.bias) {
-      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(data_type(key.b_type)));
-    }
-    // As stored: rows of the row-major matrix are columns here.
-    layout(a, key.b_type, key.transpose_b ? key.k : key.n, key.transpose_b ? key.n : key.k, key.ldb);
-    layout(b, key.a_type, key.transpose_a ? key.m : key.k, key.transpose_a ? key.k : key.m, key.lda);
-    layout(c, key.c_type, key.n, key.m, key.ldc);
-    choose(handle, key);
-  }
-  Plan(const Plan&) = delete;
-  Plan& operator=(const Plan&) = delete;
-  ~Plan() {
-    library.cublasLtMatrixLayoutDestroy(a);
-    library.cublasLtMatrixLayoutDestroy(b);
-    library.cublasLtMatrixLayoutDestroy(c);
-    library.cublasLtMatmulDescDestroy(operation);
-  }
+Cublas::~Cublas() = default;
 
-  template <class Value>
-  void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) const {
-    check_cublas(library.cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof(value)),
-                 "MatmulDescSetAttribute");
-  }
-
- private:
-  void layout(cublasLtMatrixLayout_t& result, DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t ld) {
-    check_cublas(library.cublasLtMatrixLayoutCreate(&result, data_type(dtype), static_cast<std::uint64_t>(rows),
-                                                    static_cast<std::uint64_t>(columns), ld),
-                 "MatrixLayoutCreate");
-  }
-
-  void choose(cublasLtHandle_t handle, const GemmKey& key) {
-    cublasLtMatmulPreference_t preference = nullptr;
-    check_cublas(library.cublasLtMatmulPreferenceCreate(&preference), "MatmulPreferenceCreate");
-    const std::size_t workspace = kCublasWorkspace;
-    library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                                 sizeof(workspace));
-    // A sum over k that is split depends on the number of rows, but for a weight gradient, which sums over the rows.
-    const std::uint32_t reductions =
-        key.transpose_a ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
-    library.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
-                                                 sizeof(reductions));
-    const std::uint32_t alignment = 16;
-    for (const auto attribute :
-         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-      library.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof(alignment));
-    }
-    // Chosen as if there were more rows, so that few rows are summed by the same kind of kernel as many.
-    GemmKey many = key;
-    if (!key.transpose_a)
-      many.m = key.c_type == DType::bf16 || key.a_type == DType::bf16 ? std::max(key.m, kFewRows) : kFewRows;
-    cublasLtMatrixLayout_t many_b = nullptr;
-    cublasLtMatrixLayout_t many_c = nullptr;
-    layout(many_b, many.a_type, many.transpose_a ? many.m : many.k, many.transpose_a ? many.k : many.m, many.lda);
-    layout(many_c, many.c_type, many.n, many.m, many.ldc);
-    cublasLtMatmulHeuristicResult_t result{};
-    int found = 0;
-    const cublasStatus_t status = library.cublasLtMatmulAlgoGetHeuristic(handle, operation, a, many_b, many_c, many_c,
-                                                                         preference, 1, &result, &found);
-    library.cublasLtMatrixLayoutDestroy(many_b);
-    library.cublasLtMatrixLayoutDestroy(many_c);
-    library.cublasLtMatmulPreferenceDestroy(preference);
-    if (status != CUBLAS_STATUS_SUCCESS || found == 0) {
-      throw Error("cublasLt", text_of("no algorithm for a product of ", key.m, " x ", key.n, " x ", key.k, " in ",
-                                      name_of(key.a_type), " (status ", static_cast<int>(status), ")"));
-    }
-    algorithm = result.algo;
-  }
-};
-
-Cublas::Cublas() : library_(std::make_unique<Library>()) { check_cublas(library_->cublasLtCreate(&handle_), "Create"); }
-
-Cublas::~Cublas() {
-  plans_.clear();
-  library_->cublasLtDestroy(handle_);
+void Cublas::set_tuning(const GemmTuning& tuning) {
+  state_->plans.clear();
+  state_->tuning = tuning;
+  state_->read_table();
 }
 
-const Cublas::Plan& Cublas::plan(const GemmKey& key) {
-  std::unique_ptr<Plan>& plan = plans_[key];
-  if (!plan) plan = std::make_unique<Plan>(*library_, handle_, key);
+void Cublas::State::read_table() {
+  table.emplace(device_name(), static_cast<std::int64_t>(library.cublasLtGetVersion()));
+  if (tuning.mode == GemmTuning::Mode::off) return;
+  path = tuning.table.empty() ? table->default_path() : std::filesystem::path(tuning.table);
+  if (!is_file(path)) {
+    if (tuning.mode == GemmTuning::Mode::known && !tuning.table.empty()) {
+      throw Error("gemm_table", text_of("there is no file ", path.string()), "--tune_gemm makes one");
+    }
+    return;
+  }
+  try {
+    table->read(path);
+  } catch (const Error& error) {
+    if (!tuning.table.empty()) throw;
+    log_warning(text_of(error.what(), "; matrix products run untuned"));
+    return;
+  }
+  const std::string others =
+      table->foreign_rows() > 0 ? text_of(", ", table->foreign_rows(), " are of other devices or versions") : "";
+  log_once(text_of(table->size(), " matrix products are tuned in ", path.string(), others));
+}
+
+const Cublas::State::Plan& Cublas::State::plan(const GemmKey& key, cudaStream_t stream) {
+  std::unique_ptr<Plan>& plan = plans[key];
+  if (plan) return *plan;
+  if (!table) read_table();
+  plan.reset(new Plan{.product = {library, key}});
+  if (const GemmChoice* choice = table->find(key)) {
+    std::memcpy(&plan->algorithm, choice->algorithm.data(), sizeof(plan->algorithm));
+    if (plan->product.allows(plan->algorithm)) return *plan;
+    log_warning(text_of(path.string(), ": the algorithm for ", to_text(key), " cannot run here and is left out"));
+  }
+  plan->algorithm = plan->product.first();
+  if (tuning.mode == GemmTuning::Mode::search && worth_tuning(key)) search(*plan, stream);
   return *plan;
+}
+
+void Cublas::State::search(Plan& plan, cudaStream_t stream) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(stream, &capture) != cudaSuccess || capture != cudaStreamCaptureStatusNone) return;
+  const GemmKey& key = plan.product.key();
+  const std::optional<GemmSearch> found = search_gemm(plan.product, stream);
+  if (!found) {
+    log_warning(text_of("tune_gemm: no memory to try ", to_text(key), "; fewer layers have the same products"));
+    return;
+  }
+  const GemmChoice& choice = found->choice;
+  std::memcpy(&plan.algorithm, choice.algorithm.data(), sizeof(plan.algorithm));
+  add(key, choice);
+  log_info(text_of("tune_gemm: ", to_text(key), ": ", decimal("%.1f", choice.microseconds), " us for ",
+                   decimal("%.1f", choice.first_microseconds), ", ",
+                   decimal("%.0f", flops_of(key) / choice.microseconds * 1e-6), " TFLOP/s, ", found->tried,
+                   " algorithms tried"));
+}
+
+// To the file as it is now: another process may have added to it.
+void Cublas::State::add(const GemmKey& key, const GemmChoice& choice) {
+  if (is_file(path)) {
+    try {
+      table->read(path);
+    } catch (const Error&) {  // it was none, and is replaced
+    }
+  }
+  table->set(key, choice);
+  table->write(path);
 }
 
 void Cublas::gemm(const GemmArgs& args, cudaStream_t stream) {
@@ -194,18 +148,12 @@ void Cublas::gemm(const GemmArgs& args, cudaStream_t stream) {
                     .a_type = args.a_type,
                     .b_type = args.b_type,
                     .c_type = args.c_type};
-  const Plan& plan = this->plan(key);
-  if (key.bias) plan.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias);
-  const float one = 1;
-  const float beta = args.accumulate ? 1 : 0;
-  const double one_wide = 1;
-  const double beta_wide = beta;
-  const bool wide = args.c_type == DType::f64;
-  check_cublas(library_->cublasLtMatmul(handle_, plan.operation, wide ? static_cast<const void*>(&one_wide) : &one,
-                                        args.b, plan.a, args.a, plan.b,
-                                        wide ? static_cast<const void*>(&beta_wide) : &beta, args.c, plan.c, args.c,
-                                        plan.c, &plan.algorithm, args.workspace.data(), kCublasWorkspace, stream),
-               "Matmul");
+  const State::Plan& plan = state_->plan(key, stream);
+  check_cublas(
+      plan.product.run(plan.algorithm,
+                       {.a = args.a, .b = args.b, .c = args.c, .bias = args.bias, .workspace = args.workspace.data()},
+                       stream),
+      "Matmul");
 }
 
 }  // namespace hone

@@ -1,0 +1,270 @@
+#include "backend/cuda/cublas_library.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+namespace hone {
+namespace {
+
+// Rows that the library is asked about where there are fewer.
+constexpr std::int64_t kManyRows = 256;
+constexpr int kProposals = 96;
+constexpr std::uint32_t kMostOptions = 15;
+constexpr std::uint32_t kAlignment16 = 16;
+
+cudaDataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return CUDA_R_32F;
+    case DType::bf16:
+      return CUDA_R_16BF;
+    case DType::f64:
+      return CUDA_R_64F;
+    default:
+      throw Defect(text_of("no matrix product of ", name_of(dtype)));
+  }
+}
+
+// The loader's own search first, then where CUDA and the PyPI wheels put it.
+void* open_library() {
+  std::vector<std::string> names{"libcublasLt.so.13"};
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
+    if (const char* home = std::getenv(variable)) names.push_back(std::string(home) + "/lib64/libcublasLt.so.13");
+  }
+  names.emplace_back("/usr/local/cuda/lib64/libcublasLt.so.13");
+  for (const std::string& name : names) {
+    if (void* library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  }
+  throw Error("cublasLt", "libcublasLt.so.13 was not found",
+              "set LD_LIBRARY_PATH to the folder of CUDA 13's libraries");
+}
+
+bool equal(const cublasLtMatmulAlgo_t& a, const cublasLtMatmulAlgo_t& b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
+
+// A matrix's layout in column-major order; given back at the end of its life.
+class Layout {
+ public:
+  Layout(const CublasLibrary& library, DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t ld)
+      : library_(library) {
+    check_cublas(library.cublasLtMatrixLayoutCreate(&layout_, data_type(dtype), static_cast<std::uint64_t>(rows),
+                                                    static_cast<std::uint64_t>(columns), ld),
+                 "MatrixLayoutCreate");
+  }
+  Layout(const Layout&) = delete;
+  Layout& operator=(const Layout&) = delete;
+  ~Layout() {
+    if (layout_ != nullptr) library_.cublasLtMatrixLayoutDestroy(layout_);
+  }
+  [[nodiscard]] cublasLtMatrixLayout_t get() const { return layout_; }
+  [[nodiscard]] cublasLtMatrixLayout_t release() { return std::exchange(layout_, nullptr); }
+
+ private:
+  const CublasLibrary& library_;
+  cublasLtMatrixLayout_t layout_ = nullptr;
+};
+
+// cuBLASLt is column-major: the row-major C = A B is there C^T = B^T A^T, so its A is our B. As stored: rows of the
+// row-major matrix are columns there.
+Layout layout_a(const CublasLibrary& library, const GemmKey& key) {
+  return {library, key.b_type, key.transpose_b ? key.k : key.n, key.transpose_b ? key.n : key.k, key.ldb};
+}
+Layout layout_b(const CublasLibrary& library, const GemmKey& key) {
+  return {library, key.a_type, key.transpose_a ? key.m : key.k, key.transpose_a ? key.k : key.m, key.lda};
+}
+Layout layout_c(const CublasLibrary& library, const GemmKey& key) {
+  return {library, key.c_type, key.n, key.m, key.ldc};
+}
+
+}  // namespace
+
+void check_cublas(cublasStatus_t status, const std::string& call) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw Error("cublasLt", text_of(call, " failed with status ", static_cast<int>(status)));
+}
+
+template <class Function>
+Function* CublasLibrary::function(const char* name) const {
+  void* symbol = ::dlsym(library_, name);
+  if (symbol == nullptr) throw Error("cublasLt", text_of("the library has no ", name));
+  return reinterpret_cast<Function*>(symbol);
+}
+
+CublasLibrary::CublasLibrary() : library_(open_library()) { check_cublas(cublasLtCreate(&handle_), "Create"); }
+
+CublasLibrary::~CublasLibrary() { cublasLtDestroy(handle_); }
+
+CublasProduct::CublasProduct(const CublasLibrary& library, const GemmKey& key) : library_(library), key_(key) {
+  const bool wide = key.c_type == DType::f64;
+  Layout a = layout_a(library, key);
+  Layout b = layout_b(library, key);
+  Layout c = layout_c(library, key);
+  check_cublas(library.cublasLtMatmulDescCreate(&operation_, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                                wide ? CUDA_R_64F : CUDA_R_32F),
+               "MatmulDescCreate");
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+    check_cublas(library.cublasLtMatmulDescSetAttribute(operation_, attribute, &value, sizeof(value)),
+                 "MatmulDescSetAttribute");
+  };
+  set(CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (key.bias) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(data_type(key.b_type)));
+  }
+  a_ = a.release();
+  b_ = b.release();
+  c_ = c.release();
+}
+
+CublasProduct::~CublasProduct() {
+  library_.cublasLtMatrixLayoutDestroy(a_);
+  library_.cublasLtMatrixLayoutDestroy(b_);
+  library_.cublasLtMatrixLayoutDestroy(c_);
+  library_.cublasLtMatmulDescDestroy(operation_);
+}
+
+std::vector<cublasLtMatmulAlgo_t> CublasProduct::heuristic(std::int64_t rows, int most) const {
+  cublasLtMatmulPreference_t made = nullptr;
+  check_cublas(library_.cublasLtMatmulPreferenceCreate(&made), "MatmulPreferenceCreate");
+  const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>, decltype(::cublasLtMatmulPreferenceDestroy)*>
+      preference(made, library_.cublasLtMatmulPreferenceDestroy);
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+    library_.cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value));
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kCublasWorkspace);
+  // A sum over k that is split depends on the number of rows, but for a weight gradient, which sums over the rows.
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      static_cast<std::uint32_t>(key_.transpose_a ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+                                                  : CUBLASLT_REDUCTION_SCHEME_NONE));
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    set(attribute, kAlignment16);
+  }
+  GemmKey key = key_;
+  key.m = rows;
+  const Layout b = layout_b(library_, key);
+  const Layout c = layout_c(library_, key);
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
+  int found = 0;
+  const cublasStatus_t status = library_.cublasLtMatmulAlgoGetHeuristic(
+      library_.handle(), operation_, a_, b.get(), c.get(), c.get(), preference.get(), most, results.data(), &found);
+  if (status != CUBLAS_STATUS_SUCCESS || found == 0) {
+    throw Error("cublasLt",
+                text_of("no algorithm for a product of ", to_text(key_), " (status ", static_cast<int>(status), ")"));
+  }
+  std::vector<cublasLtMatmulAlgo_t> algorithms;
+  for (int i = 0; i < found; ++i) {
+    const cublasLtMatmulHeuristicResult_t& result = results[static_cast<std::size_t>(i)];
+    if (result.state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(result.algo);
+  }
+  return algorithms;
+}
+
+cublasLtMatmulAlgo_t CublasProduct::first() const {
+  std::int64_t rows = key_.m;
+  if (!key_.transpose_a) {
+    const bool narrow = key_.c_type == DType::bf16 || key_.a_type == DType::bf16;
+    rows = narrow ? std::max(key_.m, kManyRows) : kManyRows;
+  }
+  const std::vector<cublasLtMatmulAlgo_t> algorithms = heuristic(rows, 1);
+  if (algorithms.empty()) throw Error("cublasLt", text_of("no algorithm for a product of ", to_text(key_)));
+  return algorithms[0];
+}
+
+std::vector<cublasLtMatmulAlgo_t> CublasProduct::proposals() const {
+  std::vector<cublasLtMatmulAlgo_t> algorithms = heuristic(key_.m, kProposals);
+  std::erase_if(algorithms, [&](const cublasLtMatmulAlgo_t& each) { return !allows(each); });
+  return algorithms;
+}
+
+std::vector<cublasLtMatmulAlgo_t> CublasProduct::variants(const cublasLtMatmulAlgo_t& algorithm) const {
+  std::vector<cublasLtMatmulAlgo_t> algorithms;
+  const auto consider = [&](cublasLtMatmulAlgoConfigAttributes_t attribute, auto value) {
+    cublasLtMatmulAlgo_t changed = algorithm;
+    const cublasStatus_t status =
+        library_.cublasLtMatmulAlgoConfigSetAttribute(&changed, attribute, &value, sizeof(value));
+    if (status != CUBLAS_STATUS_SUCCESS || equal(changed, algorithm) || !allows(changed)) return;
+    const bool known =
+        std::ranges::any_of(algorithms, [&](const cublasLtMatmulAlgo_t& each) { return equal(each, changed); });
+    if (!known) algorithms.push_back(changed);
+  };
+  for (std::uint32_t swizzle = 0; swizzle < 2; ++swizzle) consider(CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, swizzle);
+  for (const auto cluster :
+       {CUBLASLT_CLUSTER_SHAPE_1x1x1, CUBLASLT_CLUSTER_SHAPE_2x1x1, CUBLASLT_CLUSTER_SHAPE_1x2x1,
+        CUBLASLT_CLUSTER_SHAPE_2x2x1, CUBLASLT_CLUSTER_SHAPE_4x1x1, CUBLASLT_CLUSTER_SHAPE_1x4x1}) {
+    consider(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, static_cast<std::uint16_t>(cluster));
+  }
+  std::uint32_t options = 0;
+  std::size_t written = 0;
+  library_.cublasLtMatmulAlgoCapGetAttribute(&algorithm, CUBLASLT_ALGO_CAP_CUSTOM_OPTION_MAX, &options, sizeof(options),
+                                             &written);
+  for (std::uint32_t option = 0; option <= std::min(options, kMostOptions); ++option) {
+    consider(CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, option);
+  }
+  return algorithms;
+}
+
+bool CublasProduct::allows(const cublasLtMatmulAlgo_t& algorithm) const {
+  std::int32_t splits = 1;
+  std::uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
+  std::size_t written = 0;
+  if (library_.cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits,
+                                                    sizeof(splits), &written) != CUBLAS_STATUS_SUCCESS ||
+      library_.cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
+                                                    sizeof(scheme), &written) != CUBLAS_STATUS_SUCCESS) {
+    return false;
+  }
+  const bool split = splits > 1 || scheme != CUBLASLT_REDUCTION_SCHEME_NONE;
+  if (split && !(key_.transpose_a && scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)) return false;
+  cublasLtMatmulHeuristicResult_t result{};
+  return library_.cublasLtMatmulAlgoCheck(library_.handle(), operation_, a_, b_, c_, c_, &algorithm, &result) ==
+             CUBLAS_STATUS_SUCCESS &&
+         result.workspaceSize <= kCublasWorkspace;
+}
+
+std::string CublasProduct::describe(const cublasLtMatmulAlgo_t& algorithm) const {
+  std::string text;
+  const auto add = [&](std::string_view name, cublasLtMatmulAlgoConfigAttributes_t attribute, auto value) {
+    std::size_t written = 0;
+    if (library_.cublasLtMatmulAlgoConfigGetAttribute(&algorithm, attribute, &value, sizeof(value), &written) !=
+        CUBLAS_STATUS_SUCCESS) {
+      return;
+    }
+    text += text_of(text.empty() ? "" : " ", name, " ", value);
+  };
+  add("id", CUBLASLT_ALGO_CONFIG_ID, std::int32_t{});
+  add("tile", CUBLASLT_ALGO_CONFIG_TILE_ID, std::uint32_t{});
+  add("stages", CUBLASLT_ALGO_CONFIG_STAGES_ID, std::uint32_t{});
+  add("cluster", CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, std::uint16_t{});
+  add("inner", CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, std::uint16_t{});
+  add("swizzle", CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, std::uint32_t{});
+  add("custom", CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, std::uint32_t{});
+  add("splits", CUBLASLT_ALGO_CONFIG_SPLITK_NUM, std::int32_t{});
+  return text;
+}
+
+cublasStatus_t CublasProduct::run(const cublasLtMatmulAlgo_t& algorithm, const Operands& operands,
+                                  cudaStream_t stream) const {
+  if (key_.bias) {
+    const cublasStatus_t status = library_.cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                                          &operands.bias, sizeof(operands.bias));
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+  }
+  const float one = 1;
+  const float beta = key_.accumulate ? 1 : 0;
+  const double one_wide = 1;
+  const double beta_wide = beta;
+  const bool wide = key_.c_type == DType::f64;
+  return library_.cublasLtMatmul(library_.handle(), operation_, wide ? static_cast<const void*>(&one_wide) : &one,
+                                 operands.b, a_, operands.a, b_, wide ? static_cast<const void*>(&beta_wide) : &beta,
+                                 operands.c, c_, operands.c, c_, &algorithm, operands.workspace, kCublasWorkspace,
+                                 stream);
+}
+
+}  // namespace hone
