@@ -39,9 +39,9 @@ struct Update {
     const A new_v = step.next_v(widen(v[i]), g);
     const A w = step.next_weight(widen(kept[i]), new_m, new_v);
     const int odd = static_cast<int>(i % 2);
-    store_rounded(kept[i], w, bits, odd, 0);
-    store_rounded(m[i], new_m, bits, odd, 1);
-    store_rounded(v[i], new_v, bits, odd, 2);
+    store_rounded(kept[i], w, bits.get(odd, 0));
+    store_rounded(m[i], new_m, bits.get(odd, 1));
+    store_rounded(v[i], new_v, bits.get(odd, 2));
     if constexpr (!std::is_same_v<T, W>) rounded[i] = static_cast<T>(w);
     gradient[i] = G(0);
   }

@@ -61,9 +61,9 @@ __device__ void update(const Tensors<T, W, S, G>& p, const AdamwConstants<CudaAc
     const A new_v = c.next_v(widened(v[k]), g);
     const A w = step.next_weight(widened(kept[k]), new_m, new_v, c.epsilon);
     const int odd = kPack > 1 ? k % 2 : static_cast<int>(i % 2);  // a constant where it can be: bits stay in registers
-    kept[k] = rounded_for<W>(w, bits, odd, 0);
-    m[k] = rounded_for<S>(new_m, bits, odd, 1);
-    v[k] = rounded_for<S>(new_v, bits, odd, 2);
+    kept[k] = rounded_for<W>(w, bits.get(odd, 0));
+    m[k] = rounded_for<S>(new_m, bits.get(odd, 1));
+    v[k] = rounded_for<S>(new_v, bits.get(odd, 2));
     rounded[k] = narrowed<T>(w);
   }
   // A store to what is still being loaded would wait for it in the memory system, and what comes behind with it.

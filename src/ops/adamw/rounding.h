@@ -9,21 +9,21 @@
 
 namespace hone {
 
-// 16 bits for each of the weight, m and v of two neighbouring elements.
+// Eight pieces of 16 bits: for weight, m and v of two neighbouring elements, or for the weight of eight.
 struct RoundingBits {
   std::array<std::uint32_t, 4> words;
 
-  // Of element `odd` of the pair, for the `which`-th of its numbers.
-  [[nodiscard]] constexpr std::uint32_t get(int odd, int which) const {
-    const int piece = 3 * odd + which;
-    return (words[static_cast<std::size_t>(piece / 2)] >> (16 * (piece % 2))) & 0xFFFFu;
+  [[nodiscard]] constexpr std::uint32_t piece(int index) const {
+    return (words[static_cast<std::size_t>(index / 2)] >> (16 * (index % 2))) & 0xFFFFu;
   }
+  // Of element `odd` of a pair, for the `which`-th of its numbers.
+  [[nodiscard]] constexpr std::uint32_t get(int odd, int which) const { return piece(3 * odd + which); }
 };
 
-// A key for a seed; and the bits of the pair of elements 2 pair and 2 pair + 1 of a stream's tensor at a step.
+// A key for a seed; and the bits of a stream's tensor at a step for the group-th elements that share them.
 [[nodiscard]] constexpr RoundingBits rounding_bits(std::uint64_t seed, std::uint32_t stream, std::uint32_t step,
-                                                   std::uint64_t pair) {
-  return {philox<7>(seed, {static_cast<std::uint32_t>(pair), static_cast<std::uint32_t>(pair >> 32), step, stream})};
+                                                   std::uint64_t group) {
+  return {philox<7>(seed, {static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32), step, stream})};
 }
 
 // The bits of a bf16: the upper one of the value's neighbours with the probability of its distance to the lower one.

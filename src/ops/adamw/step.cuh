@@ -69,11 +69,11 @@ struct AdamwStepNumbers {
   static __device__ double quotient(double a, double b) { return a / b; }
 };
 
-// Stochastically for a bf16, with the bits of the `which`-th number of element `odd` of a pair.
+// Stochastically for a bf16, with 16 random bits.
 template <class Stored, class A>
-[[nodiscard]] __device__ Stored rounded_for(A value, const RoundingBits& bits, int odd, int which) {
+[[nodiscard]] __device__ Stored rounded_for(A value, std::uint32_t bits) {
   if constexpr (std::is_same_v<Stored, __nv_bfloat16>) {
-    return __ushort_as_bfloat16(round_stochastically(value, bits.get(odd, which)));
+    return __ushort_as_bfloat16(round_stochastically(value, bits));
   } else {
     return value;
   }

@@ -43,11 +43,11 @@ struct AdamwNumbers {
   }
 };
 
-// Stochastically where it is stored in bf16, with the bits of the `which`-th number of element `odd` of a pair.
+// Stochastically where it is stored in bf16, with 16 random bits.
 template <class Stored, class A>
-void store_rounded(Stored& to, A value, const RoundingBits& bits, int odd, int which) {
+void store_rounded(Stored& to, A value, std::uint32_t bits) {
   if constexpr (std::is_same_v<Stored, BFloat16>) {
-    to.bits = round_stochastically(value, bits.get(odd, which));
+    to.bits = round_stochastically(value, bits);
   } else {
     to = value;
   }

@@ -31,14 +31,14 @@ struct Update {
     RoundingBits bits{};
     for (std::size_t k = 0; k < count; ++k) {
       const auto i = begin + static_cast<std::int64_t>(k);
-      if (std::is_same_v<T, BFloat16> && k % 2 == 0) {
-        bits = rounding_bits(step.seed, step.stream, step.step, static_cast<std::uint64_t>(i) / 2);
+      if (std::is_same_v<T, BFloat16> && k % 8 == 0) {
+        bits = rounding_bits(step.seed, step.stream, step.step, static_cast<std::uint64_t>(i) / 8);
       }
       const float g = widen(gradient[i]) * step.clip;
       new_m[k] = step.next_m(signed_value(m[i]) * m_scale[block], g);
       new_v[k] = step.next_v(kUnsignedMap.values[v[i]] * v_scale[block], g);
-      store_rounded(weight[i], step.next_weight(widen(weight[i]), new_m[k], new_v[k]), bits, static_cast<int>(k % 2),
-                    0);
+      store_rounded(weight[i], step.next_weight(widen(weight[i]), new_m[k], new_v[k]),
+                    bits.piece(static_cast<int>(k % 8)));
       largest_m = std::max(largest_m, std::abs(new_m[k]));
       largest_v = std::max(largest_v, new_v[k]);
       gradient[i] = G(0);

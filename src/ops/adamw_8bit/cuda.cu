@@ -10,8 +10,8 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-constexpr int kPack = static_cast<int>(kStateBlock) / 32;
-constexpr std::int64_t kMostBlocks = 132 * 8;  // they stay till the end
+constexpr int kPack = static_cast<int>(kStateBlock) / 32;  // also the elements that share random bits
+constexpr std::int64_t kMostBlocks = 132 * 4;              // as many as run at once
 
 template <int kFirst>
 __device__ const DynamicMap<kFirst> kMap{};
@@ -92,17 +92,17 @@ __device__ void update(const Tensors<T, G>& p, const AdamwConstants<float>& c, c
   float largest_m = 0;
   float largest_v = 0;
   RoundingBits bits{};
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    bits = rounding_bits(c.seed, c.stream, step.step, static_cast<std::uint64_t>(at) / kPack);
+  }
 #pragma unroll
   for (int k = 0; k < kPack; ++k) {
-    if (std::is_same_v<T, __nv_bfloat16> && k % 2 == 0) {
-      bits = rounding_bits(c.seed, c.stream, step.step, static_cast<std::uint64_t>(at + k) / 2);
-    }
     const float g = widened(gradient[k]) * step.clip;
     const int index = static_cast<int>(m[k]) - kZeroCode;
     const float magnitude = maps.signs.values[static_cast<std::size_t>(abs(index))];
     new_m[k] = c.next_m((index < 0 ? -magnitude : magnitude) * m_scale, g);
     new_v[k] = c.next_v(maps.magnitudes.values[v[k]] * v_scale, g);
-    weight[k] = rounded_for<T>(step.next_weight(widened(weight[k]), new_m[k], new_v[k], c.epsilon), bits, k % 2, 0);
+    weight[k] = rounded_for<T>(step.next_weight(widened(weight[k]), new_m[k], new_v[k], c.epsilon), bits.piece(k));
     if (k < count) {
       largest_m = fmaxf(largest_m, fabsf(new_m[k]));
       largest_v = fmaxf(largest_v, new_v[k]);

@@ -3,7 +3,6 @@
 // bitsandbytes. A block's elements are stored as codes of their share of its largest magnitude, which is the scale.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -51,7 +50,8 @@ struct DynamicMap {
   // The index of the nearest value, the lower of two that are as near. A NaN gives some index.
   [[nodiscard]] static constexpr int bucket_of(float magnitude) {
     const auto place = static_cast<int>(std::bit_cast<std::uint32_t>(magnitude) >> (23 - kMantissa));
-    return std::clamp(place - ((127 - kOctaves) << kMantissa), 0, kBuckets - 1);
+    const int bucket = place - ((127 - kOctaves) << kMantissa);
+    return bucket < 0 ? 0 : bucket < kBuckets ? bucket : kBuckets - 1;  // std::clamp's assertion traps in device code
   }
   [[nodiscard]] constexpr int nearest(float magnitude) const {
     const int index = lowest[static_cast<std::size_t>(bucket_of(magnitude))];
@@ -82,7 +82,7 @@ static_assert(kSignedMap.buckets_are_fine() && kUnsignedMap.buckets_are_fine());
 // becomes 0, so that a moment keeps its sign.
 inline constexpr int kZeroCode = 127;
 [[nodiscard]] constexpr std::uint8_t signed_code(int nearest_magnitude, bool negative) {
-  const int below = std::clamp(nearest_magnitude, 1, kZeroCode);
+  const int below = nearest_magnitude < 1 ? 1 : nearest_magnitude < kZeroCode ? nearest_magnitude : kZeroCode;
   return static_cast<std::uint8_t>(negative ? kZeroCode - below : kZeroCode + nearest_magnitude);
 }
 
