@@ -7,6 +7,7 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kMostThreads = 1024;  // of a block that takes a row
 constexpr int kWarps = kThreads / 32;
 constexpr int kLong = 32;  // rows; the sum over more of them is spread over warps
 
@@ -15,34 +16,46 @@ void forward(const KernelCall& call) { launch_gather(call, call.in(1), call.in(0
 // The rows of each token that occurs, ascending, in the workspace. Where a token's rows lie depends on which thread
 // comes first; which they are, and their order, does not.
 struct Groups {
-  std::int32_t* placed;       // [1] rows that have a place in `order`
-  std::int32_t* shorts;       // [1] tokens with at most kLong rows
-  std::int32_t* longs;        // [1] the other tokens that occur
-  std::int32_t* counts;       // [vocab] rows of each token
-  std::int32_t* starts;       // [vocab] where they start in `order`
-  std::int32_t* slots;        // [rows] the place of a row among its token's; -1: the row does not count
-  std::int32_t* found;        // [rows] as `order`, but a token's rows in no order
-  std::int32_t* order;        // [rows]
-  std::int32_t* short_token;  // [rows]
-  std::int32_t* long_token;   // [rows / kLong]
+  std::int32_t* placed;      // [1] rows that have a place in `order`
+  std::int32_t* shorts;      // [1] tokens with at most kLong rows
+  std::int32_t* longs;       // [1] the other tokens that occur
+  std::int32_t* counts;      // [vocab] rows of each token
+  std::int32_t* starts;      // [vocab] where they start in `order`
+  std::int32_t* slots;       // [rows] the place of a row among its token's; -1: the row does not count
+  std::int32_t* found;       // [rows] as `order`, but a token's rows in no order
+  std::int32_t* order;       // [rows]
+  std::int32_t* long_token;  // [rows / kLong]
+  int4* shorts_found;        // [rows] {token, its rows, where they start in `order`, 0} of each of the `shorts`
 
-  static constexpr std::size_t kHead = 4;  // of them the first three numbers
-  static std::size_t bytes(std::int64_t rows, std::int64_t vocab) {
-    return (kHead + static_cast<std::size_t>(2 * vocab + 5 * rows)) * sizeof(std::int32_t);
+  static constexpr std::int64_t kHead = 4;  // of them the first three numbers
+  // Made over no memory, it says how much is needed.
+  Groups(std::byte* memory, std::int64_t rows, std::int64_t vocab) : base_(memory) {
+    placed = take<std::int32_t>(kHead);
+    shorts = placed + 1;
+    longs = placed + 2;
+    counts = take<std::int32_t>(vocab);
+    zeroed_ = bytes_;
+    starts = take<std::int32_t>(vocab);
+    slots = take<std::int32_t>(rows);
+    found = take<std::int32_t>(rows);
+    order = take<std::int32_t>(rows);
+    long_token = take<std::int32_t>(rows / kLong);
+    shorts_found = take<int4>(rows);
   }
-  Groups(std::byte* memory, std::int64_t rows, std::int64_t vocab) {
-    auto* at = reinterpret_cast<std::int32_t*>(memory);
-    placed = at;
-    shorts = at + 1;
-    longs = at + 2;
-    counts = at + kHead;
-    starts = counts + vocab;
-    slots = starts + vocab;
-    found = slots + rows;
-    order = found + rows;
-    short_token = order + rows;
-    long_token = short_token + rows;
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  [[nodiscard]] std::size_t zeroed() const { return zeroed_; }  // of them, from the start
+
+ private:
+  template <class Element>
+  Element* take(std::int64_t count) {
+    auto* piece = reinterpret_cast<Element*>(base_ + bytes_);
+    bytes_ += align_up(static_cast<std::size_t>(count) * sizeof(Element));
+    return piece;
   }
+
+  std::byte* base_;
+  std::size_t bytes_ = 0;
+  std::size_t zeroed_ = 0;
 };
 
 __global__ void __launch_bounds__(kThreads)
@@ -62,9 +75,10 @@ __global__ void __launch_bounds__(kThreads) place_kernel(const std::int32_t* tok
   if (row >= rows.capacity || groups.slots[row] != 0) return;
   const std::int32_t token = tokens[row];
   const std::int32_t count = groups.counts[token];
-  groups.starts[token] = atomicAdd(groups.placed, count);
+  const std::int32_t start = atomicAdd(groups.placed, count);
+  groups.starts[token] = start;
   if (count <= kLong) {
-    groups.short_token[atomicAdd(groups.shorts, 1)] = token;
+    groups.shorts_found[atomicAdd(groups.shorts, 1)] = {token, count, start, 0};
   } else {
     groups.long_token[atomicAdd(groups.longs, 1)] = token;
   }
@@ -92,25 +106,30 @@ __global__ void __launch_bounds__(kThreads) order_kernel(const std::int32_t* tok
 
 // A block adds the rows of a token to its row of the table, one after the other.
 template <class T, class G, int kPack>
-__global__ void __launch_bounds__(kThreads) short_kernel(const T* dy, std::int64_t n, Groups groups, G* dweight) {
+__global__ void __launch_bounds__(kMostThreads) short_kernel(const T* dy, std::int64_t n, Groups groups, G* dweight) {
   using Sums = Pack<CudaAccumulator<T>, kPack>;
+  const int4 mine = groups.shorts_found[blockIdx.x];  // there is memory for one of every row
   if (static_cast<std::int32_t>(blockIdx.x) >= *groups.shorts) return;
-  const std::int32_t token = groups.short_token[blockIdx.x];
-  const std::int32_t count = groups.counts[token];
-  const std::int32_t* order = groups.order + groups.starts[token];
-  for (std::int64_t at = static_cast<int>(threadIdx.x) * kPack; at < n; at += kThreads * kPack) {
+  const std::int32_t token = mine.x;
+  const std::int32_t count = mine.y;
+  const std::int32_t* order = groups.order + mine.z;
+  const int stride = static_cast<int>(blockDim.x) * kPack;
+  for (std::int64_t at = static_cast<int>(threadIdx.x) * kPack; at < n; at += stride) {
     auto& stored = *reinterpret_cast<Pack<G, kPack>*>(dweight + token * n + at);
+    const Pack<G, kPack> before = stored;
     Sums sum;
 #pragma unroll
-    for (int k = 0; k < kPack; ++k) sum[k] = widened(stored[k]);
+    for (int k = 0; k < kPack; ++k) sum[k] = widened(before[k]);
 #pragma unroll 4
     for (std::int32_t i = 0; i < count; ++i) {
-      const auto values = *reinterpret_cast<const Pack<T, kPack>*>(dy + order[i] * n + at);
+      const auto values = load_streamed<T, kPack>(dy + order[i] * n + at);
 #pragma unroll
       for (int k = 0; k < kPack; ++k) sum[k] += widened(values[k]);
     }
+    Pack<G, kPack> after;
 #pragma unroll
-    for (int k = 0; k < kPack; ++k) stored[k] = narrowed<G>(sum[k]);
+    for (int k = 0; k < kPack; ++k) after[k] = narrowed<G>(sum[k]);
+    stored = after;
   }
 }
 
@@ -162,8 +181,7 @@ void gradient(const KernelCall& call) {
   const auto* tokens = cuda_data<std::int32_t>(call.in(1));
   const cudaStream_t stream = stream_of(call);
   const Groups groups(call.workspace.data(), rows.capacity, vocab);
-  const std::size_t zeroed = (Groups::kHead + static_cast<std::size_t>(vocab)) * sizeof(std::int32_t);
-  check_cuda(cudaMemsetAsync(call.workspace.data(), 0, zeroed, stream), "cudaMemset");
+  check_cuda(cudaMemsetAsync(call.workspace.data(), 0, groups.zeroed(), stream), "cudaMemset");
   const auto blocks = static_cast<unsigned>(ceil_div(rows.capacity, kThreads));
   count_kernel<<<blocks, kThreads, 0, stream>>>(tokens, rows, vocab, groups);
   check_launch("embedding_gradient: count");
@@ -176,8 +194,9 @@ void gradient(const KernelCall& call) {
   with_pack<T>(n, [&]<int kPack>() {
     auto* dweight = cuda_data<G>(call.out(0));
     const std::int64_t shorts = std::min(rows.capacity, vocab);
-    short_kernel<T, G, kPack>
-        <<<static_cast<unsigned>(shorts), kThreads, 0, stream>>>(cuda_data<T>(dy), n, groups, dweight);
+    const std::int64_t threads = std::min<std::int64_t>(ceil_div(ceil_div(n, kPack), 32) * 32, kMostThreads);
+    short_kernel<T, G, kPack><<<static_cast<unsigned>(shorts), static_cast<unsigned>(threads), 0, stream>>>(
+        cuda_data<T>(dy), n, groups, dweight);
     check_launch("embedding_gradient: rare tokens");
     const std::int64_t longs = rows.capacity / (kLong + 1);
     if (longs == 0) return;
@@ -189,7 +208,7 @@ void gradient(const KernelCall& call) {
 }
 
 std::size_t workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
-  return Groups::bytes(inputs[0]->rows(), outputs[0].rows());
+  return Groups(nullptr, inputs[0]->rows(), outputs[0].rows()).bytes();
 }
 
 }  // namespace
