@@ -6,7 +6,8 @@
 namespace hone {
 
 inline constexpr int kColumnSumColumns = 32;  // a block
-inline constexpr int kColumnSumGroups = 8;  // group g adds the slices g, g + 8, ...; then the groups are added in order
+inline constexpr int kColumnSumGroups =
+    32;  // group g adds the slices g, g + 32, ...; then the groups are added as a tree
 
 template <class A>
 __global__ void __launch_bounds__(kColumnSumColumns* kColumnSumGroups)
@@ -22,10 +23,12 @@ __global__ void __launch_bounds__(kColumnSumColumns* kColumnSumGroups)
   }
   shared[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
-  if (threadIdx.y != 0 || column >= n) return;
 #pragma unroll
-  for (int group = 1; group < kColumnSumGroups; ++group) sum += shared[group][threadIdx.x];
-  sums[column] += sum;
+  for (int half = kColumnSumGroups / 2; half > 0; half /= 2) {
+    if (threadIdx.y < half) shared[threadIdx.y][threadIdx.x] += shared[threadIdx.y + half][threadIdx.x];
+    __syncthreads();
+  }
+  if (threadIdx.y == 0 && column < n) sums[column] += shared[0][threadIdx.x];
 }
 
 // sums [n] += the sum of partials [slices, n].

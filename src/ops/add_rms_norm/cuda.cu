@@ -1,60 +1,23 @@
-#include "ops/add_rms_norm/add_rms_norm.h"
 #include "ops/registry.h"
 #include "ops/rms_norm/row.cuh"
 
 namespace hone {
 namespace {
 
-template <class T>
 void forward(const KernelCall& call) {
-  using A = CudaAccumulator<T>;
-  const TensorView& x = call.in(0);
-  launch_rms_norm<T, true>(call, {.x = cuda_data<T>(x),
-                                  .residual = cuda_data<T>(call.in(1)),
-                                  .weight = cuda_data<T>(call.in(2)),
-                                  .sum = cuda_data<T>(call.out(0)),
-                                  .y = cuda_data<T>(call.out(1)),
-                                  .rstd = cuda_data<A>(call.out(2)),
-                                  .rows = row_count(call, x),
-                                  .n = x.row_size(),
-                                  .epsilon = static_cast<A>(call.attributes_as<RmsNormAttributes>().epsilon)});
+  for_cuda_floating(call.in(0).dtype(), [&]<class T>() { launch_rms_norm<T, true>(call); });
 }
 
-template <class T>
 void backward(const KernelCall& call) {
-  using A = CudaAccumulator<T>;
-  const TensorView& sum = call.in(2);
-  launch_rms_norm_backward<T>(call,
-                              {.dsum = cuda_data<T>(call.in(0)),
-                               .dy = cuda_data<T>(call.in(1)),
-                               .x = cuda_data<T>(sum),
-                               .weight = cuda_data<T>(call.in(3)),
-                               .rstd = cuda_data<A>(call.in(4)),
-                               .dx = cuda_data<T>(call.out(0)),
-                               .partials = nullptr,
-                               .rows = row_count(call, sum),
-                               .n = sum.row_size()},
-                              call.in(5) ? cuda_data<A>(call.out(1)) : nullptr);
-}
-
-std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
-  std::size_t bytes = 0;
-  if (!inputs[5]) return bytes;
-  for_cuda_floating(inputs[2]->dtype, [&]<class T>() { bytes = rms_norm_workspace<T>(*inputs[2]); });
-  return bytes;
+  for_cuda_floating(call.in(1).dtype(),
+                    [&]<class T>() { launch_rms_norm_backward<T, 1>(call, cuda_data<T>(call.in(0))); });
 }
 
 }  // namespace
 
 void register_add_rms_norm_cuda(KernelRegistry& registry) {
-  registry.add(
-      "add_rms_norm", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
-       {}});
-  registry.add(
-      "add_rms_norm_backward", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(1).dtype(), [&]<class T>() { backward<T>(call); }); },
-       workspace});
+  registry.add("add_rms_norm", DeviceKind::cuda, {forward, {}});
+  registry.add("add_rms_norm_backward", DeviceKind::cuda, {backward, rms_norm_workspace<1>});
 }
 
 }  // namespace hone

@@ -6,6 +6,8 @@
 
 #include "ops/column_sum.cuh"
 #include "ops/held_row.cuh"
+#include "ops/rms_norm/rms_norm.h"
+#include "ops/row_ring.cuh"
 
 namespace hone {
 
@@ -72,8 +74,21 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_kernel(RmsNormRows<T> p)
   if (threadIdx.x == 0) p.rstd[row] = rstd;
 }
 
+// A norm forward: inputs x, with kAdd the residual, and the weight; outputs with kAdd the sum, then y and rstd.
 template <class T, bool kAdd>
-void launch_rms_norm(const KernelCall& call, const RmsNormRows<T>& p) {
+void launch_rms_norm(const KernelCall& call) {
+  using A = CudaAccumulator<T>;
+  constexpr std::size_t kBehindSum = kAdd ? 1 : 0;
+  const TensorView& x = call.in(0);
+  const RmsNormRows<T> p{.x = cuda_data<T>(x),
+                         .residual = kAdd ? cuda_data<T>(call.in(1)) : nullptr,
+                         .weight = cuda_data<T>(call.in(kBehindSum + 1)),
+                         .sum = kAdd ? cuda_data<T>(call.out(0)) : nullptr,
+                         .y = cuda_data<T>(call.out(kBehindSum)),
+                         .rstd = cuda_data<A>(call.out(kBehindSum + 1)),
+                         .rows = row_count(call, x),
+                         .n = x.row_size(),
+                         .epsilon = static_cast<A>(call.attributes_as<RmsNormAttributes>().epsilon)};
   if (p.rows.capacity == 0) return;
   with_held_row<T, 2, 8>(p.n, [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
     rms_norm_kernel<T, kPack, kHeld, kMaxThreads, kAdd>
@@ -97,39 +112,40 @@ struct RmsNormGradient {
 };
 
 // dx = rstd * (w dy - x rstd^2 mean(w dy x)), rounded, then with dsum added and rounded again. Block b takes the rows
-// b, b + slices, ... and sums dy x rstd over them. While a row is reduced the next one is on its way.
+// b, b + slices, ... and sums dy x rstd over them, while the next ones are on their way.
 template <class T, int kPack, int kHeld, int kMaxThreads>
 __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(RmsNormGradient<T> p) {
   using A = CudaAccumulator<T>;
   using Row = HeldRow<T, kPack, kHeld>;
   __shared__ A shared[2][32];
+  __shared__ std::int64_t shared_used;
   const int packs = static_cast<int>(p.n / kPack);
-  const std::int64_t used = p.rows.get();
   const std::int64_t slices = gridDim.x;
+  RowRing<T, kPack, kHeld> ring(p.dsum != nullptr ? 3 : 2);
+  const auto fetch = [&](std::int64_t row) {
+    if (row < p.rows.capacity) {
+      ring.fetch(0, p.dy + row * p.n, packs);
+      ring.fetch(1, p.x + row * p.n, packs);
+      if (p.dsum != nullptr) ring.fetch(2, p.dsum + row * p.n, packs);
+    }
+    ring.fetched();
+  };
+  std::int64_t row = blockIdx.x;
+  for (int ahead = 0; ahead < ring.kAhead; ++ahead) fetch(row + ahead * slices);
+  A next_rstd = row < p.rows.capacity ? p.rstd[row] : A(0);
+  if (threadIdx.x == 0) shared_used = p.rows.get();
   Row weight;
   weight.template load<true>(p.weight, packs);
   A dweight[kHeld][kPack]{};
-  Row dy;
-  Row x;
-  A rstd = 0;
-  std::int64_t row = blockIdx.x;
-  if (row < used) {
-    dy.load(p.dy + row * p.n, packs);
-    x.load(p.x + row * p.n, packs);
-    rstd = p.rstd[row];
-  }
+  __syncthreads();
+  const std::int64_t used = shared_used;
   for (int parity = 0; row < used; row += slices, parity ^= 1) {
-    const std::int64_t at = row * p.n;
-    Row dsum{};
-    if (p.dsum != nullptr) dsum.load(p.dsum + at, packs);
-    Row next_dy;
-    Row next_x;
-    A next_rstd = 0;
-    if (row + slices < used) {
-      next_dy.load(p.dy + at + slices * p.n, packs);
-      next_x.load(p.x + at + slices * p.n, packs);
-      next_rstd = p.rstd[row + slices];
-    }
+    fetch(row + ring.kAhead * slices);
+    const A rstd = next_rstd;
+    if (row + slices < used) next_rstd = p.rstd[row + slices];
+    ring.next();
+    const Row dy = ring.row(0, packs);
+    const Row x = ring.row(1, packs);
     A dot = 0;
 #pragma unroll
     for (int h = 0; h < kHeld; ++h) {
@@ -144,15 +160,17 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(RmsNormG
 #pragma unroll
     for (int h = 0; h < kHeld; ++h) {
 #pragma unroll
-      for (int k = 0; k < kPack; ++k) {
-        dx.set(h, k, rstd * (dy.at(h, k) * weight.at(h, k) - x.at(h, k) * scale));
-        if (p.dsum != nullptr) dx.set(h, k, dsum.at(h, k) + dx.at(h, k));
+      for (int k = 0; k < kPack; ++k) dx.set(h, k, rstd * (dy.at(h, k) * weight.at(h, k) - x.at(h, k) * scale));
+    }
+    if (p.dsum != nullptr) {
+      const Row dsum = ring.row(2, packs);
+#pragma unroll
+      for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+        for (int k = 0; k < kPack; ++k) dx.set(h, k, dsum.at(h, k) + dx.at(h, k));
       }
     }
-    dx.store(p.dx + at, packs);
-    dy = next_dy;
-    x = next_x;
-    rstd = next_rstd;
+    dx.store(p.dx + row * p.n, packs);
   }
   for (const Row zero{}; row < p.rows.capacity; row += slices) zero.store(p.dx + row * p.n, packs);
   if (p.partials == nullptr) return;
@@ -177,26 +195,44 @@ void with_rms_norm_gradient(std::int64_t n, const Body& body) {
   with_held_row<T, 1, 4>(n, body);
 }
 
-// Bytes for the partial sums of dweight.
-template <class T>
-[[nodiscard]] std::size_t rms_norm_workspace(const Type& x) {
-  std::int64_t slices = 0;
-  with_rms_norm_gradient<T>(x.row_size(), [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
-    slices = rms_norm_slices(x.rows(), threads);
+// The inputs of a norm's backward pass from `kFirst` on are dy, x, weight, rstd and, where the weight is trained, its
+// gradient so far; outputs: dx, dweight. Bytes for the partial sums of dweight.
+template <std::size_t kFirst>
+[[nodiscard]] std::size_t rms_norm_workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
+  const Type& x = *inputs[kFirst + 1];
+  if (!inputs[kFirst + 4]) return 0;
+  std::size_t bytes = 0;
+  for_cuda_floating(x.dtype, [&]<class T>() {
+    with_rms_norm_gradient<T>(x.row_size(), [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
+      const std::int64_t slices = rms_norm_slices(x.rows(), threads);
+      bytes = static_cast<std::size_t>(slices * x.row_size()) * sizeof(CudaAccumulator<T>);
+    });
   });
-  return static_cast<std::size_t>(slices * x.row_size()) * sizeof(CudaAccumulator<T>);
+  return bytes;
 }
 
-// dweight [n] grows by its gradient, unless it is null; p.partials is set here.
-template <class T>
-void launch_rms_norm_backward(const KernelCall& call, RmsNormGradient<T> p, CudaAccumulator<T>* dweight) {
+// `dsum`, where there is one, is added to the norm's gradient after that was rounded. dweight grows by its gradient.
+template <class T, std::size_t kFirst>
+void launch_rms_norm_backward(const KernelCall& call, const T* dsum) {
+  using A = CudaAccumulator<T>;
+  const TensorView& x = call.in(kFirst + 1);
+  A* dweight = call.in(kFirst + 4) ? cuda_data<A>(call.out(1)) : nullptr;
+  const RmsNormGradient<T> p{.dsum = dsum,
+                             .dy = cuda_data<T>(call.in(kFirst)),
+                             .x = cuda_data<T>(x),
+                             .weight = cuda_data<T>(call.in(kFirst + 2)),
+                             .rstd = cuda_data<A>(call.in(kFirst + 3)),
+                             .dx = cuda_data<T>(call.out(0)),
+                             .partials = dweight != nullptr ? reinterpret_cast<A*>(call.workspace.data()) : nullptr,
+                             .rows = row_count(call, x),
+                             .n = x.row_size()};
   if (p.rows.capacity == 0) return;
-  if (dweight != nullptr) p.partials = reinterpret_cast<CudaAccumulator<T>*>(call.workspace.data());
   std::int64_t slices = 0;
   with_rms_norm_gradient<T>(p.n, [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
     slices = rms_norm_slices(p.rows.capacity, threads);
-    rms_norm_backward_kernel<T, kPack, kHeld, kMaxThreads>
-        <<<static_cast<unsigned>(slices), threads, 0, stream_of(call)>>>(p);
+    const auto kernel = rms_norm_backward_kernel<T, kPack, kHeld, kMaxThreads>;
+    const std::size_t shared = RowRing<T, kPack, kHeld>::allow(kernel, dsum != nullptr ? 3 : 2, threads);
+    kernel<<<static_cast<unsigned>(slices), threads, shared, stream_of(call)>>>(p);
   });
   check_launch("rms_norm_backward");
   if (dweight != nullptr) add_column_sums(call, p.partials, slices, p.n, dweight);

@@ -1,0 +1,77 @@
+// Rows on their way from memory to a block, several of them at a time, for kernels that go over one row after the
+// other.
+#pragma once
+
+#include "backend/cuda/mma.cuh"
+#include "ops/held_row.cuh"
+
+namespace hone {
+
+// A row is one of each array. They lie in dynamic shared memory, where every thread copies what it will read itself, so
+// that it waits for its own copies only. Rows whose threads hold more or less than 16 bytes are loaded when they are
+// wanted, past the ring: then kAhead is 0.
+template <class T, int kPack, int kHeld>
+class RowRing {
+ public:
+  static constexpr bool kRings = sizeof(Pack<T, kPack>) == 16 && kHeld == 1;
+  static constexpr int kAhead = kRings ? 2 : 0;  // rows that are fetched before the first is wanted
+  static constexpr int kMostArrays = 3;
+
+  // Bytes of shared memory that a launch of the kernel needs, which it is allowed from now on.
+  template <class Kernel>
+  static std::size_t allow(Kernel* kernel, int arrays, int threads) {
+    if (!kRings) return 0;
+    const auto bytes = static_cast<std::size_t>((kAhead + 1) * arrays * threads) * sizeof(uint4);
+    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+               "cudaFuncSetAttribute");
+    return bytes;
+  }
+
+  __device__ explicit RowRing(int arrays) : arrays_(arrays) {}
+
+  // Starts to copy an array's part of the row behind those that were fetched.
+  __device__ void fetch(int array, const T* row, int packs_a_row) {
+    if constexpr (kRings) {
+      const int i = static_cast<int>(threadIdx.x);
+      copy_async16(shared_address(slot(fetching_, array)), row + (i < packs_a_row ? i * kPack : 0), i < packs_a_row);
+    } else {
+      late_[array] = row;
+    }
+  }
+  // That row has all its arrays, or there is no further one.
+  __device__ void fetched() {
+    if constexpr (kRings) {
+      copy_async_commit();
+      fetching_ = fetching_ == kAhead ? 0 : fetching_ + 1;
+    }
+  }
+  // Waits for the next row in turn, kAhead behind the last that was fetched.
+  __device__ void next() {
+    if constexpr (kRings) {
+      copy_async_wait<kAhead>();
+      reading_ = reading_ == kAhead ? 0 : reading_ + 1;
+    }
+  }
+  [[nodiscard]] __device__ HeldRow<T, kPack, kHeld> row(int array, int packs_a_row) const {
+    HeldRow<T, kPack, kHeld> held;
+    if constexpr (kRings) {
+      held.packs[0] = *reinterpret_cast<const Pack<T, kPack>*>(slot(reading_, array));
+    } else {
+      held.load(late_[array], packs_a_row);
+    }
+    return held;
+  }
+
+ private:
+  [[nodiscard]] __device__ uint4* slot(int stage, int array) const {
+    extern __shared__ uint4 row_ring_slots[];
+    return row_ring_slots + (stage * arrays_ + array) * static_cast<int>(blockDim.x) + threadIdx.x;
+  }
+
+  int arrays_;
+  int fetching_ = 0;
+  int reading_ = kAhead;  // before the first row
+  const T* late_[kMostArrays];
+};
+
+}  // namespace hone
