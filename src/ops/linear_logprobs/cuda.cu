@@ -14,9 +14,11 @@
 namespace hone {
 namespace {
 
-constexpr std::int64_t kLogits = std::int64_t{64} << 20;  // at a time
-constexpr std::int64_t kGradientRows = 8192;              // at a time, at most
-constexpr std::int64_t kRowUnit = 256;                    // that blocks of rows are rounded down to
+constexpr std::int64_t kLogits = std::int64_t{96} << 20;         // at a time, forward
+constexpr std::int64_t kGradientLogits = std::int64_t{64} << 20;  // at a time, backward
+constexpr std::int64_t kGradientRows = 8192;                      // at a time, at most
+constexpr std::int64_t kRowUnit = 256;                            // that blocks of rows are rounded down to
+constexpr int kMergeThreads = 64;
 
 // The pieces of a workspace: made over no memory, it says how much is needed.
 template <class T>
@@ -27,8 +29,9 @@ struct Workspace {
   std::int64_t block;  // rows at a time
   std::int64_t chunk;  // ids at a time, and the logits' row stride
   std::span<std::byte> gemm;
-  A* logits;        // [block, chunk]; their gradients start where their rows do
-  A* dx = nullptr;  // [block, hidden], backward only, where dx is narrower
+  A* logits;                                 // [block, chunk]; their gradients start where their rows do
+  ChunkStatistics<A>* statistics = nullptr;  // [all rows, chunks of the vocabulary], forward only
+  A* dx = nullptr;                           // [block, hidden], backward only, where dx is narrower
   std::size_t bytes = 0;
 
   Workspace(const Type& x, const Type& weight, bool backward, std::byte* memory) {
@@ -36,7 +39,8 @@ struct Workspace {
     const std::int64_t vocab = std::max<std::int64_t>(weight.rows(), 1);
     if (backward) {
       block = std::min(kGradientRows, rows);
-      chunk = std::clamp(kLogits / block / kVocabChunk, std::int64_t{1}, ceil_div(vocab, kVocabChunk)) * kVocabChunk;
+      chunk = std::clamp(kGradientLogits / block / kVocabChunk, std::int64_t{1}, ceil_div(vocab, kVocabChunk)) *
+              kVocabChunk;
     } else {
       chunk = vocab;
       block = std::max<std::int64_t>(kLogits / vocab, 1);
@@ -52,6 +56,7 @@ struct Workspace {
     gemm = {scratch, kCublasWorkspace};
     take(logits, block * chunk);
     if (backward && kNarrow) take(dx, block * x.row_size());
+    if (!backward) take(statistics, rows * ceil_div(vocab, kVocabChunk));
   }
 };
 
@@ -72,24 +77,51 @@ struct ForwardOutputs {
   A *logp, *entropy, *hit, *lse;
 };
 
-// A block of threads to a row; the piece holds all ids.
+// A block of threads to a chunk of the vocabulary and a row; the piece holds all ids. The target's logit goes to
+// `target_logits`, by row.
 template <class A>
-__global__ void __launch_bounds__(kLogSoftmaxThreads) take_logits(Piece<A> piece, ForwardOutputs<A> outputs) {
+__global__ void __launch_bounds__(kLogSoftmaxThreads)
+    take_chunks(Piece<A> piece, ChunkStatistics<A>* statistics, A* target_logits) {
   __shared__ LogSoftmaxScratch<A> scratch;
-  __shared__ LogSoftmaxState<A> state;
+  __shared__ std::int32_t shared_target;
   const std::int64_t row = piece.first_row + blockIdx.x;
-  const std::int32_t target = row < piece.rows.get() ? piece.targets[row] : -1;
+  if (threadIdx.x == 0) shared_target = row < piece.rows.get() ? piece.targets[row] : -1;
+  // Loaded before it is known whether the row counts, so as not to wait for that.
+  const std::int32_t first = static_cast<std::int32_t>(blockIdx.y) * static_cast<std::int32_t>(kVocabChunk);
+  const int count = min(static_cast<int>(kVocabChunk), piece.ids - first);
+  const A* logits = piece.logits + blockIdx.x * piece.stride + first;
+  LogitChunk<A> chunk;
+  chunk.load(logits, count, reinterpret_cast<std::uintptr_t>(logits) % 16 == 0, -std::numeric_limits<A>::infinity());
+  __syncthreads();
+  const std::int32_t target = shared_target;
+  if (target < 0) return;
+  const ChunkStatistics<A> result = chunk_statistics(chunk, piece.temperature, scratch);
+  if (threadIdx.x != 0) return;
+  statistics[row * gridDim.y + blockIdx.y] = result;
+  if (target >= first && target - first < count) target_logits[row] = logits[target - first];
+}
+
+// A thread to a row: its chunks are merged in order. outputs.logp holds the targets' logits.
+template <class A>
+__global__ void __launch_bounds__(kMergeThreads)
+    merge_chunks(const ChunkStatistics<A>* statistics, std::int32_t chunks, std::int64_t vocab, RowCount rows,
+                 const std::int32_t* targets, A temperature, ForwardOutputs<A> outputs) {
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kMergeThreads + threadIdx.x;
+  if (row >= rows.capacity) return;
+  const std::int32_t target = row < rows.get() ? targets[row] : -1;
   if (target < 0) {
-    if (threadIdx.x == 0) outputs.logp[row] = outputs.entropy[row] = outputs.hit[row] = outputs.lse[row] = A(0);
+    outputs.logp[row] = outputs.entropy[row] = outputs.hit[row] = outputs.lse[row] = A(0);
     return;
   }
-  const A* logits = piece.logits + blockIdx.x * piece.stride;
-  log_softmax_row(state, logits, piece.ids, piece.temperature, scratch);
-  if (threadIdx.x != 0) return;
+  LogSoftmaxState<A> state;
+  state.clear();
+  for (std::int32_t chunk = 0; chunk < chunks; ++chunk) {
+    state.add(statistics[row * chunks + chunk], chunk * static_cast<std::int32_t>(kVocabChunk));
+  }
   // A target outside the vocabulary shows as NaN.
-  const A logit = target < piece.ids ? logits[target] : std::numeric_limits<A>::quiet_NaN();
+  const A logit = target < vocab ? outputs.logp[row] : std::numeric_limits<A>::quiet_NaN();
   const A lse = state.lse();
-  outputs.logp[row] = log_probability_of(logit, piece.temperature, lse);
+  outputs.logp[row] = log_probability_of(logit, temperature, lse);
   outputs.entropy[row] = state.entropy();
   outputs.hit[row] = state.argmax == target ? A(1) : A(0);
   outputs.lse[row] = lse;
@@ -174,10 +206,17 @@ class Head {
   void forward() {
     const ForwardOutputs<A> outputs{cuda_data<A>(call_.out(0)), cuda_data<A>(call_.out(1)), cuda_data<A>(call_.out(2)),
                                     cuda_data<A>(call_.out(3))};
+    const auto chunks = static_cast<unsigned>(ceil_div(vocab_, kVocabChunk));
     for_pieces([&](const Piece<A>& piece, std::int64_t rows) {
-      take_logits<<<static_cast<unsigned>(rows), kLogSoftmaxThreads, 0, stream_of(call_)>>>(piece, outputs);
+      take_chunks<<<dim3(static_cast<unsigned>(rows), chunks), kLogSoftmaxThreads, 0, stream_of(call_)>>>(
+          piece, work_.statistics, outputs.logp);
       check_launch("linear_logprobs");
     });
+    if (count_.capacity == 0) return;
+    merge_chunks<<<static_cast<unsigned>(ceil_div(count_.capacity, kMergeThreads)), kMergeThreads, 0,
+                   stream_of(call_)>>>(work_.statistics, static_cast<std::int32_t>(chunks), vocab_, count_, targets_,
+                                       temperature_, outputs);
+    check_launch("linear_logprobs: merge");
   }
 
   // Inputs dlogp and lse at 0 and 4.

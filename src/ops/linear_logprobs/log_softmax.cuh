@@ -55,14 +55,24 @@ struct LogitChunk {
   }
 };
 
-// What is known of a row after some chunks; only thread 0 of the block reads and writes it.
+// What a chunk of logits adds to its row. The ids of a chunk are counted from its first.
 template <class A>
-struct LogSoftmaxState {
+struct ChunkStatistics {
   double sum;       // of e = exp(d), d = logits[v] / temperature - max
   double weighted;  // of d e
   A max_logit;
   A max;
   std::int32_t argmax;  // the lowest id among those with the largest logit
+};
+
+// What is known of a row after some chunks.
+template <class A>
+struct LogSoftmaxState {
+  double sum;  // as of a chunk
+  double weighted;
+  A max_logit;
+  A max;
+  std::int32_t argmax;
 
   __device__ void clear() {
     sum = 0;
@@ -73,6 +83,20 @@ struct LogSoftmaxState {
   [[nodiscard]] __device__ A lse() const { return static_cast<A>(static_cast<double>(max) + log(sum)); }
   [[nodiscard]] __device__ A entropy() const { return static_cast<A>(log(sum) - weighted / sum); }
 
+  // The chunks of a row are added in the order of their ids.
+  __device__ void add(const ChunkStatistics<A>& chunk, std::int32_t first_id) {
+    if (chunk.max_logit > max_logit) {
+      max_logit = chunk.max_logit;
+      argmax = first_id + chunk.argmax;
+    }
+    if (chunk.max == -std::numeric_limits<A>::infinity()) {
+      sum += chunk.sum;
+    } else {
+      merge(chunk.max, chunk.sum, chunk.weighted);
+    }
+  }
+
+ private:
   // What has the smaller maximum is brought to the larger one: d grows by `shift`, e by the factor exp(shift).
   __device__ void merge(A chunk_max, double chunk_sum, double chunk_weighted) {
     const bool newer = chunk_max > max;
@@ -87,7 +111,7 @@ struct LogSoftmaxState {
   }
 };
 
-// Scratch of log_softmax_add in shared memory.
+// Scratch of chunk_statistics in shared memory.
 template <class A>
 struct LogSoftmaxScratch {
   A max[kLogSoftmaxThreads / 32];
@@ -96,11 +120,11 @@ struct LogSoftmaxScratch {
   A weighted[kLogSoftmaxThreads / 32];
 };
 
-// Adds to `state` the logits of `first_id` on: kVocabChunk of them, or those that are left. All kLogSoftmaxThreads
-// threads of the block call it; the chunk was loaded with -infinity as what is missing.
+// All kLogSoftmaxThreads threads of the block call it, with a chunk that was loaded with -infinity as what is missing;
+// thread 0 gets the result.
 template <class A>
-__device__ void log_softmax_add(LogSoftmaxState<A>& state, const LogitChunk<A>& chunk, std::int32_t first_id,
-                                A temperature, LogSoftmaxScratch<A>& scratch) {
+__device__ ChunkStatistics<A> chunk_statistics(const LogitChunk<A>& chunk, A temperature,
+                                               LogSoftmaxScratch<A>& scratch) {
   constexpr A kNothing = -std::numeric_limits<A>::infinity();
   constexpr int kWarps = kLogSoftmaxThreads / 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -162,22 +186,13 @@ __device__ void log_softmax_add(LogSoftmaxState<A>& state, const LogitChunk<A>& 
     scratch.weighted[warp] = weighted;
   }
   __syncthreads();
-  if (threadIdx.x != 0) return;
-  if (best > state.max_logit) {
-    state.max_logit = best;
-    state.argmax = first_id + place;
-  }
-  double chunk_sum = 0;
-  double chunk_weighted = 0;
+  ChunkStatistics<A> result{.sum = 0, .weighted = 0, .max_logit = best, .max = max, .argmax = place};
+  if (threadIdx.x != 0) return result;
   for (int i = 0; i < kWarps; ++i) {
-    chunk_sum += static_cast<double>(scratch.sum[i]);
-    chunk_weighted += static_cast<double>(scratch.weighted[i]);
+    result.sum += static_cast<double>(scratch.sum[i]);
+    result.weighted += static_cast<double>(scratch.weighted[i]);
   }
-  if (max == kNothing) {
-    state.sum += chunk_sum;
-  } else {
-    state.merge(max, chunk_sum, chunk_weighted);
-  }
+  return result;
 }
 
 // All of a row into `state`, which lies in shared memory; every thread may read it then.
@@ -190,7 +205,8 @@ __device__ void log_softmax_row(LogSoftmaxState<A>& state, const A* logits, std:
     const auto count = static_cast<int>(vocab - first < kVocabChunk ? vocab - first : kVocabChunk);
     LogitChunk<A> chunk;
     chunk.load(logits + first, count, aligned, -std::numeric_limits<A>::infinity());
-    log_softmax_add(state, chunk, static_cast<std::int32_t>(first), temperature, scratch);
+    const ChunkStatistics<A> statistics = chunk_statistics(chunk, temperature, scratch);
+    if (threadIdx.x == 0) state.add(statistics, static_cast<std::int32_t>(first));
   }
   __syncthreads();
 }
