@@ -57,7 +57,8 @@ struct Executable::Impl {
       case Role::gradient:
         return bound(bindings.gradients);
       case Role::state:
-        return bound(bindings.states);
+        return bound(bindings.states != nullptr && bindings.states->contains(value.name) ? bindings.states
+                                                                                         : bindings.paged_states);
       case Role::input:
         return inputs.data() + input_offset[static_cast<std::size_t>(root)];
       case Role::activation:

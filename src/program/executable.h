@@ -36,6 +36,7 @@ struct Bindings {
   const TensorStore* weights = nullptr;
   const TensorStore* gradients = nullptr;
   const TensorStore* states = nullptr;
+  const TensorStore* paged_states = nullptr;  // those that `states` does not hold: in the host's memory, perhaps
 };
 
 class Executable {

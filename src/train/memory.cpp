@@ -19,6 +19,7 @@ void add_training_state(MemoryBreakdown& memory, const Model& model, DType dtype
   memory.weights += TensorStore::bytes_of(weight_types(model, dtype));
   memory.gradients += TensorStore::bytes_of(Optimizer::gradient_types(model, dtype, options));
   memory.optimizer += TensorStore::bytes_of(Optimizer::state_types(model, dtype, options));
+  memory.paged += TensorStore::bytes_of(Optimizer::paged_types(model, dtype, options));
 }
 
 std::string to_text(const MemoryBreakdown& memory) {
@@ -40,6 +41,7 @@ std::string to_text(const MemoryBreakdown& memory) {
   line("  activations at their peak", memory.peak_activations);
   line("  largest workspace", memory.peak_workspace);
   line("total", memory.total());
+  line("optimizer states of the host", memory.paged);
   line("beside it, in host memory", memory.offloaded);
   return text;
 }

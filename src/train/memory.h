@@ -22,6 +22,7 @@ struct MemoryBreakdown {
   std::size_t inputs = 0;            // what the host writes before a launch
   std::size_t arena = 0;             // activations and workspaces of whichever program needs most
   std::size_t offloaded = 0;         // of the host beside the device
+  std::size_t paged = 0;             // optimizer states of the host beside the device
   std::size_t peak_activations = 0;  // inside arena
   std::size_t peak_workspace = 0;    // inside arena
 

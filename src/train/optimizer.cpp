@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "backend/host_memory.h"
 #include "core/error.h"
 #include "ops/adamw_8bit/adamw_8bit.h"
 #include "ops/gradient_norm/gradient_norm.h"
@@ -41,6 +42,18 @@ std::vector<NamedType> states_of(const Type& weight, const OptimizerOptions& opt
   return states;
 }
 
+// All states but the flag, those of paged weights or those of the others.
+std::vector<NamedType> named_states(const Model& model, DType dtype, const OptimizerOptions& options, bool paged) {
+  std::vector<NamedType> types;
+  for (const NamedType& weight : weight_types(model, dtype)) {
+    if (paged != (options.paged && weight.type.elements() >= kLeastPaged)) continue;
+    for (const NamedType& state : states_of(weight.type, options)) {
+      types.push_back({state_name(weight.name, state.name), state.type});
+    }
+  }
+  return types;
+}
+
 // The tensors of a weight's update.
 struct Updated {
   Tensor weight;
@@ -65,14 +78,13 @@ std::vector<NamedType> Optimizer::gradient_types(const Model& model, DType dtype
 }
 
 std::vector<NamedType> Optimizer::state_types(const Model& model, DType dtype, const OptimizerOptions& options) {
-  std::vector<NamedType> types;
-  for (const NamedType& weight : weight_types(model, dtype)) {
-    for (const NamedType& state : states_of(weight.type, options)) {
-      types.push_back({state_name(weight.name, state.name), state.type});
-    }
-  }
+  std::vector<NamedType> types = named_states(model, dtype, options, false);
   types.push_back({kBad, {DType::i32, {1}}});
   return types;
+}
+
+std::vector<NamedType> Optimizer::paged_types(const Model& model, DType dtype, const OptimizerOptions& options) {
+  return named_states(model, dtype, options, true);
 }
 
 Program Optimizer::trace_update(const Model& model, DType dtype, const OptimizerOptions& options) {
@@ -113,17 +125,20 @@ Optimizer::Optimizer(const Model& model, TensorStore& weights, std::shared_ptr<A
   Device& device = arena->device();
   gradients_ = TensorStore(device, gradient_types(model, dtype, options));
   states_ = TensorStore(device, state_types(model, dtype, options));
+  paged_ = TensorStore(host_memory_of(device), paged_types(model, dtype, options));
   if (has_masters(dtype, options)) {
     for (const NamedType& weight : weights.tensors()) {
       const std::vector<std::byte> narrow = weights.download(weight.name);
       std::vector<float> wide(narrow.size() / sizeof(BFloat16));
       const auto* values = reinterpret_cast<const BFloat16*>(narrow.data());
       for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = static_cast<float>(values[i]);
-      states_.upload(state_name(weight.name, "master"), std::as_bytes(std::span(wide)));
+      const std::string name = state_name(weight.name, "master");
+      (states_.contains(name) ? states_ : paged_).upload(name, std::as_bytes(std::span(wide)));
     }
   }
-  executable_.emplace(trace_update(model, dtype, options), std::move(arena),
-                      Bindings{.weights = &weights, .gradients = &gradients_, .states = &states_});
+  executable_.emplace(
+      trace_update(model, dtype, options), std::move(arena),
+      Bindings{.weights = &weights, .gradients = &gradients_, .states = &states_, .paged_states = &paged_});
 }
 
 UpdateResult Optimizer::update(double learning_rate, double max_grad_norm) {

@@ -1,6 +1,7 @@
 // The optimizer of a run: gradients, moments, master weights and the program that updates them all.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -21,11 +22,16 @@ enum class Moments : std::uint8_t {
   as_weights,  // the weights' type, no masters
   codes,       // 8 bits (ops/adamw_8bit), no masters; f32 for weights of less than kLeastCoded elements
 };
-inline constexpr std::int64_t kLeastCoded = 4096;  // as in bitsandbytes
+// As in bitsandbytes.
+inline constexpr std::int64_t kLeastCoded = 4096;
+inline constexpr std::int64_t kLeastPaged = 100'000;
 
 struct OptimizerOptions {
   AdamwAttributes adamw = {};  // its stream is of no account
   Moments moments = Moments::wide;
+  // States of weights with at least kLeastPaged elements lie in the host's memory, where the GPU reads and writes them
+  // during the update: it takes their bytes over the bus. The numbers are the same.
+  bool paged = false;
   GradientSums gradients = GradientSums::wide;
 };
 
@@ -51,9 +57,9 @@ class Optimizer {
   void clear_guard();
 
   [[nodiscard]] std::int64_t steps() const { return steps_; }  // updates that were applied
-  [[nodiscard]] const TensorStore& states() const { return states_; }
+  // All of them, in the device's memory and in the host's.
+  [[nodiscard]] std::array<TensorStore*, 2> states() { return {&states_, &paged_}; }
   // For a resume: the states of a checkpoint have been uploaded into `states()`, and this many updates were applied.
-  [[nodiscard]] TensorStore& mutable_states() { return states_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
   [[nodiscard]] const Executable& executable() const { return *executable_; }
   void set_profile(std::vector<double>* seconds) { executable_->set_profile(seconds); }
@@ -63,12 +69,15 @@ class Optimizer {
                                                              const OptimizerOptions& options);
   [[nodiscard]] static std::vector<NamedType> state_types(const Model& model, DType dtype,
                                                           const OptimizerOptions& options);
+  [[nodiscard]] static std::vector<NamedType> paged_types(const Model& model, DType dtype,
+                                                          const OptimizerOptions& options);
   [[nodiscard]] static Program trace_update(const Model& model, DType dtype, const OptimizerOptions& options);
 
  private:
   AdamwAttributes attributes_;
   TensorStore gradients_;
   TensorStore states_;
+  TensorStore paged_;
   std::optional<Executable> executable_;
   std::int64_t steps_ = 0;
 };

@@ -19,12 +19,12 @@ enum class TorchDtype : std::uint8_t { automatic, bfloat16, float32 };
 template <>
 inline constexpr EnumTable kEnumTable<TorchDtype>{.names = "auto|bfloat16|float32", .not_yet = "float16|float8|int8"};
 
-enum class OptimizerType : std::uint8_t { adamw, adamw_bf16, adamw_8bit };
+enum class OptimizerType : std::uint8_t { adamw, adamw_bf16, adamw_8bit, paged_adamw_8bit, paged_adamw };
 template <>
 inline constexpr EnumTable kEnumTable<OptimizerType>{
-    .names = "adamw_torch|adamw_bf16|adamw_8bit",
+    .names = "adamw_torch|adamw_bf16|adamw_8bit|paged_adamw_8bit|paged_adamw_32bit",
     .aliases = "adamw_torch_fused=adamw_torch|adamw_bnb_8bit=adamw_8bit",
-    .not_yet = "paged_adamw_8bit|paged_adamw_32bit|muon|sgd|adafactor"};
+    .not_yet = "muon|sgd|adafactor"};
 
 enum class GradientType : std::uint8_t { float32, bfloat16 };
 template <>
@@ -150,7 +150,9 @@ struct TrainingOptions {
     v("device", device, kDeviceHelp);
 
     v.group("Optimizer");
-    v("optim", optim, "Optimizer; adamw_bf16 and adamw_8bit: such states, no master weights, stochastic rounding");
+    v("optim", optim,
+      "Optimizer; adamw_bf16 and adamw_8bit: such states, no master weights, stochastic rounding; paged: states in the "
+      "host's memory");
     v("gradient_dtype", gradient_dtype, "What gradients of bfloat16 matrices are summed in");
     v("learning_rate", learning_rate, "Peak learning rate", at_least(0));
     v("weight_decay", weight_decay, "Of all weights but norms and biases", at_least(0));

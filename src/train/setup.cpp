@@ -37,8 +37,10 @@ Moments moments_of(OptimizerType type) {
     case OptimizerType::adamw_bf16:
       return Moments::as_weights;
     case OptimizerType::adamw_8bit:
+    case OptimizerType::paged_adamw_8bit:
       return Moments::codes;
     case OptimizerType::adamw:
+    case OptimizerType::paged_adamw:
       break;
   }
   return Moments::wide;
@@ -100,12 +102,14 @@ TensorStore offload_store(Device& device, const Program& program) {
 }
 
 OptimizerOptions optimizer_options(const TrainingOptions& options) {
+  const bool paged = options.optim == OptimizerType::paged_adamw_8bit || options.optim == OptimizerType::paged_adamw;
   return {.adamw = {.beta1 = options.adam_beta1,
                     .beta2 = options.adam_beta2,
                     .epsilon = options.adam_epsilon,
                     .weight_decay = options.weight_decay,
                     .seed = options.seed},
           .moments = moments_of(options.optim),
+          .paged = paged && open_device(options.device).kind() != DeviceKind::cpu,
           .gradients = gradient_sums(options)};
 }
 

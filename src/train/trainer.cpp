@@ -101,7 +101,7 @@ void Trainer::load_checkpoint(const fs::path& checkpoint, TrainingTask& task) {
   const DType dtype = subject_.weights.tensors().front().type.dtype;
   const TensorStore weights = load_weights(subject_.model, directory, dtype, subject_.weights.device());
   subject_.weights.copy_from(weights);
-  load_store(subject_.optimizer.mutable_states(), state.tensors(), kOptimizer);
+  for (TensorStore* states : subject_.optimizer.states()) load_store(*states, state.tensors(), kOptimizer);
   if (TensorStore* extra = task.extra_state()) load_store(*extra, state.tensors(), kExtra);
   subject_.optimizer.set_steps(state.json().at("optimizer_steps").get<std::int64_t>());
   task.restore(state.json().at("task"));
@@ -134,7 +134,7 @@ void Trainer::save_checkpoint(std::int64_t step, TrainingTask& task) {
   std::vector<std::byte> staging;
   std::vector<TensorSource> tensors;
   if (!options_.save_only_model) {
-    add_sources(tensors, subject_.optimizer.states(), kOptimizer, staging);
+    for (const TensorStore* states : subject_.optimizer.states()) add_sources(tensors, *states, kOptimizer, staging);
     if (const TensorStore* extra = task.extra_state()) add_sources(tensors, *extra, kExtra, staging);
   }
   checkpoints_->save({.step = step, .state = state, .tensors = tensors, .write_model = [this](const fs::path& folder) {

@@ -3,13 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
 
+#include "core/json.h"
 #include "core/random.h"
 #include "support/device.h"
 #include "support/models.h"
+#include "support/paths.h"
 #include "train/loss_program.h"
 
 namespace hone::test {
@@ -17,22 +22,28 @@ namespace {
 
 using Contents = std::map<std::string, std::vector<std::byte>>;
 
-Contents contents_of(const TensorStore& store) {
+Contents contents_of(std::span<TensorStore* const> stores) {
   Contents contents;
-  for (const NamedType& tensor : store.tensors()) contents[tensor.name] = store.download(tensor.name);
+  for (const TensorStore* store : stores) {
+    for (const NamedType& tensor : store->tensors()) contents[tensor.name] = store->download(tensor.name);
+  }
   return contents;
 }
 
-void restore(TensorStore& store, const Contents& contents) {
-  for (const auto& [name, bytes] : contents) store.upload(name, bytes);
+void restore(std::span<TensorStore* const> stores, const Contents& contents) {
+  for (TensorStore* store : stores) {
+    for (const NamedType& tensor : store->tensors()) store->upload(tensor.name, contents.at(tensor.name));
+  }
 }
 
 // A small model and its optimizer, fed with gradients from a generator: moments of all sizes.
 class TrainedModel {
  public:
-  TrainedModel(DType dtype, const OptimizerOptions& options)
-      : fixture_("qwen3", dtype),
-        optimizer_(*fixture_.model, fixture_.weights, std::make_shared<Arena>(test_device()), options) {}
+  // With `vocabulary` in place of the model's, where that is not 0.
+  TrainedModel(DType dtype, const OptimizerOptions& options, std::int64_t vocabulary = 0)
+      : model_(model_with(vocabulary)),
+        weights_(random_weights(*model_, 1, dtype, test_device())),
+        optimizer_(*model_, weights_, std::make_shared<Arena>(test_device()), options) {}
 
   // Those of the steps up to, not including, `end`.
   void run_to(std::int64_t end) {
@@ -42,7 +53,13 @@ class TrainedModel {
     }
   }
   Optimizer& optimizer() { return optimizer_; }
-  TensorStore& weights() { return fixture_.weights; }
+  Contents weights() { return contents_of(std::array{&weights_}); }
+  Contents states() { return contents_of(optimizer_.states()); }
+  void restore_from(TrainedModel& other) {
+    restore(std::array{&weights_}, other.weights());
+    restore(optimizer_.states(), other.states());
+    optimizer_.set_steps(other.optimizer_.steps());
+  }
 
  private:
   void set_gradient(const NamedType& tensor) {
@@ -60,7 +77,14 @@ class TrainedModel {
     optimizer_.gradients().device().upload(optimizer_.gradients().data(tensor.name), bytes.data(), bytes.size());
   }
 
-  FixtureModel fixture_;
+  static std::unique_ptr<Model> model_with(std::int64_t vocabulary) {
+    Json config = read_json(fixture("models/qwen3/config.json"));
+    if (vocabulary > 0) config["vocab_size"] = vocabulary;
+    return family_registry().create(config);
+  }
+
+  std::unique_ptr<Model> model_;
+  TensorStore weights_;
   Optimizer optimizer_;
 };
 
@@ -71,13 +95,35 @@ TEST(Optimizer, GoesOnBitForBit) {
     TrainedModel whole(DType::bf16, options);
     whole.run_to(3);
     TrainedModel resumed(DType::bf16, options);
-    restore(resumed.weights(), contents_of(whole.weights()));
-    restore(resumed.optimizer().mutable_states(), contents_of(whole.optimizer().states()));
-    resumed.optimizer().set_steps(3);
+    resumed.restore_from(whole);
     whole.run_to(6);
     resumed.run_to(6);
-    EXPECT_EQ(contents_of(whole.weights()), contents_of(resumed.weights()));
-    EXPECT_EQ(contents_of(whole.optimizer().states()), contents_of(resumed.optimizer().states()));
+    EXPECT_EQ(whole.weights(), resumed.weights());
+    EXPECT_EQ(whole.states(), resumed.states());
+  }
+}
+
+// A model whose embedding is large enough to be paged, with its states here or there.
+TEST(Optimizer, PagingChangesMemoryAndNoBit) {
+  for (const Moments moments : {Moments::wide, Moments::codes}) {
+    OptimizerOptions options{.moments = moments, .gradients = GradientSums::as_weights};
+    TrainedModel resident(DType::bf16, options, 3000);
+    options.paged = true;
+    TrainedModel paged(DType::bf16, options, 3000);
+    TrainedModel resumed(DType::bf16, options, 3000);
+    EXPECT_EQ(resident.optimizer().states()[1]->tensors().size(), 0u);
+    EXPECT_GT(paged.optimizer().states()[1]->tensors().size(), 1u);
+    for (const std::int64_t end : {2, 4}) {
+      resident.run_to(end);
+      paged.run_to(end);
+      EXPECT_EQ(resident.weights(), paged.weights());
+      EXPECT_EQ(resident.states(), paged.states());
+    }
+    resumed.restore_from(resident);
+    resident.run_to(5);
+    resumed.run_to(5);
+    EXPECT_EQ(resident.weights(), resumed.weights());
+    EXPECT_EQ(resident.states(), resumed.states());
   }
 }
 

@@ -113,7 +113,8 @@ TEST(TrainingOptions, ContradictionsGetOneExactLine) {
        "--activation_memory_gib: gradient_checkpointing true leaves nothing to choose (set gradient_checkpointing: "
        "auto)"},
       {{"--optim", "muon"},
-       "--optim: 'muon' is not implemented yet, expected one of adamw_torch, adamw_bf16, adamw_8bit"},
+       "--optim: 'muon' is not implemented yet, expected one of adamw_torch, adamw_bf16, adamw_8bit, "
+       "paged_adamw_8bit, paged_adamw_32bit"},
       {{"--optim", "adamw_torch_fused"}, "no error"},
       {{"--optim", "adamw_bnb_8bit"}, "no error"},
       {{"--use_peft"}, "--use_peft: LoRA is not implemented yet, saw 'true' (remove the key)"},
