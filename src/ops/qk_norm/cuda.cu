@@ -1,5 +1,6 @@
 // A group of lanes takes a head, which it holds in registers.
 #include <algorithm>
+#include <limits>
 
 #include "core/error.h"
 #include "ops/column_sum.cuh"
@@ -10,7 +11,7 @@
 namespace hone {
 namespace {
 
-constexpr int kThreads = 256;  // of the weight's gradient
+constexpr int kThreads = 256;
 
 // Over the `group` lanes, a power of two, that share a head; each of them gets the sum.
 template <class A>
@@ -42,23 +43,23 @@ struct HeldHead {
   __device__ void set(int h, int k, CudaAccumulator<T> value) { packs[h][k] = narrowed<T>(value); }
 };
 
-// body.operator()<kPack, kHeld>(group) for heads of head_dim elements.
-template <class T, class Body>
+// body.operator()<kPack, kHeld>(group) for heads of head_dim elements. A lane holds several packs where it can, since
+// the sum over a head, its root and its inverse cost as much as some of them: kWanted, or more where 32 lanes need it.
+template <class T, int kWanted, class Body>
 void with_held_head(std::int64_t head_dim, const Body& body) {
-  const auto launch = [&]<int kPack>() {
+  with_pack<T>(head_dim, [&]<int kPack>() {
     const std::int64_t packs = head_dim / kPack;
     int group = 1;
-    while (group < 32 && group < packs) group *= 2;
-    if (packs <= 32) {
-      body.template operator()<kPack, 1>(group);
+    while (group < 32 && group * kWanted < packs) group *= 2;
+    if (packs <= group * kWanted) {
+      body.template operator()<kPack, kWanted>(group);
     } else if (packs <= 32 * 4) {
-      body.template operator()<kPack, 4>(group);
+      body.template operator()<kPack, 4>(32);
     } else {
       throw Error("qk_norm", text_of("heads of ", head_dim, " elements are longer than the CUDA kernels hold"),
                   "use a smaller head_dim, a multiple of 8");
     }
-  };
-  with_pack<T>(head_dim, launch);
+  });
 }
 
 struct Heads {
@@ -73,93 +74,113 @@ Heads heads_of(const QkNormAttributes& a) {
           static_cast<int>(a.head_dim)};
 }
 
-// A block to a row.
-unsigned threads_of(const Heads& heads, int group) {
-  return static_cast<unsigned>(std::clamp<std::int64_t>(ceil_div(std::int64_t{heads.all} * group, 32) * 32, 32, 768));
-}
+// The heads of all rows lie one after the other; each group of lanes takes one.
+template <class T, int kPack, int kHeld>
+struct Place {
+  using Held = HeldHead<T, kPack, kHeld>;
+  std::int64_t row;
+  std::int64_t at;  // the head's first element
+  int head;         // of the row
+  int lane, group, packs;
+
+  static unsigned blocks(std::int64_t rows, const Heads& heads, int group) {
+    const std::int64_t all = rows * heads.all;
+    if (all > std::numeric_limits<std::uint32_t>::max() - kThreads) {
+      throw Error("qk_norm", text_of(rows, " rows of ", heads.all, " heads are more than a launch takes"),
+                  "use smaller micro-batches");
+    }
+    return static_cast<unsigned>(ceil_div(all, kThreads / group));
+  }
+
+  __device__ Place(const Heads& heads, int group_)
+      : lane(static_cast<int>(threadIdx.x) % group_), group(group_), packs(heads.head_dim / kPack) {
+    const std::uint32_t item = blockIdx.x * static_cast<std::uint32_t>(kThreads / group) + threadIdx.x / group;
+    const std::uint32_t whole = item / static_cast<std::uint32_t>(heads.all);
+    row = whole;
+    at = static_cast<std::int64_t>(item) * heads.head_dim;
+    head = static_cast<int>(item - whole * static_cast<std::uint32_t>(heads.all));
+  }
+  // Zero where it is not `wanted`.
+  [[nodiscard]] __device__ Held load(const T* from, bool wanted) const {
+    Held held{};
+    if (wanted) held.load(from, packs, lane, group);
+    return held;
+  }
+  __device__ void store(const Held& held, T* to) const { held.store(to, packs, lane, group); }
+};
 
 template <class T, int kPack, int kHeld>
-__global__ void __launch_bounds__(768)
+__global__ void __launch_bounds__(kThreads)
     forward_kernel(const T* qkv, const T* q_weight, const T* k_weight, RowCount rows, Heads heads,
                    CudaAccumulator<T> epsilon, int group, T* y, CudaAccumulator<T>* rstds) {
   using A = CudaAccumulator<T>;
-  const std::int64_t row = blockIdx.x;
-  const bool used = row < rows.get();
-  const int packs = heads.head_dim / kPack;
-  const int lane = static_cast<int>(threadIdx.x) % group;
-  const int groups = static_cast<int>(blockDim.x) / group;
-  for (int first = 0; first < heads.all; first += groups) {
-    const int head = first + static_cast<int>(threadIdx.x) / group;
-    const std::int64_t at = (row * heads.all + head) * heads.head_dim;
-    HeldHead<T, kPack, kHeld> x{};
-    HeldHead<T, kPack, kHeld> weight{};
-    const bool normed = head < heads.normed;
-    if (used && head < heads.all) x.load(qkv + at, packs, lane, group);
-    if (used && normed) weight.load(head < heads.queries ? q_weight : k_weight, packs, lane, group);
-    A squares = 0;
+  const Place<T, kPack, kHeld> place(heads, group);
+  const bool exists = place.row < rows.capacity;
+  const bool normed = place.head < heads.normed;
+  // One thread reads the count, while the heads are on their way: there is memory for every row.
+  __shared__ std::int64_t used;
+  if (threadIdx.x == 0) used = rows.get();
+  auto x = place.load(qkv + place.at, exists);
+  const auto weight = place.load(place.head < heads.queries ? q_weight : k_weight, normed);
+  __syncthreads();
+  A squares = 0;
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) squares += x.at(h, k) * x.at(h, k);
+  }
+  squares = group_sum(squares, group);
+  if (!exists) return;
+  A rstd = A(1) / sqrt(squares / static_cast<A>(heads.head_dim) + epsilon);
+  if (place.row >= used) {
+    x = {};
+    rstd = 0;
+  } else if (normed) {
 #pragma unroll
     for (int h = 0; h < kHeld; ++h) {
 #pragma unroll
-      for (int k = 0; k < kPack; ++k) squares += x.at(h, k) * x.at(h, k);
+      for (int k = 0; k < kPack; ++k) x.set(h, k, x.at(h, k) * rstd * weight.at(h, k));
     }
-    squares = group_sum(squares, group);
-    if (head >= heads.all) continue;  // all lanes pass here together with their group
-    if (normed) {
-      const A rstd = used ? A(1) / sqrt(squares / static_cast<A>(heads.head_dim) + epsilon) : A(0);
-#pragma unroll
-      for (int h = 0; h < kHeld; ++h) {
-#pragma unroll
-        for (int k = 0; k < kPack; ++k) x.set(h, k, x.at(h, k) * rstd * weight.at(h, k));
-      }
-      if (lane == 0) rstds[row * heads.normed + head] = rstd;
-    }
-    x.store(y + at, packs, lane, group);
   }
+  if (place.lane == 0 && normed) rstds[place.row * heads.normed + place.head] = rstd;
+  place.store(x, y + place.at);
 }
 
 template <class T, int kPack, int kHeld>
-__global__ void __launch_bounds__(768)
+__global__ void __launch_bounds__(kThreads)
     input_gradient_kernel(const T* dys, const T* qkv, const T* q_weight, const T* k_weight,
                           const CudaAccumulator<T>* rstds, RowCount rows, Heads heads, int group, T* dqkv) {
   using A = CudaAccumulator<T>;
-  const std::int64_t row = blockIdx.x;
-  const bool used = row < rows.get();
-  const int packs = heads.head_dim / kPack;
-  const int lane = static_cast<int>(threadIdx.x) % group;
-  const int groups = static_cast<int>(blockDim.x) / group;
-  for (int first = 0; first < heads.all; first += groups) {
-    const int head = first + static_cast<int>(threadIdx.x) / group;
-    const std::int64_t at = (row * heads.all + head) * heads.head_dim;
-    const bool normed = used && head < heads.normed;
-    HeldHead<T, kPack, kHeld> dy{};
-    HeldHead<T, kPack, kHeld> x{};
-    HeldHead<T, kPack, kHeld> weight{};
-    A rstd = 0;
-    if (used && head < heads.all) dy.load(dys + at, packs, lane, group);
-    if (normed) {
-      x.load(qkv + at, packs, lane, group);
-      weight.load(head < heads.queries ? q_weight : k_weight, packs, lane, group);
-      rstd = rstds[row * heads.normed + head];
-    }
-    A dot = 0;
+  const Place<T, kPack, kHeld> place(heads, group);
+  const bool exists = place.row < rows.capacity;
+  const bool normed = exists && place.head < heads.normed;
+  __shared__ std::int64_t used;
+  if (threadIdx.x == 0) used = rows.get();
+  auto dy = place.load(dys + place.at, exists);
+  const auto x = place.load(qkv + place.at, normed);
+  const A rstd = normed ? rstds[place.row * heads.normed + place.head] : A(0);
+  const auto weight = place.load(place.head < heads.queries ? q_weight : k_weight, normed);
+  __syncthreads();
+  A dot = 0;
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) dot += dy.at(h, k) * weight.at(h, k) * x.at(h, k);
+  }
+  const A scale = group_sum(dot, group) * rstd * rstd / static_cast<A>(heads.head_dim);
+  if (!exists) return;
+  if (place.row >= used) {
+    dy = {};
+  } else if (normed) {
 #pragma unroll
     for (int h = 0; h < kHeld; ++h) {
 #pragma unroll
-      for (int k = 0; k < kPack; ++k) dot += dy.at(h, k) * weight.at(h, k) * x.at(h, k);
-    }
-    const A scale = group_sum(dot, group) * rstd * rstd / static_cast<A>(heads.head_dim);
-    if (head >= heads.all) continue;
-    if (normed) {
-#pragma unroll
-      for (int h = 0; h < kHeld; ++h) {
-#pragma unroll
-        for (int k = 0; k < kPack; ++k) {
-          dy.set(h, k, rstd * (dy.at(h, k) * weight.at(h, k) - x.at(h, k) * scale));
-        }
+      for (int k = 0; k < kPack; ++k) {
+        dy.set(h, k, rstd * (dy.at(h, k) * weight.at(h, k) - x.at(h, k) * scale));
       }
     }
-    dy.store(dqkv + at, packs, lane, group);
   }
+  place.store(dy, dqkv + place.at);
 }
 
 // Which heads of a row share a weight.
@@ -182,11 +203,11 @@ __global__ void __launch_bounds__(kThreads)
   const int mine = static_cast<int>(threadIdx.x) / group;
   const int groups = kThreads / group;
   A sums[kHeld][kPack]{};
-#pragma unroll 2
-  for (int item = mine;; item += groups) {
+  const std::int64_t turns = blockIdx.x < used ? ceil_div(used - blockIdx.x, gridDim.x) : 0;
+  const int items = static_cast<int>(turns) * part.heads;
+  for (int item = mine; item < items; item += groups) {
     const int turn = item / part.heads;
     const std::int64_t row = blockIdx.x + static_cast<std::int64_t>(turn) * gridDim.x;
-    if (row >= used) break;
     const int head = part.first_head + item - turn * part.heads;
     const std::int64_t at = row * part.row_size + static_cast<std::int64_t>(head) * part.head_dim;
     HeldHead<T, kPack, kHeld> dy;
@@ -221,9 +242,9 @@ void forward(const KernelCall& call) {
   const TensorView& qkv = call.in(0);
   const auto& a = call.attributes_as<QkNormAttributes>();
   if (qkv.capacity() == 0) return;
-  with_held_head<T>(a.head_dim, [&]<int kPack, int kHeld>(int group) {
+  with_held_head<T, 2>(a.head_dim, [&]<int kPack, int kHeld>(int group) {
     forward_kernel<T, kPack, kHeld>
-        <<<static_cast<unsigned>(qkv.capacity()), threads_of(heads_of(a), group), 0, stream_of(call)>>>(
+        <<<Place<T, kPack, kHeld>::blocks(qkv.capacity(), heads_of(a), group), kThreads, 0, stream_of(call)>>>(
             cuda_data<T>(qkv), cuda_data<T>(call.in(1)), cuda_data<T>(call.in(2)), row_count(call, qkv), heads_of(a),
             static_cast<A>(a.epsilon), group, cuda_data<T>(call.out(0)), cuda_data<A>(call.out(1)));
   });
@@ -236,9 +257,9 @@ void input_gradient(const KernelCall& call) {
   const TensorView& qkv = call.in(1);
   const auto& a = call.attributes_as<QkNormAttributes>();
   if (qkv.capacity() == 0) return;
-  with_held_head<T>(a.head_dim, [&]<int kPack, int kHeld>(int group) {
+  with_held_head<T, 4>(a.head_dim, [&]<int kPack, int kHeld>(int group) {
     input_gradient_kernel<T, kPack, kHeld>
-        <<<static_cast<unsigned>(qkv.capacity()), threads_of(heads_of(a), group), 0, stream_of(call)>>>(
+        <<<Place<T, kPack, kHeld>::blocks(qkv.capacity(), heads_of(a), group), kThreads, 0, stream_of(call)>>>(
             cuda_data<T>(call.in(0)), cuda_data<T>(qkv), cuda_data<T>(call.in(2)), cuda_data<T>(call.in(3)),
             cuda_data<A>(call.in(4)), row_count(call, qkv), heads_of(a), group, cuda_data<T>(call.out(0)));
   });
@@ -256,7 +277,7 @@ void weight_gradient(const KernelCall& call) {
   const std::int64_t slices = slices_of(qkv.capacity());
   if (slices == 0 || a.heads == 0) return;
   auto* partials = reinterpret_cast<A*>(call.workspace.data());
-  with_held_head<T>(head_dim, [&]<int kPack, int kHeld>(int group) {
+  with_held_head<T, 2>(head_dim, [&]<int kPack, int kHeld>(int group) {
     const Part part{qkv.row_size(), static_cast<int>(call.in(2).row_size()), static_cast<int>(a.first_head),
                     static_cast<int>(a.heads), static_cast<int>(head_dim)};
     weight_gradient_kernel<T, kPack, kHeld><<<static_cast<unsigned>(slices), kThreads, 0, stream_of(call)>>>(
