@@ -3,7 +3,12 @@
 #   scripts/setup.sh [--dev]   --dev: also the tools of scripts/{format,tidy,run_fuzzers}.sh
 set -euo pipefail
 
-packages=(g++ cmake ninja-build ccache libgtest-dev libgmock-dev nlohmann-json3-dev libyaml-cpp-dev libedit-dev)
+packages=(g++ cmake ninja-build ccache libgtest-dev libgmock-dev nlohmann-json3-dev libyaml-cpp-dev libedit-dev
+  libflint-dev)
+# Before FLINT 3 its parts are packages of their own.
+if grep -qs '^VERSION_CODENAME=bookworm$' /etc/os-release; then
+  packages+=(libflint-arb-dev libantic-dev libcalcium-dev)
+fi
 case "${1:-}" in
   "") ;;
   --dev) packages+=(clang-format-19 clang-tidy-19 clang-19 libclang-rt-19-dev libomp-19-dev) ;;

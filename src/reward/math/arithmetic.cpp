@@ -32,7 +32,7 @@ class Arithmetic {
     at_ += word.size();
     return true;
   }
-  static MathScalar compound(MathExpression value) {
+  static MathScalar compound(MathTree value) {
     MathScalar scalar;
     scalar.value = std::move(value);
     return scalar;
@@ -43,9 +43,9 @@ class Arithmetic {
     MathScalar left = product();
     for (;;) {
       if (accept("+")) {
-        left = compound(left.value + product().value);
+        left = compound(sum_tree(left.value, product().value));
       } else if (accept("-")) {
-        left = compound(left.value - product().value);
+        left = compound(difference_tree(left.value, product().value));
       } else {
         --depth_;
         return left;
@@ -59,9 +59,9 @@ class Arithmetic {
       skip();
       if (text_.substr(at_).starts_with("**")) throw SyntaxError();
       if (accept("*")) {
-        left = compound(left.value * unary().value);
+        left = compound(product_tree(left.value, unary().value));
       } else if (accept("/")) {
-        left = compound(left.value / unary().value);
+        left = compound(quotient_tree(left.value, unary().value));
       } else {
         return left;
       }
@@ -78,7 +78,7 @@ class Arithmetic {
       }
     }
     MathScalar value = power();
-    if (negative) value.value = -value.value;
+    if (negative) value.value = negative_tree(value.value);
     return value;
   }
 
@@ -88,7 +88,7 @@ class Arithmetic {
     if (++depth_ > kDeepest) throw SyntaxError();
     const MathScalar exponent = unary();
     --depth_;
-    return compound(base.value.power(exponent.value));
+    return compound(power_tree(base.value, exponent.value));
   }
 
   MathScalar atom() {
@@ -109,7 +109,7 @@ class Arithmetic {
     if (!point && digits.size() > 1 && digits[0] == '0' && digits.find_first_not_of('0') != std::string_view::npos) {
       throw SyntaxError();  // Python rejects 007
     }
-    MathScalar scalar = compound(MathExpression(Rational::from_decimal(digits)));
+    MathScalar scalar = compound(number_tree(digits));
     scalar.number = true;
     scalar.decimal = point;
     return scalar;

@@ -1,7 +1,8 @@
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 
+#include "reward/math/algebra.h"
+#include "reward/math/real_sets.h"
 #include "reward/math/value.h"
 
 namespace hone {
@@ -13,12 +14,44 @@ constexpr int kPlaces = 6;              // decimals that count where a side is a
 constexpr std::size_t kMostItems = 64;  // of a set that is compared in any order
 
 bool is_list(const MathValue& value) {
-  return value.kind == Kind::set || value.kind == Kind::tuple || value.kind == Kind::interval ||
-         value.kind == Kind::set_union;
+  return value.kind == Kind::set || value.kind == Kind::tuple || value.kind == Kind::interval;
 }
 
+// What is made of sets, or a set by its name.
+bool is_compound_set(const MathValue& value) {
+  return value.kind == Kind::set_union || value.kind == Kind::intersection || value.kind == Kind::difference ||
+         value.kind == Kind::named_set;
+}
+
+bool is_relation(const MathValue& value) { return value.kind == Kind::relation || value.kind == Kind::chain; }
+
+bool is_equation(const MathValue& value) {
+  if (value.kind == Kind::chain) return std::ranges::all_of(value.items, is_equation);
+  return value.kind == Kind::relation && value.relation == MathRelation::equal;
+}
+
+bool is_made_of_symbols(const MathValue& value) {
+  if (value.kind == Kind::scalar) return !value.scalar.letters.empty() || only_symbols(value.scalar.value);
+  return is_list(value) && !value.items.empty() && std::ranges::all_of(value.items, is_made_of_symbols);
+}
+
+// Equations, the first of which has nothing but symbols on its left: "x = 5", "f(x) = (x + 1)^2 = x^2 + 2x + 1".
 bool is_assignment(const MathValue& value) {
-  return value.kind == Kind::equation && value.items[0].kind == Kind::scalar && !value.items[0].scalar.letters.empty();
+  if (!is_equation(value)) return false;
+  const MathValue& first = value.kind == Kind::chain ? value.items[0] : value;
+  return is_made_of_symbols(first.items[0]);
+}
+
+const MathValue& last_side(const MathValue& equation) {
+  return equation.kind == Kind::chain ? last_side(equation.items.back()) : equation.items[1];
+}
+
+// Of an assignment's chain, its first left and its last right side.
+MathValue shortened(const MathValue& value) {
+  if (value.kind != Kind::chain || !is_assignment(value)) return value;
+  MathValue short_form = value.items[0];
+  short_form.items[1] = last_side(value);
+  return short_form;
 }
 
 // A symbol equals symbols side by side that spell it, and a number written the same.
@@ -26,40 +59,25 @@ bool equal_symbols(const MathScalar& gold, const MathScalar& answer) {
   if (!gold.letters.empty() && !answer.letters.empty()) return gold.letters == answer.letters;
   const MathScalar& other = gold.symbol ? answer : gold;
   const std::string& name = gold.symbol ? gold.letters : answer.letters;
-  const auto value = other.value.rational();
-  return value && other.number && !other.decimal && value->text() == name;
-}
-
-bool equal_rounded(const MathExpression& a, const MathExpression& b) {
-  const auto left = a.rational();
-  const auto right = b.rational();
-  if (left && right) return left->rounded(kPlaces) == right->rounded(kPlaces);
-  const auto left_near = a.approximate();
-  const auto right_near = b.approximate();
-  const auto is_small = [](const std::optional<long double>& near) { return near && std::abs(*near) <= 1e12L; };
-  if (!is_small(left_near) || !is_small(right_near)) return false;  // not a number is neither
-  return std::llround(*left_near * 1e6L) == std::llround(*right_near * 1e6L);
+  return other.number && !other.decimal && integer_text(other.value) == name;
 }
 
 // Six decimals count where one side is one decimal (or a percentage of one) and the other is no whole number; a
 // percentage of whole points also equals its points. All else is exact.
 bool equal_scalars(const MathScalar& gold, const MathScalar& answer) {
   if (gold.symbol || answer.symbol) return equal_symbols(gold, answer);
-  if (gold.value == answer.value) return true;
+  if (same_value(gold.value, answer.value)) return true;
   const auto atomic = [](const MathScalar& s) { return s.number || s.percent; };
-  const auto whole = [](const MathScalar& s) {
-    const auto value = s.value.rational();
-    return !s.decimal && value && value->is_integer();
-  };
+  const auto whole = [](const MathScalar& s) { return !s.decimal && integer_text(s.value).has_value(); };
   if ((atomic(gold) && gold.decimal) || (atomic(answer) && answer.decimal)) {
-    return !whole(gold) && !whole(answer) && equal_rounded(gold.value, answer.value);
+    return !whole(gold) && !whole(answer) && same_rounded(gold.value, answer.value, kPlaces);
   }
   if (!atomic(gold) || !atomic(answer)) return false;
-  const auto points = [](const MathScalar& s) { return s.percent ? s.value * MathExpression(Rational(100)) : s.value; };
-  const MathExpression gold_points = points(gold);
-  const MathExpression answer_points = points(answer);
-  const auto whole_points = [](const MathExpression& e) { return e.rational() && e.rational()->is_integer(); };
-  return whole_points(gold_points) && whole_points(answer_points) && gold_points == answer_points;
+  const auto points = [](const MathScalar& s) {
+    return integer_text(s.percent ? product_tree(s.value, number_tree(100)) : s.value);
+  };
+  const auto gold_points = points(gold);
+  return gold_points && gold_points == points(answer);
 }
 
 bool equal_any(const MathValue& gold, const MathValue& answer);
@@ -90,12 +108,19 @@ std::vector<MathValue> distinct(const std::vector<MathValue>& items) {
   return kept;
 }
 
+// Sets made of sets: the same points of the real line; where that cannot be told, the same parts.
+bool equal_compound_sets(const MathValue& gold, const MathValue& answer) {
+  const auto left = real_set(gold);
+  const auto right = real_set(answer);
+  if (left && right && same_real_set(*left, *right)) return true;
+  if (gold.kind != answer.kind || gold.text != answer.text) return false;
+  return gold.kind == Kind::difference ? equal_in_order(gold.items, answer.items)
+                                       : equal_in_any_order(gold.items, answer.items);
+}
+
 // Lists. A scalar beside a list is a set of one. An open interval is also the pair of its ends; a set beside a tuple
 // is read in the order in which it was written.
 bool equal_lists(const MathValue& gold, const MathValue& answer) {
-  if (gold.kind == Kind::set_union || answer.kind == Kind::set_union) {
-    return gold.kind == answer.kind && equal_in_any_order(gold.items, answer.items);
-  }
   const auto open = [](const MathValue& v) { return v.kind == Kind::interval && v.left_open && v.right_open; };
   if (gold.kind == Kind::interval && answer.kind == Kind::interval) {
     return gold.left_open == answer.left_open && gold.right_open == answer.right_open &&
@@ -111,37 +136,72 @@ bool equal_lists(const MathValue& gold, const MathValue& answer) {
   return equal_in_order(gold.items, items_of(answer));
 }
 
-// Assignments: the same symbol and value. Equations: one is a multiple of the other.
-bool equal_equations(const MathValue& gold, const MathValue& answer) {
-  if (is_assignment(gold) && is_assignment(answer) && equal_any(gold.items[0], answer.items[0]) &&
-      equal_any(gold.items[1], answer.items[1])) {
-    return true;
+bool have_scalar_sides(const MathValue& relation) {
+  return relation.items[0].kind == Kind::scalar && relation.items[1].kind == Kind::scalar;
+}
+
+MathTree difference_of_sides(const MathValue& relation) {
+  return difference_tree(relation.items[0].scalar.value, relation.items[1].scalar.value);
+}
+
+MathRelation turned(MathRelation relation) {
+  switch (relation) {
+    case MathRelation::less:
+      return MathRelation::greater;
+    case MathRelation::less_equal:
+      return MathRelation::greater_equal;
+    case MathRelation::greater:
+      return MathRelation::less;
+    case MathRelation::greater_equal:
+      return MathRelation::less_equal;
+    case MathRelation::equal:
+    case MathRelation::not_equal:
+      break;
   }
-  const auto scalars = [](const MathValue& v) {
-    return v.items[0].kind == Kind::scalar && v.items[1].kind == Kind::scalar;
-  };
-  if (!scalars(gold) || !scalars(answer)) return false;
-  const auto difference = [](const MathValue& v) { return v.items[0].scalar.value - v.items[1].scalar.value; };
-  const auto ratio = difference(gold).ratio_to(difference(answer));
-  return ratio && !ratio->is_zero();
+  return relation;
+}
+
+// Assignments: the same symbol and value. Equations: the same solutions, as far as one is a multiple of the other or
+// both are rational. Inequalities: one is a multiple of the other, turned round where the factor is negative; with one
+// symbol, the same solutions.
+bool equal_relations(const MathValue& gold, const MathValue& answer) {
+  if (gold.kind != answer.kind) return false;
+  if (gold.kind == Kind::chain) return std::ranges::equal(gold.items, answer.items, equal_relations);
+  const bool same = gold.relation == answer.relation;
+  if (same && equal_any(gold.items[0], answer.items[0]) && equal_any(gold.items[1], answer.items[1])) return true;
+  if (!have_scalar_sides(gold) || !have_scalar_sides(answer)) return false;
+  const MathTree left = difference_of_sides(gold);
+  const MathTree right = difference_of_sides(answer);
+  if (gold.relation == MathRelation::equal || gold.relation == MathRelation::not_equal) {
+    return same && (ratio_sign(left, right).has_value() || same_roots(left, right));
+  }
+  if (const auto sign = ratio_sign(left, right); sign && *sign != 0) {
+    return (*sign > 0 ? answer.relation : turned(answer.relation)) == gold.relation;
+  }
+  const auto solved = real_set(gold);
+  const auto answered = real_set(answer);
+  return solved && answered && same_real_set(*solved, *answered) && symbols_of(left) == symbols_of(right);
 }
 
 bool equal_any(const MathValue& gold_as_given, const MathValue& answer_as_given) {
+  const MathValue gold_short = shortened(gold_as_given);
+  const MathValue answer_short = shortened(answer_as_given);
   // Where the gold is no equation, the answer's last right-hand side counts; where it is an assignment, a bare value.
-  const bool unwrap_answer = answer_as_given.kind == Kind::equation && gold_as_given.kind != Kind::equation;
-  const bool unwrap_gold = is_assignment(gold_as_given) && answer_as_given.kind != Kind::equation;
-  const MathValue& gold = unwrap_gold ? gold_as_given.items[1] : gold_as_given;
-  const MathValue& answer = unwrap_answer ? answer_as_given.items[1] : answer_as_given;
+  const bool unwrap_answer = is_equation(answer_short) && !is_equation(gold_short);
+  const bool unwrap_gold = !unwrap_answer && is_assignment(gold_short) && !is_equation(answer_short);
+  const MathValue& gold = unwrap_gold ? last_side(gold_short) : gold_short;
+  const MathValue& answer = unwrap_answer ? last_side(answer_short) : answer_short;
   if (gold.kind == Kind::opaque || answer.kind == Kind::opaque)
     return gold.kind == answer.kind && gold.text == answer.text;
-  if (gold.kind == Kind::equation || answer.kind == Kind::equation) {
-    return gold.kind == answer.kind && equal_equations(gold, answer);
-  }
+  if (is_relation(gold) && is_relation(answer)) return equal_relations(gold, answer);
+  const bool answers_set = is_compound_set(answer) || answer.kind == Kind::set || answer.kind == Kind::interval;
+  if (is_compound_set(gold) || is_compound_set(answer)) return equal_compound_sets(gold, answer);
+  if (is_relation(gold) && answers_set && equal_compound_sets(gold, answer)) return true;
+  if (is_list(gold) || is_list(answer)) return equal_lists(gold, answer);
   if (gold.kind == Kind::matrix || answer.kind == Kind::matrix) {
     return gold.kind == answer.kind && equal_in_order(gold.items, answer.items);
   }
-  if (is_list(gold) || is_list(answer)) return equal_lists(gold, answer);
-  return equal_scalars(gold.scalar, answer.scalar);
+  return gold.kind == Kind::scalar && answer.kind == Kind::scalar && equal_scalars(gold.scalar, answer.scalar);
 }
 
 }  // namespace

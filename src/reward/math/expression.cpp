@@ -1,213 +1,121 @@
 #include "reward/math/expression.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
+#include <set>
+#include <utility>
 
 namespace hone {
 namespace {
 
-constexpr Int128 kLargestRadicand = 1'000'000'000'000;  // factored by trial division up to its square root
-constexpr Int128 kLargestExponent = 4096;               // of a product
-constexpr Int128 kLargestFold = 64;                     // of a sum
+using Op = MathNode::Op;
 
-bool is_prime(const std::string& generator) { return generator[0] >= '0' && generator[0] <= '9'; }
-bool is_constant(const std::string& generator) {
-  return is_prime(generator) || generator == "\\pi" || generator == "\\e";
-}
-
-std::int64_t small_exponent(const Rational& exponent, Int128 largest) {
-  if (!exponent.is_integer() || exponent.numerator() > largest || exponent.numerator() < -largest) throw BeyondDomain();
-  return static_cast<std::int64_t>(exponent.numerator());
-}
-
-// Multiplies by generator^exponent, moving whole powers of primes into the coefficient.
-void multiply_in(Monomial& monomial, Rational& coefficient, const std::string& generator, const Rational& exponent) {
-  const auto place = std::ranges::lower_bound(monomial, generator, {}, &Monomial::value_type::first);
-  const bool known = place != monomial.end() && place->first == generator;
-  Rational total = known ? place->second + exponent : exponent;
-  if (is_prime(generator)) {
-    const Rational whole = total.floor();
-    total = total - whole;
-    coefficient = coefficient * Rational::from_decimal(generator).power(small_exponent(whole, kLargestExponent));
+MathTree make(Op op, std::string_view text, std::vector<MathTree> arguments) {
+  MathNode node{.op = op, .text = std::string(text), .arguments = std::move(arguments)};
+  node.has_symbols = op == Op::symbol || op == Op::unknown;
+  node.has_infinity = op == Op::infinity;
+  for (const MathTree& argument : node.arguments) {
+    node.has_symbols |= argument->has_symbols;
+    node.has_infinity |= argument->has_infinity;
+    node.depth = std::max(node.depth, argument->depth + 1);
   }
-  if (total.is_zero()) {
-    if (known) monomial.erase(place);
-  } else if (known) {
-    place->second = total;
+  if (node.depth > kDeepestTree) throw BeyondDomain();
+  return std::make_shared<const MathNode>(std::move(node));
+}
+
+// a op b, where a's arguments are taken over if it is of the same kind. Only a's: a chain that is read from the left
+// stays linear in time.
+MathTree joined(Op op, const MathTree& a, const MathTree& b) {
+  std::vector<MathTree> arguments;
+  if (a->op == op) {
+    arguments = a->arguments;
   } else {
-    monomial.insert(place, {generator, total});
+    arguments.push_back(a);
   }
+  arguments.push_back(b);
+  return make(op, "", std::move(arguments));
 }
 
-struct Term {
-  Monomial monomial;
-  Rational coefficient = 1;
-};
-
-Term multiply(const Term& a, const Term& b) {
-  Term product{a.monomial, a.coefficient * b.coefficient};
-  for (const auto& [generator, exponent] : b.monomial) {
-    multiply_in(product.monomial, product.coefficient, generator, exponent);
+void collect_symbols(const MathTree& tree, std::set<std::string>& names) {
+  if (!tree->has_symbols) return;
+  if (tree->op == Op::symbol) names.insert(tree->text);
+  if (tree->op == Op::unknown) {
+    names.insert(tree_text(tree));
+    return;
   }
-  return product;
-}
-
-// Multiplies by base^exponent for a positive integer base.
-void multiply_in_root(Term& term, Int128 base, const Rational& exponent) {
-  if (base > kLargestRadicand) throw BeyondDomain();
-  auto rest = static_cast<std::uint64_t>(base);
-  for (std::uint64_t factor = 2; rest > 1; factor += factor == 2 ? 1 : 2) {
-    if (factor * factor > rest) factor = rest;
-    std::int64_t count = 0;
-    for (; rest % factor == 0; rest /= factor) ++count;
-    if (count > 0) multiply_in(term.monomial, term.coefficient, std::to_string(factor), exponent * Rational(count));
-  }
-}
-
-Term power_of(const Term& base, const Rational& exponent) {
-  Term result;
-  if (exponent.is_integer()) {
-    result.coefficient = base.coefficient.power(small_exponent(exponent, kLargestExponent));
-  } else {
-    if (!base.coefficient.is_positive()) throw BeyondDomain();
-    multiply_in_root(result, base.coefficient.numerator(), exponent);
-    multiply_in_root(result, base.coefficient.denominator(), -exponent);
-  }
-  for (const auto& [generator, inner] : base.monomial) {
-    if (!exponent.is_integer() && !is_constant(generator)) throw BeyondDomain();
-    multiply_in(result.monomial, result.coefficient, generator, inner * exponent);
-  }
-  return result;
-}
-
-std::optional<Term> single_term(const Polynomial& polynomial) {
-  if (polynomial.terms().size() != 1) return std::nullopt;
-  const auto& [monomial, coefficient] = *polynomial.terms().begin();
-  return Term{monomial, coefficient};
-}
-
-std::optional<long double> approximate_value(const Polynomial& polynomial) {
-  long double sum = 0;
-  for (const auto& [monomial, coefficient] : polynomial.terms()) {
-    long double product = coefficient.approximate();
-    for (const auto& [generator, exponent] : monomial) {
-      if (!is_constant(generator)) return std::nullopt;
-      const long double base = is_prime(generator)   ? Rational::from_decimal(generator).approximate()
-                               : generator == "\\pi" ? std::numbers::pi_v<long double>
-                                                     : std::numbers::e_v<long double>;
-      product *= std::pow(base, exponent.approximate());
-    }
-    sum += product;
-  }
-  return sum;
+  for (const MathTree& argument : tree->arguments) collect_symbols(argument, names);
 }
 
 }  // namespace
 
-Polynomial::Polynomial(const Rational& constant) { add({}, constant); }
+MathTree number_tree(std::string_view digits) { return make(Op::number, digits, {}); }
+MathTree number_tree(int value) {
+  const MathTree magnitude = make(Op::number, std::to_string(value < 0 ? -value : value), {});
+  return value < 0 ? negative_tree(magnitude) : magnitude;
+}
+MathTree symbol_tree(std::string_view name) { return make(Op::symbol, name, {}); }
+MathTree constant_tree(std::string_view name) { return make(Op::constant, name, {}); }
+MathTree infinity_tree() { return make(Op::infinity, "", {}); }
+MathTree sum_tree(const MathTree& a, const MathTree& b) { return joined(Op::sum, a, b); }
+MathTree difference_tree(const MathTree& a, const MathTree& b) { return sum_tree(a, negative_tree(b)); }
+MathTree product_tree(const MathTree& a, const MathTree& b) { return joined(Op::product, a, b); }
+MathTree quotient_tree(const MathTree& a, const MathTree& b) {
+  return product_tree(a, power_tree(b, negative_tree(make(Op::number, "1", {}))));
+}
+// -1 times the tree; -(-a) is a.
+MathTree negative_tree(const MathTree& a) {
+  const bool negated = a->op == Op::product && a->arguments.size() == 2 && a->text == "-";
+  if (negated) return a->arguments[1];
+  return make(Op::product, "-", {make(Op::number, "-1", {}), a});
+}
+MathTree power_tree(const MathTree& base, const MathTree& exponent) { return make(Op::power, "", {base, exponent}); }
+MathTree root_tree(const MathTree& base) { return power_tree(base, number_tree("1/2")); }
+MathTree function_tree(std::string_view name, std::vector<MathTree> arguments) {
+  return make(Op::function, name, std::move(arguments));
+}
+MathTree unknown_tree(std::string_view name, std::vector<MathTree> arguments) {
+  return make(Op::unknown, name, std::move(arguments));
+}
 
-void Polynomial::add(const Monomial& monomial, const Rational& coefficient) {
-  if (coefficient.is_zero()) return;
-  const auto [place, added] = terms_.try_emplace(monomial, coefficient);
-  if (!added) {
-    place->second = place->second + coefficient;
-    if (place->second.is_zero()) terms_.erase(place);
+bool same_tree(const MathTree& a, const MathTree& b) {
+  return a == b || (a->op == b->op && a->text == b->text && std::ranges::equal(a->arguments, b->arguments, same_tree));
+}
+
+MathTree substituted(const MathTree& tree, std::string_view symbol, const MathTree& value) {
+  if (!tree->has_symbols) return tree;
+  if (tree->op == Op::symbol) return tree->text == symbol ? value : tree;
+  std::vector<MathTree> arguments;
+  for (const MathTree& argument : tree->arguments) arguments.push_back(substituted(argument, symbol, value));
+  return make(tree->op, tree->text, std::move(arguments));
+}
+
+std::vector<std::string> symbols_of(const MathTree& tree) {
+  std::set<std::string> names;
+  collect_symbols(tree, names);
+  return {names.begin(), names.end()};
+}
+
+std::string tree_text(const MathTree& tree) {
+  if (tree->arguments.empty()) return tree->op == Op::infinity ? "oo" : tree->text;
+  constexpr std::string_view kSigns = "+*^";
+  std::string text =
+      tree->op == Op::function || tree->op == Op::unknown
+          ? tree->text
+          : std::string(1, kSigns[static_cast<std::size_t>(tree->op) - static_cast<std::size_t>(Op::sum)]);
+  for (std::size_t i = 0; i < tree->arguments.size(); ++i) {
+    text += (i == 0 ? '(' : ',') + tree_text(tree->arguments[i]);
+    if (text.size() > 4096) throw BeyondDomain();
   }
-  if (terms_.size() > kMostTerms) throw BeyondDomain();
+  return text + ")";
 }
 
-Polynomial operator+(const Polynomial& a, const Polynomial& b) {
-  Polynomial sum = a;
-  for (const auto& [monomial, coefficient] : b.terms_) sum.add(monomial, coefficient);
-  return sum;
-}
-
-Polynomial operator*(const Polynomial& a, const Polynomial& b) {
-  Polynomial product;
-  for (const auto& [left, left_coefficient] : a.terms_) {
-    for (const auto& [right, right_coefficient] : b.terms_) {
-      const Term term = multiply({left, left_coefficient}, {right, right_coefficient});
-      product.add(term.monomial, term.coefficient);
-    }
+bool only_symbols(const MathTree& tree) {
+  if (tree->op == Op::symbol) return true;
+  if (tree->op == Op::power) {
+    const MathTree& exponent = tree->arguments[1];
+    const bool inverse = exponent->op == Op::product && exponent->text == "-" && exponent->arguments[1]->text == "1";
+    return only_symbols(tree->arguments[0]) && (inverse || only_symbols(exponent));
   }
-  return product;
-}
-
-// A denominator of one term is divided out, so that most expressions are plain sums.
-MathExpression::MathExpression(Polynomial numerator, Polynomial denominator)
-    : numerator_(std::move(numerator)), denominator_(std::move(denominator)) {
-  if (denominator_.is_zero()) throw BeyondDomain();
-  if (const auto divisor = single_term(denominator_)) {
-    const Term inverse = power_of(*divisor, -1);
-    Polynomial factor;
-    factor.add(inverse.monomial, inverse.coefficient);
-    numerator_ = numerator_ * factor;
-    denominator_ = Polynomial(Rational(1));
-  }
-}
-
-MathExpression MathExpression::generator(const std::string& name) {
-  MathExpression result;
-  result.numerator_.add({{name, 1}}, 1);
-  return result;
-}
-
-std::optional<Rational> MathExpression::rational() const { return ratio_to(MathExpression(Rational(1))); }
-
-std::optional<long double> MathExpression::approximate() const {
-  const auto above = approximate_value(numerator_);
-  const auto below = approximate_value(denominator_);
-  if (!above || !below || *below == 0) return std::nullopt;
-  return *above / *below;
-}
-
-MathExpression MathExpression::power(const MathExpression& exponent) const {
-  const std::optional<Rational> value = exponent.rational();
-  if (!value) throw BeyondDomain();
-  if (numerator_.is_zero()) {
-    if (!value->is_positive()) throw BeyondDomain();
-    return *this;
-  }
-  const auto above = single_term(numerator_);
-  const auto below = single_term(denominator_);
-  if (above && below) {
-    const Term term = multiply(power_of(*above, *value), power_of(*below, -*value));
-    MathExpression result;
-    result.numerator_.add(term.monomial, term.coefficient);
-    return result;
-  }
-  const std::int64_t count = small_exponent(*value, kLargestFold);
-  MathExpression result(Rational(1));
-  for (std::int64_t i = 0; i < std::abs(count); ++i) result = result * *this;
-  return count < 0 ? MathExpression(Rational(1)) / result : result;
-}
-
-std::optional<Rational> MathExpression::ratio_to(const MathExpression& other) const {
-  const Polynomial left = numerator_ * other.denominator_;
-  const Polynomial right = other.numerator_ * denominator_;
-  if (right.is_zero()) return std::nullopt;
-  if (left.is_zero()) return Rational(0);
-  const Rational ratio = left.terms().begin()->second / right.terms().begin()->second;
-  if (left != right * Polynomial(ratio)) return std::nullopt;
-  return ratio;
-}
-
-MathExpression operator+(const MathExpression& a, const MathExpression& b) {
-  if (a.denominator_ == b.denominator_) return {a.numerator_ + b.numerator_, a.denominator_};
-  return {a.numerator_ * b.denominator_ + b.numerator_ * a.denominator_, a.denominator_ * b.denominator_};
-}
-
-MathExpression operator*(const MathExpression& a, const MathExpression& b) {
-  return {a.numerator_ * b.numerator_, a.denominator_ * b.denominator_};
-}
-
-MathExpression operator/(const MathExpression& a, const MathExpression& b) {
-  return {a.numerator_ * b.denominator_, a.denominator_ * b.numerator_};
-}
-
-bool operator==(const MathExpression& a, const MathExpression& b) {
-  return a.numerator_ * b.denominator_ == b.numerator_ * a.denominator_;
+  return !tree->arguments.empty() && std::ranges::all_of(tree->arguments, only_symbols);
 }
 
 }  // namespace hone

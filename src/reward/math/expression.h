@@ -1,69 +1,64 @@
-// Exact expressions: quotients of polynomials over rational numbers, radicals of rational numbers, and symbols.
+// Expressions as trees, as they were written; algebra.h says what they mean.
 #pragma once
 
-#include <cstddef>
-#include <map>
-#include <optional>
+#include <memory>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
-
-#include "reward/math/rational.h"
 
 namespace hone {
 
-// A product of generators, sorted by name. A generator is a symbol, one of the constants "\\pi" and "\\e", or a prime,
-// written in digits, whose exponent lies in (0, 1). Products of different such prime powers are linearly independent
-// over the rationals (Besicovitch, "On the linear independence of fractional powers of integers", 1940), so that the
-// form of a sum is unique.
-using Monomial = std::vector<std::pair<std::string, Rational>>;
+// Thrown where an expression is too large or of a kind that is not computed here; it is then compared as text.
+struct BeyondDomain {};
 
-// A sum of monomials, none with coefficient 0. At most kMostTerms; more throws BeyondDomain, which bounds the time.
-class Polynomial {
- public:
-  static constexpr std::size_t kMostTerms = 64;
+struct MathNode;
+using MathTree = std::shared_ptr<const MathNode>;
 
-  Polynomial() = default;
-  explicit Polynomial(const Rational& constant);
-
-  [[nodiscard]] const std::map<Monomial, Rational>& terms() const { return terms_; }
-  [[nodiscard]] bool is_zero() const { return terms_.empty(); }
-  void add(const Monomial& monomial, const Rational& coefficient);
-
-  friend Polynomial operator+(const Polynomial& a, const Polynomial& b);
-  friend Polynomial operator*(const Polynomial& a, const Polynomial& b);
-  friend bool operator==(const Polynomial& a, const Polynomial& b) = default;
-
- private:
-  std::map<Monomial, Rational> terms_;
+struct MathNode {
+  enum class Op {
+    number,    // text: "12", "0.25" or "1/2", no sign
+    symbol,    // text: its name, a real variable
+    constant,  // text: "pi", "e", "gamma" (Euler's), "i" (the imaginary unit)
+    infinity,  // positive
+    sum,       // of its arguments
+    product,   // of its arguments
+    power,     // arguments: base, exponent; the principal value
+    function,  // text: one that algebra.h knows ("sin", "log" with argument and base, "factorial")
+    unknown,   // text: a function that is only a name, "f" of "f(x)"
+  };
+  Op op = Op::number;
+  std::string text;
+  std::vector<MathTree> arguments;
+  bool has_symbols = false;  // or unknown functions: the value is no constant
+  bool has_infinity = false;
+  int depth = 1;
 };
 
-class MathExpression {
- public:
-  MathExpression() = default;
-  explicit MathExpression(const Rational& value) : numerator_(value) {}
-  [[nodiscard]] static MathExpression generator(const std::string& name);
+// Builders throw BeyondDomain where a tree grows deeper than kDeepestTree.
+inline constexpr int kDeepestTree = 400;
 
-  [[nodiscard]] std::optional<Rational> rational() const;        // the value where it is a rational number
-  [[nodiscard]] std::optional<long double> approximate() const;  // the value where it has no symbols
-  // Powers with a rational exponent: of constant products (no sums, not negative), or integer exponents up to 64.
-  [[nodiscard]] MathExpression power(const MathExpression& exponent) const;
-  // The quotient of this by `other` where it is a rational number.
-  [[nodiscard]] std::optional<Rational> ratio_to(const MathExpression& other) const;
+[[nodiscard]] MathTree number_tree(std::string_view digits);
+[[nodiscard]] MathTree number_tree(int value);
+[[nodiscard]] MathTree symbol_tree(std::string_view name);
+[[nodiscard]] MathTree constant_tree(std::string_view name);
+[[nodiscard]] MathTree infinity_tree();
+[[nodiscard]] MathTree sum_tree(const MathTree& a, const MathTree& b);  // sums in sums are one
+[[nodiscard]] MathTree difference_tree(const MathTree& a, const MathTree& b);
+[[nodiscard]] MathTree negative_tree(const MathTree& a);
+[[nodiscard]] MathTree product_tree(const MathTree& a, const MathTree& b);
+[[nodiscard]] MathTree quotient_tree(const MathTree& a, const MathTree& b);
+[[nodiscard]] MathTree power_tree(const MathTree& base, const MathTree& exponent);
+[[nodiscard]] MathTree root_tree(const MathTree& base);  // the square root
+[[nodiscard]] MathTree function_tree(std::string_view name, std::vector<MathTree> arguments);
+[[nodiscard]] MathTree unknown_tree(std::string_view name, std::vector<MathTree> arguments);
 
-  friend MathExpression operator+(const MathExpression& a, const MathExpression& b);
-  friend MathExpression operator*(const MathExpression& a, const MathExpression& b);
-  friend MathExpression operator/(const MathExpression& a, const MathExpression& b);
-  friend MathExpression operator-(const MathExpression& a) { return a * MathExpression(Rational(-1)); }
-  friend MathExpression operator-(const MathExpression& a, const MathExpression& b) { return a + (-b); }
-  // Mathematical equality. Throws BeyondDomain where the cross products grow too large.
-  friend bool operator==(const MathExpression& a, const MathExpression& b);
-
- private:
-  MathExpression(Polynomial numerator, Polynomial denominator);
-
-  Polynomial numerator_;
-  Polynomial denominator_ = Polynomial(Rational(1));
-};
+[[nodiscard]] bool same_tree(const MathTree& a, const MathTree& b);  // written the same
+[[nodiscard]] MathTree substituted(const MathTree& tree, std::string_view symbol, const MathTree& value);
+// Symbols and unknown functions by their text, sorted, each once.
+[[nodiscard]] std::vector<std::string> symbols_of(const MathTree& tree);
+// As a symbol's name for an unknown function: "f(x+1)".
+[[nodiscard]] std::string tree_text(const MathTree& tree);
+// Whether it is made of symbols alone: "x", "ab", "f(x)", "1/x"; not "2x". The left side of an assignment.
+[[nodiscard]] bool only_symbols(const MathTree& tree);
 
 }  // namespace hone

@@ -22,8 +22,8 @@ struct MathSyntaxError {};
 [[nodiscard]] bool closes_group(const MathToken& token);
 [[nodiscard]] bool separates(const MathToken& token);
 
-[[nodiscard]] MathScalar plain_scalar(MathExpression value);
-[[nodiscard]] MathScalar number_scalar(const Rational& value, bool decimal = false);
+[[nodiscard]] MathScalar plain_scalar(MathTree value);
+[[nodiscard]] MathScalar number_scalar(MathTree value, bool decimal = false);
 
 // A recursive descent over the tokens of one text. Throws MathSyntaxError where it is malformed, BeyondDomain where it
 // is not computed here or too deep.
@@ -32,7 +32,7 @@ class ExpressionParser {
   explicit ExpressionParser(std::vector<MathToken> tokens) : tokens_(std::move(tokens)) {}
 
  protected:
-  static constexpr int kDeepest = 64;  // groups in groups
+  static constexpr int kDeepest = 128;  // expressions in expressions; a group takes two
   using Kind = MathToken::Kind;
 
   [[nodiscard]] bool done() const { return at_ >= tokens_.size(); }
@@ -82,6 +82,9 @@ class ExpressionParser {
   [[nodiscard]] MathScalar additive();  // terms joined by + and -
   [[nodiscard]] MathScalar comp();      // one factor without postfix: a number, a symbol, a group, a command
 
+  [[nodiscard]] MathScalar postfix();  // the same with its powers and factorials
+  [[nodiscard]] bool factor_ahead(bool in_argument) const;
+
   std::vector<MathToken> tokens_;
   std::size_t at_ = 0;
   int depth_ = 0;
@@ -89,19 +92,28 @@ class ExpressionParser {
  private:
   MathScalar product();
   static MathScalar quotient(const MathScalar& above, const MathScalar& below);
-  MathScalar unary();
-  [[nodiscard]] bool factor_ahead() const;
-  MathScalar juxtaposed();
+  MathScalar unary(bool in_argument = false);
+  MathScalar juxtaposed(bool in_argument);
   static MathScalar beside(const MathScalar& left, const MathScalar& right);
-  MathScalar postfix();
   bool degree();
   MathScalar exponent();
-  static Rational factorial(const MathScalar& scalar);
   MathScalar group(std::string_view open, std::string_view close);
+  MathScalar number();
   MathScalar letter();
+  MathScalar symbol_or_call(std::string name);
   [[nodiscard]] bool applied() const;
+  std::vector<MathTree> arguments();
   std::string subscript();
   MathScalar command();
+  MathScalar function(const std::string& name);
+  MathScalar logarithm(const std::string& name);
+  MathScalar operator_name();
+  MathScalar extreme(const std::string& name);
+  MathScalar repeated(bool sum);
+  MathTree argument();
+  MathTree script(std::string_view sign);
+
+  bool in_bars_ = false;  // a bar closes
 };
 
 }  // namespace hone

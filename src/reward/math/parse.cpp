@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "reward/characters.h"
+#include "reward/math/algebra.h"
 #include "reward/math/expression_parser.h"
 #include "reward/math/tokens.h"
 #include "reward/math/value.h"
@@ -12,11 +13,34 @@ namespace hone {
 namespace {
 
 bool is_equals(const MathToken& token) { return token.is("="); }
+bool is_empty_set(const MathToken& token) { return is_one_of(token, {"\\emptyset", "\\varnothing"}); }
+bool joins_sets(const MathToken& token) { return is_one_of(token, {"\\cup", "\\cap", "\\setminus"}); }
+
+std::optional<MathRelation> relation_of(const MathToken& token) {
+  if (is_one_of(token, {"=", "==", "\\equiv"})) return MathRelation::equal;
+  if (is_one_of(token, {"!=", "\\ne", "\\neq"})) return MathRelation::not_equal;
+  if (is_one_of(token, {"<", "\\lt"})) return MathRelation::less;
+  if (is_one_of(token, {"<=", "\\le", "\\leq", "\\leqslant"})) return MathRelation::less_equal;
+  if (is_one_of(token, {">", "\\gt"})) return MathRelation::greater;
+  if (is_one_of(token, {">=", "\\ge", "\\geq", "\\geqslant"})) return MathRelation::greater_equal;
+  return std::nullopt;
+}
 
 MathValue make(MathValue::Kind kind, std::vector<MathValue> items) {
   MathValue value;
   value.kind = kind;
   value.items = std::move(items);
+  return value;
+}
+
+bool relates(const MathToken& token) { return relation_of(token).has_value(); }
+
+MathValue make_relation(MathRelation relation, MathValue left, MathValue right) {
+  std::vector<MathValue> sides;
+  sides.push_back(std::move(left));
+  sides.push_back(std::move(right));
+  MathValue value = make(MathValue::Kind::relation, std::move(sides));
+  value.relation = relation;
   return value;
 }
 
@@ -53,7 +77,7 @@ class Parser : private ExpressionParser {
     MathValue left = make(comp());
     ++at_;
     MathValue right = elements();
-    return make(MathValue::Kind::equation, {std::move(left), std::move(right)});
+    return make_relation(MathRelation::equal, std::move(left), std::move(right));
   }
 
   // Lists in lists: "1, 2" is a set, "1; 2" too, "1, 2; 3, 4" a set of tuples, "1" itself.
@@ -81,55 +105,124 @@ class Parser : private ExpressionParser {
     const Deeper deeper(depth_);
     if (accept("\\pm") || accept("\\mp")) {
       const MathScalar inner = additive();
-      return {make(plain_scalar(-inner.value)), make(inner)};
+      MathValue negative = make(plain_scalar(negative_tree(inner.value)));
+      negative.scalar.number = inner.number;
+      negative.scalar.decimal = inner.decimal;
+      return {std::move(negative), make(inner)};
     }
-    std::vector<MathValue> chain = {operand()};
-    if (chain[0].kind == MathValue::Kind::scalar && (accept("\\pm") || accept("\\mp"))) {
-      const MathScalar right = additive();
-      const MathExpression& left = chain[0].scalar.value;
-      return {make(plain_scalar(left + right.value)), make(plain_scalar(left - right.value))};
+    MathValue left = operand();
+    if (left.kind == MathValue::Kind::scalar && (accept("\\pm") || accept("\\mp"))) {
+      const MathTree right = additive().value;
+      return {make(plain_scalar(sum_tree(left.scalar.value, right))),
+              make(plain_scalar(difference_tree(left.scalar.value, right)))};
     }
-    while (!done() && !separates(tokens_[at_]) && !closes_group(tokens_[at_])) {
-      if (accept("\\approx")) {  // "x \approx 3": 3; "\pi \approx 3.14": pi
-        MathValue right = operand();
-        if (chain.back().kind == MathValue::Kind::scalar && chain.back().scalar.symbol) chain.back() = std::move(right);
-        continue;
-      }
-      if (!accept("=")) throw BeyondDomain();  // an inequality, or what does not belong here
-      chain.push_back(operand());
+    while (!done() && !separates(tokens_[at_]) && !closes_group(tokens_[at_])) left = related(std::move(left));
+    std::vector<MathValue> one;
+    one.push_back(std::move(left));
+    return one;
+  }
+
+  // Another relation behind `left`, which may be one or a chain of them.
+  MathValue related(MathValue left) {
+    if (accept("\\approx") || accept("~=")) {  // "x \approx 3": 3; "\pi \approx 3.14": pi
+      MathValue right = operand();
+      const bool assigned = left.kind == MathValue::Kind::scalar && only_symbols(left.scalar.value);
+      return assigned ? std::move(right) : std::move(left);
     }
-    if (chain.size() == 1) return chain;
-    if (chain.size() > 2 && chain[0].scalar.letters.empty()) throw BeyondDomain();
-    return {make(MathValue::Kind::equation, {std::move(chain.front()), std::move(chain.back())})};
+    const std::optional<MathRelation> relation = relation_of(tokens_[at_]);
+    if (!relation) throw MathSyntaxError();
+    ++at_;
+    const bool first = left.kind != MathValue::Kind::relation && left.kind != MathValue::Kind::chain;
+    if (first) return make_relation(*relation, std::move(left), operand());
+    if (left.kind == MathValue::Kind::relation) {
+      std::vector<MathValue> items;
+      items.push_back(std::move(left));
+      left = make(MathValue::Kind::chain, std::move(items));
+    }
+    MathValue middle = left.items.back().items[1];
+    left.items.push_back(make_relation(*relation, std::move(middle), operand()));
+    return left;
   }
 
   MathValue operand() {
-    if (next_is("\\emptyset") || next_is("\\varnothing")) {
-      ++at_;
-      return make(MathValue::Kind::set, {});
+    if (set_ahead()) return set_expression();
+    return matrix_within(at_, element_end()) ? matrix_sum() : make(additive());
+  }
+
+  // Where the operand at `at_` ends at the latest.
+  [[nodiscard]] std::size_t element_end() const {
+    int depth = 0;
+    for (std::size_t i = at_; i < tokens_.size(); ++i) {
+      if (closes_group(tokens_[i]) && --depth < 0) return i;
+      if (depth == 0 && (separates(tokens_[i]) || relates(tokens_[i]))) return i;
+      if (opens_group(tokens_[i])) ++depth;
     }
-    if (!set_ahead()) {
-      if (!done() && tokens_[at_].kind == Kind::environment) return matrix();
-      return make(additive());
+    return tokens_.size();
+  }
+  [[nodiscard]] bool matrix_within(std::size_t begin, std::size_t end) const {
+    return std::any_of(tokens_.begin() + static_cast<std::ptrdiff_t>(begin),
+                       tokens_.begin() + static_cast<std::ptrdiff_t>(end),
+                       [](const MathToken& token) { return token.kind == Kind::environment; });
+  }
+
+  // Intersections before unions before differences.
+  MathValue set_expression() {
+    MathValue left = set_union();
+    while (accept("\\setminus")) left = joined(MathValue::Kind::difference, std::move(left), set_union());
+    return left;
+  }
+  MathValue set_union() {
+    MathValue left = intersection();
+    while (accept("\\cup")) left = joined(MathValue::Kind::set_union, std::move(left), intersection());
+    return left;
+  }
+  MathValue intersection() {
+    MathValue left = set_atom();
+    while (accept("\\cap")) left = joined(MathValue::Kind::intersection, std::move(left), set_atom());
+    return left;
+  }
+  // A tuple among sets is a set.
+  static MathValue joined(MathValue::Kind kind, MathValue left, MathValue right) {
+    std::vector<MathValue> items;
+    for (MathValue* side : {&left, &right}) {
+      if (side->kind == MathValue::Kind::scalar) throw MathSyntaxError();
+      if (side->kind == MathValue::Kind::tuple && kind != MathValue::Kind::difference)
+        side->kind = MathValue::Kind::set;
+      items.push_back(std::move(*side));
     }
-    std::vector<MathValue> parts = {set_atom()};
-    while (accept("\\cup")) parts.push_back(set_atom());
-    if (parts.size() == 1) return std::move(parts[0]);
-    return make(MathValue::Kind::set_union, std::move(parts));
+    return make(kind, std::move(items));
   }
 
   // A group that holds a list, or visible braces that are a whole element.
   [[nodiscard]] bool set_ahead() const {
-    if (done() || !opens_group(tokens_[at_])) return false;
+    if (done()) return false;
+    if (tokens_[at_].kind == Kind::named_set || is_empty_set(tokens_[at_])) return true;
+    if (!opens_group(tokens_[at_])) return false;
     const std::size_t close = matching(at_);
     if (count_outside(at_ + 1, close, separates) > 0) return true;
+    if (close + 1 < tokens_.size() && joins_sets(tokens_[close + 1])) return true;
     const bool braces = tokens_[at_].is("\\{") || tokens_[at_].is("\\lbrace");
+    if ((braces || tokens_[at_].is("{")) && count_outside(at_ + 1, close, relates) > 0) return true;
     return braces && (close + 1 == tokens_.size() || separates(tokens_[close + 1]) ||
                       closes_group(tokens_[close + 1]) || tokens_[close + 1].is("\\cup"));
   }
 
   MathValue set_atom() {
-    if (done() || !opens_group(tokens_[at_])) throw BeyondDomain();
+    const Deeper deeper(depth_);
+    if (done()) throw MathSyntaxError();
+    if (tokens_[at_].kind == Kind::named_set) {
+      MathValue named = make(MathValue::Kind::named_set, {});
+      named.text = tokens_[at_++].text;
+      return named;
+    }
+    if (is_empty_set(tokens_[at_])) return ++at_, make(MathValue::Kind::set, {});
+    if (!opens_group(tokens_[at_])) throw MathSyntaxError();
+    if (tokens_[at_].is("(") && count_outside(at_ + 1, matching(at_), joins_sets) > 0) {
+      ++at_;
+      MathValue inner = set_expression();
+      expect(")");
+      return inner;
+    }
     const MathToken open = tokens_[at_++];
     const bool braces = open.is("{") || open.is("\\{") || open.is("\\lbrace");
     if (braces && !done() && closes_group(tokens_[at_])) {
@@ -159,16 +252,108 @@ class Parser : private ExpressionParser {
   // A pair whose ends are the wrong way round is a tuple.
   static bool can_be_interval(const std::vector<MathValue>& ends, bool left_open, bool right_open) {
     if (ends[0].kind != MathValue::Kind::scalar || ends[1].kind != MathValue::Kind::scalar) return false;
-    const auto left = ends[0].scalar.value.approximate();
-    const auto right = ends[1].scalar.value.approximate();
-    if (!left || !right || left_open != right_open) return true;
-    return left_open ? *left < *right : *left <= *right;
+    if (left_open != right_open) return true;
+    const auto order = compare_values(ends[0].scalar.value, ends[1].scalar.value);
+    return !order || *order < (left_open ? 0 : 1);
+  }
+
+  MathValue matrix_sum() {
+    const Deeper deeper(depth_);
+    MathValue total = matrix_product();
+    while (next_is("+") || next_is("-")) {
+      const bool minus = tokens_[at_++].is("-");
+      MathValue next = matrix_product();
+      total = matrix_plus(total, minus ? scaled(next, number_tree(-1)) : next);
+    }
+    return total;
+  }
+
+  MathValue matrix_product() {
+    bool negative = false;
+    while (next_is("+") || next_is("-")) negative ^= tokens_[at_++].is("-");
+    MathValue total = matrix_factor();
+    while (!done()) {
+      if (accept("/")) {
+        const MathValue below = matrix_factor();
+        if (below.kind != MathValue::Kind::scalar) throw BeyondDomain();
+        total = scaled(total, quotient_tree(number_tree(1), below.scalar.value));
+        continue;
+      }
+      const bool sign = accept("\\cdot") || accept("\\times") || accept("*");
+      const bool begins = tokens_[at_].kind == Kind::environment && tokens_[at_].text.starts_with("begin");
+      if (!sign && !begins && !factor_ahead(false)) break;
+      total = matrix_times(total, matrix_factor());
+    }
+    return negative ? scaled(total, number_tree(-1)) : total;
+  }
+
+  MathValue matrix_factor() {
+    if (done()) throw MathSyntaxError();
+    if (tokens_[at_].kind == Kind::environment) return matrix();
+    const bool fraction = next_is("\\frac") && is_at(at_ + 1, "{");
+    const std::size_t open = at_ + (fraction ? 1 : 0);
+    if (!opens_group(tokens_[open]) || !matrix_within(open, matching(open))) return make(postfix());
+    at_ = open + 1;
+    MathValue inner = matrix_sum();
+    if (done() || !closes_group(tokens_[at_])) throw MathSyntaxError();
+    ++at_;
+    if (next_is("^")) throw BeyondDomain();
+    if (!fraction) return inner;
+    expect("{");
+    const MathTree below = additive().value;
+    expect("}");
+    return scaled(inner, quotient_tree(number_tree(1), below));
+  }
+
+  static MathValue scaled(MathValue value, const MathTree& factor) {
+    if (value.kind == MathValue::Kind::scalar) return make(plain_scalar(product_tree(factor, value.scalar.value)));
+    for (MathValue& row : value.items) {
+      for (MathValue& item : row.items) item = make(plain_scalar(product_tree(factor, item.scalar.value)));
+    }
+    return value;
+  }
+
+  static MathValue matrix_plus(MathValue left, const MathValue& right) {
+    if (left.kind != MathValue::Kind::matrix || right.kind != left.kind || left.items.size() != right.items.size())
+      throw BeyondDomain();
+    for (std::size_t i = 0; i < left.items.size(); ++i) {
+      std::vector<MathValue>& row = left.items[i].items;
+      if (row.size() != right.items[i].items.size()) throw BeyondDomain();
+      for (std::size_t j = 0; j < row.size(); ++j) {
+        row[j] = make(plain_scalar(sum_tree(row[j].scalar.value, right.items[i].items[j].scalar.value)));
+      }
+    }
+    return left;
+  }
+
+  static MathValue matrix_times(const MathValue& left, const MathValue& right) {
+    if (left.kind == MathValue::Kind::scalar) return scaled(right, left.scalar.value);
+    if (right.kind == MathValue::Kind::scalar) return scaled(left, right.scalar.value);
+    std::vector<MathValue> rows;
+    for (const MathValue& row : left.items) {
+      rows.push_back(make(MathValue::Kind::tuple, {}));
+      if (row.items.size() != right.items.size()) throw BeyondDomain();
+      for (std::size_t j = 0; j < right.items[0].items.size(); ++j) {
+        MathTree total = number_tree(0);
+        for (std::size_t k = 0; k < row.items.size(); ++k) {
+          if (right.items[k].items.size() <= j) throw BeyondDomain();
+          total = sum_tree(total, product_tree(row.items[k].scalar.value, right.items[k].items[j].scalar.value));
+        }
+        rows.back().items.push_back(make(plain_scalar(total)));
+      }
+    }
+    return make(MathValue::Kind::matrix, std::move(rows));
   }
 
   MathValue matrix() {
     const std::string kind = tokens_[at_].text;
-    if (kind != "begin pmatrix" && kind != "begin bmatrix" && kind != "begin matrix") throw BeyondDomain();
-    ++at_;
+    if (kind == "begin array") {
+      matching_columns();
+    } else if (kind != "begin pmatrix" && kind != "begin bmatrix" && kind != "begin matrix") {
+      throw BeyondDomain();
+    } else {
+      ++at_;
+    }
     std::vector<MathValue> rows(1, make(MathValue::Kind::tuple, {}));
     for (;;) {
       rows.back().items.push_back(make(additive()));
@@ -179,12 +364,23 @@ class Parser : private ExpressionParser {
       rows.push_back(make(MathValue::Kind::tuple, {}));
     }
     if (tokens_[at_++].text != "end" + kind.substr(5)) throw MathSyntaxError();
+    if (next_is("^")) throw BeyondDomain();
+    for (const MathValue& row : rows) {
+      if (row.items.size() != rows[0].items.size()) throw MathSyntaxError();
+    }
     return make(MathValue::Kind::matrix, std::move(rows));
+  }
+
+  // Skips "\begin{array}{ccc}".
+  void matching_columns() {
+    ++at_;
+    if (!next_is("{")) throw MathSyntaxError();
+    at_ = matching(at_) + 1;
   }
 };
 
 // "10,080": a comma every three digits is no list.
-std::optional<Rational> number_with_commas(std::string_view text) {
+std::optional<MathScalar> number_with_commas(std::string_view text) {
   text = strip(text);
   const bool negative = text.starts_with('-');
   if (negative) text.remove_prefix(1);
@@ -210,8 +406,8 @@ std::optional<Rational> number_with_commas(std::string_view text) {
     if (point != text.size() || std::ranges::count(whole, ',') > 1) return std::nullopt;
     digits.insert(first, ".");
   }
-  const Rational value = Rational::from_decimal(digits);
-  return negative ? -value : value;
+  const MathTree value = number_tree(digits);
+  return number_scalar(negative ? negative_tree(value) : value, digits.find('.') != std::string::npos);
 }
 
 MathValue opaque(std::string_view text) {
@@ -228,7 +424,7 @@ MathValue opaque(std::string_view text) {
 std::optional<MathValue> parse_latex(std::string_view text) {
   try {
     if (const auto value = number_with_commas(text)) {
-      return make(number_scalar(*value, text.find('.') != std::string_view::npos));
+      return make(*value);
     }
     std::optional<std::vector<MathToken>> tokens = tokenize_latex(text);
     if (!tokens || tokens->empty()) return std::nullopt;
@@ -245,7 +441,7 @@ std::optional<MathValue> as_percent(const MathValue& value) {
   MathValue result = value;
   result.scalar.number = false;
   result.scalar.percent = true;
-  result.scalar.value = result.scalar.value / MathExpression(Rational(100));
+  result.scalar.value = quotient_tree(result.scalar.value, number_tree(100));
   return result;
 }
 

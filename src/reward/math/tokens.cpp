@@ -15,7 +15,21 @@ constexpr std::array kUnicode = std::to_array<std::pair<std::string_view, std::s
      {"∕", "/"},       {"π", "\\pi"},    {"≈", "\\approx"},   {"≤", "\\leq"},      {"≥", "\\geq"},  {"≠", "\\neq"},
      {"±", "\\pm"},    {"∪", "\\cup"},   {"∩", "\\cap"},      {"∅", "\\emptyset"}, {"°", "\\circ"}, {"α", "\\alpha"},
      {"β", "\\beta"},  {"γ", "\\gamma"}, {"θ", "\\theta"},    {"λ", "\\lambda"},   {"μ", "\\mu"},   {"φ", "\\phi"},
-     {"ω", "\\omega"}, {"ℝ", "\\reals"}, {"ℤ", "\\integers"}, {"ℕ", "\\naturals"}});
+     {"ω", "\\omega"}, {"≡", "="},       {"∖", "\\setminus"}, {"∉", "\\notin"},    {"∞", "\\infty"}});
+
+// Sets by name.
+constexpr std::array kSets = std::to_array<std::pair<std::string_view, std::string_view>>({{"\\mathbb{N}", "naturals"},
+                                                                                           {"ℕ", "naturals"},
+                                                                                           {"\\mathbb{Z}", "integers"},
+                                                                                           {"ℤ", "integers"},
+                                                                                           {"\\mathbb{Q}", "rationals"},
+                                                                                           {"ℚ", "rationals"},
+                                                                                           {"\\mathbb{R}", "reals"},
+                                                                                           {"ℝ", "reals"},
+                                                                                           {"\\mathbb{C}", "complexes"},
+                                                                                           {"ℂ", "complexes"},
+                                                                                           {"\\mathbb{P}", "primes"},
+                                                                                           {"ℙ", "primes"}});
 
 constexpr std::array kSkipped = std::to_array<std::string_view>(
     {"\\,", "\\:", "\\;", "\\!", "\\$", "\\thinspace", "\\medspace", "\\thickspace", "\\quad", "\\qquad",
@@ -46,6 +60,12 @@ class Lexer {
 
   bool next() {
     const char c = text_[at_];
+    for (const auto& [sign, name] : kSets) {
+      if (!text_.substr(at_).starts_with(sign)) continue;
+      at_ += sign.size();
+      push(Kind::named_set, std::string(name));
+      return true;
+    }
     if (c == ' ' || c == '\t' || c == '\r' || c == '\n') {
       ++at_;
       return true;
@@ -56,8 +76,11 @@ class Lexer {
     if (static_cast<unsigned char>(c) >= 0x80) return unicode();
     constexpr std::string_view kPunctuation = "+-*/(){}[]|^_,;:=<>!&~.";
     if (kPunctuation.find(c) == std::string_view::npos) return false;
-    push(Kind::punctuation, std::string(1, c));
-    ++at_;
+    constexpr std::array<std::string_view, 5> kPairs = {"<=", ">=", "!=", "==", "~="};
+    const std::string_view pair = text_.substr(at_, 2);
+    const bool paired = std::ranges::find(kPairs, pair) != kPairs.end();
+    push(Kind::punctuation, std::string(paired ? pair : pair.substr(0, 1)));
+    at_ += paired ? 2 : 1;
     return true;
   }
 
@@ -67,13 +90,28 @@ class Lexer {
     if (at_ + 1 < text_.size() && text_[at_] == '.' && is_digit(text_[at_ + 1])) {
       for (++at_; at_ < text_.size() && is_digit(text_[at_]);) ++at_;
     }
-    const std::string digits(text_.substr(begin, at_ - begin));
+    std::string digits(text_.substr(begin, at_ - begin));
+    if (const std::size_t end = exponent_end(); end > at_) {
+      push(Kind::number, digits + std::string(text_.substr(at_, end - at_)));
+      at_ = end;
+      return true;
+    }
     std::size_t sign = at_ + (at_ < text_.size() && text_[at_] == ' ' ? 1 : 0);
     if (text_.substr(sign).starts_with("\\%")) ++sign;
     const bool percent = sign < text_.size() && text_[sign] == '%';
     if (percent) at_ = sign + 1;
-    push(percent ? Kind::percentage : Kind::number, digits);
+    push(percent ? Kind::percentage : Kind::number, std::move(digits));
     return true;
+  }
+
+  // Behind "E+12"; at_ where it does not follow.
+  [[nodiscard]] std::size_t exponent_end() const {
+    if (at_ >= text_.size() || text_[at_] != 'E') return at_;
+    std::size_t digit = at_ + 1;
+    if (digit < text_.size() && (text_[digit] == '+' || text_[digit] == '-')) ++digit;
+    if (digit >= text_.size() || !is_digit(text_[digit])) return at_;
+    while (digit < text_.size() && is_digit(text_[digit])) ++digit;
+    return digit;
   }
 
   // "d" and a letter behind it are one name, as in dx.

@@ -10,11 +10,12 @@ namespace hone {
 
 struct MathToken {
   enum class Kind {
-    number,       // digits with at most one point
+    number,       // digits with at most one point; "1.5E3" too
     percentage,   // a number with % behind it; text without the sign
     letter,       // one letter, or "dx"
     command,      // "\frac", "\pi", "\\", "\{"
     named,        // a command with its argument taken as a name: "\text{Evelyn}"; text is the name
+    named_set,    // "\mathbb{R}"; text is "reals"
     environment,  // "\begin{pmatrix}" as "begin", "\end{...}" as "end"
     punctuation,  // any other character
   };
