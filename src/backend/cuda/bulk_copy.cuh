@@ -12,9 +12,10 @@
 namespace hone {
 
 // [rows, heads, width] bf16 in global memory, row_stride elements from a row to the next, taken in boxes of box_rows
-// rows by 64 columns of one head; rows past the last are zeros.
+// rows by box_heads heads by 64 columns; rows past the last are zeros.
 [[nodiscard]] inline CUtensorMap row_boxes(const void* data, std::int64_t rows, std::int64_t row_stride,
-                                           std::int64_t heads, std::int64_t width, std::int64_t box_rows) {
+                                           std::int64_t heads, std::int64_t width, std::int64_t box_rows,
+                                           std::int64_t box_heads = 1) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};
   check_cuda(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found),
@@ -24,7 +25,7 @@ namespace hone {
   const cuuint64_t sizes[3] = {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(heads),
                                static_cast<cuuint64_t>(rows)};
   const cuuint64_t strides[2] = {static_cast<cuuint64_t>(width) * 2, static_cast<cuuint64_t>(row_stride) * 2};
-  const cuuint32_t box[3] = {64, 1, static_cast<cuuint32_t>(box_rows)};
+  const cuuint32_t box[3] = {64, static_cast<cuuint32_t>(box_heads), static_cast<cuuint32_t>(box_rows)};
   const cuuint32_t steps[3] = {1, 1, 1};
   HONE_ASSERT(found == cudaDriverEntryPointSuccess, "the driver has no cuTensorMapEncodeTiled");
   const CUresult status = encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(data), sizes, strides,
@@ -45,6 +46,20 @@ __device__ inline void barrier_arrive(std::uint32_t barrier) {
 // Arrives; the phase ends when as many bytes have been copied, too.
 __device__ inline void barrier_expect(std::uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(barrier), "r"(bytes) : "memory");
+}
+// Whether the phase of this parity has ended; may wait a little.
+[[nodiscard]] __device__ inline bool barrier_done(std::uint32_t barrier, int parity) {
+  int done;
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.b32 %0, 1, 0, done;\n"
+      "}\n"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
 }
 // Until the phase of this parity has ended.
 __device__ inline void barrier_wait(std::uint32_t barrier, int parity) {

@@ -47,7 +47,7 @@ template <Major kMajorA, Major kMajorB, int kCount>
 __device__ void warpgroup_multiply(float (&c)[kCount][4], std::uint64_t a, std::uint64_t b, int keep) {
   constexpr int kOrderA = static_cast<int>(kMajorA);
   constexpr int kOrderB = static_cast<int>(kMajorB);
-  static_assert(kCount == 4 || kCount == 8);
+  static_assert(kCount == 4 || kCount == 8 || kCount == 16);
   if constexpr (kCount == 4) {
     asm volatile(
         "{\n.reg .pred keep;\n"
@@ -57,7 +57,7 @@ __device__ void warpgroup_multiply(float (&c)[kCount][4], std::uint64_t a, std::
         "}, %16, %17, keep, 1, 1, %19, %20;\n}\n"
         : HONE_FOUR(0), HONE_FOUR(1), HONE_FOUR(2), HONE_FOUR(3)
         : "l"(a), "l"(b), "r"(keep), "n"(kOrderA), "n"(kOrderB));
-  } else {
+  } else if constexpr (kCount == 8) {
     asm volatile(
         "{\n.reg .pred keep;\n"
         "setp.ne.b32 keep, %34, 0;\n"
@@ -66,6 +66,20 @@ __device__ void warpgroup_multiply(float (&c)[kCount][4], std::uint64_t a, std::
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
         "}, %32, %33, keep, 1, 1, %35, %36;\n}\n"
         : HONE_FOUR(0), HONE_FOUR(1), HONE_FOUR(2), HONE_FOUR(3), HONE_FOUR(4), HONE_FOUR(5), HONE_FOUR(6), HONE_FOUR(7)
+        : "l"(a), "l"(b), "r"(keep), "n"(kOrderA), "n"(kOrderB));
+  } else {
+    asm volatile(
+        "{\n.reg .pred keep;\n"
+        "setp.ne.b32 keep, %66, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+        "}, %64, %65, keep, 1, 1, %67, %68;\n}\n"
+        : HONE_FOUR(0), HONE_FOUR(1), HONE_FOUR(2), HONE_FOUR(3), HONE_FOUR(4), HONE_FOUR(5), HONE_FOUR(6),
+          HONE_FOUR(7), HONE_FOUR(8), HONE_FOUR(9), HONE_FOUR(10), HONE_FOUR(11), HONE_FOUR(12), HONE_FOUR(13),
+          HONE_FOUR(14), HONE_FOUR(15)
         : "l"(a), "l"(b), "r"(keep), "n"(kOrderA), "n"(kOrderB));
   }
 }
@@ -103,5 +117,12 @@ __device__ void warpgroup_multiply(float (&c)[kCount][4], const std::uint32_t (&
 }
 
 #undef HONE_FOUR
+
+// Built for what has wgmma only: elsewhere it can have no such number of threads, by which launches can tell.
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define HONE_WGMMA_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
+#else
+#define HONE_WGMMA_BOUNDS(threads, blocks) __launch_bounds__(32, 1)
+#endif
 
 }  // namespace hone

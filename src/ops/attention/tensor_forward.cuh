@@ -14,6 +14,7 @@
 #include "backend/cuda/mma.cuh"
 #include "ops/attention/tensor_forward_state.cuh"
 #include "ops/attention/tiles.cuh"
+#include "ops/attention/wgmma_forward.cuh"
 
 namespace hone {
 
@@ -209,20 +210,27 @@ __global__ void __launch_bounds__(kMergeRows * 32)
 
 // How a launch is laid out, of what the host knows: rows and sequences there is room for, and the most keys of a row.
 struct ForwardPlan {
+  std::int64_t most_keys;
   bool few = false;  // query rows of a sequence, as in decoding
   ForwardSplits splits;
   std::size_t workspace_bytes = 0;
 
   ForwardPlan(std::int64_t rows, std::int64_t sequences, std::int64_t heads, std::int64_t kv_heads,
-              std::int64_t head_dim, std::int64_t most_keys, bool decodes) {
+              std::int64_t head_dim, std::int64_t keys, bool decodes)
+      : most_keys(keys) {
     constexpr std::int64_t kBlocks = 264;  // that occupy a large GPU
     few = decodes && rows * (heads / kv_heads) <= 16 * sequences;
     const std::int64_t count = ceil_div(most_keys, kSplitKeys);
-    if (count <= 1) return;
-    if (few)
+    if (few && count > 1) {
       splits.blocks = static_cast<std::int32_t>(std::clamp(kBlocks / (sequences * kv_heads), std::int64_t{1}, count));
-    if (splits.blocks > 1) splits.per_row = static_cast<std::int32_t>(count);
-    workspace_bytes = static_cast<std::size_t>(rows * heads * splits.per_row * (head_dim + 2)) * sizeof(float);
+      splits.per_row = static_cast<std::int32_t>(count);
+    }
+    if (count > 1) {
+      workspace_bytes = static_cast<std::size_t>(rows * heads * splits.per_row * (head_dim + 2)) * sizeof(float);
+    }
+    if (!few && wgmma_forward_takes(heads / kv_heads, head_dim)) {
+      workspace_bytes = std::max(workspace_bytes, wgmma_forward_bytes(rows, sequences, heads / kv_heads));
+    }
   }
 };
 
@@ -239,6 +247,21 @@ void launch_tensor_attention_forward(const AttentionQueries<__nv_bfloat16>& quer
   check_launch("attention");
 }
 
+template <class Keys>
+[[nodiscard]] bool launch_wgmma_attention_forward(const AttentionQueries<__nv_bfloat16>& queries, const Keys& keys,
+                                                  const ForwardPlan& plan, std::byte* workspace, cudaStream_t stream) {
+  const auto launch = [&]<int kWidth, int kGroups>() {
+    return launch_wgmma_forward<kWidth, kGroups>(queries, keys, plan.splits, plan.most_keys, workspace, stream);
+  };
+  if (!wgmma_forward_takes(queries.group(), queries.head_dim)) return false;
+  if constexpr (Keys::kDecodes) {
+    if (plan.few) {
+      return queries.head_dim == 64 ? launch.template operator()<64, 1>() : launch.template operator()<128, 1>();
+    }
+  }
+  return queries.head_dim == 64 ? launch.template operator()<64, 2>() : launch.template operator()<128, 2>();
+}
+
 // `plan` is that of the workspace. Where sequences have few query rows each, one warp of a block has them all and the
 // others only copy: less shared memory, more blocks at a time. The bits are the same.
 template <class Keys>
@@ -247,6 +270,15 @@ void launch_attention_forward(const AttentionQueries<__nv_bfloat16>& queries, co
   HONE_ASSERT(queries.scale > 0, "scores are scaled by ", queries.scale);
   HONE_ASSERT(workspace.size() >= plan.workspace_bytes, "a workspace of ", workspace.size(), " bytes");
   plan.splits.data = reinterpret_cast<float*>(workspace.data());
+  const auto merge = [&] {
+    const std::int64_t tiles = tiles_capacity(queries.sequences, queries.heads, kMergeRows);
+    attention_merge<<<static_cast<unsigned>(tiles), kMergeRows * 32, 0, stream>>>(queries, keys, plan.splits);
+    check_launch("attention's merge");
+  };
+  if (launch_wgmma_attention_forward(queries, keys, plan, workspace.data(), stream)) {
+    if (plan.splits.per_row > 1) merge();
+    return;
+  }
   const auto launch_for = [&]<int kWidth, int kTiles, bool kSplits>() {
     if constexpr (Keys::kDecodes && kTiles > 1) {
       if (plan.few) {
@@ -257,7 +289,7 @@ void launch_attention_forward(const AttentionQueries<__nv_bfloat16>& queries, co
     launch_tensor_attention_forward<kWidth, 4, kTiles, kSplits>(queries, keys, plan.splits, stream);
   };
   const auto launch = [&]<int kWidth, int kTiles>() {
-    if (plan.workspace_bytes == 0) {
+    if (plan.most_keys <= kSplitKeys) {
       launch_for.template operator()<kWidth, kTiles, false>();
     } else {
       launch_for.template operator()<kWidth, kTiles, true>();
@@ -270,10 +302,7 @@ void launch_attention_forward(const AttentionQueries<__nv_bfloat16>& queries, co
   } else {
     launch.template operator()<256, 1>();
   }
-  if (plan.splits.blocks == 1) return;
-  const std::int64_t tiles = tiles_capacity(queries.sequences, queries.heads, kMergeRows);
-  attention_merge<<<static_cast<unsigned>(tiles), kMergeRows * 32, 0, stream>>>(queries, keys, plan.splits);
-  check_launch("attention's merge");
+  if (plan.splits.blocks > 1) merge();
 }
 
 }  // namespace hone

@@ -15,6 +15,7 @@
 #include "backend/cuda/wgmma.cuh"
 #include "ops/attention/simple_backward.cuh"
 #include "ops/attention/tensor_forward_state.cuh"
+#include "ops/attention/wgmma_schedule.cuh"
 
 namespace hone {
 
@@ -26,6 +27,7 @@ struct WgmmaBackwardWork {
   float* grad_q;        // [tiles, heads] of kWgmmaQueries x head_dim in the order of WgmmaBackward::grad_q_place
   float* statistics;    // [tiles, heads, 2, kWgmmaQueries]: lse log2(e), overlap; of rows past the end infinity, 0
   std::int32_t* turns;  // [tiles, heads]: how many blocks have added to grad_q
+  std::byte* schedule;  // AttentionSchedule of tiles of kWgmmaKeys
 
   // Null pointers and the size in bytes, or pointers into `from`.
   static std::size_t lay_out(std::int64_t rows, std::int64_t sequences, std::int64_t heads, std::int64_t head_dim,
@@ -39,6 +41,7 @@ struct WgmmaBackwardWork {
     take(work.grad_q, tiles * kWgmmaQueries * head_dim);
     take(work.statistics, tiles * 2 * kWgmmaQueries);
     take(work.turns, tiles);
+    take(work.schedule, static_cast<std::int64_t>(AttentionSchedule::bytes(rows / kWgmmaKeys + sequences + 1)));
     return bytes;
   }
 };
@@ -67,9 +70,9 @@ struct WgmmaBackward {
   static constexpr int kGradO = kQ + kStages * kQueryBytes;
   static constexpr int kGradScores = kGradO + kStages * kQueryBytes;
   static constexpr int kGradQ = kGradScores + kStages * kKeyTile;
-  static constexpr int kStatistics = kGradQ + kGradQBytes;
+  static constexpr int kStatistics = kGradQ + kStages * kGradQBytes;
   static constexpr int kBarriers = kStatistics + kStages * kStatisticBytes;
-  static constexpr int kSharedBytes = kBarriers + 128;
+  static constexpr int kSharedBytes = kBarriers + 192;
 
   // Where a thread of a warpgroup has four floats of its 64 x kColumns, those of columns [8 n, 8 n + 8).
   [[nodiscard]] __device__ static int grad_q_place(int group, int thread, int n) {
@@ -77,8 +80,36 @@ struct WgmmaBackward {
   }
 };
 
-// Named barriers.
-enum WgmmaBarrier : int { kConsumersBarrier = 1, kGradQFree = 2, kGradQReady = 3 };
+inline constexpr int kConsumersBarrier = 1;  // named
+
+inline constexpr int kGradQAdders = 3;                // warps that add to grad_q in turn
+inline constexpr int kGradQSlots = 2 * kGradQAdders;  // of stages and warps
+
+// Barriers in shared memory, of stages 0 and 1.
+struct WgmmaBackwardBarriers {
+  std::uint32_t base;
+  [[nodiscard]] __device__ std::uint32_t keys_ready() const { return base; }
+  [[nodiscard]] __device__ std::uint32_t q_ready(int stage) const { return at(1 + stage); }
+  [[nodiscard]] __device__ std::uint32_t q_free(int stage) const { return at(3 + stage); }
+  [[nodiscard]] __device__ std::uint32_t grad_o_ready(int stage) const { return at(5 + stage); }
+  [[nodiscard]] __device__ std::uint32_t grad_o_free(int stage) const { return at(7 + stage); }
+  [[nodiscard]] __device__ std::uint32_t grad_q_free(int stage) const { return at(9 + stage); }
+  // Of `slot` turn % kGradQSlots: a warp that adds waits for every phase of its slots.
+  [[nodiscard]] __device__ std::uint32_t grad_q_ready(int slot) const { return at(11 + slot); }
+  [[nodiscard]] __device__ std::uint32_t at(int i) const { return base + static_cast<std::uint32_t>(i) * 8; }
+  __device__ void init(int warps) const {
+    barrier_init(keys_ready(), 1);
+    for (int stage = 0; stage < 2; ++stage) {
+      barrier_init(q_ready(stage), 1);
+      barrier_init(q_free(stage), warps);
+      barrier_init(grad_o_ready(stage), 1);
+      barrier_init(grad_o_free(stage), warps);
+      barrier_init(grad_q_free(stage), 1);
+    }
+    for (int slot = 0; slot < kGradQSlots; ++slot) barrier_init(grad_q_ready(slot), warps);
+    barrier_init_done();
+  }
+};
 
 // lse and overlap as the kernel wants them, and turns of zero. A block to a query tile and head, half a warp to a row.
 template <int kWidth>
@@ -123,80 +154,72 @@ struct WgmmaTurn {
 template <int kWidth>
 __device__ void wgmma_backward_copy(const CUtensorMap& qkv, const CUtensorMap& grad_o, const WgmmaBackwardWork& work,
                                     const SequenceTile& tile, WgmmaTurn turn, int turns, int heads, int kv_heads,
-                                    int kv_head, std::uint32_t shared, std::uint32_t barriers) {
+                                    int kv_head, std::uint32_t shared, const WgmmaBackwardBarriers& barriers) {
   using Plan = WgmmaBackward<kWidth>;
   const auto token = static_cast<int>(tile.token);
   const std::int64_t first_tile = tile.token / kWgmmaQueries + tile.sequence;
-  barrier_expect(barriers, 2 * Plan::kKeyBytes);
+  barrier_expect(barriers.keys_ready(), 2 * Plan::kKeyBytes);
   for (int part = 0; part < kWidth / 64; ++part) {
     for (int row = 0; row < kWgmmaKeys; row += kWgmmaQueries) {
       const auto to = static_cast<std::uint32_t>(part * Plan::kKeyTile + row * 128);
-      bulk_copy_box(shared + Plan::kK + to, qkv, part * 64, heads + kv_head, token + tile.first + row, barriers);
+      bulk_copy_box(shared + Plan::kK + to, qkv, part * 64, heads + kv_head, token + tile.first + row,
+                    barriers.keys_ready());
       bulk_copy_box(shared + Plan::kV + to, qkv, part * 64, heads + kv_heads + kv_head, token + tile.first + row,
-                    barriers);
+                    barriers.keys_ready());
     }
   }
-  for (int i = 0;; ++i) {
+  for (int i = 0; i < turns; ++i, turn.next()) {
     const int stage = i % 2;
     const int parity = i / 2 % 2;
     const int row = token + turn.tile * kWgmmaQueries;
-    const std::uint32_t q_ready = barriers + 8 + static_cast<std::uint32_t>(stage) * 8;
-    const std::uint32_t q_free = q_ready + 16;
-    const std::uint32_t grad_o_ready = q_ready + 32;
-    const std::uint32_t grad_o_free = q_ready + 48;
-    barrier_wait(q_free, parity ^ 1);
-    barrier_expect(q_ready, Plan::kQueryBytes + Plan::kStatisticBytes);
+    barrier_wait(barriers.q_free(stage), parity ^ 1);
+    barrier_expect(barriers.q_ready(stage), Plan::kQueryBytes + Plan::kStatisticBytes);
     for (int part = 0; part < kWidth / 64; ++part) {
       bulk_copy_box(shared + Plan::kQ + static_cast<std::uint32_t>(stage * Plan::kQueryBytes + part * Plan::kQueryTile),
-                    qkv, part * 64, turn.head, row, q_ready);
+                    qkv, part * 64, turn.head, row, barriers.q_ready(stage));
     }
     bulk_copy(shared + Plan::kStatistics + static_cast<std::uint32_t>(stage * Plan::kStatisticBytes),
               work.statistics + ((first_tile + turn.tile) * heads + turn.head) * (2 * kWgmmaQueries),
-              Plan::kStatisticBytes, q_ready);
-    if (i == turns) return;  // that q is for scores that nobody reads
-    barrier_wait(grad_o_free, parity ^ 1);
-    barrier_expect(grad_o_ready, Plan::kQueryBytes);
+              Plan::kStatisticBytes, barriers.q_ready(stage));
+    barrier_wait(barriers.grad_o_free(stage), parity ^ 1);
+    barrier_expect(barriers.grad_o_ready(stage), Plan::kQueryBytes);
     for (int part = 0; part < kWidth / 64; ++part) {
       bulk_copy_box(
           shared + Plan::kGradO + static_cast<std::uint32_t>(stage * Plan::kQueryBytes + part * Plan::kQueryTile),
-          grad_o, part * 64, turn.head, row, grad_o_ready);
+          grad_o, part * 64, turn.head, row, barriers.grad_o_ready(stage));
     }
-    if (i + 1 < turns) turn.next();
   }
 }
 
-// A warp: brings the block's parts of grad_q to memory, each in its turn.
+// A thread of each of kGradQAdders warps, `adder` being its number: brings the block's parts of grad_q to memory, each
+// in its turn. From the wait for a turn to the word that it is over takes as long as two products, hence several warps.
 template <int kWidth>
 __device__ void wgmma_backward_add(const WgmmaBackwardWork& work, const SequenceTile& tile, WgmmaTurn turn, int turns,
-                                   int heads, std::uint32_t shared) {
+                                   int heads, int adder, std::uint32_t shared, const WgmmaBackwardBarriers& barriers) {
   using Plan = WgmmaBackward<kWidth>;
-  const std::int64_t first_tile = tile.token / kWgmmaQueries + tile.sequence;
+  const auto first_tile = static_cast<int>(tile.token) / kWgmmaQueries + tile.sequence;
   const int block = tile.first / kWgmmaKeys;
-  const bool leader = threadIdx.x % 32 == 0;
-  named_barrier_arrive(kGradQFree, Plan::kConsumers + 32);
-  for (int i = 0; i < turns; ++i, turn.next()) {
-    const std::int64_t at = (first_tile + turn.tile) * heads + turn.head;
-    float* to = work.grad_q + at * (kWgmmaQueries * kWidth);
-    named_barrier_wait(kGradQReady, Plan::kConsumers + 32);
-    if (leader) {
+  for (int i = 0, slot = 0, parity = 0; i < turns; ++i, turn.next()) {
+    if (slot % kGradQAdders == adder) {
+      const int at = (first_tile + turn.tile) * heads + turn.head;
+      float* to = work.grad_q + static_cast<std::int64_t>(at) * (kWgmmaQueries * kWidth);
+      const std::uint32_t from = shared + Plan::kGradQ + static_cast<std::uint32_t>(slot % 2 * Plan::kGradQBytes);
+      while (block > 0 && load_acquire(work.turns + at) != block) {
+      }
+      fence_async();
+      barrier_wait(barriers.grad_q_ready(slot), parity);
       if (block == 0) {
-        bulk_store(to, shared + Plan::kGradQ, Plan::kGradQBytes);
+        bulk_store(to, from, Plan::kGradQBytes);
       } else {
-        while (load_acquire(work.turns + at) != block) {
-        }
-        fence_async();
-        bulk_add(to, shared + Plan::kGradQ, Plan::kGradQBytes);
+        bulk_add(to, from, Plan::kGradQBytes);
       }
       bulk_commit();
       bulk_wait_read();
-    }
-    __syncwarp();
-    if (i + 1 < turns) named_barrier_arrive(kGradQFree, Plan::kConsumers + 32);
-    if (leader) {
+      barrier_arrive(barriers.grad_q_free(slot % 2));
       bulk_wait();
-      fence_async();
       store_release(work.turns + at, block + 1);
     }
+    if (++slot == kGradQSlots) slot = 0, parity ^= 1;
   }
 }
 
@@ -215,7 +238,7 @@ __device__ void as_operand(std::uint32_t (&a)[kCount / 2][4], const float (&c)[k
 template <int kWidth>
 __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& args, const SequenceTile& tile,
                                        WgmmaTurn turn, int turns, int kv_head, unsigned char* shared_bytes,
-                                       std::uint32_t barriers) {
+                                       const WgmmaBackwardBarriers& barriers) {
   using Plan = WgmmaBackward<kWidth>;
   const std::uint32_t shared = shared_address(shared_bytes);
   const int thread = static_cast<int>(threadIdx.x) % 128;
@@ -248,27 +271,20 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
                                              b + step / 4 * (Plan::kQueryTile / 16) + within, step > 0);
     }
   };
-  float weights[8][4];
-  const auto start_scores = [&](int turn) {
-    const std::uint32_t stage = turn % 2;
-    barrier_wait(barriers + 8 + stage * 8, turn / 2 % 2);
-    warpgroup_fence();
-    multiply_rows(weights, k_rows, warpgroup_operand(shared + Plan::kQ + stage * Plan::kQueryBytes, 16));
-    warpgroup_commit();
-  };
-  barrier_wait(barriers, 0);
-  start_scores(0);
+  barrier_wait(barriers.keys_ready(), 0);
   for (int i = 0; i < turns; ++i, turn.next()) {
     const int stage = i % 2;
     const int parity = i / 2 % 2;
-    const std::uint32_t q_ready = barriers + 8 + static_cast<std::uint32_t>(stage) * 8;
     const std::uint32_t q = shared + Plan::kQ + static_cast<std::uint32_t>(stage * Plan::kQueryBytes);
     const std::uint32_t grad_o = shared + Plan::kGradO + static_cast<std::uint32_t>(stage * Plan::kQueryBytes);
-    const std::uint64_t grad_o_rows = warpgroup_operand(grad_o, 16);
+    float weights[8][4];
     float grad_scores[8][4];
-    barrier_wait(q_ready + 32, parity);
+    barrier_wait(barriers.q_ready(stage), parity);
     warpgroup_fence();
-    multiply_rows(grad_scores, v_rows, grad_o_rows);
+    multiply_rows(weights, k_rows, warpgroup_operand(q, 16));
+    warpgroup_commit();
+    barrier_wait(barriers.grad_o_ready(stage), parity);
+    multiply_rows(grad_scores, v_rows, warpgroup_operand(grad_o, 16));
     warpgroup_commit();
 
     const float* lse =
@@ -348,25 +364,24 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
 
     warpgroup_wait<2>();
     settle(grad_v);
-    if (lane == 0) barrier_arrive(q_ready + 48);
+    if (lane == 0) barrier_arrive(barriers.grad_o_free(stage));
     warpgroup_wait<1>();
     settle(grad_q);
-    named_barrier_wait(kGradQFree, Plan::kConsumers + 32);
+    barrier_wait(barriers.grad_q_free(stage), parity ^ 1);
 #pragma unroll
     for (int n = 0; n < Plan::kColumns / 8; ++n) {
-      *reinterpret_cast<float4*>(shared_bytes + Plan::kGradQ + Plan::grad_q_place(group, thread, n) * 4) =
+      *reinterpret_cast<float4*>(shared_bytes + Plan::kGradQ + stage * Plan::kGradQBytes +
+                                 Plan::grad_q_place(group, thread, n) * 4) =
           make_float4(grad_q[n][0], grad_q[n][1], grad_q[n][2], grad_q[n][3]);
     }
     fence_async_shared();
-    named_barrier_arrive(kGradQReady, Plan::kConsumers + 32);
-    start_scores(i + 1);
-    warpgroup_wait<1>();
+    __syncwarp();
+    if (lane == 0) barrier_arrive(barriers.grad_q_ready(i % kGradQSlots));
+    warpgroup_wait<0>();
     settle(grad_k);
-    if (lane == 0) barrier_arrive(q_ready + 16);
+    if (lane == 0) barrier_arrive(barriers.q_free(stage));
   }
 
-  warpgroup_wait<0>();
-  settle(weights);
   named_barrier_wait(kConsumersBarrier, Plan::kConsumers);  // no product reads k and v any more
   const int rows = tile.end - tile.first;
   const std::int64_t own = (tile.token + tile.first) * args.stride + kv_head * kWidth;
@@ -379,25 +394,24 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
   store_rows(SharedRows<kWidth>{shared + Plan::kV}, warp_row, grad_v, factor_v, kWidth / 8, target(args.grad_v));
 }
 
-// Built for what has wgmma only: elsewhere it can have no such number of threads, by which launches can tell.
-#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define HONE_WGMMA_BOUNDS(threads) __launch_bounds__(threads, 1)
-#else
-#define HONE_WGMMA_BOUNDS(threads) __launch_bounds__(32, 1)
-#endif
-
 template <int kWidth>
-__global__ void HONE_WGMMA_BOUNDS(WgmmaBackward<kWidth>::kThreads)
+__global__ void HONE_WGMMA_BOUNDS(WgmmaBackward<kWidth>::kThreads, 1)
     wgmma_attention_backward(AttentionGradients<__nv_bfloat16> args, WgmmaBackwardWork work,
                              const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap grad_o) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using Plan = WgmmaBackward<kWidth>;
   extern __shared__ __align__(1024) unsigned char wgmma_shared[];
   const std::uint32_t shared = shared_address(wgmma_shared);
-  const std::uint32_t barriers = shared + Plan::kBarriers;
+  const WgmmaBackwardBarriers barriers{shared + Plan::kBarriers};
   const auto kv_head = static_cast<int>(blockIdx.x % static_cast<unsigned>(args.kv_heads));
-  const SequenceTile tile =
-      sequence_tile(args.sequences, 1, kWgmmaKeys, blockIdx.x / static_cast<unsigned>(args.kv_heads));
+  const auto index = static_cast<int>(blockIdx.x / static_cast<unsigned>(args.kv_heads));
+  SequenceTile tile{};
+  if (work.schedule == nullptr) {
+    tile = sequence_tile(args.sequences, 1, kWgmmaKeys, index);
+  } else {
+    const AttentionSchedule schedule = AttentionSchedule::in(work.schedule);
+    if (index < schedule.counts[1]) tile = schedule.items[index].rest();
+  }
   if (tile.first >= tile.end) return;
   if (tile.outside) {
     for (std::int64_t row = tile.first; row < tile.end; ++row) {
@@ -410,24 +424,16 @@ __global__ void HONE_WGMMA_BOUNDS(WgmmaBackward<kWidth>::kThreads)
   const int first_head = kv_head * args.group();
   const WgmmaTurn turn{tiles - 1, first_head, first_head, first_head + args.group()};
   const int turns = (tiles - tile.first / kWgmmaQueries) * args.group();
-  if (threadIdx.x == 0) {
-    barrier_init(barriers, 1);
-    for (std::uint32_t stage = 0; stage < Plan::kStages; ++stage) {
-      barrier_init(barriers + 8 + stage * 8, 1);              // q is there
-      barrier_init(barriers + 24 + stage * 8, Plan::kWarps);  // q may be overwritten
-      barrier_init(barriers + 40 + stage * 8, 1);             // grad_o is there
-      barrier_init(barriers + 56 + stage * 8, Plan::kWarps);  // grad_o may be overwritten
-    }
-    barrier_init_done();
-  }
+  if (threadIdx.x == 0) barriers.init(Plan::kWarps);
   __syncthreads();
   if (threadIdx.x < 128) {
     fewer_registers<24>();
     if (threadIdx.x == 0) {
       wgmma_backward_copy<kWidth>(qkv, grad_o, work, tile, turn, turns, args.heads, args.kv_heads, kv_head, shared,
                                   barriers);
-    } else if (threadIdx.x / 32 == 1) {
-      wgmma_backward_add<kWidth>(work, tile, turn, turns, args.heads, shared);
+    } else if (threadIdx.x % 32 == 0) {
+      wgmma_backward_add<kWidth>(work, tile, turn, turns, args.heads, static_cast<int>(threadIdx.x) / 32 - 1, shared,
+                                 barriers);
     }
   } else {
     more_registers<240>();
@@ -485,6 +491,14 @@ template <int kWidth>
   const auto tiles = static_cast<unsigned>(tiles_capacity(args.sequences, 1, kWgmmaQueries) * args.heads);
   wgmma_backward_prepare<kWidth><<<tiles, 256, 0, stream>>>(args, work);
   check_launch("attention_backward's preparation");
+  // Longer sequences would not come in order: then as they lie.
+  if (args.sequences.capacity < static_cast<std::int64_t>(kScheduleBins - 1) * kForwardKeys) {
+    attention_schedule<<<1, kScheduleBins, 0, stream>>>(args.sequences, BackwardOrder{}, kWgmmaKeys,
+                                                        AttentionSchedule::in(work.schedule));
+    check_launch("attention_backward's schedule");
+  } else {
+    work.schedule = nullptr;
+  }
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Plan::kSharedBytes),
              "cudaFuncSetAttribute");
   const std::int64_t rows = args.sequences.capacity;

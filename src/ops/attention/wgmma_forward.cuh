@@ -1,0 +1,524 @@
+// The forward pass on Hopper (sm_90a) for heads of 64 and 128, after FlashAttention-3 (Shah et al., 2024). One
+// warpgroup copies, the others have 64 query rows each; the products of a tile of keys run while the weights of the one
+// before are computed, and two warpgroups take turns at the tensor cores.
+//
+// What a row gets is as tensor_forward.cuh says, with tiles of 128 keys: every row is part of products of one shape,
+// takes the same tiles in the same order, split by split, whatever the other rows are and wherever the keys lie.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include "backend/cuda/bulk_copy.cuh"
+#include "ops/attention/wgmma_forward_rows.cuh"
+
+namespace hone {
+
+inline constexpr int kSplitTiles = kSplitKeys / kForwardKeys;
+
+// With one warpgroup that computes, two blocks fit a multiprocessor.
+template <int kWidth, int kGroups>
+struct WgmmaForward {
+  static constexpr int kRows = kGroups * 64;
+  static constexpr int kConsumers = kGroups * 128;
+  static constexpr int kWarps = kGroups * 4;  // that compute
+  static constexpr int kThreads = kConsumers + 128;
+  static constexpr int kBlocks = kGroups == 1 ? 2 : 1;  // of a multiprocessor
+  static constexpr int kCopyRegisters = 56;
+  static constexpr int kRegisters = kGroups == 1 ? 200 : 224;
+  static constexpr int kStages = kGroups == 1 ? 3 : 4;  // a tile of keys or values each
+  // Tiles of 64 columns in shared memory.
+  static constexpr int kQueryTile = kRows * 128;
+  static constexpr int kKeyTile = kForwardKeys * 128;
+  static constexpr int kStageBytes = kWidth / 64 * kKeyTile;
+  // Offsets.
+  static constexpr int kStage = kWidth / 64 * kQueryTile;
+  static constexpr int kBarriers = kStage + kStages * kStageBytes;
+  static constexpr int kItems = kBarriers + 128;
+  static constexpr int kKeptRows = kItems + 128;
+  static constexpr int kKept = kKeptRows + kConsumers / 4 * 16;
+  static constexpr int kSharedBytes = kKeptRows;
+  static constexpr int kSplitSharedBytes = kKept + kConsumers * kWidth / 2 * 4;
+};
+
+// Barriers, eight bytes each.
+struct ForwardBarriers {
+  std::uint32_t base;
+  [[nodiscard]] __device__ std::uint32_t q_ready() const { return base; }
+  [[nodiscard]] __device__ std::uint32_t q_free() const { return base + 8; }
+  [[nodiscard]] __device__ std::uint32_t item_ready(int slot) const { return at(2 + slot); }
+  [[nodiscard]] __device__ std::uint32_t item_free(int slot) const { return at(4 + slot); }
+  [[nodiscard]] __device__ std::uint32_t ready(int stage) const { return at(6 + stage); }
+  [[nodiscard]] __device__ std::uint32_t free(int stage) const { return at(10 + stage); }
+  [[nodiscard]] __device__ std::uint32_t at(int i) const { return base + static_cast<std::uint32_t>(i) * 8; }
+};
+
+// Places that are used in turn, and the parity of the round.
+template <int kPlaces>
+struct ForwardRing {
+  int place = 0;
+  int parity = 0;
+  __device__ void next() {
+    if (++place < kPlaces) return;
+    place = 0;
+    parity ^= 1;
+  }
+};
+
+struct ForwardMaps {
+  CUtensorMap q, k, v;  // k and v where keys lie as queries do
+};
+
+// Splits of an item that a block takes: from `first` on, every `step`-th.
+struct ForwardTurns {
+  int first, step;
+};
+
+// Waits for an item; work < 0 says that there are no more.
+[[nodiscard]] __device__ inline AttentionItem next_forward_item(const unsigned char* shared_items,
+                                                                ForwardRing<2>& slots,
+                                                                const ForwardBarriers& barriers) {
+  barrier_wait(barriers.item_ready(slots.place), slots.parity);
+  const AttentionItem item = reinterpret_cast<const AttentionItem*>(shared_items)[slots.place];
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) barrier_arrive(barriers.item_free(slots.place));
+  slots.next();
+  return item;
+}
+
+// The threads that copy.
+template <int kWidth, int kGroups, class Keys>
+struct ForwardCopy {
+  using Plan = WgmmaForward<kWidth, kGroups>;
+  static constexpr bool kPaged = Keys::kDecodes;
+  static constexpr int kPending = 2;  // tiles that stay under way where threads copy
+
+  const Keys& keys;
+  const ForwardMaps& maps;
+  std::uint32_t shared;
+  ForwardBarriers barriers;
+  int kv_head, box_heads, box_bytes;  // of the queries, 64 columns
+  ForwardRing<Plan::kStages> ring;
+  ForwardRing<Plan::kStages> under_way;  // from the oldest on
+  int pending = 0;
+
+  __device__ void queries(const AttentionItem& item, int parity) {
+    barrier_wait(barriers.q_free(), parity ^ 1);
+    barrier_expect(barriers.q_ready(), box_bytes * (kWidth / 64));
+    for (int part = 0; part < kWidth / 64; ++part) {
+      bulk_copy_box(shared + static_cast<std::uint32_t>(part * Plan::kQueryTile), maps.q, part * 64,
+                    kv_head * box_heads, item.row, barriers.q_ready());
+    }
+  }
+  // Of what threads have under way, the oldest tile.
+  __device__ void hand_over() {
+    if (pending > kPending) {
+      copy_async_wait<kPending>();
+    } else if (pending == kPending) {
+      copy_async_wait<kPending - 1>();
+    } else {
+      copy_async_wait<0>();
+    }
+    fence_async_shared();
+    barrier_arrive(barriers.ready(under_way.place));
+    under_way.next();
+    --pending;
+  }
+  // Keys [key, key + kForwardKeys) or their values; behind item.work zeros, or what lies there.
+  template <bool kOfValues>
+  __device__ void rows(const AttentionItem& item, int key) {
+    const std::uint32_t to = shared + static_cast<std::uint32_t>(Plan::kStage + ring.place * Plan::kStageBytes);
+    const std::uint32_t ready = barriers.ready(ring.place);
+    if constexpr (!kPaged) {
+      barrier_wait(barriers.free(ring.place), ring.parity ^ 1);
+      ring.next();
+      barrier_expect(ready, Plan::kStageBytes);
+      for (int part = 0; part < kWidth / 64; ++part) {
+        bulk_copy_box(to + static_cast<std::uint32_t>(part * Plan::kKeyTile), kOfValues ? maps.v : maps.k, part * 64,
+                      kv_head, item.key_row + key, ready);
+      }
+    } else {
+      while (!barrier_done(barriers.free(ring.place), ring.parity ^ 1)) {
+        if (pending > 0) hand_over();  // that may be what the others wait for
+      }
+      ring.next();
+      // A warp has 32 rows, a lane looks one up.
+      constexpr int kChunks = kWidth / 8;
+      const int lane = static_cast<int>(threadIdx.x) % 32;
+      const int warp_row = static_cast<int>(threadIdx.x) % 128 / 32 * 32;
+      SequenceTile tile{};
+      tile.sequence = item.sequence;
+      const bool own = key + warp_row + lane < item.work;
+      const std::int64_t offset = own ? keys.offset(tile, key + warp_row + lane) : 0;
+      const __nv_bfloat16* from = (kOfValues ? keys.v : keys.k) + kv_head * kWidth;
+#pragma unroll 4
+      for (int i = 0; i < kChunks; ++i) {
+        const int row = i * (32 / kChunks) + lane / kChunks;
+        const int chunk = lane % kChunks;
+        const std::int64_t row_offset = __shfl_sync(0xFFFFFFFFu, offset, row);
+        const SharedRows<64> target{to + static_cast<std::uint32_t>(chunk / 8 * Plan::kKeyTile)};
+        copy_async16(target.at(warp_row + row, chunk % 8), from + row_offset + chunk * 8,
+                     key + warp_row + row < item.work);
+      }
+      copy_async_commit();
+      if (++pending > kPending) hand_over();
+    }
+  }
+  __device__ void item(const AttentionItem& item, const ForwardTurns& turns) {
+    const int tiles = (item.work + kForwardKeys - 1) / kForwardKeys;
+    for (int first = turns.first * kSplitTiles; first < tiles; first += turns.step * kSplitTiles) {
+      const int count = min(kSplitTiles, tiles - first);
+      for (int i = 0; i <= count; ++i) {
+        if (i < count) rows<false>(item, (first + i) * kForwardKeys);
+        if (i > 0) rows<true>(item, (first + i - 1) * kForwardKeys);
+      }
+    }
+    while (pending > 0) hand_over();
+  }
+};
+
+// A warpgroup that computes.
+template <int kWidth, int kGroups>
+struct ForwardCompute {
+  using Plan = WgmmaForward<kWidth, kGroups>;
+  std::uint32_t shared;
+  ForwardBarriers barriers;
+  int group_index;
+  float scale;  // with log2(e)
+  ForwardRing<Plan::kStages> ring;
+  ForwardRows<kWidth> rows;
+  int position[2];
+
+  [[nodiscard]] __device__ static bool leads() { return threadIdx.x % 32 == 0; }
+  [[nodiscard]] __device__ std::uint32_t stage(int place) const {
+    return shared + static_cast<std::uint32_t>(Plan::kStage + place * Plan::kStageBytes);
+  }
+  __device__ void start_scores(ForwardScores& s, int place) const {
+    const std::uint64_t q = warpgroup_operand(shared + static_cast<std::uint32_t>(group_index * 64 * 128), 16);
+    const std::uint64_t k = warpgroup_operand(stage(place), 16);
+#pragma unroll
+    for (int step = 0; step < kWidth / 16; ++step) {
+      const int within = step % 4 * 2;
+      warpgroup_multiply<Major::k, Major::k>(s, q + step / 4 * (Plan::kQueryTile / 16) + within,
+                                             k + step / 4 * (Plan::kKeyTile / 16) + within, step > 0);
+    }
+    warpgroup_commit();
+  }
+  __device__ void start_values(const ForwardWeights& weights, int place) {
+    const std::uint64_t v = warpgroup_operand(stage(place), Plan::kKeyTile);
+#pragma unroll
+    for (int step = 0; step < kForwardKeys / 16; ++step) {
+      warpgroup_multiply<Major::mn>(rows.o, weights[step], v + step * (2048 / 16), 1);
+    }
+    warpgroup_commit();
+  }
+  __device__ void release(int place) const {
+    if (leads()) barrier_arrive(barriers.free(place));
+  }
+  __device__ void wait_turn() const {
+    if constexpr (kGroups == 2) named_barrier_wait(1 + group_index, Plan::kConsumers);
+  }
+  __device__ void pass_turn() const {
+    if constexpr (kGroups == 2) named_barrier_arrive(2 - group_index, Plan::kConsumers);
+  }
+  __device__ void mask(ForwardScores& s, int tile) const {
+    if ((tile + 1) * kForwardKeys - 1 > position[0]) mask_scores(s, tile * kForwardKeys, position);
+  }
+
+  // `count` tiles of keys from `first` on: those of a split. `ends`: no more follow, q may be overwritten.
+  __device__ void split(int first, int count, bool ends) {
+    ForwardScores s;
+    ForwardWeights weights;
+    rows.clear();
+    barrier_wait(barriers.ready(ring.place), ring.parity);
+    warpgroup_fence();
+    start_scores(s, ring.place);
+    warpgroup_wait<0>();
+    settle(s);
+    release(ring.place);
+    if (ends && count == 1 && leads()) barrier_arrive(barriers.q_free());
+    ring.next();
+    mask(s, first);
+    rows.soften(s, scale);
+    pack_weights(weights, s);
+    for (int i = 1; i < count; ++i) {
+      const ForwardRing<Plan::kStages> keys = ring;
+      ring.next();
+      barrier_wait(barriers.ready(keys.place), keys.parity);
+      wait_turn();
+      settle(rows.o);
+      warpgroup_fence();
+      start_scores(s, keys.place);
+      barrier_wait(barriers.ready(ring.place), ring.parity);
+      start_values(weights, ring.place);
+      pass_turn();
+      warpgroup_wait<1>();
+      settle(s);
+      release(keys.place);
+      if (ends && i + 1 == count && leads()) barrier_arrive(barriers.q_free());
+      mask(s, first + i);
+      rows.soften(s, scale);
+      warpgroup_wait<0>();
+      settle(rows.o);
+      release(ring.place);
+      ring.next();
+      pack_weights(weights, s);
+      rows.decay_outputs();
+    }
+    barrier_wait(barriers.ready(ring.place), ring.parity);
+    settle(rows.o);
+    warpgroup_fence();
+    start_values(weights, ring.place);
+    warpgroup_wait<0>();
+    settle(rows.o);
+    release(ring.place);
+    ring.next();
+  }
+  // As split() without rows.
+  __device__ void follow(int count, bool ends) {
+    for (int i = 0; i < 2 * count; ++i) {
+      if (i > 1 && i % 2 == 0) wait_turn(), pass_turn();
+      barrier_wait(barriers.ready(ring.place), ring.parity);
+      release(ring.place);
+      ring.next();
+    }
+    if (ends && leads()) barrier_arrive(barriers.q_free());
+  }
+};
+
+// All rows of an item and their results.
+template <int kWidth, int kGroups>
+__device__ void forward_rows(ForwardCompute<kWidth, kGroups>& compute, const AttentionQueries<__nv_bfloat16>& queries,
+                             const AttentionItem& item, const ForwardTurns& turns, int kv_head,
+                             const ForwardSplits& splits, unsigned char* shared_bytes, int q_parity) {
+  using Plan = WgmmaForward<kWidth, kGroups>;
+  auto& rows = compute.rows;
+  const int thread = static_cast<int>(threadIdx.x) - 128;
+  const int lane = thread % 32;
+  const int group = queries.group();
+  const int used = item.tokens * group;
+  const int tiles = (item.work + kForwardKeys - 1) / kForwardKeys;
+  std::int64_t head_row[2];  // of all tokens' query heads, -1 for none
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = thread / 32 * 16 + lane / 4 + 8 * half;
+    compute.position[half] = item.position + min(row / group, item.tokens - 1);
+    head_row[half] =
+        row < used ? static_cast<std::int64_t>(item.row + row / group) * queries.heads + kv_head * group + row % group
+                   : -1;
+  }
+  const bool idle = compute.group_index * 64 >= used;
+  float4* kept = reinterpret_cast<float4*>(shared_bytes + Plan::kKept) + thread;
+  float4* kept_rows = reinterpret_cast<float4*>(shared_bytes + Plan::kKeptRows) + thread / 4;
+  barrier_wait(compute.barriers.q_ready(), q_parity);
+  for (int first = turns.first * kSplitTiles; first < tiles; first += turns.step * kSplitTiles) {
+    const bool ends = first + turns.step * kSplitTiles >= tiles;
+    const int count = min(kSplitTiles, tiles - first);
+    if (idle) {
+      compute.follow(count, ends);
+      continue;
+    }
+    compute.split(first, count, ends);
+    rows.reduce_sums();
+    if (splits.per_row > 1) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if (head_row[half] >= 0) rows.store_split(splits.at(head_row[half], first / kSplitTiles, kWidth), half);
+      }
+      continue;
+    }
+    if (first > 0) rows.merge(kept, Plan::kConsumers, kept_rows, compute.scale);
+    if (!ends) rows.store(kept, Plan::kConsumers, kept_rows);
+  }
+  if (idle || splits.per_row > 1) return;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    rows.write(head_row[half] >= 0 ? queries.o + head_row[half] * kWidth : nullptr, half);
+    if (lane % 4 == 0 && head_row[half] >= 0) {
+      queries.lse[head_row[half]] = __fmaf_rn(rows.greatest[half], queries.scale, logf(rows.sum[half]));
+    }
+  }
+}
+
+// Zeros for an item outside all sequences.
+template <int kWidth>
+__device__ void write_zero_item(const AttentionQueries<__nv_bfloat16>& queries, const AttentionItem& item, int kv_head,
+                                int thread, int threads) {
+  const int group = queries.group();
+  for (int i = thread; i < item.tokens * group * (kWidth / 8); i += threads) {
+    const int row = i / (kWidth / 8);
+    const std::int64_t head_row =
+        static_cast<std::int64_t>(item.row + row / group) * queries.heads + kv_head * group + row % group;
+    reinterpret_cast<uint4*>(queries.o + head_row * kWidth)[i % (kWidth / 8)] = make_uint4(0, 0, 0, 0);
+    if (i % (kWidth / 8) == 0) queries.lse[head_row] = 0.0f;
+  }
+}
+
+// With kGroups == 1 a block takes splits.blocks-th of an item that follows from its index, otherwise items of the
+// schedule until none is left.
+template <int kWidth, int kGroups, class Keys>
+__global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups>::kThreads), (WgmmaForward<kWidth, kGroups>::kBlocks))
+    wgmma_attention_forward(AttentionQueries<__nv_bfloat16> queries, Keys keys, AttentionSchedule schedule,
+                            ForwardSplits splits, int item_tokens, const __grid_constant__ ForwardMaps maps) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  using Plan = WgmmaForward<kWidth, kGroups>;
+  constexpr bool kScheduled = kGroups > 1;
+  constexpr bool kPaged = Keys::kDecodes;
+  extern __shared__ __align__(1024) unsigned char wgmma_shared[];
+  const std::uint32_t shared = shared_address(wgmma_shared);
+  const ForwardBarriers barriers{shared + Plan::kBarriers};
+  unsigned char* items = wgmma_shared + Plan::kItems;
+  auto* slot = reinterpret_cast<AttentionItem*>(items);
+  const auto kv_heads = static_cast<unsigned>(queries.kv_heads);
+  int kv_head = static_cast<int>(blockIdx.x % kv_heads);
+  AttentionItem item{};
+  ForwardTurns turns{0, 1};
+  if constexpr (!kScheduled) {
+    const unsigned part = blockIdx.x / kv_heads;
+    turns = {static_cast<int>(part % static_cast<unsigned>(splits.blocks)), splits.blocks};
+    const SequenceTile tile =
+        sequence_tile(queries.sequences, 1, item_tokens, part / static_cast<unsigned>(splits.blocks));
+    if (tile.first >= tile.end) return;
+    item = attention_item(tile, tile.outside ? 0 : keys.start(tile));
+    if (tile.outside) {
+      if (turns.first == 0) {
+        write_zero_item<kWidth>(queries, item, kv_head, static_cast<int>(threadIdx.x), Plan::kThreads);
+      }
+      return;
+    }
+    if (turns.first * kSplitKeys >= item.work) return;
+  }
+  if (threadIdx.x == 0) {
+    barrier_init(barriers.q_ready(), 1);
+    barrier_init(barriers.q_free(), Plan::kWarps);
+    for (int i = 0; i < 2; ++i) {
+      barrier_init(barriers.item_ready(i), 1);
+      barrier_init(barriers.item_free(i), Plan::kWarps + (kPaged ? 4 : 0));
+    }
+    for (int i = 0; i < Plan::kStages; ++i) {
+      barrier_init(barriers.ready(i), kPaged ? 128 : 1);
+      barrier_init(barriers.free(i), Plan::kWarps);
+    }
+    barrier_init_done();
+  }
+  __syncthreads();
+  int q_parity = 0;
+  ForwardRing<2> slots;
+  if (threadIdx.x < 128) {
+    fewer_registers<Plan::kCopyRegisters>();
+    if (!kPaged && threadIdx.x != 0) return;
+    ForwardCopy<kWidth, kGroups, Keys> copy{
+        keys, maps, shared, barriers, kv_head, queries.group(), item_tokens * queries.group() * 128, {}, {}};
+    if constexpr (!kScheduled) {
+      if (threadIdx.x == 0) copy.queries(item, 0);
+      copy.item(item, turns);
+    } else {
+      const int all = schedule.counts[1] * static_cast<int>(kv_heads);
+      ForwardRing<2> filled;
+      int index = static_cast<int>(blockIdx.x);
+      for (;;) {
+        if (threadIdx.x == 0) {
+          item.work = -1;
+          if (index < all) item = schedule.items[index / static_cast<int>(kv_heads)];
+          item.padding[0] = index % static_cast<int>(kv_heads);
+          barrier_wait(barriers.item_free(filled.place), filled.parity ^ 1);
+          slot[filled.place] = item;
+          barrier_arrive(barriers.item_ready(filled.place));
+          filled.next();
+          if (index < all) index = static_cast<int>(gridDim.x) + atomicAdd(schedule.counts, 1);
+        }
+        if constexpr (kPaged) item = next_forward_item(items, slots, barriers);
+        if (item.work < 0) return;
+        if (item.work == 0) continue;
+        copy.kv_head = item.padding[0];
+        if (threadIdx.x == 0) copy.queries(item, q_parity);
+        q_parity ^= 1;
+        copy.item(item, turns);
+      }
+    }
+  } else {
+    more_registers<Plan::kRegisters>();
+    ForwardCompute<kWidth, kGroups> compute;
+    compute.shared = shared;
+    compute.barriers = barriers;
+    compute.group_index = static_cast<int>(threadIdx.x) / 128 - 1;
+    compute.scale = queries.scale * kLog2e;
+    if constexpr (!kScheduled) {
+      forward_rows(compute, queries, item, turns, kv_head, splits, wgmma_shared, 0);
+    } else {
+      if (compute.group_index == 1) compute.pass_turn();
+      for (;;) {
+        item = next_forward_item(items, slots, barriers);
+        if (item.work < 0) return;
+        kv_head = item.padding[0];
+        if (item.work == 0) {
+          write_zero_item<kWidth>(queries, item, kv_head, static_cast<int>(threadIdx.x) - 128, Plan::kConsumers);
+          continue;
+        }
+        forward_rows(compute, queries, item, turns, kv_head, splits, wgmma_shared, q_parity);
+        q_parity ^= 1;
+      }
+    }
+  }
+#endif
+}
+
+[[nodiscard]] inline bool wgmma_forward_takes(std::int64_t group, std::int64_t head_dim) {
+  return (head_dim == 64 || head_dim == 128) && group <= 64;
+}
+
+// Bytes for the schedule.
+[[nodiscard]] inline std::size_t wgmma_forward_bytes(std::int64_t rows, std::int64_t sequences, std::int64_t group) {
+  const std::int64_t tokens = 128 / group;
+  return AttentionSchedule::bytes(rows / tokens + sequences + 1);
+}
+
+[[nodiscard]] inline int multiprocessors() {
+  int device = 0;
+  int count = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
+  return count;
+}
+
+// False and nothing done where the device wants another kernel. `few`: sequences have few rows each. `most_keys` of a
+// row; splits.data or the schedule lie in `workspace`.
+template <int kWidth, int kGroups, class Keys>
+[[nodiscard]] bool launch_wgmma_forward(const AttentionQueries<__nv_bfloat16>& queries, const Keys& keys,
+                                        const ForwardSplits& splits, std::int64_t most_keys, std::byte* workspace,
+                                        cudaStream_t stream) {
+  using Plan = WgmmaForward<kWidth, kGroups>;
+  const auto kernel = wgmma_attention_forward<kWidth, kGroups, Keys>;
+  cudaFuncAttributes attributes{};
+  check_cuda(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
+  if (attributes.maxThreadsPerBlock < Plan::kThreads) return false;
+  if (queries.sequences.capacity == 0) return true;
+  const std::int64_t rows = queries.sequences.capacity;
+  const int group = queries.group();
+  const int item_tokens = Plan::kRows / group;
+  ForwardMaps maps{};
+  maps.q = row_boxes(queries.q, rows, queries.q_stride, queries.heads, kWidth, item_tokens, group);
+  if constexpr (!Keys::kDecodes) {
+    maps.k = row_boxes(keys.k, rows, keys.stride, queries.kv_heads, kWidth, kForwardKeys);
+    maps.v = row_boxes(keys.v, rows, keys.stride, queries.kv_heads, kWidth, kForwardKeys);
+  }
+  const bool keeps = kGroups > 1 && most_keys > kSplitKeys;
+  const int bytes = keeps ? Plan::kSplitSharedBytes : Plan::kSharedBytes;
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cudaFuncSetAttribute");
+  const std::int64_t items = tiles_capacity(queries.sequences, 1, item_tokens);
+  std::int64_t blocks = items * queries.kv_heads * splits.blocks;
+  AttentionSchedule schedule{};
+  if constexpr (kGroups > 1) {
+    blocks = std::min<std::int64_t>(blocks, multiprocessors());
+    schedule = AttentionSchedule::in(workspace);
+    attention_schedule<<<1, kScheduleBins, 0, stream>>>(queries.sequences, ForwardOrder<Keys>{keys}, item_tokens,
+                                                        schedule);
+    check_launch("attention's schedule");
+  }
+  kernel<<<static_cast<unsigned>(blocks), Plan::kThreads, static_cast<std::size_t>(bytes), stream>>>(
+      queries, keys, schedule, splits, item_tokens, maps);
+  check_launch("attention");
+  return true;
+}
+
+}  // namespace hone

@@ -1,0 +1,173 @@
+// What a thread of wgmma_forward.cuh holds of its two rows, lane / 4 and lane / 4 + 8 of its warp's sixteen, and what
+// it does with a tile of keys. Columns are those of PTX's wgmma: 8 n + lane % 4 * 2 and the one behind it.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "backend/cuda/wgmma.cuh"
+#include "ops/attention/tensor_forward_state.cuh"
+#include "ops/attention/wgmma_schedule.cuh"
+
+namespace hone {
+
+using ForwardScores = float[kForwardKeys / 8][4];
+using ForwardWeights = std::uint32_t[kForwardKeys / 16][4];
+
+__device__ inline void mask_scores(ForwardScores& s, int first_key, const int (&position)[2]) {
+  const int column = first_key + static_cast<int>(threadIdx.x) % 4 * 2;
+#pragma unroll
+  for (int n = 0; n < kForwardKeys / 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      if (column + 8 * n + e % 2 > position[e / 2]) s[n][e] = -std::numeric_limits<float>::infinity();
+    }
+  }
+}
+
+__device__ inline void pack_weights(ForwardWeights& a, const ForwardScores& s) {
+#pragma unroll
+  for (int step = 0; step < kForwardKeys / 16; ++step) {
+    a[step][0] = packed_bf16(s[2 * step][0], s[2 * step][1]);
+    a[step][1] = packed_bf16(s[2 * step][2], s[2 * step][3]);
+    a[step][2] = packed_bf16(s[2 * step + 1][0], s[2 * step + 1][1]);
+    a[step][3] = packed_bf16(s[2 * step + 1][2], s[2 * step + 1][3]);
+  }
+}
+
+// Of four lanes' words of chunks 0 .. 3 of a row, lane q gets chunk q.
+[[nodiscard]] __device__ inline uint4 exchange_quads(const std::uint32_t (&word)[4]) {
+  const bool odd = (threadIdx.x & 1) != 0;
+  const bool high = (threadIdx.x & 2) != 0;
+  const std::uint32_t other0 = __shfl_xor_sync(0xFFFFFFFFu, odd ? word[0] : word[1], 1);
+  const std::uint32_t other2 = __shfl_xor_sync(0xFFFFFFFFu, odd ? word[2] : word[3], 1);
+  const uint2 first = odd ? make_uint2(other0, word[1]) : make_uint2(word[0], other0);
+  const uint2 second = odd ? make_uint2(other2, word[3]) : make_uint2(word[2], other2);
+  const std::uint32_t x = __shfl_xor_sync(0xFFFFFFFFu, high ? first.x : second.x, 2);
+  const std::uint32_t y = __shfl_xor_sync(0xFFFFFFFFu, high ? first.y : second.y, 2);
+  return high ? make_uint4(x, y, second.x, second.y) : make_uint4(first.x, first.y, x, y);
+}
+
+template <int kWidth>
+struct ForwardRows {
+  float o[kWidth / 8][4];
+  float greatest[2];  // score
+  float sum[2];       // this thread's part
+  float decay[2];     // what the last tile of keys makes of o
+
+  __device__ void clear() {
+    greatest[0] = greatest[1] = -std::numeric_limits<float>::infinity();
+    sum[0] = sum[1] = 0.0f;
+#pragma unroll
+    for (int n = 0; n < kWidth / 8; ++n) o[n][0] = o[n][1] = o[n][2] = o[n][3] = 0.0f;
+  }
+
+  // Scores become weights relative to the greatest score so far, to which the sum is brought. `scale` holds the factor
+  // log2(e): weights are powers of two.
+  __device__ void soften(ForwardScores& s, float scale) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float even = s[0][2 * half];
+      float odd = s[0][2 * half + 1];
+#pragma unroll
+      for (int n = 1; n < kForwardKeys / 8; ++n) {
+        even = fmaxf(even, s[n][2 * half]);
+        odd = fmaxf(odd, s[n][2 * half + 1]);
+      }
+      float here = fmaxf(even, odd);
+      here = fmaxf(here, __shfl_xor_sync(0xFFFFFFFFu, here, 1));
+      here = fmaxf(here, __shfl_xor_sync(0xFFFFFFFFu, here, 2));
+      const float most = fmaxf(here, greatest[half]);
+      // Of a later split, a row may have seen nothing yet.
+      const float base = most == -std::numeric_limits<float>::infinity() ? 0.0f : most;
+      const float offset = base * scale;
+      decay[half] = exp2_fast((greatest[half] - base) * scale);  // 1 where the greatest stays
+      greatest[half] = most;
+      even = odd = 0.0f;
+#pragma unroll
+      for (int n = 0; n < kForwardKeys / 8; ++n) {
+        s[n][2 * half] = exp2_fast(__fmaf_rn(s[n][2 * half], scale, -offset));
+        s[n][2 * half + 1] = exp2_fast(__fmaf_rn(s[n][2 * half + 1], scale, -offset));
+        even += s[n][2 * half];
+        odd += s[n][2 * half + 1];
+      }
+      sum[half] = __fmaf_rn(sum[half], decay[half], even + odd);
+    }
+  }
+
+  __device__ void decay_outputs() {
+#pragma unroll
+    for (int n = 0; n < kWidth / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) o[n][e] *= decay[e / 2];
+    }
+  }
+
+  // The sums of the four threads that share a row: each gets the whole.
+  __device__ void reduce_sums() {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      sum[half] += __shfl_xor_sync(0xFFFFFFFFu, sum[half], 1);
+      sum[half] += __shfl_xor_sync(0xFFFFFFFFu, sum[half], 2);
+    }
+  }
+
+  // Merges what was stored with this, which comes after it. `kept` [kWidth / 8] are float4s of this thread, `stride`
+  // apart; `rows` is one of the four threads that share the rows.
+  __device__ void merge(const float4* kept, int stride, const float4* rows, float scale) {
+    const float4 row = *rows;
+    float most[2] = {row.x, row.y};
+    float all[2] = {row.z, row.w};
+    const SplitFactors first(most[0], all[0], greatest[0], sum[0], scale);
+    const SplitFactors second(most[1], all[1], greatest[1], sum[1], scale);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      greatest[half] = most[half];
+      sum[half] = all[half];
+    }
+#pragma unroll
+    for (int n = 0; n < kWidth / 8; ++n) {
+      const float4 four = kept[n * stride];
+      o[n][0] = first.output(four.x, o[n][0]);
+      o[n][1] = first.output(four.y, o[n][1]);
+      o[n][2] = second.output(four.z, o[n][2]);
+      o[n][3] = second.output(four.w, o[n][3]);
+    }
+  }
+  __device__ void store(float4* kept, int stride, float4* rows) const {
+    __syncwarp();
+    if (threadIdx.x % 4 == 0) *rows = make_float4(greatest[0], greatest[1], sum[0], sum[1]);
+#pragma unroll
+    for (int n = 0; n < kWidth / 8; ++n) kept[n * stride] = make_float4(o[n][0], o[n][1], o[n][2], o[n][3]);
+    __syncwarp();
+  }
+
+  // A row's results of a split, as ForwardSplits has them.
+  __device__ void store_split(float* to, int half) const {
+    const int column = static_cast<int>(threadIdx.x) % 4 * 2;
+    if (column == 0) {
+      to[kWidth] = greatest[half];
+      to[kWidth + 1] = sum[half];
+    }
+#pragma unroll
+    for (int n = 0; n < kWidth / 8; ++n) {
+      *reinterpret_cast<float2*>(to + 8 * n + column) = make_float2(o[n][2 * half], o[n][2 * half + 1]);
+    }
+  }
+
+  // A row's outputs; all threads of a warp call it, `to` may be null.
+  __device__ void write(__nv_bfloat16* to, int half) const {
+    const float factor = 1.0f / sum[half];
+    const int lane = static_cast<int>(threadIdx.x) % 4;
+#pragma unroll
+    for (int n = 0; n < kWidth / 8; n += 4) {
+      std::uint32_t word[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) word[i] = packed_bf16(o[n + i][2 * half] * factor, o[n + i][2 * half + 1] * factor);
+      const uint4 chunk = exchange_quads(word);
+      if (to != nullptr) *reinterpret_cast<uint4*>(to + (n + lane) * 8) = chunk;
+    }
+  }
+};
+
+}  // namespace hone

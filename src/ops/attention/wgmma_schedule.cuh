@@ -1,0 +1,132 @@
+// What the blocks of wgmma_forward.cuh and wgmma_backward.cuh work on, and in which order.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/attention/tiles.cuh"
+
+namespace hone {
+
+inline constexpr int kForwardKeys = 128;  // of a tile; part of what results are
+
+// Some tokens of a sequence.
+struct AttentionItem {
+  std::int32_t row;       // of the first token
+  std::int32_t tokens;    // from there on
+  std::int32_t position;  // of the first
+  std::int32_t work;      // of the forward pass, the keys that the last token sees; 0 for rows outside all sequences
+  std::int32_t sequence;
+  std::int32_t key_row;  // of the sequence's first row
+  std::int32_t padding[2];
+
+  // As sequence_tile(sequences, 1, tokens, index) has it, where work is the sequence's rows from the first token on.
+  [[nodiscard]] __device__ SequenceTile rest() const {
+    return {sequence, key_row, position + work, position, position + tokens, work == 0};
+  }
+};
+
+// Items in device memory, those with the most work first.
+struct AttentionSchedule {
+  AttentionItem* items;
+  std::int32_t* counts;  // how many items have been taken beyond the blocks' first, and how many there are
+
+  static constexpr std::int64_t kCountBytes = 256;
+  [[nodiscard]] static std::size_t bytes(std::int64_t capacity) {
+    return static_cast<std::size_t>(kCountBytes + capacity * static_cast<std::int64_t>(sizeof(AttentionItem)));
+  }
+  [[nodiscard]] __host__ __device__ static AttentionSchedule in(std::byte* workspace) {
+    return {reinterpret_cast<AttentionItem*>(workspace + kCountBytes), reinterpret_cast<std::int32_t*>(workspace)};
+  }
+};
+
+[[nodiscard]] __device__ inline AttentionItem attention_item(const SequenceTile& tile, std::int64_t start) {
+  AttentionItem item{};
+  item.row = static_cast<std::int32_t>(tile.token) + tile.first;
+  item.tokens = tile.end - tile.first;
+  item.position = static_cast<std::int32_t>(start) + tile.first;
+  item.work = tile.outside ? 0 : item.position + item.tokens;
+  item.sequence = tile.sequence;
+  item.key_row = static_cast<std::int32_t>(tile.token);
+  return item;
+}
+
+// The forward pass: a tile's work is the keys up to its last row.
+template <class Keys>
+struct ForwardOrder {
+  Keys keys;
+  [[nodiscard]] __device__ AttentionItem operator()(const SequenceTile& tile) const {
+    return attention_item(tile, tile.outside ? 0 : keys.start(tile));
+  }
+};
+// The backward pass: a tile of keys has the rows from its first on.
+struct BackwardOrder {
+  [[nodiscard]] __device__ AttentionItem operator()(const SequenceTile& tile) const {
+    AttentionItem item = attention_item(tile, 0);
+    if (!tile.outside) item.work = tile.rows - tile.first;
+    return item;
+  }
+};
+
+inline constexpr int kScheduleBins = 1024;  // and threads
+
+// One block. Sorts items by their work in units of kForwardKeys, a warp to a sequence. Those of a sequence of fewer
+// than kScheduleBins units, in units of their own, come in order.
+template <class Order>
+__global__ void __launch_bounds__(kScheduleBins)
+    attention_schedule(Sequences sequences, Order order, int item_tokens, AttentionSchedule schedule) {
+  __shared__ int places[kScheduleBins];
+  __shared__ int sums[32];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  const auto count = static_cast<std::int32_t>(sequences.count.get());
+  // body(item, bin), the bin of the most work being 0
+  const auto for_items = [&](const auto& body) {
+    for (int s = thread / 32; s <= count; s += kScheduleBins / 32) {
+      SequenceTile tile{};
+      tile.sequence = s;
+      tile.token = sequences.cu_seqlens[s];
+      tile.outside = s == count;
+      tile.rows = (tile.outside ? static_cast<std::int32_t>(sequences.capacity) : sequences.cu_seqlens[s + 1]) -
+                  static_cast<std::int32_t>(tile.token);
+      if (tile.rows == 0) continue;
+      for (tile.first = lane * item_tokens; tile.first < tile.rows; tile.first += 32 * item_tokens) {
+        tile.end = min(tile.first + item_tokens, tile.rows);
+        const AttentionItem item = order(tile);
+        body(item, kScheduleBins - 1 - min((item.work + kForwardKeys - 1) / kForwardKeys, kScheduleBins - 1));
+      }
+    }
+  };
+  places[thread] = 0;
+  __syncthreads();
+  for_items([&](const AttentionItem&, int bin) { atomicAdd(&places[bin], 1); });
+  __syncthreads();
+  const int own = places[thread];
+  int before = own;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const int other = __shfl_up_sync(0xFFFFFFFFu, before, step);
+    if (lane >= step) before += other;
+  }
+  if (lane == 31) sums[thread / 32] = before;
+  __syncthreads();
+  if (thread < 32) {
+    int all = sums[thread];
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      const int other = __shfl_up_sync(0xFFFFFFFFu, all, step);
+      if (lane >= step) all += other;
+    }
+    sums[thread] = all;
+  }
+  __syncthreads();
+  if (thread >= 32) before += sums[thread / 32 - 1];
+  places[thread] = before - own;
+  if (thread == 0) {
+    schedule.counts[0] = 0;
+    schedule.counts[1] = sums[31];
+  }
+  __syncthreads();
+  for_items([&](const AttentionItem& item, int bin) { schedule.items[atomicAdd(&places[bin], 1)] = item; });
+}
+
+}  // namespace hone
