@@ -122,6 +122,7 @@ struct Engine::Impl {
         options(options_),
         capacities(engine_capacities(options)),
         scheduler({options.max_num_seqs, options.max_batch_tokens, options.block_size}, options.num_blocks) {
+    check_positions(model.shape(), options.max_model_len, "max_model_len");
     const DType dtype = weights.tensors().front().type.dtype;
     const KvLayout layout = kv_layout(options);
     kv = TensorStore(arena->device(), kv_types(model, layout, dtype));

@@ -1,10 +1,20 @@
 #include "model/batch.h"
 
 #include "ops/attention/attention.h"
+#include "ops/dropout/dropout.h"
 #include "ops/kv_append/kv_append.h"
 #include "ops/paged_attention/paged_attention.h"
 
 namespace hone {
+
+Tensor Batch::drop(Tensor x, double probability) {
+  if (!training || probability == 0) return x;
+  Program& program = x.program();
+  const ValueId known = program.find(Role::input, kDropoutInput);
+  const Tensor draw =
+      known != kNoValue ? program.tensor(known) : program.input(kDropoutInput, {DType::i32, {kDropoutDraw}});
+  return dropout(x, draw, {.probability = probability, .site = sites_++});
+}
 
 DocumentBatch::DocumentBatch(Program& program, const Capacity& capacity) {
   const Dim rows(capacity.tokens, Count::tokens);

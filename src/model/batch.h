@@ -22,10 +22,22 @@ class Batch {
 
   Tensor tokens;     // i32 [tokens]
   Tensor positions;  // i32 [tokens], from 0 in each document
+  // Dropout is a matter of training: drop() gives x back unless this is set.
+  bool training = false;
+
+  // x with this share of its elements dropped. A program with dropouts has the input "dropout" (ops/dropout): each
+  // call is a site of its own.
+  [[nodiscard]] Tensor drop(Tensor x, double probability);
 
   // qkv [tokens, (heads + 2 kv_heads) head_dim] -> [tokens, heads head_dim]. Layers count from 0.
   virtual Tensor attend(std::int64_t layer, Tensor qkv, const HeadShape& shape) = 0;
+
+ private:
+  std::int64_t sites_ = 0;
 };
+
+// The input of a program whose model has dropouts.
+inline constexpr const char* kDropoutInput = "dropout";
 
 // Room for the tokens of one run and for the documents or requests among them.
 struct Capacity {

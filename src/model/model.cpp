@@ -4,6 +4,14 @@
 
 namespace hone {
 
+void check_positions(const ModelShape& shape, std::int64_t length, std::string_view where) {
+  if (!shape.learned_positions || length <= shape.max_position_embeddings) return;
+  throw Error(where,
+              text_of("sequences of up to ", length, " tokens, but the model has ", shape.max_position_embeddings,
+                      " positions"),
+              text_of("at most ", shape.max_position_embeddings));
+}
+
 WeightBinder::WeightBinder(Program& program, const std::vector<WeightSpec>& specs, bool trainable)
     : program_(program), specs_(specs), trainable_(trainable) {}
 

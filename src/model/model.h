@@ -22,7 +22,11 @@ struct ModelShape {
   std::int64_t num_key_value_heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t max_position_embeddings = 0;
+  bool learned_positions = false;  // there are no more positions than max_position_embeddings
 };
+
+// Throws Error, beginning with `where`, for sequences longer than the positions that the model has.
+void check_positions(const ModelShape& shape, std::int64_t length, std::string_view where);
 
 // Declares weights of the program under construction by the names of their specs. Types are those of f32; the precision
 // pass changes them.
@@ -50,6 +54,9 @@ class Model {
   [[nodiscard]] virtual Tensor forward(WeightBinder& weights, Batch& batch) const = 0;
   // The output projection [vocab_size, hidden_size].
   [[nodiscard]] virtual std::string_view head() const = 0;
+  // What the checkpoint's names begin with where a folder holds the model without its head's class; such folders leave
+  // it away.
+  [[nodiscard]] virtual std::string_view base_prefix() const { return {}; }
 };
 
 // A family, found by model_type of config.json.

@@ -16,6 +16,7 @@ struct WeightPart {
   std::string name;  // as in the checkpoint: "model.layers.0.self_attn.q_proj.weight"
   std::int64_t row = 0;
   std::int64_t rows = 0;
+  bool transposed = false;  // a matrix that the checkpoint holds as [columns, rows]
 };
 
 // One storage block. Parts lie in it one after the other along the first dimension and fill it.
@@ -24,7 +25,8 @@ struct WeightSpec {
   std::vector<std::int64_t> shape;
   std::vector<WeightPart> parts;
   Initializer initializer = Initializer::normal;
-  bool decays = true;  // weight decay: all but norms and biases
+  bool decays = true;      // weight decay: all but norms and biases
+  double deviation = 1.0;  // of normal numbers, in units of config.json's initializer_range
 };
 
 }  // namespace hone

@@ -1,5 +1,6 @@
 #include "model/weights.h"
 
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -22,21 +23,52 @@ std::int64_t row_elements(const WeightSpec& spec) {
   return elements;
 }
 
+// As in the checkpoint.
 std::vector<std::int64_t> part_shape(const WeightSpec& spec, const WeightPart& part) {
   std::vector<std::int64_t> shape = spec.shape;
   shape[0] = part.rows;
+  if (part.transposed) std::swap(shape[0], shape[1]);
   return shape;
+}
+
+// to [columns, rows] = the transpose of from [rows, columns], elements of `size` bytes.
+void transpose(std::span<const std::byte> from, std::int64_t rows, std::int64_t columns, std::size_t size,
+               std::span<std::byte> to) {
+  constexpr std::int64_t kTile = 64;
+  const auto copy = [&]<class Word>() {
+    const auto* source = reinterpret_cast<const Word*>(from.data());
+    auto* target = reinterpret_cast<Word*>(to.data());
+    for (std::int64_t tile = 0; tile < rows; tile += kTile) {
+      const std::int64_t end = std::min(rows, tile + kTile);
+      for (std::int64_t column = 0; column < columns; ++column) {
+        for (std::int64_t row = tile; row < end; ++row) target[column * rows + row] = source[row * columns + column];
+      }
+    }
+  };
+  if (size == sizeof(std::uint16_t)) return copy.template operator()<std::uint16_t>();
+  if (size == sizeof(std::uint32_t)) return copy.template operator()<std::uint32_t>();
+  copy.template operator()<std::uint64_t>();
 }
 
 // Tensors that checkpoints carry although the model derives them.
 bool is_derived(const Model& model, std::string_view name) {
-  return name.ends_with(".rotary_emb.inv_freq") || (name == "lm_head.weight" && model.head() == "embedding");
+  return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") ||
+         name.ends_with(".attn.masked_bias") || (name == "lm_head.weight" && model.head() == "embedding");
+}
+
+// The tensor of this name, without the model's base prefix where the folder leaves it away.
+const StoredTensor& stored(const Model& model, const WeightFiles& files, const std::string& name) {
+  const std::string_view prefix = model.base_prefix();
+  if (!prefix.empty() && name.starts_with(prefix) && files.find(name) == nullptr) {
+    if (const StoredTensor* bare = files.find(name.substr(prefix.size()))) return *bare;
+  }
+  return files.at(name);
 }
 
 void refuse_unexpected(const Model& model, const WeightFiles& files) {
   std::set<std::string, std::less<>> known;
   for (const WeightSpec& spec : model.weights()) {
-    for (const WeightPart& part : spec.parts) known.insert(part.name);
+    for (const WeightPart& part : spec.parts) known.insert(stored(model, files, part.name).name);
   }
   for (const std::string& name : files.names()) {
     if (known.contains(name) || is_derived(model, name)) continue;
@@ -92,23 +124,29 @@ TensorStore load_weights(const Model& model, const ModelDirectory& directory, DT
   refuse_unexpected(model, files);
   TensorStore store(device, weight_types(model, dtype));
   std::vector<std::byte> block;
-  const std::int64_t vocab_size = model.shape().vocab_size;
+  std::vector<std::byte> untransposed;
   const std::int64_t stored_vocab = vocabulary == Vocabulary::may_grow ? smaller_vocabulary(model, directory) : 0;
   for (const WeightSpec& spec : model.weights()) {
     block.resize(store.type(spec.name).bytes());
-    const bool grows = stored_vocab > 0 && spec.shape[0] == vocab_size && spec.parts.size() == 1;
+    const bool grows = stored_vocab > 0 && (spec.name == "embedding" || spec.name == model.head());
     const std::size_t row_bytes = static_cast<std::size_t>(row_elements(spec)) * size_of(dtype);
     for (const WeightPart& part : spec.parts) {
-      const StoredTensor& tensor = files.at(part.name);
+      const StoredTensor& tensor = stored(model, files, part.name);
       std::vector<std::int64_t> shape = part_shape(spec, part);
       if (grows) shape[0] = stored_vocab;
       if (tensor.shape != shape) {
         throw Error(tensor.file, text_of("tensor ", part.name, " is ", shape_text(tensor.shape), ", config.json wants ",
                                          shape_text(shape)));
       }
-      read_as(tensor, dtype,
-              std::span(block).subspan(static_cast<std::size_t>(part.row) * row_bytes,
-                                       static_cast<std::size_t>(shape[0]) * row_bytes));
+      const std::size_t bytes = static_cast<std::size_t>(tensor.element_count()) * size_of(dtype);
+      const std::span<std::byte> rows = std::span(block).subspan(static_cast<std::size_t>(part.row) * row_bytes, bytes);
+      if (!part.transposed) {
+        read_as(tensor, dtype, rows);
+        continue;
+      }
+      untransposed.resize(bytes);
+      read_as(tensor, dtype, untransposed);
+      transpose(untransposed, shape[0], shape[1], size_of(dtype), rows);
     }
     if (grows) {
       for_floating(dtype, [&]<class T>() { fill_with_mean<T>(block, stored_vocab, row_elements(spec)); });
@@ -133,7 +171,7 @@ TensorStore random_weights(const Model& model, std::uint64_t seed, DType dtype, 
     Tensor weight = program.weight(spec.name, store.type(spec.name));
     for (const WeightPart& part : spec.parts) {
       weight = normal_fill(weight, {.key = static_cast<std::int64_t>(RandomStream(seed, part.name).key()),
-                                    .deviation = deviation,
+                                    .deviation = deviation * spec.deviation,
                                     .first = part.row * row_elements(spec),
                                     .count = part.rows * row_elements(spec)});
     }
@@ -147,16 +185,21 @@ void save_model(const std::filesystem::path& path, const Model& model, const Ten
                 const Json* generation_config) {
   std::vector<TensorSource> sources;
   std::vector<std::byte> staging;
+  std::vector<std::byte> transposed;
   for (const WeightSpec& spec : model.weights()) {
     for (const WeightPart& part : spec.parts) {
       const Type& type = weights.type(spec.name);
       const std::size_t row_bytes = static_cast<std::size_t>(type.row_size()) * size_of(type.dtype);
-      sources.push_back({part.name, type.dtype, part_shape(spec, part), [&weights, &staging, &spec, part, row_bytes] {
+      sources.push_back({part.name, type.dtype, part_shape(spec, part),
+                         [&weights, &staging, &transposed, &spec, &type, part, row_bytes] {
                            staging.resize(static_cast<std::size_t>(part.rows) * row_bytes);
                            weights.device().download(
                                staging.data(), weights.data(spec.name) + static_cast<std::size_t>(part.row) * row_bytes,
                                staging.size());
-                           return std::span<const std::byte>(staging);
+                           if (!part.transposed) return std::span<const std::byte>(staging);
+                           transposed.resize(staging.size());
+                           transpose(staging, part.rows, type.row_size(), size_of(type.dtype), transposed);
+                           return std::span<const std::byte>(transposed);
                          }});
     }
   }

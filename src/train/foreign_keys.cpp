@@ -18,7 +18,6 @@ constexpr std::string_view kNoLora = "use_peft is not set";
 constexpr std::string_view kNoCode = "no code reward is named";
 constexpr std::string_view kOneProcess = "one process trains";
 constexpr std::string_view kNoPadding = "hone lays sequences end to end and pads nothing";
-constexpr std::string_view kNoBest = "load_best_model_at_end is not set";
 
 constexpr std::array kKeys = std::to_array<ForeignKey>({
     // The model.
@@ -39,7 +38,7 @@ constexpr std::array kKeys = std::to_array<ForeignKey>({
     {"torch_compile", kNoEffect, "hone is compiled"},
     {"torch_compile_backend", kNoEffect, "hone is compiled"},
     {"torch_compile_mode", kNoEffect, "hone is compiled"},
-    {"disable_dropout", kNoEffect, "there is no dropout"},
+    {"disable_dropout", kNoEffect, "GRPO drops nothing"},
     {"model_revision", kNotYet, "downloading models is", "main"},
     {"tokenizer_name", kNotYet, "a tokenizer that is not the model's is"},
     {"config_overrides", kNotYet, "overriding a model's config is"},
@@ -100,9 +99,6 @@ constexpr std::array kKeys = std::to_array<ForeignKey>({
     {"eval_delay", kNotYet, "delaying evaluation is", "0|0.0"},
     {"eval_accumulation_steps", kNoEffect, "evaluation keeps no logits"},
     {"prediction_loss_only", kNoEffect, "evaluation computes the loss"},
-    {"load_best_model_at_end", kNotYet, "loading the best model at the end is"},
-    {"metric_for_best_model", kNoEffect, kNoBest},
-    {"greater_is_better", kNoEffect, kNoBest},
     {"save_safetensors", kNoEffect, "weights are always saved as safetensors", "true"},
     {"save_on_each_node", kNoEffect, kOneProcess},
     {"log_level", kNoEffect, "hone has one", "info|passive"},

@@ -77,6 +77,13 @@ void use_chatml(LanguageRun& run, const SftOptions& options) {
                    " tokens; a new token's embedding starts as the mean of all"));
 }
 
+// `capacity`: tokens that a sequence is cut at; 0: none is.
+void check_lengths(const LanguageRun& run, const ExampleSet& set, std::int64_t capacity, std::string_view where) {
+  std::int64_t longest = 0;
+  for (std::int64_t i = 0; i < set.size(); ++i) longest = std::max(longest, set.length(i));
+  check_positions(run.model->shape(), capacity > 0 ? std::min(longest, capacity) : longest, where);
+}
+
 ExampleSet encode(const Source& source, const LanguageRun& run, const ChatTemplate& chat_template,
                   const EncodeOptions& options) {
   EncodingReport report;
@@ -123,6 +130,7 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
   } else if (options.evaluates()) {
     test = encode(open_eval_data(options, options, options.sample_by), run, chat_template, encoding);
   }
+  check_lengths(run, train, options.block_size, "block_size");
   const std::int64_t rows = options.per_device_train_batch_size;
   if (options.sampling == WindowSampling::windows) {
     run.batches =
@@ -170,6 +178,8 @@ LanguageRun prepare_sft(const SftOptions& options) {
   const auto seed = static_cast<std::uint64_t>(options.seed);
   const ExampleSet train = encode(open_training_data(options), run, chat_template, encoding);
   const std::int64_t capacity = options.max_length.value_or(run.model->shape().max_position_embeddings);
+  const std::int64_t longest = packing == Packing::none ? options.max_length.value_or(0) : capacity;
+  check_lengths(run, train, longest, "max_length");
   const PackedRows rows = pack(train, all_examples(train.size()), packing, capacity);
   if (packing != Packing::none) {
     log_info(text_of(
@@ -181,6 +191,7 @@ LanguageRun prepare_sft(const SftOptions& options) {
   run.batches = make_row_loader(train, rows, {.rows_per_batch = options.per_device_train_batch_size, .seed = seed});
   if (options.evaluates()) {
     const ExampleSet test = encode(open_eval_data(options, options), run, chat_template, encoding);
+    check_lengths(run, test, longest, "max_length");
     run.eval_batches = rows_in_order(test, packing, capacity, options.per_device_eval_batch_size, seed);
   }
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());
@@ -253,7 +264,8 @@ MetricValues train(LanguageRun& run) {
                      .evaluation = evaluation ? &*evaluation : nullptr,
                      .batches = *run.batches,
                      .eval_batches = run.eval_batches.get(),
-                     .gradient_accumulation_steps = run.options.gradient_accumulation_steps});
+                     .gradient_accumulation_steps = run.options.gradient_accumulation_steps,
+                     .seed = static_cast<std::uint64_t>(run.options.seed)});
   Trainer trainer(run.options, {.command = run.command, .total_steps = run.total_steps, .options = run.options_json},
                   {.model = *run.model,
                    .weights = weights,

@@ -20,7 +20,7 @@ MetricValues means(const LossSums& sums, double loss, const char* prefix) {
 
 }  // namespace
 
-MetricValues LanguageTask::accumulate(std::int64_t) {
+MetricValues LanguageTask::accumulate(std::int64_t step) {
   // An epoch's last step takes the micro-batches that are left.
   const std::int64_t left = setup_.batches.batches_per_epoch() - setup_.batches.position().index;
   micro_batches_.clear();
@@ -32,7 +32,7 @@ MetricValues LanguageTask::accumulate(std::int64_t) {
     flops_ += setup_.work.flops(micro_batches_.back());
   }
   const double weight = targets > 0 ? 1.0 / static_cast<double>(targets) : 0.0;
-  LossLaunches launches(setup_.training, micro_batches_.size());
+  LossLaunches launches(setup_.training, micro_batches_.size(), setup_.seed, step);
   for (const HostBatch& batch : micro_batches_) launches.launch(batch, weight);
   const LossSums sums = launches.sums();
   return means(sums, sums.loss, "");

@@ -20,6 +20,7 @@ class LanguageTask final : public TrainingTask {
     BatchLoader& batches;
     BatchLoader* eval_batches = nullptr;  // one epoch of it is an evaluation
     std::int64_t gradient_accumulation_steps = 1;
+    std::uint64_t seed = 0;  // of dropouts
   };
   explicit LanguageTask(const Setup& setup) : setup_(setup) {}
 

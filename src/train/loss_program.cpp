@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "ops/dropout/dropout.h"
 #include "ops/fill/fill.h"
 #include "ops/linear_logprobs/linear_logprobs.h"
 #include "ops/scale/scale.h"
@@ -18,7 +19,7 @@ namespace {
 
 Program trace_nll(const Model& model, const LossProgramOptions& options, bool trainable) {
   LossTrace trace;
-  trace_log_probabilities(trace, model, options.capacity, trainable, 1.0);
+  trace_log_probabilities(trace, model, options.capacity, trainable, 1.0, trainable);
   Program& program = trace.program;
   const Tensor weights = program.input("loss_weights", {DType::f32, {{options.capacity.tokens, Count::tokens}}});
   const Tensor counted = program.input("counted", weights.type());
@@ -31,8 +32,9 @@ Program trace_nll(const Model& model, const LossProgramOptions& options, bool tr
 }  // namespace
 
 void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacity& capacity, bool trainable,
-                             double temperature) {
+                             double temperature, bool dropout) {
   DocumentBatch batch(trace.program, capacity);
+  batch.training = dropout;
   WeightBinder weights(trace.program, model.weights(), trainable);
   const Tensor hidden = model.forward(weights, batch);
   const Scope scope(trace.program, "head");
@@ -122,6 +124,10 @@ void LossLaunches::launch(const HostBatch& batch, double weight) {
   executable_.set<std::int32_t>("targets", targets);
   executable_.set<float>("loss_weights", weights);
   executable_.set<float>("counted", counted);
+  if (executable_.program().find(Role::input, kDropoutInput) != kNoValue) {
+    executable_.set<std::int32_t>(kDropoutInput,
+                                  dropout_draw(seed_, step_, static_cast<std::int64_t>(readings_.size())));
+  }
   executable_.run();
   LossReading& reading = readings_.emplace_back();
   reading.target_tokens = batch.target_tokens;

@@ -32,17 +32,18 @@ struct LossTrace {
   Tensor hit;      // f32 [tokens]: 1 where the target is the likeliest token
 };
 
-// tokens -> log p(target), with inputs "targets" and those of DocumentBatch. log p is at this temperature.
+// tokens -> log p(target), with inputs "targets" and those of DocumentBatch. log p is at this temperature. `dropout`:
+// as the model's configuration says, else none.
 void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacity& capacity, bool trainable,
-                             double temperature);
+                             double temperature, bool dropout = false);
 // Precision and forward fusion; then, where `loss` names an output [1], its gradients, recomputation and offload.
 [[nodiscard]] Program finish_loss(Program program, const char* loss, const LossProgramOptions& options);
 
 // loss = sum of loss_weights[t] x -log p(target[t]); accumulates the gradients of all weights. Outputs [1]:
 // "loss"; "entropy" and "hits" (how often the target was the likeliest token), sums over the tokens that input
-// "counted" marks with 1.
+// "counted" marks with 1. A model with dropouts drops.
 [[nodiscard]] Program trace_training(const Model& model, const LossProgramOptions& options);
-// The same without gradients: evaluation.
+// The same without gradients and dropouts: evaluation.
 [[nodiscard]] Program trace_evaluation(const Model& model, const LossProgramOptions& options);
 
 // The work of a program's run on a batch, whose documents see themselves alone.
@@ -74,10 +75,14 @@ struct LossSums {
   void add(const LossReading& reading);
 };
 
-// Launches that are not waited for one by one.
+// Launches that are not waited for one by one: the micro-batches of a step. What dropouts draw depends on seed, step
+// and which of the launches it is.
 class LossLaunches {
  public:
-  LossLaunches(Executable& executable, std::size_t most) : executable_(executable) { readings_.reserve(most); }
+  LossLaunches(Executable& executable, std::size_t most, std::uint64_t seed = 0, std::int64_t step = 0)
+      : executable_(executable), seed_(seed), step_(step) {
+    readings_.reserve(most);
+  }
   LossLaunches(const LossLaunches&) = delete;
   LossLaunches& operator=(const LossLaunches&) = delete;
   ~LossLaunches();  // waits for what was launched
@@ -89,6 +94,8 @@ class LossLaunches {
 
  private:
   Executable& executable_;
+  std::uint64_t seed_;
+  std::int64_t step_;
   std::vector<LossReading> readings_;  // which the device fills where they lie
 };
 

@@ -29,6 +29,13 @@ void check_training(const ModelOptions& model, const DatasetOptions& data, const
   check_steps(training.logging_steps, "logging_steps", input);
   check_steps(training.save_steps, "save_steps", input);
   if (training.eval_steps) check_steps(*training.eval_steps, "eval_steps", input);
+  if (training.load_best_model_at_end &&
+      (training.eval_strategy == Interval::no || training.eval_strategy != training.save_strategy)) {
+    throw Error(input.place_of("load_best_model_at_end"),
+                text_of("each evaluation needs its checkpoint, but eval_strategy is ", name_of(training.eval_strategy),
+                        " and save_strategy ", name_of(training.save_strategy)),
+                "set both to steps or both to epoch");
+  }
   if (training.max_steps == 0) {
     throw Error(input.place_of("max_steps"), "saw 0, which leaves nothing to train", "-1 trains num_train_epochs");
   }

@@ -128,6 +128,9 @@ struct TrainingOptions {
   double save_steps = 500;
   std::optional<std::int64_t> save_total_limit;
   bool save_only_model = false;
+  bool load_best_model_at_end = false;
+  std::string metric_for_best_model = "loss";
+  std::optional<bool> greater_is_better;
   std::string run_name;
   std::string config_file;
 
@@ -178,6 +181,10 @@ struct TrainingOptions {
     v("save_steps", save_steps, "Steps between checkpoints; below 1 a share of the run", above(0));
     v("save_total_limit", save_total_limit, "Checkpoints to keep; the oldest go first", at_least(1));
     v("save_only_model", save_only_model, "Save no optimizer state; such a checkpoint cannot be resumed");
+    v("load_best_model_at_end", load_best_model_at_end,
+      "Leave the weights of the checkpoint whose evaluation was the best, which is never deleted");
+    v("metric_for_best_model", metric_for_best_model, "What evaluations are compared by, with or without eval_");
+    v("greater_is_better", greater_is_better, "Which of two is better; unset: the lower of a loss, else the greater");
     v("run_name", run_name, "Name of the run in its log and in each row of metrics.jsonl");
     v("config_file", config_file, "accelerate's YAML");
     v.alias("evaluation_strategy", "eval_strategy");

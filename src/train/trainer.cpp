@@ -95,15 +95,21 @@ Trainer::Trainer(const TrainingOptions& options, TrainerSetup setup, TrainingSub
 
 Trainer::~Trainer() = default;
 
-void Trainer::load_checkpoint(const fs::path& checkpoint, TrainingTask& task) {
-  const TrainingState state(checkpoint);
+void Trainer::load_model(const fs::path& checkpoint) {
   const ModelDirectory directory(checkpoint);
   const DType dtype = subject_.weights.tensors().front().type.dtype;
-  const TensorStore weights = load_weights(subject_.model, directory, dtype, subject_.weights.device());
-  subject_.weights.copy_from(weights);
+  subject_.weights.copy_from(load_weights(subject_.model, directory, dtype, subject_.weights.device()));
+}
+
+void Trainer::load_checkpoint(const fs::path& checkpoint, TrainingTask& task) {
+  const TrainingState state(checkpoint);
+  load_model(checkpoint);
   for (TensorStore* states : subject_.optimizer.states()) load_store(*states, state.tensors(), kOptimizer);
   if (TensorStore* extra = task.extra_state()) load_store(*extra, state.tensors(), kExtra);
   subject_.optimizer.set_steps(state.json().at("optimizer_steps").get<std::int64_t>());
+  if (const auto best = state.json().find("best"); best != state.json().end() && options_.load_best_model_at_end) {
+    best_ = Best{best->at("step").get<std::int64_t>(), best->at("value").get<double>()};
+  }
   task.restore(state.json().at("task"));
 }
 
@@ -128,9 +134,10 @@ std::int64_t Trainer::resume(TrainingTask& task) {
 
 void Trainer::save_checkpoint(std::int64_t step, TrainingTask& task) {
   if (step == last_saved_) return;
-  const Json state{{"task", task.state()},
-                   {"optimizer_steps", subject_.optimizer.steps()},
-                   {"options", parse_json(setup_.options, "options")}};
+  Json state{{"task", task.state()},
+             {"optimizer_steps", subject_.optimizer.steps()},
+             {"options", parse_json(setup_.options, "options")}};
+  if (best_) state["best"] = {{"step", best_->step}, {"value", best_->value}};
   std::vector<std::byte> staging;
   std::vector<TensorSource> tensors;
   if (!options_.save_only_model) {
@@ -140,7 +147,10 @@ void Trainer::save_checkpoint(std::int64_t step, TrainingTask& task) {
   checkpoints_->save({.step = step, .state = state, .tensors = tensors, .write_model = [this](const fs::path& folder) {
                         write_model_folder(folder, subject_);
                       }});
-  if (options_.save_total_limit) checkpoints_->apply_limit(*options_.save_total_limit);
+  if (options_.save_total_limit) {
+    checkpoints_->apply_limit(*options_.save_total_limit,
+                              best_ ? std::span<const std::int64_t>(&best_->step, 1) : std::span<const std::int64_t>());
+  }
   last_saved_ = step;
 }
 
@@ -221,9 +231,37 @@ void Trainer::evaluate(std::int64_t step, TrainingTask& task, Window& window) {
   row.step = step;
   for (const auto& [name, value] : values) row.set(name, value);
   metrics_->append(row);
+  if (options_.load_best_model_at_end && step > 0) compare_with_best(step, values);
   constexpr std::array<std::string_view, 5> kShown{"eval_loss", "eval_mean_token_accuracy", "eval_reward",
                                                    "eval_reward_std", "eval_entropy"};
   log_info(metric_line(row, setup_.total_steps, kShown));
+}
+
+void Trainer::compare_with_best(std::int64_t step, const MetricValues& values) {
+  std::string metric = options_.metric_for_best_model;
+  if (!metric.starts_with("eval_")) metric = "eval_" + metric;
+  std::string names;
+  for (const auto& [name, value] : values) {
+    names += (names.empty() ? "" : ", ") + name;
+    if (name != metric) continue;
+    if (std::isnan(value)) return;
+    const bool greater = options_.greater_is_better.value_or(!metric.ends_with("loss"));
+    if (!best_ || (greater ? value > best_->value : value < best_->value)) best_ = Best{step, value};
+    return;
+  }
+  throw Error("metric_for_best_model", text_of("an evaluation has no ", metric), "one of " + names);
+}
+
+void Trainer::load_best() {
+  if (!best_) return;
+  const fs::path path = output_dir_ / text_of("checkpoint-", best_->step);
+  if (!fs::exists(path)) {
+    log_warning(text_of(path.string(), " is not there any more: the last weights stay"));
+    return;
+  }
+  load_model(path);
+  log_info(text_of("the best evaluation was that of step ", best_->step, ", ", options_.metric_for_best_model, " ",
+                   best_->value, ": its weights are kept"));
 }
 
 void Trainer::save_final() const { write_model_folder(output_dir_, subject_); }
@@ -235,6 +273,11 @@ MetricValues Trainer::run(TrainingTask& task) {
   const std::int64_t log_every = interval_steps(options_.logging_steps, total);
   const std::int64_t eval_every = options_.eval_steps ? interval_steps(*options_.eval_steps, total) : log_every;
   const std::int64_t save_every = interval_steps(options_.save_steps, total);
+  if (options_.load_best_model_at_end && options_.eval_strategy == Interval::steps && save_every % eval_every != 0) {
+    throw Error("save_steps",
+                text_of("is ", save_every, ", no multiple of the ", eval_every, " steps between evaluations"),
+                "load_best_model_at_end saves what it evaluates; set save_steps to a multiple of eval_steps");
+  }
   MetricValues last;
   Progress progress(setup_.command, total, "step", first);
   Window window;
@@ -269,6 +312,7 @@ MetricValues Trainer::run(TrainingTask& task) {
     }
   }
   progress.finish();
+  if (options_.load_best_model_at_end) load_best();
   save_final();
   return last;
 }

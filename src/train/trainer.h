@@ -81,8 +81,14 @@ class Trainer {
 
  private:
   struct Window;  // what is averaged until the next logged line
+  // The best evaluation so far; its checkpoint is saved right behind it.
+  struct Best {
+    std::int64_t step = 0;
+    double value = 0;
+  };
 
   [[nodiscard]] std::int64_t resume(TrainingTask& task);
+  void load_model(const std::filesystem::path& checkpoint);
   void load_checkpoint(const std::filesystem::path& checkpoint, TrainingTask& task);
   void save_checkpoint(std::int64_t step, TrainingTask& task);
   void fail_nonfinite(std::int64_t step, double loss, double norm, TrainingTask& task);
@@ -91,6 +97,9 @@ class Trainer {
   MetricValues log(std::int64_t step, const TrainingTask& task, Window& window);
   // Throws Interrupted after saving. The time it takes is not the window's.
   void evaluate(std::int64_t step, TrainingTask& task, Window& window);
+  // Remembers an evaluation that is better than all before it. Throws Error where it has no such metric.
+  void compare_with_best(std::int64_t step, const MetricValues& values);
+  void load_best();
   void save_final() const;
 
   TrainingOptions options_;
@@ -101,6 +110,7 @@ class Trainer {
   std::unique_ptr<CheckpointStore> checkpoints_;
   std::optional<MetricsWriter> metrics_;
   std::int64_t last_saved_ = -1;
+  std::optional<Best> best_;
 };
 
 }  // namespace hone

@@ -16,8 +16,8 @@
 
 namespace hone::test {
 
-inline constexpr std::string_view kFixtureModels[] = {"llama", "llama_tied", "llama3_rope",
-                                                      "qwen2", "qwen2_tied", "qwen3"};
+inline constexpr std::string_view kFixtureModels[] = {"llama",      "llama_tied", "llama3_rope", "qwen2",
+                                                      "qwen2_tied", "qwen3",      "gpt2",        "gpt2_exact_gelu"};
 
 struct FixtureModel {
   explicit FixtureModel(std::string_view name, DType dtype = DType::f32, Device& device = test_device());

@@ -1,0 +1,226 @@
+// GPT-2 (Radford et al., 2019): layer norms with biases before each block, learned positions, a GELU between two
+// projections, biases everywhere, the embedding as head. Checkpoints hold its projections as [in, out].
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "model/config_reader.h"
+#include "model/registry.h"
+#include "ops/add/add.h"
+#include "ops/embedding/embedding.h"
+#include "ops/gelu/gelu.h"
+#include "ops/layer_norm/layer_norm.h"
+#include "ops/linear/linear.h"
+
+namespace hone {
+namespace {
+
+constexpr std::int64_t kMostLayers = 10'000;
+constexpr double kMostParameters = 1e15;  // so that sizes in bytes can be summed without a second thought
+
+std::string layer_name(std::int64_t layer, std::string_view rest) { return text_of("layers.", layer, ".", rest); }
+
+struct Gpt2Config {
+  ModelShape shape;
+  std::int64_t inner_size = 0;
+  double layer_norm_epsilon = 1e-5;
+  std::string gelu_form;  // ops/gelu
+  double embd_pdrop = 0, resid_pdrop = 0, attn_pdrop = 0;
+};
+
+double probability(const ConfigReader& config, std::string_view key) {
+  const double value = config.number(key, 0.1);
+  if (!(value >= 0 && value < 1)) {
+    throw Error("config.json", text_of("'", key, "' is ", value, ", expected a number from 0 to below 1"));
+  }
+  return value;
+}
+
+void refuse_true(const ConfigReader& config, std::string_view key) {
+  if (config.boolean(key, false)) throw Error("config.json", text_of("'", key, "': true is not supported by hone"));
+}
+
+std::string gelu_form(const std::string& activation) {
+  if (activation == "gelu_new" || activation == "gelu_pytorch_tanh") return "tanh";
+  if (activation == "gelu") return "none";
+  throw Error("config.json", text_of("activation_function '", activation, "' is not supported"),
+              "gelu_new, gelu_pytorch_tanh or gelu");
+}
+
+Gpt2Config parse(const Json& json) {
+  const ConfigReader config(json);
+  Gpt2Config parsed;
+  ModelShape& s = parsed.shape;
+  // Both spellings of a size: transformers reads num_hidden_layers as n_layer.
+  const auto size = [&](std::string_view key, std::string_view other) {
+    return config.has(key) || !config.has(other) ? config.positive(key) : config.positive(other);
+  };
+  s.vocab_size = config.positive("vocab_size");
+  s.hidden_size = size("n_embd", "hidden_size");
+  s.num_hidden_layers = size("n_layer", "num_hidden_layers");
+  s.num_attention_heads = size("n_head", "num_attention_heads");
+  s.num_key_value_heads = s.num_attention_heads;
+  s.max_position_embeddings = size("n_positions", "max_position_embeddings");
+  s.learned_positions = true;
+  if (s.num_hidden_layers > kMostLayers) {
+    throw Error("config.json", text_of("n_layer ", s.num_hidden_layers, " is more than ", kMostLayers));
+  }
+  if (s.hidden_size % s.num_attention_heads != 0) {
+    throw Error("config.json", text_of("n_embd ", s.hidden_size, " is no multiple of n_head ", s.num_attention_heads));
+  }
+  s.head_dim = s.hidden_size / s.num_attention_heads;
+  if (s.head_dim % 8 != 0 || s.head_dim > 256) {
+    throw Error("config.json", text_of("n_embd / n_head is ", s.head_dim, ", which is not supported"),
+                "a multiple of 8 up to 256");
+  }
+  parsed.inner_size = config.positive("n_inner", 4 * s.hidden_size);
+  parsed.layer_norm_epsilon = config.number("layer_norm_epsilon", 1e-5);
+  parsed.gelu_form = gelu_form(config.text("activation_function", "gelu_new"));
+  parsed.embd_pdrop = probability(config, "embd_pdrop");
+  parsed.resid_pdrop = probability(config, "resid_pdrop");
+  parsed.attn_pdrop = probability(config, "attn_pdrop");
+  if (!config.boolean("scale_attn_weights", true)) {
+    throw Error("config.json", "'scale_attn_weights': false is not supported by hone");
+  }
+  if (!config.boolean("tie_word_embeddings", true)) {
+    throw Error("config.json", "'tie_word_embeddings': false is not supported by hone for gpt2");
+  }
+  refuse_true(config, "scale_attn_by_inverse_layer_idx");
+  refuse_true(config, "add_cross_attention");
+  return parsed;
+}
+
+class Gpt2 final : public Model {
+ public:
+  explicit Gpt2(const Json& json) : json_(json), config_(parse(json)) { describe_weights(); }
+
+  const ModelShape& shape() const override { return config_.shape; }
+  const Json& config() const override { return json_; }
+  const std::vector<WeightSpec>& weights() const override { return specs_; }
+  std::string_view head() const override { return "embedding"; }
+  std::string_view base_prefix() const override { return kPrefix; }
+
+  Tensor forward(WeightBinder& w, Batch& batch) const override {
+    Program& program = batch.tokens.program();
+    if (batch.training && config_.attn_pdrop > 0) {
+      log_once(text_of("attn_pdrop ", config_.attn_pdrop, ": the weights of attention are not dropped"));
+    }
+    Tensor x = [&] {
+      const Scope scope(program, "embedding");
+      const Tensor tokens = embedding(batch.tokens, w("embedding"));
+      return batch.drop(tokens + embedding(batch.positions, w("positions")), config_.embd_pdrop);
+    }();
+    for (std::int64_t layer = 0; layer < config_.shape.num_hidden_layers; ++layer) {
+      const Scope scope(program, text_of("layers.", layer));
+      x = attention_block(w, batch, layer, x);
+      x = mlp_block(w, batch, layer, x);
+    }
+    const Scope scope(program, "norm");
+    return norm(w, x, "norm");
+  }
+
+ private:
+  static constexpr std::string_view kPrefix = "transformer.";
+
+  Tensor norm(WeightBinder& w, Tensor x, const std::string& name) const {
+    return layer_norm(x, w(name), w(name + "_bias"), {.epsilon = config_.layer_norm_epsilon});
+  }
+  static Tensor affine(WeightBinder& w, Tensor x, const std::string& name) {
+    return linear(x, w(name), w(name + "_bias"));
+  }
+
+  // x + drop(out(attention(qkv(norm(x)))))
+  Tensor attention_block(WeightBinder& w, Batch& batch, std::int64_t layer, Tensor x) const {
+    const Scope scope(x.program(), "attention");
+    const ModelShape& s = config_.shape;
+    const Tensor qkv = affine(w, norm(w, x, layer_name(layer, "attention.norm")), layer_name(layer, "attention.qkv"));
+    const Tensor o = batch.attend(layer, qkv,
+                                  {.heads = s.num_attention_heads,
+                                   .kv_heads = s.num_key_value_heads,
+                                   .head_dim = s.head_dim,
+                                   .scale = 1.0 / std::sqrt(static_cast<double>(s.head_dim))});
+    return x + batch.drop(affine(w, o, layer_name(layer, "attention.out")), config_.resid_pdrop);
+  }
+
+  // x + drop(down(gelu(up(norm(x)))))
+  Tensor mlp_block(WeightBinder& w, Batch& batch, std::int64_t layer, Tensor x) const {
+    const Scope scope(x.program(), "mlp");
+    const Tensor up = affine(w, norm(w, x, layer_name(layer, "mlp.norm")), layer_name(layer, "mlp.up"));
+    const Tensor y = affine(w, gelu(up, {.approximate = config_.gelu_form}), layer_name(layer, "mlp.down"));
+    return x + batch.drop(y, config_.resid_pdrop);
+  }
+
+  void describe_weights() {
+    const ModelShape& s = config_.shape;
+    const std::int64_t hidden = s.hidden_size;
+    describe_table("embedding", s.vocab_size, "wte");
+    describe_table("positions", s.max_position_embeddings, "wpe");
+    // The projections that add to the residual stream start smaller, as there are two of them a layer.
+    const double residual = 1.0 / std::sqrt(2.0 * static_cast<double>(s.num_hidden_layers));
+    for (std::int64_t layer = 0; layer < s.num_hidden_layers; ++layer) {
+      const std::string part = text_of("h.", layer, ".");
+      describe_norm(layer_name(layer, "attention.norm"), part + "ln_1");
+      describe_affine(layer_name(layer, "attention.qkv"), 3 * hidden, hidden, part + "attn.c_attn", 1.0);
+      describe_affine(layer_name(layer, "attention.out"), hidden, hidden, part + "attn.c_proj", residual);
+      describe_norm(layer_name(layer, "mlp.norm"), part + "ln_2");
+      describe_affine(layer_name(layer, "mlp.up"), config_.inner_size, hidden, part + "mlp.c_fc", 1.0);
+      describe_affine(layer_name(layer, "mlp.down"), hidden, config_.inner_size, part + "mlp.c_proj", residual);
+    }
+    describe_norm("norm", "ln_f");
+    double parameters = 0;
+    for (const WeightSpec& spec : specs_) {
+      double elements = 1;
+      for (const std::int64_t size : spec.shape) elements *= static_cast<double>(size);
+      parameters += elements;
+    }
+    if (parameters > kMostParameters) {
+      throw Error("config.json", text_of("the model has ", parameters, " parameters; at most ", kMostParameters));
+    }
+  }
+
+  static std::string stored_name(const std::string& part, std::string_view suffix) {
+    return text_of(kPrefix, part, ".", suffix);
+  }
+  void describe_table(const std::string& name, std::int64_t rows, const std::string& part) {
+    specs_.push_back(
+        {.name = name, .shape = {rows, config_.shape.hidden_size}, .parts = {{stored_name(part, "weight"), 0, rows}}});
+  }
+  void describe_vector(const std::string& name, std::int64_t size, std::string part, Initializer initializer) {
+    specs_.push_back({.name = name,
+                      .shape = {size},
+                      .parts = {{std::move(part), 0, size}},
+                      .initializer = initializer,
+                      .decays = false});
+  }
+  void describe_norm(const std::string& name, const std::string& part) {
+    describe_vector(name, config_.shape.hidden_size, stored_name(part, "weight"), Initializer::ones);
+    describe_vector(name + "_bias", config_.shape.hidden_size, stored_name(part, "bias"), Initializer::zeros);
+  }
+  void describe_affine(const std::string& name, std::int64_t out, std::int64_t in, const std::string& part,
+                       double deviation) {
+    specs_.push_back({.name = name,
+                      .shape = {out, in},
+                      .parts = {{stored_name(part, "weight"), 0, out, true}},
+                      .deviation = deviation});
+    describe_vector(name + "_bias", out, stored_name(part, "bias"), Initializer::zeros);
+  }
+
+  Json json_;
+  Gpt2Config config_;
+  std::vector<WeightSpec> specs_;
+};
+
+class Gpt2Family final : public Family {
+ public:
+  std::string_view model_type() const override { return "gpt2"; }
+  std::unique_ptr<Model> create(const Json& config) const override { return std::make_unique<Gpt2>(config); }
+};
+
+const Gpt2Family kFamily;
+
+}  // namespace
+
+void register_gpt2(FamilyRegistry& registry) { registry.add(kFamily); }
+
+}  // namespace hone

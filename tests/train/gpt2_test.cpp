@@ -1,0 +1,118 @@
+// What GPT-2 has that other families have not: projections stored as [in, out], folders without the head's prefix, a
+// fixed number of positions.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "engine/engine.h"
+#include "support/device.h"
+#include "support/models.h"
+#include "support/paths.h"
+
+namespace hone::test {
+namespace {
+
+void expect_same_weights(const TensorStore& a, const TensorStore& b) {
+  for (const NamedType& tensor : b.tensors())
+    EXPECT_EQ(a.download(tensor.name), b.download(tensor.name)) << tensor.name;
+}
+
+TEST(Gpt2, SavesTheTensorsThatItRead) {
+  for (const char* name : {"gpt2", "gpt2_exact_gelu"}) {
+    const FixtureModel fixture(name);
+    const TemporaryDirectory folder;
+    save_model(folder.path(), *fixture.model, fixture.weights, nullptr);
+    const ModelDirectory saved(folder.path());
+    std::vector<std::string> names = saved.weights().names();
+    std::vector<std::string> expected = fixture.directory.weights().names();
+    std::sort(names.begin(), names.end());
+    std::sort(expected.begin(), expected.end());
+    EXPECT_EQ(names, expected);
+    for (const std::string& tensor : expected) {
+      const StoredTensor& ours = saved.weights().at(tensor);
+      const StoredTensor& theirs = fixture.directory.weights().at(tensor);
+      EXPECT_EQ(ours.shape, theirs.shape) << tensor;
+      EXPECT_TRUE(std::ranges::equal(ours.bytes, theirs.bytes)) << tensor;
+    }
+    expect_same_weights(load_weights(*fixture.model, saved, DType::f32, test_device()), fixture.weights);
+  }
+}
+
+// The folders of the first GPT-2 models: no "transformer.", and the mask of attention among the tensors.
+TEST(Gpt2, ReadsAFolderOfTheBareModel) {
+  const FixtureModel fixture("gpt2");
+  const TemporaryDirectory folder;
+  const std::vector<std::byte> mask(4);
+  std::vector<TensorSource> sources{{"h.0.attn.bias", DType::f32, {1, 1, 1, 1}, [&] { return std::span(mask); }}};
+  for (const std::string& name : fixture.directory.weights().names()) {
+    const StoredTensor& tensor = fixture.directory.weights().at(name);
+    sources.push_back({name.substr(std::string("transformer.").size()), DType::f32, tensor.shape,
+                       [bytes = tensor.bytes] { return bytes; }});
+  }
+  write_model_directory(folder.path(), {.config = fixture.directory.config(), .weights = sources});
+  const ModelDirectory bare(folder.path());
+  expect_same_weights(load_weights(*fixture.model, bare, DType::f32, test_device()), fixture.weights);
+}
+
+TEST(Gpt2, AVocabularyGrows) {
+  const FixtureModel fixture("gpt2");
+  Json config = fixture.model->config();
+  config["vocab_size"] = fixture.model->shape().vocab_size + 2;
+  const std::unique_ptr<Model> larger = family_registry().create(config);
+  const TensorStore grown = load_weights(*larger, fixture.directory, DType::f32, test_device(), Vocabulary::may_grow);
+  for (const NamedType& tensor : fixture.weights.tensors()) {
+    const std::vector<std::byte> before = fixture.weights.download(tensor.name);
+    const std::vector<std::byte> after = grown.download(tensor.name);
+    EXPECT_EQ(after.size() > before.size(), tensor.name == "embedding");
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), after.begin())) << tensor.name;
+  }
+}
+
+TEST(Gpt2, HasNoMorePositionsThanItsTable) {
+  const FixtureModel fixture("gpt2");
+  const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
+  const auto engine = [&](std::int64_t length) {
+    Engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(test_device()),
+           {.max_model_len = length, .max_num_seqs = 1});
+  };
+  EXPECT_NO_THROW(engine(256));
+  EXPECT_THROW(engine(257), Error);
+  EXPECT_THROW(check_positions(fixture.model->shape(), 257, "block_size"), Error);
+  const FixtureModel rotary("qwen2");
+  EXPECT_NO_THROW(check_positions(rotary.model->shape(), 1 << 20, "block_size"));
+}
+
+TEST(Gpt2, InitialWeightsOfTheResidualStreamAreSmaller) {
+  const FixtureModel fixture("gpt2");
+  const TensorStore weights = random_weights(*fixture.model, 1, DType::f32, test_device());
+  const auto deviation = [&](const char* name) {
+    const std::vector<std::byte> bytes = weights.download(name);
+    const auto* values = reinterpret_cast<const float*>(bytes.data());
+    double squares = 0;
+    for (std::size_t i = 0; i < bytes.size() / sizeof(float); ++i) squares += values[i] * values[i];
+    return std::sqrt(squares / static_cast<double>(bytes.size() / sizeof(float)));
+  };
+  EXPECT_NEAR(deviation("layers.0.mlp.up"), 0.02, 0.0005);
+  EXPECT_NEAR(deviation("layers.0.mlp.down"), 0.01, 0.0003);  // two layers: 0.02 / sqrt(4)
+}
+
+TEST(Gpt2, RefusesWhatItDoesNotKnow) {
+  const FixtureModel fixture("gpt2");
+  const auto with = [&](const char* key, const Json& value) {
+    Json config = fixture.model->config();
+    config[key] = value;
+    (void)family_registry().create(config);
+  };
+  EXPECT_NO_THROW(with("activation_function", "gelu_pytorch_tanh"));
+  EXPECT_THROW(with("activation_function", "relu"), Error);
+  EXPECT_THROW(with("tie_word_embeddings", false), Error);
+  EXPECT_THROW(with("scale_attn_by_inverse_layer_idx", true), Error);
+  EXPECT_THROW(with("n_head", 3), Error);
+  EXPECT_THROW(with("resid_pdrop", 1), Error);
+}
+
+}  // namespace
+}  // namespace hone::test
