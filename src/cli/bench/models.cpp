@@ -8,7 +8,7 @@
 namespace hone {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kModels{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kModels{{
     {"qwen2.5-0.5b", R"({"model_type": "qwen2", "vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864,
       "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2, "max_position_embeddings": 32768,
       "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": true})"},
@@ -24,9 +24,39 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kModels{{
     {"quickstart", R"({"model_type": "qwen2", "vocab_size": 512, "hidden_size": 128, "intermediate_size": 384,
       "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512,
       "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": true})"},
+    {"small", R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 384, "num_hidden_layers": 6, "n_head": 6,
+      "n_positions": 512, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0})"},
+    {"medium", R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 768, "num_hidden_layers": 12, "n_head": 12,
+      "n_positions": 512, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0})"},
+    {"large", R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 1024, "num_hidden_layers": 24, "n_head": 16,
+      "n_positions": 512, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0})"},
+    {"xl", R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 1280, "num_hidden_layers": 36, "n_head": 20,
+      "n_positions": 512, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0})"},
+    {"1.5b", R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 1536, "num_hidden_layers": 48, "n_head": 12,
+      "n_positions": 512, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0})"},
+    {"3b", R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 2560, "num_hidden_layers": 32, "n_head": 20,
+      "n_positions": 512, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0})"},
+    {"7b", R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 4096, "num_hidden_layers": 25, "n_head": 32,
+      "n_positions": 1024, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0})"},
+    {"13b", R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 5120, "num_hidden_layers": 32, "n_head": 40,
+      "n_positions": 1024, "n_inner": 19840, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0})"},
+}};
+
+// Where the figures that the table is compared with name batch and length, these.
+constexpr std::array<GptTableRow, 8> kGptTable{{
+    {"small", 16, 512, false},
+    {"medium", 16, 512, false},
+    {"large", 8, 512, false},
+    {"xl", 4, 512, false},
+    {"1.5b", 4, 512, true},
+    {"3b", 2, 512, true},
+    {"7b", 8, 1024, true},
+    {"13b", 4, 1024, true},
 }};
 
 }  // namespace
+
+std::span<const GptTableRow> gpt_table() { return kGptTable; }
 
 std::string bench_model_config(std::string_view name) {
   std::string names;
