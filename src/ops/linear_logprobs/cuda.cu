@@ -14,10 +14,11 @@
 namespace hone {
 namespace {
 
-constexpr std::int64_t kLogits = std::int64_t{96} << 20;         // at a time, forward
+constexpr std::int64_t kLogits = std::int64_t{96} << 20;          // at a time, forward
 constexpr std::int64_t kGradientLogits = std::int64_t{64} << 20;  // at a time, backward
 constexpr std::int64_t kGradientRows = 8192;                      // at a time, at most
-constexpr std::int64_t kRowUnit = 256;                            // that blocks of rows are rounded down to
+constexpr std::int64_t kStrideUnit = 64;  // of ids: rows of logits that are aligned for fast products
+constexpr std::int64_t kRowUnit = 256;    // that blocks of rows are rounded down to
 constexpr int kMergeThreads = 64;
 
 // The pieces of a workspace: made over no memory, it says how much is needed.
@@ -42,7 +43,7 @@ struct Workspace {
       chunk = std::clamp(kGradientLogits / block / kVocabChunk, std::int64_t{1}, ceil_div(vocab, kVocabChunk)) *
               kVocabChunk;
     } else {
-      chunk = vocab;
+      chunk = ceil_div(vocab, kStrideUnit) * kStrideUnit;
       block = std::max<std::int64_t>(kLogits / vocab, 1);
       if (block > kRowUnit) block = block / kRowUnit * kRowUnit;
       block = std::min(block, rows);
