@@ -1,10 +1,11 @@
 #include "eval/math_task.h"
 
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <utility>
 
 #include "core/error.h"
-#include "reward/math/answer.h"
+#include "core/log.h"
+#include "reward/math/workers.h"
 #include "reward/tags.h"
 
 namespace hone {
@@ -15,9 +16,8 @@ constexpr AnswerRule kGoldRule = {.extraction = {.expressions = true, .unanchore
                                   .repair = true};
 constexpr AnswerRule kAnswerRule = kGoldRule;
 
-std::optional<MathAnswer> read_gold(std::string_view gold) {
-  if (auto found = parse_math(gold, kGoldRule)) return found;
-  return parse_math("$" + std::string(gold) + "$", kGoldRule);
+MathComparison comparison_of(std::string_view gold, std::string_view completion) {
+  return {gold, completion, kGoldRule, kAnswerRule, true};
 }
 
 }  // namespace
@@ -57,15 +57,27 @@ std::string fill_problem(std::string_view text, std::string_view problem) {
 }
 
 void check_math_gold(std::string_view gold) {
-  if (!read_gold(gold)) throw Error("", text_of("no answer can be read from the gold '", gold.substr(0, 80), "'"));
+  if (!read_gold(comparison_of(gold, {})))
+    throw Error("", text_of("no answer can be read from the gold '", gold.substr(0, 80), "'"));
 }
 
-Judgement judge_math(std::string_view gold_text, std::string_view completion, bool strip_thoughts) {
-  const auto gold = read_gold(gold_text);
-  if (!gold) throw Error("gold", text_of("no answer can be read from '", gold_text.substr(0, 80), "'"));
-  const auto answer = parse_math(strip_thoughts ? without_thoughts(completion) : completion, kAnswerRule);
-  if (!answer) return {};
-  return {answer->text, equal(*gold, *answer) ? 1.0 : 0.0};
+Judgement judge_math(std::string_view gold, std::string_view completion, bool strip_thoughts) {
+  MathOutcome outcome =
+      shared_math_workers()->compare(comparison_of(gold, strip_thoughts ? without_thoughts(completion) : completion));
+  switch (outcome.verdict) {
+    case MathVerdict::equal:
+    case MathVerdict::different:
+      break;
+    case MathVerdict::no_gold:
+      throw Error("gold", text_of("no answer can be read from '", gold.substr(0, 80), "'"));
+    case MathVerdict::timed_out:
+    case MathVerdict::failed:
+      log_warning(text_of("a comparison with the gold '", gold.substr(0, 60),
+                          outcome.verdict == MathVerdict::failed ? "' failed" : "' took too long",
+                          "; the answer counts as wrong"));
+      break;
+  }
+  return {std::move(outcome.extracted), outcome.verdict == MathVerdict::equal ? 1.0 : 0.0};
 }
 
 }  // namespace hone

@@ -20,6 +20,8 @@ namespace hone {
 void check_math_gold(std::string_view gold);
 // Answers by priority: "final answer is X. I hope", "final answer ... is", boxes, "answer:", "answer", anything; the
 // rightmost first, LaTeX before plain numbers, on to the next where one does not parse; malformed operators repaired.
+// In worker processes; who judges many holds shared_math_workers() meanwhile. An answer whose comparison takes too long
+// or fails, which is logged, counts as wrong.
 [[nodiscard]] Judgement judge_math(std::string_view gold, std::string_view completion, bool strip_thoughts);
 
 // A column's text, or its number as text; empty where the row does not have it. Throws Error on any other type.

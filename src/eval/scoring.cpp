@@ -5,12 +5,14 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "reward/math/workers.h"
 
 namespace hone {
 namespace {
 
 // Judges every sample. The first problem's exception, in order, is the one that is thrown.
 void judge_all(const EvalTask& task, std::vector<ScoredProblem>& problems) {
+  const auto workers = shared_math_workers();  // for all samples the same
   std::vector<std::exception_ptr> failures(problems.size());
   parallel_for(std::ssize(problems), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {

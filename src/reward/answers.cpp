@@ -4,8 +4,8 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "reward/characters.h"
-#include "reward/math/answer.h"
 #include "reward/tags.h"
 
 namespace hone {
@@ -27,6 +27,26 @@ std::string gold_of(const Json* row) {
               "accuracy, length and cosine need a gold");
 }
 
+Verdict verdict_of(MathVerdict verdict, const MathComparison& comparison, const MathWorkers& workers) {
+  const std::string_view gold = comparison.gold.substr(0, 60);
+  switch (verdict) {
+    case MathVerdict::equal:
+      return Verdict::correct;
+    case MathVerdict::different:
+      return Verdict::wrong;
+    case MathVerdict::no_gold:
+      return Verdict::no_gold;
+    case MathVerdict::timed_out:
+      log_warning(text_of("a comparison with the gold '", gold, "' took longer than ", workers.limit().count(),
+                          " ms; the answer counts as wrong"));
+      return Verdict::wrong;
+    case MathVerdict::failed:
+      log_warning(text_of("a comparison with the gold '", gold, "' failed; the completion gets no score"));
+      return Verdict::failed;
+  }
+  return Verdict::failed;
+}
+
 }  // namespace
 
 std::string_view gold_text(std::string_view solution) {
@@ -36,12 +56,21 @@ std::string_view gold_text(std::string_view solution) {
   return at == std::string_view::npos ? solution : strip(solution.substr(at + kMark.size()));
 }
 
-Verdict judge_answer(const RewardInput& input, const RewardOptions& options) {
-  const std::string solution = gold_of(input.row);
-  const auto gold = parse_gold(gold_text(solution));
-  if (!gold) return Verdict::no_gold;
-  const auto answer = parse_answer(options.strip_thoughts ? without_thoughts(input.completion) : input.completion);
-  return answer && equal(*gold, *answer) ? Verdict::correct : Verdict::wrong;
+std::vector<Verdict> judge_answers(std::span<const RewardInput> batch, const RewardOptions& options,
+                                   MathWorkers& workers) {
+  std::vector<std::string> golds;
+  golds.reserve(batch.size());
+  std::vector<MathComparison> comparisons;
+  for (const RewardInput& input : batch) {
+    golds.push_back(gold_of(input.row));
+    const std::string_view text = options.strip_thoughts ? without_thoughts(input.completion) : input.completion;
+    comparisons.push_back(reward_comparison(gold_text(golds.back()), text));
+  }
+  std::vector<Verdict> verdicts;
+  const std::vector<MathOutcome> outcomes = workers.compare(comparisons);
+  for (std::size_t i = 0; i < outcomes.size(); ++i)
+    verdicts.push_back(verdict_of(outcomes[i].verdict, comparisons[i], workers));
+  return verdicts;
 }
 
 }  // namespace hone

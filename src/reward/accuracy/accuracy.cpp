@@ -3,20 +3,30 @@
 #include "reward/registry.h"
 
 namespace hone {
+namespace {
+
+std::optional<double> score_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::correct:
+      return 1.0;
+    case Verdict::wrong:
+      return 0.0;
+    case Verdict::no_gold:
+    case Verdict::failed:
+      break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 void register_accuracy(RewardRegistry& registry) {
-  registry.add("accuracy", "accuracy_reward", [](const RewardOptions& options) {
-    return each([options](const RewardInput& input) -> std::optional<double> {
-      switch (judge_answer(input, options)) {
-        case Verdict::correct:
-          return 1.0;
-        case Verdict::wrong:
-          return 0.0;
-        case Verdict::no_gold:
-          break;
-      }
-      return std::nullopt;
-    });
+  registry.add("accuracy", "accuracy_reward", [](const RewardOptions& options) -> RewardFunction {
+    return [options, workers = shared_math_workers()](std::span<const RewardInput> batch) {
+      RewardScores scores;
+      for (const Verdict verdict : judge_answers(batch, options, *workers)) scores.push_back(score_of(verdict));
+      return scores;
+    };
   });
 }
 

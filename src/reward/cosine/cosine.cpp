@@ -11,9 +11,9 @@
 namespace hone {
 namespace {
 
-std::optional<double> score_cosine(const RewardInput& input, const RewardOptions& options) {
-  const Verdict verdict = judge_answer(input, options);
+std::optional<double> score_cosine(const RewardInput& input, Verdict verdict, const RewardOptions& options) {
   if (verdict == Verdict::no_gold) return 1.0;
+  if (verdict == Verdict::failed) return std::nullopt;
   const bool correct = verdict == Verdict::correct;
   const double low = correct ? options.cosine_min_value_correct : options.cosine_max_value_wrong;
   const double high = correct ? options.cosine_max_value_correct : options.cosine_min_value_wrong;
@@ -25,9 +25,14 @@ std::optional<double> score_cosine(const RewardInput& input, const RewardOptions
 }  // namespace
 
 void register_cosine(RewardRegistry& registry) {
-  registry.add("cosine", "cosine_scaled_reward", [](const RewardOptions& options) {
+  registry.add("cosine", "cosine_scaled_reward", [](const RewardOptions& options) -> RewardFunction {
     if (options.cosine_max_len <= 0) throw Error("cosine_max_len", text_of(options.cosine_max_len, " is not positive"));
-    return each([options](const RewardInput& input) { return score_cosine(input, options); });
+    return [options, workers = shared_math_workers()](std::span<const RewardInput> batch) {
+      const std::vector<Verdict> verdicts = judge_answers(batch, options, *workers);
+      RewardScores scores;
+      for (std::size_t i = 0; i < batch.size(); ++i) scores.push_back(score_cosine(batch[i], verdicts[i], options));
+      return scores;
+    };
   });
 }
 

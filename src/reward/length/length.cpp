@@ -11,7 +11,8 @@
 namespace hone {
 namespace {
 
-RewardScores score_lengths(std::span<const RewardInput> batch, const RewardOptions& options) {
+RewardScores score_lengths(std::span<const RewardInput> batch, const RewardOptions& options, MathWorkers& workers) {
+  const std::vector<Verdict> verdicts = judge_answers(batch, options, workers);
   std::vector<std::int64_t> lengths;
   std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> range;  // of a group, or of the whole call
   const auto scope = [&](const RewardInput& input) {
@@ -27,12 +28,12 @@ RewardScores score_lengths(std::span<const RewardInput> batch, const RewardOptio
   RewardScores scores;
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const auto [shortest, longest] = range.at(scope(batch[i]));
-    if (shortest == longest) {
-      scores.emplace_back(0.0);
+    if (verdicts[i] == Verdict::failed || shortest == longest) {
+      scores.push_back(verdicts[i] == Verdict::failed ? std::nullopt : std::optional(0.0));
       continue;
     }
     const double lambda = 0.5 - static_cast<double>(lengths[i] - shortest) / static_cast<double>(longest - shortest);
-    const bool wrong = judge_answer(batch[i], options) == Verdict::wrong;  // a gold that does not parse counts as right
+    const bool wrong = verdicts[i] == Verdict::wrong;  // a gold that does not parse counts as right
     scores.emplace_back(wrong ? std::min(0.0, lambda) : lambda);
   }
   return scores;
@@ -42,7 +43,9 @@ RewardScores score_lengths(std::span<const RewardInput> batch, const RewardOptio
 
 void register_length(RewardRegistry& registry) {
   registry.add("length", "len_reward", [](const RewardOptions& options) -> RewardFunction {
-    return [options](std::span<const RewardInput> batch) { return score_lengths(batch, options); };
+    return [options, workers = shared_math_workers()](std::span<const RewardInput> batch) {
+      return score_lengths(batch, options, *workers);
+    };
   });
 }
 

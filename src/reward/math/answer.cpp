@@ -106,14 +106,13 @@ std::optional<MathAnswer> parse_math(std::string_view text, const AnswerRule& ru
   return fallback;
 }
 
-std::optional<MathAnswer> parse_gold(std::string_view text) {
-  return parse_math(text,
-                    {.extraction = {.expressions = true, .unanchored = true, .boxed_priority = 50}, .repair = true});
+AnswerRule gold_rule() {
+  return {.extraction = {.expressions = true, .unanchored = true, .boxed_priority = 50}, .repair = true};
 }
+std::optional<MathAnswer> parse_gold(std::string_view text) { return parse_math(text, gold_rule()); }
 
-std::optional<MathAnswer> parse_answer(std::string_view text) {
-  return parse_math(text, {.extraction = {.boxed_priority = 0}});
-}
+AnswerRule answer_rule() { return {.extraction = {.boxed_priority = 0}}; }
+std::optional<MathAnswer> parse_answer(std::string_view text) { return parse_math(text, answer_rule()); }
 
 bool equal(const MathAnswer& gold, const MathAnswer& answer) {
   if (gold.value && answer.value && equal_values(*gold.value, *answer.value)) return true;

@@ -29,8 +29,10 @@ struct AnswerRule {
 [[nodiscard]] std::optional<MathAnswer> parse_math(std::string_view text, const AnswerRule& rule);
 
 // open-r1's rules. Golds: LaTeX, numbers and expressions, anchored or not, repaired, first match only.
+[[nodiscard]] AnswerRule gold_rule();
 [[nodiscard]] std::optional<MathAnswer> parse_gold(std::string_view text);
 // Answers: LaTeX in a box or behind an anchor; boxes first; first match only, nothing repaired.
+[[nodiscard]] AnswerRule answer_rule();
 [[nodiscard]] std::optional<MathAnswer> parse_answer(std::string_view text);
 
 // Whether an answer means the gold (Math-Verify 0.9): the values agree, or the texts are the same.

@@ -136,6 +136,21 @@ bool equal_lists(const MathValue& gold, const MathValue& answer) {
   return equal_in_order(gold.items, items_of(answer));
 }
 
+// The solutions of a relation, and a set: the same points, or the same finitely many, as lists are compared.
+bool equal_solutions(const MathValue& gold, const MathValue& answer) {
+  const auto solved = real_set(gold);
+  if (!solved) return false;
+  const auto answered = real_set(answer);
+  if (answered && same_real_set(*solved, *answered)) return true;
+  MathValue points;
+  points.kind = Kind::set;
+  for (const RealInterval& interval : *solved) {
+    if (interval.low != interval.high) return false;
+    points.items.emplace_back().scalar.value = interval.low;
+  }
+  return equal_lists(points, answer);
+}
+
 bool have_scalar_sides(const MathValue& relation) {
   return relation.items[0].kind == Kind::scalar && relation.items[1].kind == Kind::scalar;
 }
@@ -161,9 +176,10 @@ MathRelation turned(MathRelation relation) {
   return relation;
 }
 
-// Assignments: the same symbol and value. Equations: the same solutions, as far as one is a multiple of the other or
-// both are rational. Inequalities: one is a multiple of the other, turned round where the factor is negative; with one
-// symbol, the same solutions.
+// Assignments: the same symbol and value. Equations: the same difference of the sides; in several symbols, the same
+// solutions, as far as one is a multiple of the other or both are rational ("2x = 10" is no answer where "x = 5" is
+// asked for, in the reference too). Inequalities: one is a multiple of the other, turned round where the factor is
+// negative; with one symbol, the same solutions.
 bool equal_relations(const MathValue& gold, const MathValue& answer) {
   if (gold.kind != answer.kind) return false;
   if (gold.kind == Kind::chain) return std::ranges::equal(gold.items, answer.items, equal_relations);
@@ -173,7 +189,11 @@ bool equal_relations(const MathValue& gold, const MathValue& answer) {
   const MathTree left = difference_of_sides(gold);
   const MathTree right = difference_of_sides(answer);
   if (gold.relation == MathRelation::equal || gold.relation == MathRelation::not_equal) {
-    return same && (ratio_sign(left, right).has_value() || same_roots(left, right));
+    if (!same) return false;
+    if (same_value(left, right) || same_value(left, negative_tree(right))) return true;
+    const std::vector<std::string> symbols = symbols_of(left);
+    return symbols.size() > 1 && symbols == symbols_of(right) &&
+           (ratio_sign(left, right).has_value() || same_roots(left, right));
   }
   if (const auto sign = ratio_sign(left, right); sign && *sign != 0) {
     return (*sign > 0 ? answer.relation : turned(answer.relation)) == gold.relation;
@@ -195,8 +215,8 @@ bool equal_any(const MathValue& gold_as_given, const MathValue& answer_as_given)
     return gold.kind == answer.kind && gold.text == answer.text;
   if (is_relation(gold) && is_relation(answer)) return equal_relations(gold, answer);
   const bool answers_set = is_compound_set(answer) || answer.kind == Kind::set || answer.kind == Kind::interval;
+  if (is_relation(gold) && answers_set && equal_solutions(gold, answer)) return true;
   if (is_compound_set(gold) || is_compound_set(answer)) return equal_compound_sets(gold, answer);
-  if (is_relation(gold) && answers_set && equal_compound_sets(gold, answer)) return true;
   if (is_list(gold) || is_list(answer)) return equal_lists(gold, answer);
   if (gold.kind == Kind::matrix || answer.kind == Kind::matrix) {
     return gold.kind == answer.kind && equal_in_order(gold.items, answer.items);

@@ -1,0 +1,55 @@
+// Comparisons in processes of their own, so that none can hang, exhaust or crash the run.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "reward/math/comparison.h"
+#include "reward/math/fork_server.h"
+
+namespace hone {
+
+class MathWorkers {
+ public:
+  struct Options {
+    int workers = 0;                        // 0: thread_count()
+    std::chrono::milliseconds limit{5000};  // a comparison, by the wall clock
+  };
+
+  explicit MathWorkers(Options options);
+  ~MathWorkers();
+
+  // One outcome a comparison, in order. A worker that passes the limit or dies is killed and replaced; only the
+  // comparison that it was at suffers. May be called by several threads: each takes of the free workers what it can
+  // use, at least one. Throws Error where no process can be started.
+  [[nodiscard]] std::vector<MathOutcome> compare(std::span<const MathComparison> comparisons);
+  [[nodiscard]] MathOutcome compare(const MathComparison& comparison);
+
+  [[nodiscard]] std::chrono::milliseconds limit() const { return options_.limit; }
+  // The processes that live now, the fork server first: for tests.
+  [[nodiscard]] std::vector<pid_t> processes();
+
+ private:
+  class Batch;
+
+  [[nodiscard]] std::vector<ForkedWorker> take(std::size_t wanted);
+  void give_back(std::vector<ForkedWorker> workers, std::size_t taken);
+  void end(const ForkedWorker& worker);
+  [[nodiscard]] ForkedWorker replaced(const ForkedWorker& worker);
+
+  Options options_;
+  std::mutex mutex_;
+  std::condition_variable freed_;
+  ForkServer server_;
+  std::vector<ForkedWorker> idle_;
+  std::size_t free_ = 0;  // workers that may be taken, idle or not yet started
+};
+
+// The one pool that all rewards and tasks of this process share; it ends with the last of its users.
+[[nodiscard]] std::shared_ptr<MathWorkers> shared_math_workers();
+
+}  // namespace hone
