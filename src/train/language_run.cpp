@@ -242,6 +242,7 @@ MetricValues train(LanguageRun& run) {
                    format_bytes(programs.memory.total())));
 
   Device& device = open_device(run.options.device);
+  set_gemm_tuning(device, run.options.gemm.tuning());
   check_fits(run.options, run.dtype, device, programs.memory.total(),
              [&](const TrainingOptions& options) { return bytes_with(run, options); });
   const std::size_t before = device.allocated_bytes();

@@ -103,6 +103,7 @@ struct TrainingOptions {
   OnNonfinite on_nonfinite = OnNonfinite::stop;
   std::int64_t seed = 42;
   DeviceChoice device = DeviceChoice::automatic;
+  GemmOptions gemm;
 
   OptimizerType optim = OptimizerType::adamw;
   GradientType gradient_dtype = GradientType::float32;
@@ -151,6 +152,7 @@ struct TrainingOptions {
     v("on_nonfinite", on_nonfinite, "What to do at a NaN or infinite loss or gradient; skip goes on without the step");
     v("seed", seed, "Of shuffling, initialisation and sampling", at_least(0));
     v("device", device, kDeviceHelp);
+    gemm.fields(v);
 
     v.group("Optimizer");
     v("optim", optim,
