@@ -1,4 +1,6 @@
 // hone bench: how fast this machine does what hone does.
+#include "cli/bench/kernels.h"
+#include "cli/bench/matmul.h"
 #include "cli/bench/train.h"
 #include "cli/registry.h"
 #include "core/error.h"
@@ -6,27 +8,43 @@
 namespace hone {
 namespace {
 
-const CommandText kText{.name = "bench", .summary = "Measures what hone does on this machine", .positionals = "train"};
+const CommandText kText{
+    .name = "bench", .summary = "Measures what hone does on this machine", .positionals = "train|kernels|matmul"};
+
+struct Kind {
+  std::string_view name;
+  std::string_view summary;
+  int (*run)(std::span<const std::string>);
+  std::string (*keys)();
+};
+constexpr Kind kKinds[] = {
+    {"train", "full training steps, optimizer included, on random tokens", bench_train, bench_train_keys},
+    {"kernels", "every operation of a training step alone, against what the device can do", bench_kernels,
+     bench_kernels_keys},
+    {"matmul", "matrix products over sizes and types, with and without tuning", bench_matmul, bench_matmul_keys},
+};
+
+std::string help() {
+  std::string text = text_of("Usage: hone bench ", kText.positionals, " [--key value ...]\n\n", kText.summary, ".\n");
+  for (const Kind& kind : kKinds) {
+    text += text_of("\nhone bench ", kind.name, ": ", kind.summary, "\n\n", kind.keys());
+  }
+  return text;
+}
 
 int run(std::span<const std::string> arguments) {
-  const std::string kind = arguments.empty() ? std::string() : arguments[0];
-  if (kind == "train") return bench_train(arguments.subspan(1));
-  throw Error("hone bench", text_of("expected train, saw '", kind, "'"),
+  const std::string name = arguments.empty() ? std::string() : arguments[0];
+  for (const Kind& kind : kKinds) {
+    if (kind.name == name) return kind.run(arguments.subspan(1));
+  }
+  throw Error("hone bench", text_of("expected train, kernels or matmul, saw '", name, "'"),
               "for example hone bench train --model qwen2.5-0.5b");
 }
 
 }  // namespace
 
 void register_bench(CommandRegistry& registry) {
-  registry.add({.name = kText.name,
-                .summary = kText.summary,
-                .help =
-                    [] {
-                      return text_of("Usage: hone bench ", kText.positionals, " [--key value ...]\n\n", kText.summary,
-                                     ".\n\n", "  train   full training steps, optimizer included, on random tokens\n\n",
-                                     bench_train_keys());
-                    },
-                .run = run});
+  registry.add({.name = kText.name, .summary = kText.summary, .help = help, .run = run});
 }
 
 }  // namespace hone

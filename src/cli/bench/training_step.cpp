@@ -1,0 +1,147 @@
+#include "cli/bench/training_step.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "cli/bench/models.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/random.h"
+#include "model/registry.h"
+#include "model/weights.h"
+#include "ops/registry.h"
+#include "train/fit.h"
+#include "train/loss_program.h"
+#include "train/optimizer.h"
+#include "train/setup.h"
+
+namespace hone {
+namespace {
+
+// Of each target token of a step.
+double weight_of(std::span<const HostBatch> batches) {
+  std::int64_t targets = 0;
+  for (const HostBatch& batch : batches) targets += batch.target_tokens;
+  return 1.0 / static_cast<double>(std::max<std::int64_t>(targets, 1));
+}
+
+}  // namespace
+
+std::unique_ptr<Model> open_shape(const StepOptions& options) {
+  const std::string text =
+      options.model.ends_with(".json") ? read_file(options.model) : bench_model_config(options.model);
+  Json config = parse_json(text, options.model);
+  if (options.layers > 0) config["num_hidden_layers"] = options.layers;
+  std::unique_ptr<Model> model = family_registry().create(config);
+  check_positions(model->shape(), options.seq_len, "seq_len");
+  return model;
+}
+
+HostBatch random_batch(const StepOptions& options, std::int64_t vocabulary) {
+  const RandomStream random(1, "bench tokens");
+  HostBatch batch;
+  const std::int64_t tokens = options.batch_size * options.seq_len;
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const auto id = random.below(static_cast<std::uint64_t>(t), static_cast<std::uint64_t>(vocabulary));
+    batch.tokens.push_back(static_cast<TokenId>(id));
+    batch.positions.push_back(static_cast<std::int32_t>(t % options.seq_len));
+  }
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const bool last = (t + 1) % options.seq_len == 0;
+    batch.targets.push_back(last ? -1 : batch.tokens[static_cast<std::size_t>(t) + 1]);
+    batch.loss_weights.push_back(last ? 0.0f : 1.0f);
+    if (last) batch.cu_seqlens.push_back(static_cast<std::int32_t>(t + 1));
+  }
+  batch.target_tokens = tokens - options.batch_size;
+  return batch;
+}
+
+TrainingOptions StepOptions::training() const {
+  TrainingOptions training;
+  training.gradient_checkpointing = gradient_checkpointing;
+  training.activation_offloading = activation_offloading;
+  training.optim = optim;
+  training.gradient_dtype = gradient_dtype;
+  training.device = device;
+  training.per_device_train_batch_size = batch_size;
+  return training;
+}
+
+namespace {
+
+StepPrograms trace_with(const StepOptions& options, const Model& model, const TrainingOptions& training) {
+  register_operations();
+  const DType dtype = options.weight_dtype();
+  const OptimizerOptions optimizer = optimizer_options(training);
+  StepPrograms programs;
+  add_training_state(programs.memory, model, dtype, optimizer);
+  const std::int64_t rows = training.per_device_train_batch_size;
+  const LossProgramOptions loss =
+      loss_program_options(training, {rows * options.seq_len, rows}, dtype, programs.memory);
+  programs.training = trace_training(model, loss);
+  programs.update = Optimizer::trace_update(model, dtype, optimizer);
+  programs.memory.add_program(plan_memory(programs.training, loss.device));
+  programs.memory.add_program(plan_memory(programs.update, loss.device));
+  return programs;
+}
+
+}  // namespace
+
+StepPrograms trace_step(const StepOptions& options, const Model& model) {
+  return trace_with(options, model, options.training());
+}
+
+void check_step_fits(const StepOptions& options, const Model& model, const MemoryBreakdown& memory) {
+  check_fits(options.training(), options.weight_dtype(), open_device(options.device), memory.total(),
+             [&](const TrainingOptions& training) { return trace_with(options, model, training).memory.total(); });
+}
+
+TrainingStep::TrainingStep(const Model& model, Program training, const OptimizerOptions& optimizer, DType dtype,
+                           Device& device)
+    : device_(device),
+      arena_(std::make_shared<Arena>(device)),
+      weights_(random_weights(model, 1, dtype, device)),
+      optimizer_(model, weights_, arena_, optimizer),
+      offloaded_(offload_store(device, training)),
+      training_(std::move(training), arena_,
+                {.weights = &weights_, .gradients = &optimizer_.gradients(), .states = &offloaded_}) {
+  (void)arena_->base();
+}
+
+double TrainingStep::run(std::span<const HostBatch> batches) {
+  LossLaunches launches(training_, batches.size());
+  for (const HostBatch& batch : batches) launches.launch(batch, weight_of(batches));
+  optimizer_.update(1e-5, 1.0);
+  return launches.sums().loss;
+}
+
+void TrainingStep::run_profiled(std::span<const HostBatch> batches, Timeline& timeline) {
+  const auto now = [&] {
+    device_.synchronize();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  };
+  std::vector<double> seconds;
+  const double begin = now();
+  double host = 0;  // the profile's own time
+  training_.set_profile(&seconds);
+  LossLaunches launches(training_, batches.size());
+  for (const HostBatch& batch : batches) {
+    seconds.clear();
+    launches.launch(batch, weight_of(batches));
+    const double end = now();
+    timeline.add_run(timeline.add_program(training_.program(), batch), training_.program(), end - host, seconds);
+    host += now() - end;
+  }
+  training_.set_profile(nullptr);
+  seconds.clear();
+  optimizer_.set_profile(&seconds);
+  optimizer_.update(1e-5, 1.0);
+  optimizer_.set_profile(nullptr);
+  const double end = now();
+  const Program& update = optimizer_.executable().program();
+  timeline.add_run(timeline.add_program(update, {}), update, end - host, seconds);
+  timeline.steps.push_back({begin, end - host - begin});
+}
+
+}  // namespace hone

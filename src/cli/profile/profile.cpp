@@ -1,0 +1,165 @@
+// hone profile: where the time of a training step goes.
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/bench/training_step.h"
+#include "cli/profile/report.h"
+#include "cli/profile/timeline.h"
+#include "cli/profile/timing.h"
+#include "cli/registry.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "train/fit.h"
+#include "train/foreign_keys.h"
+#include "train/language_run.h"
+#include "train/setup.h"
+
+namespace hone {
+namespace {
+
+struct ProfileOptions : StepOptions {
+  std::int64_t num_steps = 5;
+  std::int64_t warmup_steps = 3;
+  double limit_seconds = 0.5;
+  std::string output_dir = "runs/profile";
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    StepOptions::fields(v);
+    v.group("Profile");
+    v("num_steps", num_steps, "Steps that are profiled", within(1, 1000));
+    v("warmup_steps", warmup_steps, "Steps before them", within(2, 1000));
+    v("limit_seconds", limit_seconds, "Time to measure each of the device's limits", above(0));
+    v("output_dir", output_dir, "Folder of chrome_trace.json and kernel_summary.json");
+  }
+};
+
+const CommandText kText{
+    .name = "profile",
+    .summary = "Where the time of a training step goes, and how near it is to what the device can do",
+    .positionals = "[pretrain|sft RECIPE.yaml]",
+    .details =
+        "Takes steps with random weights: of a known shape on random tokens, or of a recipe on its\n"
+        "data, whose keys then take the place of those of the training step below. Writes\n"
+        "chrome_trace.json (for Perfetto) and kernel_summary.json."};
+
+// What is profiled.
+struct Subject {
+  std::string title;
+  std::unique_ptr<Model> model;
+  Program training;
+  OptimizerOptions optimizer;
+  DType dtype = DType::f32;
+  Device* device = nullptr;
+  std::vector<std::vector<HostBatch>> steps;  // the batches of each, taken in turns
+  AdviceContext advice;
+};
+
+Subject of_shape(const ProfileOptions& options) {
+  Subject subject;
+  subject.model = open_shape(options);
+  subject.title = options.model;
+  StepPrograms programs = trace_step(options, *subject.model);
+  check_step_fits(options, *subject.model, programs.memory);
+  subject.training = std::move(programs.training);
+  subject.optimizer = optimizer_options(options.training());
+  subject.dtype = options.weight_dtype();
+  subject.device = &open_device(options.device);
+  set_gemm_tuning(*subject.device, options.gemm.tuning());
+  const HostBatch batch = random_batch(options, subject.model->shape().vocab_size);
+  subject.steps.emplace_back(static_cast<std::size_t>(options.gradient_accumulation_steps), batch);
+  subject.advice.gradient_accumulation_steps = options.gradient_accumulation_steps;
+  return subject;
+}
+
+Subject of_run(LanguageRun run, const ProfileOptions& options) {
+  Subject subject;
+  subject.title = run_title(run.command, run.options);
+  LanguagePrograms programs = trace_run(run);
+  check_fits(run.options, run.dtype, open_device(run.options.device), programs.memory.total(),
+             [&](const TrainingOptions& training) { return bytes_with(run, training); });
+  subject.training = std::move(programs.training);
+  subject.optimizer = optimizer_options(run.options);
+  subject.dtype = run.dtype;
+  subject.device = &open_device(run.options.device);
+  set_gemm_tuning(*subject.device, options.gemm.tuning());
+  for (std::int64_t step = 0; step < options.num_steps; ++step) {
+    std::vector<HostBatch>& batches = subject.steps.emplace_back();
+    for (std::int64_t i = 0; i < run.options.gradient_accumulation_steps; ++i) batches.push_back(run.batches->next());
+  }
+  subject.advice.gradient_accumulation_steps = run.options.gradient_accumulation_steps;
+  subject.model = std::move(run.model);
+  return subject;
+}
+
+template <class Options, class Prepare>
+Subject of_recipe(const std::string& file, const ProfileOptions& profile, const Prepare& prepare) {
+  Options options;
+  const std::vector<std::string> arguments{"--config", file};
+  const OptionInput input = read_options(OptionTable(options), arguments, training_foreign_keys());
+  apply_input(kText, input);
+  if (options.output_dir.empty()) options.output_dir = profile.output_dir;
+  check_options(options, input);
+  return of_run(prepare(options), profile);
+}
+
+Subject open_subject(const ProfileOptions& options, const OptionInput& input) {
+  if (input.positionals.empty()) return of_shape(options);
+  if (input.positionals.size() == 2 && input.positionals[0] == "pretrain") {
+    return of_recipe<PretrainOptions>(input.positionals[1], options, prepare_pretrain);
+  }
+  if (input.positionals.size() == 2 && input.positionals[0] == "sft") {
+    return of_recipe<SftOptions>(input.positionals[1], options, prepare_sft);
+  }
+  throw Error("hone profile",
+              text_of("expected pretrain or sft and a recipe, saw '", join(input.positionals, " "), "'"),
+              "for example hone profile sft recipe.yaml");
+}
+
+int profile(const ProfileOptions& options, const OptionInput& input) {
+  claim_folder(options.output_dir, "output_dir");
+  Subject subject = open_subject(options, input);
+  Device& device = *subject.device;
+  subject.advice.gpu = device.kind() != DeviceKind::cpu;
+  subject.advice.tuned = options.gemm.tune_gemm;
+  const DeviceLimits limits = measure_limits(device, subject.dtype == DType::bf16, options.limit_seconds);
+
+  TrainingStep step(*subject.model, std::move(subject.training), subject.optimizer, subject.dtype, device);
+  const auto batches = [&](std::int64_t index) -> std::span<const HostBatch> {
+    return subject.steps[static_cast<std::size_t>(index) % subject.steps.size()];
+  };
+  for (std::int64_t i = 0; i < options.warmup_steps; ++i) step.run(batches(i));
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::int64_t i = 0; i < options.num_steps; ++i) step.run(batches(i));
+  const double unprofiled = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  Timeline timeline;
+  for (std::int64_t i = 0; i < options.num_steps; ++i) step.run_profiled(batches(i), timeline);
+
+  ProfileReport report = make_report(timeline, limits);
+  report.unprofiled_step_seconds = unprofiled / static_cast<double>(options.num_steps);
+  const std::vector<std::string> sentences = advice(report, subject.advice);
+  const std::filesystem::path folder = options.output_dir;
+  const std::string title = text_of(subject.title, " on ", device.name());
+  write_file(folder / "chrome_trace.json", chrome_trace(timeline, title).dump() + "\n");
+  Json summary = {{"what", subject.title}, {"machine", device.name()}, {"num_steps", options.num_steps}};
+  summary.update(to_json(report));
+  summary["advice"] = sentences;
+  write_json(folder / "kernel_summary.json", summary);
+
+  std::printf("%s, %lld steps\n%s\n", title.c_str(), static_cast<long long>(options.num_steps),
+              to_text(report).c_str());
+  for (const std::string& sentence : sentences) std::printf("- %s\n", sentence.c_str());
+  std::printf("\nchrome_trace.json (open it in ui.perfetto.dev) and kernel_summary.json are in %s\n",
+              options.output_dir.c_str());
+  return 0;
+}
+
+}  // namespace
+
+void register_profile(CommandRegistry& registry) { registry.add(make_command<ProfileOptions>(kText, profile)); }
+
+}  // namespace hone
