@@ -115,7 +115,8 @@ void Cublas::State::search(Plan& plan, cudaStream_t stream) {
   log_info(text_of("tune_gemm: ", to_text(key), ": ", decimal("%.1f", choice.microseconds), " us for ",
                    decimal("%.1f", choice.first_microseconds), ", ",
                    decimal("%.0f", flops_of(key) / choice.microseconds * 1e-6), " TFLOP/s, ", found->tried,
-                   " algorithms tried"));
+                   " algorithms tried",
+                   found->different > 0 ? text_of(", ", found->different, " left out for other bits") : ""));
 }
 
 // To the file as it is now: another process may have added to it.

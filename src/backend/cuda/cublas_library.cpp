@@ -14,7 +14,6 @@ namespace {
 // Rows that the library is asked about where there are fewer.
 constexpr std::int64_t kManyRows = 256;
 constexpr int kProposals = 96;
-constexpr std::uint32_t kMostOptions = 15;
 constexpr std::uint32_t kAlignment16 = 16;
 
 cudaDataType_t data_type(DType dtype) {
@@ -148,16 +147,14 @@ std::vector<cublasLtMatmulAlgo_t> CublasProduct::heuristic(std::int64_t rows, in
   }
   GemmKey key = key_;
   key.m = rows;
+  if (key.transpose_a) key.lda = std::max(key.lda, rows);
   const Layout b = layout_b(library_, key);
   const Layout c = layout_c(library_, key);
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
   int found = 0;
   const cublasStatus_t status = library_.cublasLtMatmulAlgoGetHeuristic(
       library_.handle(), operation_, a_, b.get(), c.get(), c.get(), preference.get(), most, results.data(), &found);
-  if (status != CUBLAS_STATUS_SUCCESS || found == 0) {
-    throw Error("cublasLt",
-                text_of("no algorithm for a product of ", to_text(key_), " (status ", static_cast<int>(status), ")"));
-  }
+  if (status != CUBLAS_STATUS_SUCCESS) return {};
   std::vector<cublasLtMatmulAlgo_t> algorithms;
   for (int i = 0; i < found; ++i) {
     const cublasLtMatmulHeuristicResult_t& result = results[static_cast<std::size_t>(i)];
@@ -178,34 +175,13 @@ cublasLtMatmulAlgo_t CublasProduct::first() const {
 }
 
 std::vector<cublasLtMatmulAlgo_t> CublasProduct::proposals() const {
-  std::vector<cublasLtMatmulAlgo_t> algorithms = heuristic(key_.m, kProposals);
-  std::erase_if(algorithms, [&](const cublasLtMatmulAlgo_t& each) { return !allows(each); });
-  return algorithms;
-}
-
-std::vector<cublasLtMatmulAlgo_t> CublasProduct::variants(const cublasLtMatmulAlgo_t& algorithm) const {
   std::vector<cublasLtMatmulAlgo_t> algorithms;
-  const auto consider = [&](cublasLtMatmulAlgoConfigAttributes_t attribute, auto value) {
-    cublasLtMatmulAlgo_t changed = algorithm;
-    const cublasStatus_t status =
-        library_.cublasLtMatmulAlgoConfigSetAttribute(&changed, attribute, &value, sizeof(value));
-    if (status != CUBLAS_STATUS_SUCCESS || equal(changed, algorithm) || !allows(changed)) return;
-    const bool known =
-        std::ranges::any_of(algorithms, [&](const cublasLtMatmulAlgo_t& each) { return equal(each, changed); });
-    if (!known) algorithms.push_back(changed);
-  };
-  for (std::uint32_t swizzle = 0; swizzle < 2; ++swizzle) consider(CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, swizzle);
-  for (const auto cluster :
-       {CUBLASLT_CLUSTER_SHAPE_1x1x1, CUBLASLT_CLUSTER_SHAPE_2x1x1, CUBLASLT_CLUSTER_SHAPE_1x2x1,
-        CUBLASLT_CLUSTER_SHAPE_2x2x1, CUBLASLT_CLUSTER_SHAPE_4x1x1, CUBLASLT_CLUSTER_SHAPE_1x4x1}) {
-    consider(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, static_cast<std::uint16_t>(cluster));
-  }
-  std::uint32_t options = 0;
-  std::size_t written = 0;
-  library_.cublasLtMatmulAlgoCapGetAttribute(&algorithm, CUBLASLT_ALGO_CAP_CUSTOM_OPTION_MAX, &options, sizeof(options),
-                                             &written);
-  for (std::uint32_t option = 0; option <= std::min(options, kMostOptions); ++option) {
-    consider(CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, option);
+  for (const std::int64_t rows : {key_.m, 2 * key_.m, 4 * key_.m, std::max(key_.m / 2, std::int64_t{1})}) {
+    for (const cublasLtMatmulAlgo_t& each : heuristic(rows, kProposals)) {
+      const bool known =
+          std::ranges::any_of(algorithms, [&](const cublasLtMatmulAlgo_t& other) { return equal(each, other); });
+      if (!known && allows(each)) algorithms.push_back(each);
+    }
   }
   return algorithms;
 }

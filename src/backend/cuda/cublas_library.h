@@ -44,9 +44,7 @@ class CublasLibrary {
   HONE_CUBLAS(cublasLtMatmulPreferenceSetAttribute);
   HONE_CUBLAS(cublasLtMatmulAlgoGetHeuristic);
   HONE_CUBLAS(cublasLtMatmulAlgoCheck);
-  HONE_CUBLAS(cublasLtMatmulAlgoCapGetAttribute);
   HONE_CUBLAS(cublasLtMatmulAlgoConfigGetAttribute);
-  HONE_CUBLAS(cublasLtMatmulAlgoConfigSetAttribute);
 #undef HONE_CUBLAS
 
  private:
@@ -68,9 +66,9 @@ class CublasProduct {
   // The library's choice: as for many rows, so that few rows are summed by the same kind of kernel as many, and without
   // a split of k, but for a weight gradient, which sums over the rows. Throws Error where there is none.
   [[nodiscard]] cublasLtMatmulAlgo_t first() const;
-  // What else the library proposes, and variants of it, for the rows as they are; allows() is true of all.
+  // What the library proposes for so many rows, twice, four times and half as many, as far as allows() is true of it.
+  // Variants of one's own (cluster shapes, options) were tried: they won little, and the check of some divides by zero.
   [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> proposals() const;
-  [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> variants(const cublasLtMatmulAlgo_t& algorithm) const;
   // Whether the library can run it within the workspace and it keeps the rule of first().
   [[nodiscard]] bool allows(const cublasLtMatmulAlgo_t& algorithm) const;
   [[nodiscard]] std::string describe(const cublasLtMatmulAlgo_t& algorithm) const;
@@ -87,6 +85,7 @@ class CublasProduct {
                                    cudaStream_t stream) const;
 
  private:
+  // The best first; none where the library knows none.
   [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> heuristic(std::int64_t rows, int most) const;
 
   const CublasLibrary& library_;

@@ -19,7 +19,6 @@ constexpr std::size_t kPattern = std::size_t{1} << 20;     // random values, rep
 constexpr std::size_t kRotation = std::size_t{256} << 20;  // bytes that runs go round, well above the L2 cache
 constexpr std::size_t kMostCopies = 64;
 constexpr std::int64_t kCompared = std::int64_t{1} << 20;  // elements, at least
-constexpr std::size_t kVaried = 4;                         // of the fastest, whose variants are tried
 constexpr std::size_t kFinalists = 8;
 constexpr double kHopeless = 1.3;         // of the fastest's time: what is not looked at twice
 constexpr double kNear = 1.06;            // of the fastest's time: what may be a finalist
@@ -99,12 +98,6 @@ class Search {
     if (std::isinf(first_.seconds)) return std::nullopt;
     candidates_ = {first_};
     for (const Algorithm& each : product_.proposals()) consider(each);
-    sort();
-    const std::vector<Candidate> best(
-        candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(std::min(kVaried, candidates_.size())));
-    for (const Candidate& each : best) {
-      for (const Algorithm& variant : product_.variants(each.algorithm)) consider(variant);
-    }
     return decide();
   }
 
