@@ -1,6 +1,7 @@
 #include "program/executable.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "backend/stopwatch.h"
 #include "core/error.h"
@@ -17,6 +18,16 @@ std::byte* Arena::base() {
   if (buffer_.size() == 0 && bytes_ > 0) buffer_ = Buffer(*device_, bytes_);
   return buffer_.data();
 }
+
+namespace {
+
+// As CUDA's own tools have it: the error of a launch is then known where it is launched.
+bool waits_for_each() {
+  const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+  return blocking != nullptr && std::string_view(blocking) == "1";
+}
+
+}  // namespace
 
 struct Executable::Impl {
   struct Launch {
@@ -36,7 +47,7 @@ struct Executable::Impl {
   std::size_t counts_offset = 0;  // of their copy behind the inputs
   bool counts_changed = true;
   std::vector<Launch> launches;  // empty until the first run
-  bool recording = true;
+  bool recording = !waits_for_each();
   bool ran = false;                     // once without recording: libraries are opened and kernels loaded by then
   std::unique_ptr<Recording> recorded;  // of all launches
   std::vector<double>* profile = nullptr;
@@ -81,7 +92,7 @@ struct Executable::Impl {
     try {
       each.kernel->run({each.inputs, each.outputs, &node.attributes, each.workspace, &device(),
                         reinterpret_cast<const std::int64_t*>(inputs.data() + counts_offset)});
-      if (profile == nullptr && !recording) device().synchronize();
+      if (profile == nullptr && (!recording || !ran)) device().synchronize();
     } catch (const Error& error) {
       throw Error(text_of(node.op->name(), node.scope.empty() ? "" : " in ", node.scope), error.what());
     }

@@ -49,9 +49,9 @@ class Executable {
 
   [[nodiscard]] const Program& program() const;
   [[nodiscard]] const MemoryPlan& plan() const;
-  // Where the device records, the second run records the launches and all later ones repeat them as one. Without
-  // recording every node is launched and waited for by itself, so that an error of the device names its node. The
-  // results are the same.
+  // Where the device records, the second run records the launches and all later ones repeat them as one. In the first
+  // run, and without recording in all, every node is launched and waited for by itself, so that an error of the device
+  // names its node. The results are the same. CUDA_LAUNCH_BLOCKING=1 in the environment turns recording off.
   void set_recording(bool recording);
   // Fills an input; as many elements as `values` has, from its start.
   template <class T>
