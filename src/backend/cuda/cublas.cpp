@@ -16,8 +16,11 @@
 namespace hone {
 namespace {
 
-// Products of f32 and f64 are for tests and parity.
-bool worth_tuning(const GemmKey& key) { return key.a_type == DType::bf16 && key.b_type == DType::bf16; }
+// Products of f32 and f64 are for tests and parity, and short ones win nothing that is worth a search.
+bool worth_tuning(const GemmKey& key) {
+  constexpr double kLeastFlops = 1e9;
+  return key.a_type == DType::bf16 && key.b_type == DType::bf16 && flops_of(key) >= kLeastFlops;
+}
 
 std::string decimal(const char* format, double value) {
   char text[32];
