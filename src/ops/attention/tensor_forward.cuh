@@ -250,16 +250,21 @@ void launch_tensor_attention_forward(const AttentionQueries<__nv_bfloat16>& quer
 template <class Keys>
 [[nodiscard]] bool launch_wgmma_attention_forward(const AttentionQueries<__nv_bfloat16>& queries, const Keys& keys,
                                                   const ForwardPlan& plan, std::byte* workspace, cudaStream_t stream) {
-  const auto launch = [&]<int kWidth, int kGroups>() {
-    return launch_wgmma_forward<kWidth, kGroups>(queries, keys, plan.splits, plan.most_keys, workspace, stream);
+  const auto launch = [&]<int kWidth, int kGroups, bool kDeep>() {
+    return launch_wgmma_forward<kWidth, kGroups, kDeep>(queries, keys, plan.splits, plan.most_keys, workspace, stream);
   };
   if (!wgmma_forward_takes(queries.group(), queries.head_dim)) return false;
+  const bool narrow = queries.head_dim == 64;
   if constexpr (Keys::kDecodes) {
+    const bool deep = queries.sequences.count.capacity * queries.kv_heads * plan.splits.blocks <= multiprocessors();
+    if (plan.few && deep) {
+      return narrow ? launch.template operator()<64, 1, true>() : launch.template operator()<128, 1, true>();
+    }
     if (plan.few) {
-      return queries.head_dim == 64 ? launch.template operator()<64, 1>() : launch.template operator()<128, 1>();
+      return narrow ? launch.template operator()<64, 1, false>() : launch.template operator()<128, 1, false>();
     }
   }
-  return queries.head_dim == 64 ? launch.template operator()<64, 2>() : launch.template operator()<128, 2>();
+  return narrow ? launch.template operator()<64, 2, false>() : launch.template operator()<128, 2, false>();
 }
 
 // `plan` is that of the workspace. Where sequences have few query rows each, one warp of a block has them all and the

@@ -9,178 +9,15 @@
 #include <algorithm>
 #include <limits>
 
-#include "backend/cuda/bulk_copy.cuh"
+#include "ops/attention/wgmma_forward_copy.cuh"
 #include "ops/attention/wgmma_forward_rows.cuh"
 
 namespace hone {
 
-inline constexpr int kSplitTiles = kSplitKeys / kForwardKeys;
-
-// With one warpgroup that computes, two blocks fit a multiprocessor.
-template <int kWidth, int kGroups>
-struct WgmmaForward {
-  static constexpr int kRows = kGroups * 64;
-  static constexpr int kConsumers = kGroups * 128;
-  static constexpr int kWarps = kGroups * 4;  // that compute
-  static constexpr int kThreads = kConsumers + 128;
-  static constexpr int kBlocks = kGroups == 1 ? 2 : 1;  // of a multiprocessor
-  static constexpr int kCopyRegisters = 56;
-  static constexpr int kRegisters = kGroups == 1 ? 200 : 224;
-  static constexpr int kStages = kGroups == 1 ? 3 : 4;  // a tile of keys or values each
-  // Tiles of 64 columns in shared memory.
-  static constexpr int kQueryTile = kRows * 128;
-  static constexpr int kKeyTile = kForwardKeys * 128;
-  static constexpr int kStageBytes = kWidth / 64 * kKeyTile;
-  // Offsets.
-  static constexpr int kStage = kWidth / 64 * kQueryTile;
-  static constexpr int kBarriers = kStage + kStages * kStageBytes;
-  static constexpr int kItems = kBarriers + 128;
-  static constexpr int kKeptRows = kItems + 128;
-  static constexpr int kKept = kKeptRows + kConsumers / 4 * 16;
-  static constexpr int kSharedBytes = kKeptRows;
-  static constexpr int kSplitSharedBytes = kKept + kConsumers * kWidth / 2 * 4;
-};
-
-// Barriers, eight bytes each.
-struct ForwardBarriers {
-  std::uint32_t base;
-  [[nodiscard]] __device__ std::uint32_t q_ready() const { return base; }
-  [[nodiscard]] __device__ std::uint32_t q_free() const { return base + 8; }
-  [[nodiscard]] __device__ std::uint32_t item_ready(int slot) const { return at(2 + slot); }
-  [[nodiscard]] __device__ std::uint32_t item_free(int slot) const { return at(4 + slot); }
-  [[nodiscard]] __device__ std::uint32_t ready(int stage) const { return at(6 + stage); }
-  [[nodiscard]] __device__ std::uint32_t free(int stage) const { return at(10 + stage); }
-  [[nodiscard]] __device__ std::uint32_t at(int i) const { return base + static_cast<std::uint32_t>(i) * 8; }
-};
-
-// Places that are used in turn, and the parity of the round.
-template <int kPlaces>
-struct ForwardRing {
-  int place = 0;
-  int parity = 0;
-  __device__ void next() {
-    if (++place < kPlaces) return;
-    place = 0;
-    parity ^= 1;
-  }
-};
-
-struct ForwardMaps {
-  CUtensorMap q, k, v;  // k and v where keys lie as queries do
-};
-
-// Splits of an item that a block takes: from `first` on, every `step`-th.
-struct ForwardTurns {
-  int first, step;
-};
-
-// Waits for an item; work < 0 says that there are no more.
-[[nodiscard]] __device__ inline AttentionItem next_forward_item(const unsigned char* shared_items,
-                                                                ForwardRing<2>& slots,
-                                                                const ForwardBarriers& barriers) {
-  barrier_wait(barriers.item_ready(slots.place), slots.parity);
-  const AttentionItem item = reinterpret_cast<const AttentionItem*>(shared_items)[slots.place];
-  __syncwarp();
-  if (threadIdx.x % 32 == 0) barrier_arrive(barriers.item_free(slots.place));
-  slots.next();
-  return item;
-}
-
-// The threads that copy.
-template <int kWidth, int kGroups, class Keys>
-struct ForwardCopy {
-  using Plan = WgmmaForward<kWidth, kGroups>;
-  static constexpr bool kPaged = Keys::kDecodes;
-  static constexpr int kPending = 2;  // tiles that stay under way where threads copy
-
-  const Keys& keys;
-  const ForwardMaps& maps;
-  std::uint32_t shared;
-  ForwardBarriers barriers;
-  int kv_head, box_heads, box_bytes;  // of the queries, 64 columns
-  ForwardRing<Plan::kStages> ring;
-  ForwardRing<Plan::kStages> under_way;  // from the oldest on
-  int pending = 0;
-
-  __device__ void queries(const AttentionItem& item, int parity) {
-    barrier_wait(barriers.q_free(), parity ^ 1);
-    barrier_expect(barriers.q_ready(), box_bytes * (kWidth / 64));
-    for (int part = 0; part < kWidth / 64; ++part) {
-      bulk_copy_box(shared + static_cast<std::uint32_t>(part * Plan::kQueryTile), maps.q, part * 64,
-                    kv_head * box_heads, item.row, barriers.q_ready());
-    }
-  }
-  // Of what threads have under way, the oldest tile.
-  __device__ void hand_over() {
-    if (pending > kPending) {
-      copy_async_wait<kPending>();
-    } else if (pending == kPending) {
-      copy_async_wait<kPending - 1>();
-    } else {
-      copy_async_wait<0>();
-    }
-    fence_async_shared();
-    barrier_arrive(barriers.ready(under_way.place));
-    under_way.next();
-    --pending;
-  }
-  // Keys [key, key + kForwardKeys) or their values; behind item.work zeros, or what lies there.
-  template <bool kOfValues>
-  __device__ void rows(const AttentionItem& item, int key) {
-    const std::uint32_t to = shared + static_cast<std::uint32_t>(Plan::kStage + ring.place * Plan::kStageBytes);
-    const std::uint32_t ready = barriers.ready(ring.place);
-    if constexpr (!kPaged) {
-      barrier_wait(barriers.free(ring.place), ring.parity ^ 1);
-      ring.next();
-      barrier_expect(ready, Plan::kStageBytes);
-      for (int part = 0; part < kWidth / 64; ++part) {
-        bulk_copy_box(to + static_cast<std::uint32_t>(part * Plan::kKeyTile), kOfValues ? maps.v : maps.k, part * 64,
-                      kv_head, item.key_row + key, ready);
-      }
-    } else {
-      while (!barrier_done(barriers.free(ring.place), ring.parity ^ 1)) {
-        if (pending > 0) hand_over();  // that may be what the others wait for
-      }
-      ring.next();
-      // A warp has 32 rows, a lane looks one up.
-      constexpr int kChunks = kWidth / 8;
-      const int lane = static_cast<int>(threadIdx.x) % 32;
-      const int warp_row = static_cast<int>(threadIdx.x) % 128 / 32 * 32;
-      SequenceTile tile{};
-      tile.sequence = item.sequence;
-      const bool own = key + warp_row + lane < item.work;
-      const std::int64_t offset = own ? keys.offset(tile, key + warp_row + lane) : 0;
-      const __nv_bfloat16* from = (kOfValues ? keys.v : keys.k) + kv_head * kWidth;
-#pragma unroll 4
-      for (int i = 0; i < kChunks; ++i) {
-        const int row = i * (32 / kChunks) + lane / kChunks;
-        const int chunk = lane % kChunks;
-        const std::int64_t row_offset = __shfl_sync(0xFFFFFFFFu, offset, row);
-        const SharedRows<64> target{to + static_cast<std::uint32_t>(chunk / 8 * Plan::kKeyTile)};
-        copy_async16(target.at(warp_row + row, chunk % 8), from + row_offset + chunk * 8,
-                     key + warp_row + row < item.work);
-      }
-      copy_async_commit();
-      if (++pending > kPending) hand_over();
-    }
-  }
-  __device__ void item(const AttentionItem& item, const ForwardTurns& turns) {
-    const int tiles = (item.work + kForwardKeys - 1) / kForwardKeys;
-    for (int first = turns.first * kSplitTiles; first < tiles; first += turns.step * kSplitTiles) {
-      const int count = min(kSplitTiles, tiles - first);
-      for (int i = 0; i <= count; ++i) {
-        if (i < count) rows<false>(item, (first + i) * kForwardKeys);
-        if (i > 0) rows<true>(item, (first + i - 1) * kForwardKeys);
-      }
-    }
-    while (pending > 0) hand_over();
-  }
-};
-
 // A warpgroup that computes.
-template <int kWidth, int kGroups>
+template <int kWidth, int kGroups, bool kDeep>
 struct ForwardCompute {
-  using Plan = WgmmaForward<kWidth, kGroups>;
+  using Plan = WgmmaForward<kWidth, kGroups, kDeep>;
   std::uint32_t shared;
   ForwardBarriers barriers;
   int group_index;
@@ -287,11 +124,12 @@ struct ForwardCompute {
 };
 
 // All rows of an item and their results.
-template <int kWidth, int kGroups>
-__device__ void forward_rows(ForwardCompute<kWidth, kGroups>& compute, const AttentionQueries<__nv_bfloat16>& queries,
-                             const AttentionItem& item, const ForwardTurns& turns, int kv_head,
-                             const ForwardSplits& splits, unsigned char* shared_bytes, int q_parity) {
-  using Plan = WgmmaForward<kWidth, kGroups>;
+template <int kWidth, int kGroups, bool kDeep>
+__device__ void forward_rows(ForwardCompute<kWidth, kGroups, kDeep>& compute,
+                             const AttentionQueries<__nv_bfloat16>& queries, const AttentionItem& item,
+                             const ForwardTurns& turns, int kv_head, const ForwardSplits& splits,
+                             unsigned char* shared_bytes, int q_parity) {
+  using Plan = WgmmaForward<kWidth, kGroups, kDeep>;
   auto& rows = compute.rows;
   const int thread = static_cast<int>(threadIdx.x) - 128;
   const int lane = thread % 32;
@@ -356,12 +194,13 @@ __device__ void write_zero_item(const AttentionQueries<__nv_bfloat16>& queries, 
 
 // With kGroups == 1 a block takes splits.blocks-th of an item that follows from its index, otherwise items of the
 // schedule until none is left.
-template <int kWidth, int kGroups, class Keys>
-__global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups>::kThreads), (WgmmaForward<kWidth, kGroups>::kBlocks))
+template <int kWidth, int kGroups, bool kDeep, class Keys>
+__global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups, kDeep>::kThreads),
+                                  (WgmmaForward<kWidth, kGroups, kDeep>::kBlocks))
     wgmma_attention_forward(AttentionQueries<__nv_bfloat16> queries, Keys keys, AttentionSchedule schedule,
                             ForwardSplits splits, int item_tokens, const __grid_constant__ ForwardMaps maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  using Plan = WgmmaForward<kWidth, kGroups>;
+  using Plan = WgmmaForward<kWidth, kGroups, kDeep>;
   constexpr bool kScheduled = kGroups > 1;
   constexpr bool kPaged = Keys::kDecodes;
   extern __shared__ __align__(1024) unsigned char wgmma_shared[];
@@ -407,7 +246,7 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups>::kThreads), (Wg
   if (threadIdx.x < 128) {
     fewer_registers<Plan::kCopyRegisters>();
     if (!kPaged && threadIdx.x != 0) return;
-    ForwardCopy<kWidth, kGroups, Keys> copy{
+    ForwardCopy<kWidth, kGroups, kDeep, Keys> copy{
         keys, maps, shared, barriers, kv_head, queries.group(), item_tokens * queries.group() * 128, {}, {}};
     if constexpr (!kScheduled) {
       if (threadIdx.x == 0) copy.queries(item, 0);
@@ -438,7 +277,7 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups>::kThreads), (Wg
     }
   } else {
     more_registers<Plan::kRegisters>();
-    ForwardCompute<kWidth, kGroups> compute;
+    ForwardCompute<kWidth, kGroups, kDeep> compute;
     compute.shared = shared;
     compute.barriers = barriers;
     compute.group_index = static_cast<int>(threadIdx.x) / 128 - 1;
@@ -483,12 +322,12 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups>::kThreads), (Wg
 
 // False and nothing done where the device wants another kernel. `few`: sequences have few rows each. `most_keys` of a
 // row; splits.data or the schedule lie in `workspace`.
-template <int kWidth, int kGroups, class Keys>
+template <int kWidth, int kGroups, bool kDeep, class Keys>
 [[nodiscard]] bool launch_wgmma_forward(const AttentionQueries<__nv_bfloat16>& queries, const Keys& keys,
                                         const ForwardSplits& splits, std::int64_t most_keys, std::byte* workspace,
                                         cudaStream_t stream) {
-  using Plan = WgmmaForward<kWidth, kGroups>;
-  const auto kernel = wgmma_attention_forward<kWidth, kGroups, Keys>;
+  using Plan = WgmmaForward<kWidth, kGroups, kDeep>;
+  const auto kernel = wgmma_attention_forward<kWidth, kGroups, kDeep, Keys>;
   cudaFuncAttributes attributes{};
   check_cuda(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
   if (attributes.maxThreadsPerBlock < Plan::kThreads) return false;
