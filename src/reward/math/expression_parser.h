@@ -21,6 +21,7 @@ struct MathSyntaxError {};
 [[nodiscard]] bool opens_group(const MathToken& token);
 [[nodiscard]] bool closes_group(const MathToken& token);
 [[nodiscard]] bool separates(const MathToken& token);
+[[nodiscard]] bool names_function(const MathToken& token);  // \sin, \log, \sqrt ...
 
 [[nodiscard]] MathScalar plain_scalar(MathTree value);
 [[nodiscard]] MathScalar number_scalar(MathTree value, bool decimal = false);

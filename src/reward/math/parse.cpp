@@ -5,7 +5,7 @@
 
 #include "reward/characters.h"
 #include "reward/math/algebra.h"
-#include "reward/math/expression_parser.h"
+#include "reward/math/matrix_parser.h"
 #include "reward/math/tokens.h"
 #include "reward/math/value.h"
 
@@ -26,34 +26,21 @@ std::optional<MathRelation> relation_of(const MathToken& token) {
   return std::nullopt;
 }
 
-MathValue make(MathValue::Kind kind, std::vector<MathValue> items) {
-  MathValue value;
-  value.kind = kind;
-  value.items = std::move(items);
-  return value;
-}
-
 bool relates(const MathToken& token) { return relation_of(token).has_value(); }
 
 MathValue make_relation(MathRelation relation, MathValue left, MathValue right) {
   std::vector<MathValue> sides;
   sides.push_back(std::move(left));
   sides.push_back(std::move(right));
-  MathValue value = make(MathValue::Kind::relation, std::move(sides));
+  MathValue value = make_value(MathValue::Kind::relation, std::move(sides));
   value.relation = relation;
   return value;
 }
 
-MathValue make(MathScalar scalar) {
-  MathValue value;
-  value.scalar = std::move(scalar);
-  return value;
-}
-
 // The parser's upper half: lists, sets and relations.
-class Parser : private ExpressionParser {
+class Parser : private MatrixParser {
  public:
-  using ExpressionParser::ExpressionParser;
+  using MatrixParser::MatrixParser;
 
   MathValue whole() {
     MathValue value = assignment_ahead() ? assignment() : elements();
@@ -74,7 +61,7 @@ class Parser : private ExpressionParser {
   }
 
   MathValue assignment() {
-    MathValue left = make(comp());
+    MathValue left = make_value(comp());
     ++at_;
     MathValue right = elements();
     return make_relation(MathRelation::equal, std::move(left), std::move(right));
@@ -94,27 +81,28 @@ class Parser : private ExpressionParser {
   MathValue elements() {
     std::vector<std::vector<MathValue>> all = lists();
     if (all.size() == 1 && all[0].size() == 1) return std::move(all[0][0]);
-    if (all.size() == 1) return make(MathValue::Kind::set, std::move(all[0]));
+    if (all.size() == 1) return make_value(MathValue::Kind::set, std::move(all[0]));
     const bool flat = std::ranges::all_of(all, [](const auto& list) { return list.size() == 1; });
     std::vector<MathValue> items;
-    for (auto& list : all) items.push_back(flat ? std::move(list[0]) : make(MathValue::Kind::tuple, std::move(list)));
-    return make(MathValue::Kind::set, std::move(items));
+    for (auto& list : all)
+      items.push_back(flat ? std::move(list[0]) : make_value(MathValue::Kind::tuple, std::move(list)));
+    return make_value(MathValue::Kind::set, std::move(items));
   }
 
   std::vector<MathValue> element() {
     const Deeper deeper(depth_);
     if (accept("\\pm") || accept("\\mp")) {
       const MathScalar inner = additive();
-      MathValue negative = make(plain_scalar(negative_tree(inner.value)));
+      MathValue negative = make_value(plain_scalar(negative_tree(inner.value)));
       negative.scalar.number = inner.number;
       negative.scalar.decimal = inner.decimal;
-      return {std::move(negative), make(inner)};
+      return {std::move(negative), make_value(inner)};
     }
     MathValue left = operand();
     if (left.kind == MathValue::Kind::scalar && (accept("\\pm") || accept("\\mp"))) {
       const MathTree right = additive().value;
-      return {make(plain_scalar(sum_tree(left.scalar.value, right))),
-              make(plain_scalar(difference_tree(left.scalar.value, right)))};
+      return {make_value(plain_scalar(sum_tree(left.scalar.value, right))),
+              make_value(plain_scalar(difference_tree(left.scalar.value, right)))};
     }
     while (!done() && !separates(tokens_[at_]) && !closes_group(tokens_[at_])) left = related(std::move(left));
     std::vector<MathValue> one;
@@ -137,7 +125,7 @@ class Parser : private ExpressionParser {
     if (left.kind == MathValue::Kind::relation) {
       std::vector<MathValue> items;
       items.push_back(std::move(left));
-      left = make(MathValue::Kind::chain, std::move(items));
+      left = make_value(MathValue::Kind::chain, std::move(items));
     }
     MathValue middle = left.items.back().items[1];
     left.items.push_back(make_relation(*relation, std::move(middle), operand()));
@@ -146,7 +134,7 @@ class Parser : private ExpressionParser {
 
   MathValue operand() {
     if (set_ahead()) return set_expression();
-    return matrix_within(at_, element_end()) ? matrix_sum() : make(additive());
+    return matrix_within(at_, element_end()) ? matrix_sum() : make_value(additive());
   }
 
   // Where the operand at `at_` ends at the latest.
@@ -159,12 +147,6 @@ class Parser : private ExpressionParser {
     }
     return tokens_.size();
   }
-  [[nodiscard]] bool matrix_within(std::size_t begin, std::size_t end) const {
-    return std::any_of(tokens_.begin() + static_cast<std::ptrdiff_t>(begin),
-                       tokens_.begin() + static_cast<std::ptrdiff_t>(end),
-                       [](const MathToken& token) { return token.kind == Kind::environment; });
-  }
-
   // Intersections before unions before differences.
   MathValue set_expression() {
     MathValue left = set_union();
@@ -190,7 +172,7 @@ class Parser : private ExpressionParser {
         side->kind = MathValue::Kind::set;
       items.push_back(std::move(*side));
     }
-    return make(kind, std::move(items));
+    return make_value(kind, std::move(items));
   }
 
   // A group that holds a list, or visible braces that are a whole element.
@@ -211,11 +193,11 @@ class Parser : private ExpressionParser {
     const Deeper deeper(depth_);
     if (done()) throw MathSyntaxError();
     if (tokens_[at_].kind == Kind::named_set) {
-      MathValue named = make(MathValue::Kind::named_set, {});
+      MathValue named = make_value(MathValue::Kind::named_set, {});
       named.text = tokens_[at_++].text;
       return named;
     }
-    if (is_empty_set(tokens_[at_])) return ++at_, make(MathValue::Kind::set, {});
+    if (is_empty_set(tokens_[at_])) return ++at_, make_value(MathValue::Kind::set, {});
     if (!opens_group(tokens_[at_])) throw MathSyntaxError();
     if (tokens_[at_].is("(") && count_outside(at_ + 1, matching(at_), joins_sets) > 0) {
       ++at_;
@@ -227,7 +209,7 @@ class Parser : private ExpressionParser {
     const bool braces = open.is("{") || open.is("\\{") || open.is("\\lbrace");
     if (braces && !done() && closes_group(tokens_[at_])) {
       ++at_;
-      return make(MathValue::Kind::set, {});
+      return make_value(MathValue::Kind::set, {});
     }
     std::vector<std::vector<MathValue>> all = lists();
     if (done() || !closes_group(tokens_[at_])) throw MathSyntaxError();
@@ -235,15 +217,15 @@ class Parser : private ExpressionParser {
     const bool semicolons = all.size() > 1;
     std::vector<MathValue> items;
     for (auto& list : all) std::ranges::move(list, std::back_inserter(items));
-    if (braces) return make(MathValue::Kind::set, std::move(items));
+    if (braces) return make_value(MathValue::Kind::set, std::move(items));
     if (items.size() == 1) return std::move(items[0]);
     const bool left_open = open.is("(") || open.is("\\(");
     const bool right_open = close.is(")") || close.is("\\)");
     if (items.size() != 2 || semicolons || !can_be_interval(items, left_open, right_open)) {
       if (left_open != right_open) throw BeyondDomain();
-      return make(MathValue::Kind::tuple, std::move(items));
+      return make_value(MathValue::Kind::tuple, std::move(items));
     }
-    MathValue interval = make(MathValue::Kind::interval, std::move(items));
+    MathValue interval = make_value(MathValue::Kind::interval, std::move(items));
     interval.left_open = left_open;
     interval.right_open = right_open;
     return interval;
@@ -255,127 +237,6 @@ class Parser : private ExpressionParser {
     if (left_open != right_open) return true;
     const auto order = compare_values(ends[0].scalar.value, ends[1].scalar.value);
     return !order || *order < (left_open ? 0 : 1);
-  }
-
-  MathValue matrix_sum() {
-    const Deeper deeper(depth_);
-    MathValue total = matrix_product();
-    while (next_is("+") || next_is("-")) {
-      const bool minus = tokens_[at_++].is("-");
-      MathValue next = matrix_product();
-      total = matrix_plus(total, minus ? scaled(next, number_tree(-1)) : next);
-    }
-    return total;
-  }
-
-  MathValue matrix_product() {
-    bool negative = false;
-    while (next_is("+") || next_is("-")) negative ^= tokens_[at_++].is("-");
-    MathValue total = matrix_factor();
-    while (!done()) {
-      if (accept("/")) {
-        const MathValue below = matrix_factor();
-        if (below.kind != MathValue::Kind::scalar) throw BeyondDomain();
-        total = scaled(total, quotient_tree(number_tree(1), below.scalar.value));
-        continue;
-      }
-      const bool sign = accept("\\cdot") || accept("\\times") || accept("*");
-      const bool begins = tokens_[at_].kind == Kind::environment && tokens_[at_].text.starts_with("begin");
-      if (!sign && !begins && !factor_ahead(false)) break;
-      total = matrix_times(total, matrix_factor());
-    }
-    return negative ? scaled(total, number_tree(-1)) : total;
-  }
-
-  MathValue matrix_factor() {
-    if (done()) throw MathSyntaxError();
-    if (tokens_[at_].kind == Kind::environment) return matrix();
-    const bool fraction = next_is("\\frac") && is_at(at_ + 1, "{");
-    const std::size_t open = at_ + (fraction ? 1 : 0);
-    if (!opens_group(tokens_[open]) || !matrix_within(open, matching(open))) return make(postfix());
-    at_ = open + 1;
-    MathValue inner = matrix_sum();
-    if (done() || !closes_group(tokens_[at_])) throw MathSyntaxError();
-    ++at_;
-    if (next_is("^")) throw BeyondDomain();
-    if (!fraction) return inner;
-    expect("{");
-    const MathTree below = additive().value;
-    expect("}");
-    return scaled(inner, quotient_tree(number_tree(1), below));
-  }
-
-  static MathValue scaled(MathValue value, const MathTree& factor) {
-    if (value.kind == MathValue::Kind::scalar) return make(plain_scalar(product_tree(factor, value.scalar.value)));
-    for (MathValue& row : value.items) {
-      for (MathValue& item : row.items) item = make(plain_scalar(product_tree(factor, item.scalar.value)));
-    }
-    return value;
-  }
-
-  static MathValue matrix_plus(MathValue left, const MathValue& right) {
-    if (left.kind != MathValue::Kind::matrix || right.kind != left.kind || left.items.size() != right.items.size())
-      throw BeyondDomain();
-    for (std::size_t i = 0; i < left.items.size(); ++i) {
-      std::vector<MathValue>& row = left.items[i].items;
-      if (row.size() != right.items[i].items.size()) throw BeyondDomain();
-      for (std::size_t j = 0; j < row.size(); ++j) {
-        row[j] = make(plain_scalar(sum_tree(row[j].scalar.value, right.items[i].items[j].scalar.value)));
-      }
-    }
-    return left;
-  }
-
-  static MathValue matrix_times(const MathValue& left, const MathValue& right) {
-    if (left.kind == MathValue::Kind::scalar) return scaled(right, left.scalar.value);
-    if (right.kind == MathValue::Kind::scalar) return scaled(left, right.scalar.value);
-    std::vector<MathValue> rows;
-    for (const MathValue& row : left.items) {
-      rows.push_back(make(MathValue::Kind::tuple, {}));
-      if (row.items.size() != right.items.size()) throw BeyondDomain();
-      for (std::size_t j = 0; j < right.items[0].items.size(); ++j) {
-        MathTree total = number_tree(0);
-        for (std::size_t k = 0; k < row.items.size(); ++k) {
-          if (right.items[k].items.size() <= j) throw BeyondDomain();
-          total = sum_tree(total, product_tree(row.items[k].scalar.value, right.items[k].items[j].scalar.value));
-        }
-        rows.back().items.push_back(make(plain_scalar(total)));
-      }
-    }
-    return make(MathValue::Kind::matrix, std::move(rows));
-  }
-
-  MathValue matrix() {
-    const std::string kind = tokens_[at_].text;
-    if (kind == "begin array") {
-      matching_columns();
-    } else if (kind != "begin pmatrix" && kind != "begin bmatrix" && kind != "begin matrix") {
-      throw BeyondDomain();
-    } else {
-      ++at_;
-    }
-    std::vector<MathValue> rows(1, make(MathValue::Kind::tuple, {}));
-    for (;;) {
-      rows.back().items.push_back(make(additive()));
-      if (accept("&")) continue;
-      const bool broken = accept("\\\\");
-      if (!done() && tokens_[at_].kind == Kind::environment) break;
-      if (!broken) throw MathSyntaxError();
-      rows.push_back(make(MathValue::Kind::tuple, {}));
-    }
-    if (tokens_[at_++].text != "end" + kind.substr(5)) throw MathSyntaxError();
-    if (next_is("^")) throw BeyondDomain();
-    for (const MathValue& row : rows) {
-      if (row.items.size() != rows[0].items.size()) throw MathSyntaxError();
-    }
-    return make(MathValue::Kind::matrix, std::move(rows));
-  }
-
-  // Skips "\begin{array}{ccc}".
-  void matching_columns() {
-    ++at_;
-    if (!next_is("{")) throw MathSyntaxError();
-    at_ = matching(at_) + 1;
   }
 };
 
@@ -424,7 +285,7 @@ MathValue opaque(std::string_view text) {
 std::optional<MathValue> parse_latex(std::string_view text) {
   try {
     if (const auto value = number_with_commas(text)) {
-      return make(*value);
+      return make_value(*value);
     }
     std::optional<std::vector<MathToken>> tokens = tokenize_latex(text);
     if (!tokens || tokens->empty()) return std::nullopt;

@@ -47,6 +47,9 @@ struct MathValue {
   std::string text;
 };
 
+[[nodiscard]] MathValue make_value(MathValue::Kind kind, std::vector<MathValue> items);
+[[nodiscard]] MathValue make_value(MathScalar scalar);
+
 // Reads normalised LaTeX with the grammar of latex2sympy2_extended 1.11, its derivatives, integrals, limits and matrix
 // functions excepted: those become opaque, as does what grows too deep or too large. Nothing where the text does not
 // parse. Depth and length are bounded.

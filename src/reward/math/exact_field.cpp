@@ -1,0 +1,135 @@
+#include "reward/math/exact_field.h"
+
+#include "reward/math/flint_values.h"
+
+namespace hone {
+namespace {
+
+using Op = MathNode::Op;
+
+class Calcium {
+ public:
+  Calcium() {
+    ca_ctx_init(context_);
+    context_->options[CA_OPT_PREC_LIMIT] = 1024;
+    context_->options[CA_OPT_QQBAR_DEG_LIMIT] = 60;
+  }
+  ~Calcium() { ca_ctx_clear(context_); }
+  Calcium(const Calcium&) = delete;
+  Calcium& operator=(const Calcium&) = delete;
+
+  // T_UNKNOWN where it is beyond this field.
+  truth_t is_zero(const MathTree& tree) {
+    Value value(*this);
+    if (!evaluate(value.value, tree)) return T_UNKNOWN;
+    return ca_check_is_zero(value.value, context_);
+  }
+
+ private:
+  struct Value {
+    explicit Value(Calcium& owner) : context(owner.context_) { ca_init(value, context); }
+    ~Value() { ca_clear(value, context); }
+    Value(const Value&) = delete;
+    Value& operator=(const Value&) = delete;
+    ca_ctx_struct* context;
+    ca_t value;
+  };
+
+  bool power(ca_t result, const MathTree& tree) {
+    Fmpq exponent;
+    if (!rational_value(tree->arguments[1], {}, exponent)) {
+      Value above(*this);
+      if (!evaluate(result, tree->arguments[0]) || !evaluate(above.value, tree->arguments[1])) return false;
+      return ca_pow(result, result, above.value, context_), true;
+    }
+    Fmpq whole;
+    if (rational_value(tree, {}, whole)) return ca_set_fmpq(result, whole.value, context_), true;
+    const fmpz* numerator = fmpq_numref(exponent.value);
+    if (fmpz_cmpabs(fmpq_denref(exponent.value), numerator) < 0 && fmpz_bits(numerator) > 10) return false;
+    if (fmpz_bits(fmpq_denref(exponent.value)) > 6) return false;
+    if (!evaluate(result, tree->arguments[0])) return false;
+    return ca_pow_fmpq(result, result, exponent.value, context_), true;
+  }
+
+  bool trigonometric(ca_t result, const std::string& name, const ca_t x) {
+    if (name == "tan") return ca_tan(result, x, context_), true;
+    if (name == "cot") return ca_cot(result, x, context_), true;
+    if (name == "asin") return ca_asin(result, x, context_), true;
+    if (name == "acos") return ca_acos(result, x, context_), true;
+    if (name == "atan") return ca_atan(result, x, context_), true;
+    if (name != "sin" && name != "cos" && name != "sec" && name != "csc") return false;
+    Value sine(*this);
+    Value cosine(*this);
+    ca_sin_cos(sine.value, cosine.value, x, context_);
+    ca_set(result, name == "sin" || name == "csc" ? sine.value : cosine.value, context_);
+    if (name == "sec" || name == "csc") ca_inv(result, result, context_);
+    return true;
+  }
+
+  bool function(ca_t result, const MathTree& tree) {
+    if (Fmpq exact; rational_function_value(tree, {}, exact)) return ca_set_fmpq(result, exact.value, context_), true;
+    Value x(*this);
+    if (tree->arguments.size() > 2 || !evaluate(x.value, tree->arguments[0])) return false;
+    const std::string& name = tree->text;
+    if (name == "exp") return ca_exp(result, x.value, context_), true;
+    if (name == "abs") return ca_abs(result, x.value, context_), true;
+    if (name == "floor") return ca_floor(result, x.value, context_), true;
+    if (name == "ceil") return ca_ceil(result, x.value, context_), true;
+    if (name == "log") {
+      ca_log(result, x.value, context_);
+      if (tree->arguments.size() < 2) return true;
+      if (!evaluate(x.value, tree->arguments[1])) return false;
+      ca_log(x.value, x.value, context_);
+      return ca_div(result, result, x.value, context_), true;
+    }
+    return tree->arguments.size() == 1 && trigonometric(result, name, x.value);
+  }
+
+  bool evaluate(ca_t result, const MathTree& tree) {
+    switch (tree->op) {
+      case Op::number: {
+        Fmpq value;
+        read_number(value, tree->text);
+        ca_set_fmpq(result, value.value, context_);
+        return true;
+      }
+      case Op::constant:
+        if (tree->text == "pi") return ca_pi(result, context_), true;
+        if (tree->text == "i") return ca_i(result, context_), true;
+        if (tree->text == "gamma") return ca_euler(result, context_), true;
+        ca_one(result, context_);
+        return ca_exp(result, result, context_), true;
+      case Op::sum:
+      case Op::product: {
+        Value total(*this);
+        Value next(*this);
+        if (tree->op == Op::product) ca_one(total.value, context_);
+        for (const MathTree& argument : tree->arguments) {
+          if (!evaluate(next.value, argument)) return false;
+          (tree->op == Op::sum ? ca_add : ca_mul)(total.value, total.value, next.value, context_);
+        }
+        return ca_set(result, total.value, context_), true;
+      }
+      case Op::power:
+        return power(result, tree);
+      case Op::function:
+        return function(result, tree);
+      case Op::symbol:
+      case Op::unknown:
+      case Op::infinity:
+        break;
+    }
+    return false;
+  }
+
+  ca_ctx_t context_;
+};
+
+}  // namespace
+
+std::optional<bool> exactly_zero(const MathTree& constant) {
+  const truth_t truth = Calcium().is_zero(constant);
+  return truth == T_UNKNOWN ? std::nullopt : std::optional(truth == T_TRUE);
+}
+
+}  // namespace hone
