@@ -27,6 +27,9 @@ std::optional<MathRelation> relation_of(const MathToken& token) {
 }
 
 bool relates(const MathToken& token) { return relation_of(token).has_value(); }
+// What no expression holds, but an element of a list may.
+bool holds_elements(const MathToken& token) { return relates(token) || is_one_of(token, {"\\pm", "\\mp"}); }
+bool is_comma(const MathToken& token) { return token.is(","); }
 
 MathValue make_relation(MathRelation relation, MathValue left, MathValue right) {
   std::vector<MathValue> sides;
@@ -184,7 +187,7 @@ class Parser : private MatrixParser {
     if (count_outside(at_ + 1, close, separates) > 0) return true;
     if (close + 1 < tokens_.size() && joins_sets(tokens_[close + 1])) return true;
     const bool braces = tokens_[at_].is("\\{") || tokens_[at_].is("\\lbrace");
-    if ((braces || tokens_[at_].is("{")) && count_outside(at_ + 1, close, relates) > 0) return true;
+    if (count_outside(at_ + 1, close, holds_elements) > 0) return true;
     return braces && (close + 1 == tokens_.size() || separates(tokens_[close + 1]) ||
                       closes_group(tokens_[close + 1]) || tokens_[close + 1].is("\\cup"));
   }
@@ -205,6 +208,7 @@ class Parser : private MatrixParser {
       expect(")");
       return inner;
     }
+    const bool pair = count_outside(at_ + 1, matching(at_), is_comma) == 1;
     const MathToken open = tokens_[at_++];
     const bool braces = open.is("{") || open.is("\\{") || open.is("\\lbrace");
     if (braces && !done() && closes_group(tokens_[at_])) {
@@ -221,13 +225,13 @@ class Parser : private MatrixParser {
     if (items.size() == 1) return std::move(items[0]);
     const bool left_open = open.is("(") || open.is("\\(");
     const bool right_open = close.is(")") || close.is("\\)");
-    if (items.size() != 2 || semicolons || !can_be_interval(items, left_open, right_open)) {
+    if (items.size() != 2 || !pair || semicolons || !can_be_interval(items, left_open, right_open)) {
       if (left_open != right_open) throw BeyondDomain();
       return make_value(MathValue::Kind::tuple, std::move(items));
     }
     MathValue interval = make_value(MathValue::Kind::interval, std::move(items));
-    interval.left_open = left_open;
-    interval.right_open = right_open;
+    interval.left_open = left_open || interval.items[0].scalar.value->has_infinity;
+    interval.right_open = right_open || interval.items[1].scalar.value->has_infinity;
     return interval;
   }
 

@@ -1,0 +1,165 @@
+#include "reward/sandbox/child.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace hone {
+namespace {
+
+constexpr long kNobody = 65534;
+constexpr int kAboveTargets = 100;  // where descriptors wait while the targets are overwritten
+
+// All that the child needs between vfork and exec, where it must not allocate: it shares this process's memory.
+struct Launch {
+  const char* path = nullptr;
+  char* const* arguments = nullptr;
+  char* const* environment = nullptr;
+  const char* folder = nullptr;
+  std::span<const int> descriptors;
+  std::span<int> moved;
+  std::span<const ResourceLimit> limits;
+  bool drop_root = false;
+  const char* failed_at = nullptr;  // set by the child
+  int error = 0;
+};
+
+bool place_descriptors(const Launch& launch) {
+  for (std::size_t i = 0; i < launch.moved.size(); ++i) {
+    launch.moved[i] = fcntl(launch.descriptors[i], F_DUPFD, kAboveTargets);
+    if (launch.moved[i] < 0) return false;
+  }
+  for (std::size_t i = 0; i < launch.moved.size(); ++i) {
+    if (dup2(launch.moved[i], static_cast<int>(i)) < 0) return false;
+  }
+  return syscall(SYS_close_range, static_cast<unsigned>(launch.moved.size()), ~0U, 0U) == 0;
+}
+
+// System calls of their own: the library's setresuid would change all threads of the process that lends its memory.
+bool become_nobody() {
+  return syscall(SYS_setgroups, 0, nullptr) == 0 && syscall(SYS_setresgid, kNobody, kNobody, kNobody) == 0 &&
+         syscall(SYS_setresuid, kNobody, kNobody, kNobody) == 0;
+}
+
+void offer_to_oom_killer() {
+  const int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (file < 0) return;
+  if (write(file, "1000", 4) != 4) errno = 0;  // a preference only
+  close(file);
+}
+
+void default_signals() {
+  struct sigaction action{};
+  action.sa_handler = SIG_DFL;
+  for (int signal = 1; signal < NSIG; ++signal) sigaction(signal, &action, nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+const char* prepare_child(const Launch& launch) {
+  default_signals();
+  if (setsid() < 0) return "setsid";
+  offer_to_oom_killer();
+  if (!place_descriptors(launch)) return "passing descriptors";
+  if (launch.folder != nullptr && chdir(launch.folder) != 0) return "chdir";
+  for (const ResourceLimit& limit : launch.limits) {
+    const rlimit both{limit.most, limit.most};
+    if (setrlimit(static_cast<__rlimit_resource_t>(limit.resource), &both) != 0) return "setrlimit";
+  }
+  if (launch.drop_root && !become_nobody()) return "setresuid";
+  return nullptr;
+}
+
+[[noreturn]] void run_child(Launch& launch) {
+  launch.failed_at = prepare_child(launch);
+  if (launch.failed_at == nullptr) {
+    execve(launch.path, launch.arguments, launch.environment);
+    launch.failed_at = launch.path;
+  }
+  launch.error = errno;
+  _exit(127);
+}
+
+[[gnu::noinline]] pid_t vfork_child(Launch& launch) {
+  const pid_t id = vfork();
+  if (id == 0) run_child(launch);
+  return id;
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (const std::string& text : texts) all.push_back(const_cast<char*>(text.c_str()));
+  all.push_back(nullptr);
+  return all;
+}
+
+}  // namespace
+
+pid_t start_child(const ChildPlan& plan) {
+  const std::vector<char*> arguments = pointers(plan.arguments);
+  const std::vector<char*> environment = pointers(plan.environment);
+  std::vector<int> moved(plan.descriptors.size());
+  Launch launch{.path = arguments.front(),
+                .arguments = arguments.data(),
+                .environment = environment.data(),
+                .folder = plan.folder.empty() ? nullptr : plan.folder.c_str(),
+                .descriptors = plan.descriptors,
+                .moved = moved,
+                .limits = plan.limits,
+                .drop_root = plan.drop_root};
+  sigset_t all;  // a handler of this process must not run in the child
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t id = vfork_child(launch);
+  const int error = errno;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (id < 0) throw Error("starting a program", std::strerror(error));
+  if (launch.failed_at != nullptr) {
+    (void)waitpid(id, nullptr, 0);
+    throw Error("starting a program", text_of(launch.failed_at, ": ", std::strerror(launch.error)));
+  }
+  return id;
+}
+
+std::vector<std::string> executables_named(std::string_view name) {
+  const char* path = std::getenv("PATH");
+  std::vector<std::string> folders = split(path != nullptr ? path : "", ':');
+  folders.emplace_back("/usr/bin");
+  std::vector<std::string> found;
+  for (const std::string& folder : folders) {
+    const std::string file = text_of(folder, "/", name);
+    if (!folder.starts_with('/') || access(file.c_str(), X_OK) != 0) continue;
+    if (std::ranges::find(found, file) == found.end()) found.push_back(file);
+  }
+  return found;
+}
+
+Descriptor sealed_file(std::string_view content) {
+  Descriptor file(memfd_create("hone", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  while (file.open() && !content.empty()) {
+    const ssize_t count = write(file.number(), content.data(), content.size());
+    if (count <= 0) break;
+    content.remove_prefix(static_cast<std::size_t>(count));
+  }
+  if (!file.open() || !content.empty() || lseek(file.number(), 0, SEEK_SET) != 0 ||
+      fcntl(file.number(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0) {
+    throw Error("a file in memory", std::strerror(errno));
+  }
+  return file;
+}
+
+}  // namespace hone

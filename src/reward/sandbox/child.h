@@ -1,0 +1,39 @@
+// A child process with its own descriptors, limits and session.
+#pragma once
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reward/math/fork_server.h"
+
+namespace hone {
+
+struct ResourceLimit {
+  int resource = 0;  // RLIMIT_...
+  rlim_t most = 0;   // soft and hard
+};
+
+struct ChildPlan {
+  std::vector<std::string> arguments;    // the first is a path
+  std::vector<std::string> environment;  // NAME=VALUE
+  std::string folder;                    // to start in; empty: this process's
+  std::vector<int> descriptors;          // become 0, 1, ... of the child, which has no others
+  std::vector<ResourceLimit> limits;
+  bool drop_root = false;  // become "nobody", whom the limit on processes binds as it does not bind root
+};
+
+// Starts it as the leader of a session, with default signals, and first in line where the system runs short of memory.
+// The caller waits for it. Quick however large this process is. Throws Error with the system's reason.
+[[nodiscard]] pid_t start_child(const ChildPlan& plan);
+
+// The first NAME of the folders in PATH, and of /usr/bin, that may be run; all of them, in order.
+[[nodiscard]] std::vector<std::string> executables_named(std::string_view name);
+
+// A file in memory that holds `content`, to be read from its beginning; nobody can change it.
+[[nodiscard]] Descriptor sealed_file(std::string_view content);
+
+}  // namespace hone

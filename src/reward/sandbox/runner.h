@@ -1,0 +1,87 @@
+// Programs that nobody trusts, run one at a time or many, each in a sandbox of its own.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hone {
+
+enum class SandboxMode : std::uint8_t {
+  bubblewrap,
+  none,  // no isolation: the limits, but for the one on processes, and a folder of its own
+};
+
+struct SandboxFile {
+  std::string name;  // in the program's folder
+  std::string_view content;
+};
+
+struct SandboxProgram {
+  std::vector<std::string> arguments;  // the first is an absolute path
+  std::vector<SandboxFile> files;      // laid into the folder in which the program starts
+  std::vector<std::string> readable;   // folders of this machine that it may read, besides /usr
+};
+
+struct SandboxLimits {
+  std::chrono::milliseconds wall_time{5000};
+  std::int64_t cpu_seconds = 6;             // each process
+  std::uint64_t memory_bytes = 1ULL << 30;  // address space, each process
+  std::int64_t processes = 32;              // with threads
+  std::uint64_t file_bytes = 16ULL << 20;   // each file
+  std::uint64_t disk_bytes = 64ULL << 20;   // all files, which live in memory
+  std::uint64_t output_bytes = 1ULL << 20;  // of each stream; beyond, the program is killed
+};
+
+struct SandboxResult {
+  int exit_status = 0;  // 128 + signal where a signal ended it
+  int signal = 0;
+  bool timed_out = false;
+  bool output_exceeded = false;
+  std::string output;   // standard output, cut at the limit
+  std::string error;    // standard error, cut at the limit
+  std::string failure;  // why the program could not be run at all; else empty
+
+  [[nodiscard]] bool succeeded() const {
+    return exit_status == 0 && signal == 0 && !timed_out && !output_exceeded && failure.empty();
+  }
+};
+
+struct SandboxTask {
+  const SandboxProgram* program = nullptr;
+  std::string_view input;  // standard input
+  SandboxLimits limits;
+};
+
+// With bubblewrap a program sees /usr and what it runs with, all read-only, and an empty /tmp in which it starts; no
+// network, no other process, no variable of this one. Everything that it started is dead, and everything that it wrote
+// is gone, when run() returns; also where this process dies. Any thread may call.
+class Sandbox {
+ public:
+  // Throws Error with the reason and what to do where this machine runs nothing in a sandbox.
+  explicit Sandbox(SandboxMode mode);
+
+  [[nodiscard]] SandboxResult run(const SandboxProgram& program, std::string_view input,
+                                  const SandboxLimits& limits) const;
+  // In the order of the tasks; `workers` at a time (0: thread_count()).
+  [[nodiscard]] std::vector<SandboxResult> run(std::span<const SandboxTask> tasks, int workers = 0) const;
+
+ private:
+  [[nodiscard]] SandboxResult run_wrapped(const SandboxProgram& program, std::string_view input,
+                                          const SandboxLimits& limits) const;
+
+  SandboxMode mode_;
+  bool is_root_ = false;
+  std::string bubblewrap_;         // the executable
+  std::vector<std::string> base_;  // its arguments that are the same for all programs
+  std::string filter_;
+};
+
+// "PATH/python3" that runs in the sandbox, with the folders that it must read: the first of PATH that does. Throws
+// Error.
+[[nodiscard]] SandboxProgram find_python(const Sandbox& sandbox);
+
+}  // namespace hone
