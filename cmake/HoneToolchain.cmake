@@ -15,6 +15,7 @@ foreach(library HONE_CALCIUM HONE_ARB HONE_ANTIC HONE_FLINT HONE_GMP)
     target_link_libraries(hone_algebra INTERFACE ${${library}})
   endif()
 endforeach()
+find_library(HONE_SECCOMP NAMES libseccomp.a seccomp REQUIRED)  # the filter of the sandbox for programs
 
 find_program(HONE_CCACHE ccache)
 if(HONE_CCACHE)
