@@ -192,7 +192,7 @@ void check_entry(const HeaderEntry& entry, std::uint64_t data_size, std::string_
     fail(text_of("ends at byte ", entry.end, " of the data, which has only ", data_size, "; the file is cut short"));
   }
   const auto expected = expected_size(entry);
-  if (!expected) fail(text_of("the shape ", shape_text(entry.shape), " is too large"));
+  if (!expected) return fail(text_of("the shape ", shape_text(entry.shape), " is too large"));
   if (*expected != entry.end - entry.begin) {
     fail(text_of(name_of(entry.type), " ", shape_text(entry.shape), " needs ", *expected, " bytes, data_offsets give ",
                  entry.end - entry.begin));

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <string_view>
 #include <utility>
 
@@ -98,12 +99,12 @@ std::vector<CheckpointFolder> checkpoints_in(const fs::path& output_dir) {
 
 std::optional<CheckpointFolder> last_good_checkpoint(const fs::path& output_dir) {
   const std::vector<CheckpointFolder> folders = checkpoints_in(output_dir);
-  for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
+  for (const CheckpointFolder& folder : folders | std::views::reverse) {
     try {
-      (void)read_state(folder->path);
-      return *folder;
+      (void)read_state(folder.path);
+      return folder;
     } catch (const Error& error) {
-      log_warning(text_of("skipping ", folder->path.string(), ": ", error.what()));
+      log_warning(text_of("skipping ", folder.path.string(), ": ", error.what()));
     }
   }
   return std::nullopt;

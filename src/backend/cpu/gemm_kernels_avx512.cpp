@@ -9,7 +9,7 @@ namespace {
 
 // Twelve rows by two vectors: 24 sums, two vectors of b and one of a, of 32 registers.
 constexpr int kRows = 12;
-constexpr int kLanes = 16;
+constexpr std::int64_t kLanes = 16;
 
 template <int Rows>
 __attribute__((target("avx512f"))) void tile(std::int64_t k, const float* a, const float* b, float* c, std::int64_t ldc,

@@ -36,7 +36,7 @@ void store_lanes(float* out, __m256 v) {
 
 // Four columns of eight lines, from the pairs of lines 0 and 4, 1 and 5, 2 and 6, 3 and 7.
 template <int Lanes>
-void store_columns(const __m256 (&pair)[4], float* out, int width) {
+void store_columns(const __m256 (&pair)[4], float* out, std::int64_t width) {
   const __m256 t0 = _mm256_unpacklo_ps(pair[0], pair[1]);
   const __m256 t1 = _mm256_unpackhi_ps(pair[0], pair[1]);
   const __m256 t2 = _mm256_unpacklo_ps(pair[2], pair[3]);
@@ -49,7 +49,8 @@ void store_columns(const __m256 (&pair)[4], float* out, int width) {
 
 // Eight steps of up to eight lines; `zeros` stands in for a line that is not there.
 template <int Lanes, class T>
-void pack_block(const T* data, std::int64_t stride, std::int64_t lines, const T* zeros, int width, float* out) {
+void pack_block(const T* data, std::int64_t stride, std::int64_t lines, const T* zeros, std::int64_t width,
+                float* out) {
   __m256 low[4], high[4];
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
@@ -122,7 +123,7 @@ void pack_panels(const PackSource& source, const PackRange& range, Real* out) {
     return;
   }
   // Some panels at a time: long reads of each row, and few open lines of the copy.
-  constexpr std::int64_t kGroup = std::max(128 / Width, 1) * Width;
+  constexpr std::int64_t kGroup = std::int64_t{std::max(128 / Width, 1)} * Width;
   for (std::int64_t start = 0; start < lines; start += kGroup) {
     const std::int64_t end = std::min(start + kGroup, lines);
     for (std::int64_t i = 0; i < depth; ++i) {

@@ -104,7 +104,7 @@ class Conversation {
                                ? options.max_model_len
                                : std::min(loaded.model->shape().max_position_embeddings, kLongestConversation);
     engine.max_num_seqs = 1;
-    engine_.emplace(*loaded.model, loaded.tokenizer, loaded.weights, arena_, engine);
+    engine_ = std::make_unique<Engine>(*loaded.model, loaded.tokenizer, loaded.weights, arena_, engine);
     clear();
   }
 
@@ -183,7 +183,7 @@ class Conversation {
   ChatTemplate template_;
   std::vector<TokenId> stop_token_ids_;
   std::shared_ptr<Arena> arena_;
-  std::optional<Engine> engine_;
+  std::unique_ptr<Engine> engine_;
   Json messages_;
   std::uint64_t turns_ = 0;
 };

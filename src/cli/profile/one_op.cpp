@@ -53,6 +53,7 @@ const std::vector<std::int32_t>* integers_of(const HostBatch& batch, std::string
 
 Work work_of(const Program& program, const Node& node, const HostBatch& batch) {
   std::vector<Type> outputs;
+  outputs.reserve(node.outputs.size());
   for (const ValueId id : node.outputs) outputs.push_back(program.value(id).type);
   const Cost cost = node.op->cost(program.types_of(node.inputs), outputs, node.attributes);
   double share = 1;
