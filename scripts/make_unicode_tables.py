@@ -13,7 +13,8 @@ import unicodedata
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 CATEGORIES = "Cn Cc Cf Co Cs Ll Lm Lo Lt Lu Mc Me Mn Nd Nl No Pc Pd Pe Pf Pi Po Ps Sc Sk Sm So Zl Zp Zs".split()
-FLAGS = {"kPatternSpace": 0x20, "kWhiteSpace": 0x40, "kWord": 0x80, "kNumeric": 0x100, "kPrintable": 0x200}
+FLAGS = {"kPatternSpace": 0x20, "kWhiteSpace": 0x40, "kWord": 0x80, "kNumeric": 0x100, "kPrintable": 0x200,
+         "kPunctuation": 0x400, "kAccent": 0x800}
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 CHUNK = 4096
 
@@ -29,12 +30,12 @@ def matching(pattern):
     return found
 
 
-def numeric():
-    digits = pre_tokenizers.Digits(individual_digits=True)
+def isolated(pre_tokenizer):
+    """Code points that become pieces of their own."""
     found = set()
     for at in range(0, len(CODE_POINTS), CHUNK):
         text = "a" + "a".join(map(chr, CODE_POINTS[at : at + CHUNK])) + "a"
-        pieces = digits.pre_tokenize_str(text)
+        pieces = pre_tokenizer.pre_tokenize_str(text)
         found.update(ord(piece) for piece, _ in pieces if len(piece) == 1 and piece != "a")
     return found
 
@@ -67,8 +68,10 @@ def properties():
         "kPatternSpace": matching(r"\s"),
         "kWhiteSpace": {c for c, n in after_added_token(rstrip=True).items() if n == 2 and c != ord("Q")},
         "kWord": {c for c, n in after_added_token(single_word=True).items() if n == 0} | {ord("Q")},
-        "kNumeric": numeric(),
+        "kNumeric": isolated(pre_tokenizers.Digits(individual_digits=True)),
         "kPrintable": {c for c in CODE_POINTS if chr(c).isprintable()},
+        "kPunctuation": isolated(pre_tokenizers.Punctuation()),
+        "kAccent": {c for c in CODE_POINTS if normalizers.StripAccents().normalize_str(chr(c)) == ""},
     }
     for name, found in flagged.items():
         for c in found:
@@ -96,14 +99,14 @@ def combining_classes():
     return classes
 
 
-def decompositions():
-    nfd = normalizers.NFD()
+def decompositions(form, beyond=None):
+    """Of the code points that `form` decomposes, and otherwise than `beyond` does."""
     table = {}
     for c in CODE_POINTS:
         if 0xAC00 <= c < 0xAC00 + 11172:
             continue
-        result = nfd.normalize_str(chr(c))
-        if result != chr(c):
+        result = form.normalize_str(chr(c))
+        if result != chr(c) and (beyond is None or result != beyond.normalize_str(chr(c))):
             table[c] = [ord(x) for x in result]
     return table
 
@@ -137,11 +140,19 @@ def table(kind, name, items, per_line=8):
 
 
 def main():
-    decomposed = decompositions()
-    flat, index = [], []
-    for c, parts in decomposed.items():
-        index.append("{0x%X, %d, %d}" % (c, len(flat), len(parts)))
-        flat.extend("0x%X" % p for p in parts)
+    flat = []
+
+    def indexed(decomposed):
+        index = []
+        for c, parts in decomposed.items():
+            index.append("{0x%X, %d, %d}" % (c, len(flat), len(parts)))
+            flat.extend("0x%X" % p for p in parts)
+        return index
+
+    canonical = indexed(decompositions(normalizers.NFD()))
+    compatible = indexed(decompositions(normalizers.NFKD(), normalizers.NFD()))
+    lowercase = normalizers.Lowercase()
+    lower_of_tokens = [(c, lowercase.normalize_str(chr(c))) for c in CODE_POINTS if c >= 128]
     lower = [(c, chr(c).lower()) for c in CODE_POINTS if c >= 128 and chr(c).lower() != chr(c)]
     upper = [(c, chr(c).upper()) for c in CODE_POINTS if c >= 128 and chr(c).upper() != chr(c)]
     parts = [
@@ -151,19 +162,23 @@ def main():
         "// clang-format off",
         table("PropertyRun", "kProperty", ["{0x%X, 0x%X}" % run for run in runs(properties())]),
         table("CombiningRun", "kCombining", ["{0x%X, %d}" % run for run in runs(combining_classes())]),
-        table("Decomposition", "kDecomposition", index),
+        table("Decomposition", "kDecomposition", canonical),
+        table("Decomposition", "kCompatibility", compatible),
         table("char32_t", "kDecomposed", flat, 12),
         table("Composition", "kComposition", ["{0x%X, 0x%X, 0x%X}" % pair for pair in compositions()], 5),
         table("CaseMapping", "kLower", ["{0x%X, %s}" % (c, literal(t)) for c, t in lower], 4),
+        table("CaseMapping", "kTokenLower", ["{0x%X, %s}" % (c, literal(t)) for c, t in lower_of_tokens if t != chr(c).lower()], 4),
         table("CaseMapping", "kUpper", ["{0x%X, %s}" % (c, literal(t)) for c, t in upper], 4),
         "// clang-format on\n",
         "}  // namespace\n",
         "std::span<const PropertyRun> property_runs() { return kPropertyData; }",
         "std::span<const CombiningRun> combining_runs() { return kCombiningData; }",
         "std::span<const Decomposition> decompositions() { return kDecompositionData; }",
+        "std::span<const Decomposition> compatibility_decompositions() { return kCompatibilityData; }",
         "std::span<const char32_t> decomposed_code_points() { return kDecomposedData; }",
         "std::span<const Composition> compositions() { return kCompositionData; }",
         "std::span<const CaseMapping> lower_case_mappings() { return kLowerData; }",
+        "std::span<const CaseMapping> token_lower_case_mappings() { return kTokenLowerData; }",
         "std::span<const CaseMapping> upper_case_mappings() { return kUpperData; }\n",
         "}  // namespace hone\n",
     ]

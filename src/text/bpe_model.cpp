@@ -1,6 +1,7 @@
 #include "text/bpe_model.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <queue>
 
@@ -27,8 +28,47 @@ std::uint64_t mixed(std::uint64_t key) {
 
 }  // namespace
 
+WordCache::Slot WordCache::key_of(std::string_view word) {
+  const auto load = [&]<class Word>(Word value, std::size_t at) -> std::uint64_t {
+    std::memcpy(&value, word.data() + at, sizeof value);
+    return value;
+  };
+  const std::size_t size = word.size();
+  Slot key{.size = static_cast<std::uint8_t>(size)};
+  if (size >= 8) {
+    key.low = load(std::uint64_t{}, 0);
+    key.high = load(std::uint64_t{}, size - 8);
+  } else if (size >= 4) {
+    key.low = load(std::uint32_t{}, 0);
+    key.high = load(std::uint32_t{}, size - 4);
+  } else {
+    key.low = static_cast<unsigned char>(word.front());
+    key.high = static_cast<std::uint64_t>(static_cast<unsigned char>(word[size / 2])) << 8 |
+               static_cast<unsigned char>(word.back());
+  }
+  return key;
+}
+
+std::size_t WordCache::place_of(const Slot& key) {
+  std::uint64_t hash = (key.low + key.size) * 0x9E3779B97F4A7C15u;
+  hash ^= hash >> 32;
+  hash = (hash ^ key.high) * 0xD6E8FEB86659FD93u;
+  return static_cast<std::size_t>(hash >> 40) % kSlots;
+}
+
 bool WordCache::lookup(std::string_view word, std::vector<TokenId>& ids) const {
-  if (word.size() > kLongestCachedWord) return false;
+  if (word.size() > kLongestCachedWord || word.empty()) return false;
+  if (word.size() <= 16 && !slots_.empty()) {
+    const Slot key = key_of(word);
+    const std::size_t place = place_of(key);
+    for (const std::size_t at : {place, place ^ 1}) {
+      const Slot& slot = slots_[at];
+      if (slot.low != key.low || slot.high != key.high || slot.size != key.size) continue;
+      ids.push_back(slot.ids[0]);
+      for (std::size_t i = 1; i < slot.count; ++i) ids.push_back(slot.ids[i]);
+      return true;
+    }
+  }
   const auto found = entries_.find(word);
   if (found == entries_.end()) return false;
   const auto begin = ids_.begin() + found->second.offset;
@@ -37,7 +77,17 @@ bool WordCache::lookup(std::string_view word, std::vector<TokenId>& ids) const {
 }
 
 void WordCache::store(std::string_view word, const TokenId* ids, std::size_t count) {
-  if (word.size() > kLongestCachedWord || entries_.size() >= kMostCachedWords) return;
+  if (word.size() > kLongestCachedWord || word.empty()) return;
+  if (word.size() <= 16 && count >= 1 && count <= 3) {
+    if (slots_.empty()) slots_.resize(kSlots);
+    Slot key = key_of(word);
+    key.count = static_cast<std::uint8_t>(count);
+    std::copy_n(ids, count, key.ids.begin());
+    const std::size_t place = place_of(key);
+    slots_[slots_[place].size != 0 && slots_[place ^ 1].size == 0 ? place ^ 1 : place] = key;
+    return;
+  }
+  if (entries_.size() >= kMostCachedWords) return;
   entries_.emplace(word, Entry{static_cast<std::uint32_t>(ids_.size()), static_cast<std::uint32_t>(count)});
   ids_.insert(ids_.end(), ids, ids + count);
 }
@@ -61,6 +111,7 @@ BpeModel::BpeModel(Vocabulary vocabulary, const Merges& merges, Options options,
     : options_(std::move(options)), vocabulary_(std::move(vocabulary)) {
   std::sort(vocabulary_.begin(), vocabulary_.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   byte_ids_.fill(-1);
+  fallback_ids_.fill(-1);
   ids_.reserve(vocabulary_.size());
   pieces_.reserve(vocabulary_.size());
   for (std::size_t i = 0; i < vocabulary_.size(); ++i) {
@@ -73,6 +124,15 @@ BpeModel::BpeModel(Vocabulary vocabulary, const Merges& merges, Options options,
     if (!piece) continue;
     if (options_.byte_level && piece->size() == 1) byte_ids_[static_cast<unsigned char>(piece->front())] = id;
     pieces_.emplace(std::move(*piece), id);
+  }
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    constexpr std::string_view kDigits = "0123456789ABCDEF";
+    const std::string name = {'<', '0', 'x', kDigits[byte / 16], kDigits[byte % 16], '>'};
+    if (options_.byte_fallback) fallback_ids_[byte] = token_id(name).value_or(-1);
+    if (options_.byte_fallback && options_.byte_level && byte_ids_[byte] < 0) {
+      throw Error(where, text_of("model byte_fallback after ByteLevel, without the byte ", name,
+                                 " in the vocabulary, is not supported"));
+    }
   }
   if (!options_.unknown_token.empty()) {
     unknown_ = token_id(options_.unknown_token);
@@ -153,30 +213,48 @@ void BpeModel::encode_new(std::string_view piece, std::vector<TokenId>& ids) con
   ids.insert(ids.end(), symbols.begin(), symbols.end());
 }
 
+void BpeModel::fail_outside(std::string_view piece, std::size_t at) const {
+  const char32_t c = options_.byte_level ? static_cast<unsigned char>(piece[at]) : decode_utf8(piece, at).value;
+  throw Error("tokenizer",
+              text_of("the ", options_.byte_level ? "byte " : "character U+", std::hex, std::uppercase,
+                      static_cast<std::uint32_t>(c), " is not in the vocabulary"),
+              "use a tokenizer that covers this text");
+}
+
 void BpeModel::append_symbols(std::string_view piece, std::vector<TokenId>& symbols) const {
   symbols.reserve(piece.size());
+  if (!options_.byte_level) return append_characters(piece, symbols);
   bool after_unknown = false;
-  for (std::size_t at = 0; at < piece.size();) {
-    std::size_t size = 1;
-    TokenId id = -1;
-    if (options_.byte_level) {
-      id = byte_ids_[static_cast<unsigned char>(piece[at])];
-    } else {
-      size = decode_utf8(piece, at).size;
-      if (const auto found = pieces_.find(piece.substr(at, size)); found != pieces_.end()) id = found->second;
-    }
-    if (id < 0 && !unknown_) {
-      const char32_t c = options_.byte_level ? static_cast<unsigned char>(piece[at]) : decode_utf8(piece, at).value;
-      throw Error("tokenizer",
-                  text_of("the ", options_.byte_level ? "byte " : "character U+", std::hex, std::uppercase,
-                          static_cast<std::uint32_t>(c), " is not in the vocabulary"),
-                  "use a tokenizer that covers this text");
-    }
+  for (std::size_t at = 0; at < piece.size(); ++at) {
+    const TokenId id = byte_ids_[static_cast<unsigned char>(piece[at])];
     const bool unknown = id < 0;
+    if (unknown && !unknown_) fail_outside(piece, at);
     if (!unknown || !after_unknown || !options_.fuse_unknown) symbols.push_back(unknown ? *unknown_ : id);
     after_unknown = unknown;
+  }
+}
+
+// An unknown token is put down when the next known character or unknown one comes; bytes that stand for a character do
+// not wait for it, as in the reference.
+void BpeModel::append_characters(std::string_view piece, std::vector<TokenId>& symbols) const {
+  bool unknown_waits = false;
+  for (std::size_t at = 0; at < piece.size();) {
+    const std::size_t size = decode_utf8(piece, at).size;
+    const std::string_view character = piece.substr(at, size);
+    const auto is_byte = [&](char byte) { return fallback_ids_[static_cast<unsigned char>(byte)] >= 0; };
+    if (const auto found = pieces_.find(character); found != pieces_.end()) {
+      if (std::exchange(unknown_waits, false)) symbols.push_back(*unknown_);
+      symbols.push_back(found->second);
+    } else if (options_.byte_fallback && std::all_of(character.begin(), character.end(), is_byte)) {
+      for (const char byte : character) symbols.push_back(fallback_ids_[static_cast<unsigned char>(byte)]);
+    } else {
+      if (!unknown_) fail_outside(piece, at);
+      if (unknown_waits && !options_.fuse_unknown) symbols.push_back(*unknown_);
+      unknown_waits = true;
+    }
     at += size;
   }
+  if (unknown_waits) symbols.push_back(*unknown_);
 }
 
 void BpeModel::merge_short(std::vector<TokenId>& symbols) const {

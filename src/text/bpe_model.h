@@ -33,7 +33,20 @@ class WordCache {
     std::uint32_t offset;
     std::uint32_t count;
   };
-  std::unordered_map<std::string, Entry, Hash, std::equal_to<>> entries_;
+  // A short word of few ids in half a cache line. Each word has two places; a new one takes the first that is free,
+  // else the place of an older one.
+  struct Slot {
+    std::uint64_t low = 0, high = 0;  // the word's first and last bytes, which make all of it
+    std::uint8_t size = 0;            // 0: free
+    std::uint8_t count = 0;
+    std::array<TokenId, 3> ids{};
+  };
+  static constexpr std::size_t kSlots = 1 << 15;
+  [[nodiscard]] static Slot key_of(std::string_view word);
+  [[nodiscard]] static std::size_t place_of(const Slot& key);
+
+  std::vector<Slot> slots_;                                                // kSlots, once something is stored
+  std::unordered_map<std::string, Entry, Hash, std::equal_to<>> entries_;  // the other words
   std::vector<TokenId> ids_;
 };
 
@@ -64,7 +77,8 @@ class BpeModel {
     bool byte_level = true;  // the vocabulary is written in GPT-2's alphabet and merges work on bytes
     bool ignore_merges = false;
     bool fuse_unknown = false;
-    std::string unknown_token;  // "": text outside the vocabulary is an Error
+    bool byte_fallback = false;  // characters outside the vocabulary become tokens <0x00> to <0xFF>
+    std::string unknown_token;   // "": text outside the vocabulary is an Error
   };
   using Vocabulary = std::vector<std::pair<std::string, TokenId>>;
   using Merges = std::vector<std::pair<std::string, std::string>>;
@@ -95,6 +109,8 @@ class BpeModel {
   [[nodiscard]] const Merge* find_merge(TokenId left, TokenId right) const;
   void encode_new(std::string_view piece, std::vector<TokenId>& ids) const;
   void append_symbols(std::string_view piece, std::vector<TokenId>& symbols) const;
+  void append_characters(std::string_view piece, std::vector<TokenId>& symbols) const;
+  [[noreturn]] void fail_outside(std::string_view piece, std::size_t at) const;
   void merge_short(std::vector<TokenId>& symbols) const;
   void merge_long(std::vector<TokenId>& symbols) const;
 
@@ -103,7 +119,8 @@ class BpeModel {
   std::unordered_map<std::string, TokenId, Hash, std::equal_to<>> ids_;
   // Bytes (byte level) or text of the tokens that pieces can become.
   std::unordered_map<std::string, TokenId, Hash, std::equal_to<>> pieces_;
-  std::array<TokenId, 256> byte_ids_{};  // -1: none
+  std::array<TokenId, 256> byte_ids_{};      // of single bytes (byte level); -1: none
+  std::array<TokenId, 256> fallback_ids_{};  // of <0x00> to <0xFF>; -1: none
   std::optional<TokenId> unknown_;
   std::vector<Merge> merges_;         // by rank
   std::vector<std::uint32_t> slots_;  // open addressing over merges_; 0: free, else the rank + 1

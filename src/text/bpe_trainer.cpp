@@ -125,7 +125,7 @@ void BpeTrainer::add(std::string_view document) {
     return;
   }
   Pieces pieces;
-  pre_tokenizer_.split(document, pieces);
+  pre_tokenizer_.split(document, pieces, true);
   for (const std::string_view word : pieces.views) count(word);
 }
 

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "text/normalizer.h"
 #include "text/pre_tokenizer.h"
 #include "text/tokenizer.h"
 

@@ -12,6 +12,36 @@ struct ChatTemplate::Node {
   Block block;
 };
 
+namespace {
+
+// As transformers does: reasoning comes under several names, and templates find it under the two that they read.
+Json with_reasoning(const Json& message) {
+  const Json* reasoning = nullptr;
+  for (const char* key : {"reasoning", "thinking", "reasoning_content"}) {
+    const auto found = message.find(key);
+    if (found != message.end() && !found->is_null()) reasoning = &*found;
+  }
+  if (reasoning == nullptr) return message;
+  Json aliased{{"thinking", *reasoning}};
+  for (const auto& [key, value] : message.items()) aliased[key] = value;
+  aliased["reasoning_content"] = *reasoning;
+  return aliased;
+}
+
+Value conversation(const Json& messages) {
+  if (!messages.is_array())
+    throw TemplateFailure(text_of("the messages are ", messages.type_name(), ", expected a list"));
+  Json aliased = Json::array();
+  for (const Json& message : messages) {
+    if (!message.is_object())
+      throw TemplateFailure(text_of("a message is ", message.type_name(), ", expected an object"));
+    aliased.push_back(with_reasoning(message));
+  }
+  return Value::from_json(aliased);
+}
+
+}  // namespace
+
 ChatTemplate::ChatTemplate(std::string_view source)
     : root_(std::make_shared<const Node>(Node{parse_template(source)})) {}
 
@@ -23,12 +53,12 @@ RenderedChat ChatTemplate::render(const Json& messages, bool add_generation_prom
     globals->set("documents", None{});
     if (!variables.is_null() && !variables.is_object()) throw TemplateFailure("the variables are not an object");
     for (const auto& [name, value] : variables.items()) globals->set(name, Value::from_json(value));
-    globals->set("messages", Value::from_json(messages));
+    globals->set("messages", conversation(messages));
     globals->set("add_generation_prompt", add_generation_prompt);
   } catch (const TemplateFailure& failure) {
     throw Error("chat template", failure.what());
   }
-  return TemplateRenderer(globals).render(root_->block);
+  return TemplateRenderer(globals, local_time_).render(root_->block);
 }
 
 std::string_view chatml_template() {

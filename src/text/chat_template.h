@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -18,10 +19,16 @@ struct RenderedChat {
   std::vector<std::pair<std::size_t, std::size_t>> assistant;
 };
 
+// 2024-07-26 00:00, which the templates of Llama 3 fall back to.
+inline constexpr std::int64_t kTemplateTime = 1'721'952'000;
+
 class ChatTemplate {
  public:
   // Throws Error with the template's line where it does not parse.
   explicit ChatTemplate(std::string_view source);
+  // What strftime_now tells: the wall clock as seconds from 1970-01-01 00:00 on it, kTemplateTime unless set, so that a
+  // text does not depend on the day on which it is rendered.
+  void set_local_time(std::int64_t seconds) { local_time_ = seconds; }
 
   // `messages`: an array of {"role", "content", ...}. `variables`: an object with what else the template may read
   // (bos_token, eos_token, tools, enable_thinking ...). Throws Error with the template's line, also where rendering
@@ -31,6 +38,7 @@ class ChatTemplate {
  private:
   struct Node;
   std::shared_ptr<const Node> root_;
+  std::int64_t local_time_ = kTemplateTime;
 };
 
 // The template used where a model has none: ChatML.

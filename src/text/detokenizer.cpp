@@ -2,33 +2,34 @@
 
 #include <utility>
 
-#include "text/unicode.h"
+#include "text/token_decoder.h"
 
 namespace hone {
 
 Detokenizer::Detokenizer(Tokenizer tokenizer, bool skip_special_tokens)
-    : tokenizer_(std::move(tokenizer)), skip_special_tokens_(skip_special_tokens) {}
+    : tokenizer_(std::move(tokenizer)),
+      skip_special_tokens_(skip_special_tokens),
+      stream_(std::make_unique<TokenStream>(tokenizer_.decoder())) {}
+
+Detokenizer::Detokenizer(Detokenizer&&) noexcept = default;
+Detokenizer& Detokenizer::operator=(Detokenizer&&) noexcept = default;
+Detokenizer::~Detokenizer() = default;
 
 std::string Detokenizer::add(TokenId id) { return add(std::span(&id, 1)); }
 
 std::string Detokenizer::add(std::span<const TokenId> ids) {
-  for (const TokenId id : ids) {
-    if (!skip_special_tokens_ || !tokenizer_.is_special(id)) pending_.append(tokenizer_.token_bytes(id));
-  }
   std::string text;
-  for (std::size_t at = 0; at < pending_.size();) {
-    const Utf8Unit unit = scan_utf8(pending_, at);
-    if (unit.cut) {
-      pending_.erase(0, at);
-      return text;
-    }
-    text.append(unit.valid ? std::string_view(pending_).substr(at, unit.size) : kReplacementCharacter);
-    at += unit.size;
+  for (const TokenId id : ids) {
+    if (skip_special_tokens_ && tokenizer_.is_special(id)) continue;
+    if (const std::string_view token = tokenizer_.decoder_token(id); !token.empty()) stream_->push(token, text);
   }
-  pending_.clear();
   return text;
 }
 
-std::string Detokenizer::flush() { return replace_invalid_utf8(std::exchange(pending_, {})); }
+std::string Detokenizer::flush() {
+  std::string text;
+  stream_->finish(text);
+  return text;
+}
 
 }  // namespace hone

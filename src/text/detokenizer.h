@@ -1,6 +1,7 @@
 // Text of a growing list of ids, a piece at a time.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 
@@ -8,11 +9,16 @@
 
 namespace hone {
 
+class TokenStream;
+
 // The pieces of all calls, joined, equal Tokenizer::decode of all ids; none ends within a UTF-8 character. Bytes that
 // are no character come out as U+FFFD, as decode's do.
 class Detokenizer {
  public:
   explicit Detokenizer(Tokenizer tokenizer, bool skip_special_tokens = false);
+  Detokenizer(Detokenizer&&) noexcept;
+  Detokenizer& operator=(Detokenizer&&) noexcept;
+  ~Detokenizer();
 
   // The text that `id` completes; empty while a character waits for more bytes.
   [[nodiscard]] std::string add(TokenId id);
@@ -21,9 +27,9 @@ class Detokenizer {
   [[nodiscard]] std::string flush();
 
  private:
-  Tokenizer tokenizer_;
+  Tokenizer tokenizer_;  // holds the stream's decoder
   bool skip_special_tokens_;
-  std::string pending_;  // bytes of a character that is not whole yet
+  std::unique_ptr<TokenStream> stream_;
 };
 
 }  // namespace hone

@@ -10,7 +10,7 @@ void append_ids(std::vector<TokenId>& ids, const Json& processor, const std::str
   const Json& token = member(member(processor, "special_tokens"), name.c_str());
   const Json& values = member(token, "ids");
   if (!values.is_array()) {
-    throw Error(where, text_of("the post_processor puts ", name, " before a text, but gives it no ids"));
+    throw Error(where, text_of("the post_processor puts ", name, " around a text, but gives it no ids"));
   }
   for (const Json& id : values) {
     if (!id.is_number_integer()) throw Error(where, text_of("post_processor: an id of ", name, " is ", id.dump()));
@@ -18,31 +18,39 @@ void append_ids(std::vector<TokenId>& ids, const Json& processor, const std::str
   }
 }
 
+TokenId pair_id(const Json& processor, const char* key, std::string_view where) {
+  const Json& pair = member(processor, key);
+  if (!pair.is_array() || pair.size() != 2 || !pair[1].is_number_integer()) {
+    throw Error(where, text_of("post_processor: ", key, " is ", pair.dump(), ", expected a token and its id"));
+  }
+  return pair[1].get<TokenId>();
+}
+
 }  // namespace
 
-std::vector<TokenId> leading_tokens(const Json& post_processor, std::string_view where) {
-  std::vector<TokenId> ids;
-  if (post_processor.is_null()) return ids;
+SurroundingTokens read_surrounding_tokens(const Json& post_processor, std::string_view where) {
+  SurroundingTokens around;
+  if (post_processor.is_null()) return around;
   const std::string type = type_member(post_processor, "post_processor", where);
   if (type == "Sequence") {
     for (const Json& part : member(post_processor, "processors")) {
-      std::vector<TokenId> more = leading_tokens(part, where);
-      ids.insert(ids.begin(), more.begin(), more.end());
+      const SurroundingTokens more = read_surrounding_tokens(part, where);
+      around.leading.insert(around.leading.begin(), more.leading.begin(), more.leading.end());
+      around.trailing.insert(around.trailing.end(), more.trailing.begin(), more.trailing.end());
     }
   } else if (type == "TemplateProcessing") {
+    bool behind = false;
     for (const Json& piece : member(post_processor, "single")) {
       const Json& special = member(piece, "SpecialToken");
-      if (!special.is_object()) break;
-      append_ids(ids, post_processor, string_member(special, "id", where), where);
+      behind = behind || !special.is_object();
+      if (!special.is_object()) continue;
+      append_ids(behind ? around.trailing : around.leading, post_processor, string_member(special, "id", where), where);
     }
   } else if (type == "BertProcessing" || type == "RobertaProcessing") {
-    const Json& cls = member(post_processor, "cls");
-    if (!cls.is_array() || cls.size() != 2 || !cls[1].is_number_integer()) {
-      throw Error(where, text_of("post_processor: cls is ", cls.dump(), ", expected a token and its id"));
-    }
-    ids.push_back(cls[1].get<TokenId>());
+    around.leading.push_back(pair_id(post_processor, "cls", where));
+    around.trailing.push_back(pair_id(post_processor, "sep", where));
   }
-  return ids;
+  return around;
 }
 
 }  // namespace hone

@@ -9,8 +9,12 @@
 
 namespace hone {
 
-// The special tokens before a single text, of the "post_processor" of tokenizer.json: a TemplateProcessing, alone or in
+struct SurroundingTokens {
+  std::vector<TokenId> leading;
+  std::vector<TokenId> trailing;
+};
+// The special tokens around a single text, of the "post_processor" of tokenizer.json: a TemplateProcessing, alone or in
 // a Sequence (as Llama 3 has one), Bert's or Roberta's; none for other kinds. Throws Error, naming `where`.
-[[nodiscard]] std::vector<TokenId> leading_tokens(const Json& post_processor, std::string_view where);
+[[nodiscard]] SurroundingTokens read_surrounding_tokens(const Json& post_processor, std::string_view where);
 
 }  // namespace hone

@@ -4,6 +4,8 @@
 #include <array>
 
 #include "text/json_fields.h"
+#include "text/normalizer.h"
+#include "text/unicode.h"
 
 namespace hone {
 namespace {
@@ -76,14 +78,21 @@ void keep(std::vector<Span> spans, SplitBehavior behavior, std::vector<std::stri
   }
 }
 
-std::optional<Pattern::Match> find_digit(std::string_view text, std::size_t from) {
-  while (from < text.size()) {
-    const auto [c, size] = decode_utf8(text, from);
-    if (properties_of(c).numeric()) return Pattern::Match{from, from + size};
-    from += size;
-  }
-  return std::nullopt;
+// The characters of a set, each a match.
+std::vector<Span> cut_at(std::string_view text, bool (*matches)(char32_t)) {
+  return cut(text, [&](std::size_t from) -> std::optional<Pattern::Match> {
+    while (from < text.size()) {
+      const auto [c, size] = decode_utf8(text, from);
+      if (matches(c)) return Pattern::Match{from, from + size};
+      from += size;
+    }
+    return std::nullopt;
+  });
 }
+
+bool is_digit(char32_t c) { return properties_of(c).numeric(); }
+bool is_punctuation(char32_t c) { return properties_of(c).punctuation(); }
+bool is_white_space(char32_t c) { return properties_of(c).white_space(); }
 
 SplitBehavior behavior_of(const std::string& name, std::string_view where) {
   constexpr std::array<std::pair<std::string_view, SplitBehavior>, 5> kNames{{
@@ -101,31 +110,16 @@ SplitBehavior behavior_of(const std::string& name, std::string_view where) {
 
 }  // namespace
 
-Normalizer::Normalizer(const Json& json, std::string_view where) { add(json, where, 0); }
-
-void Normalizer::add(const Json& json, std::string_view where, int depth) {
-  if (json.is_null()) return;
-  const std::string type = type_member(json, "normalizer", where);
-  if (type == "NFC") {
-    steps_.push_back(Step::kNfc);
-  } else if (type == "NFD") {
-    steps_.push_back(Step::kNfd);
-  } else if (type == "Sequence") {
-    const Json& parts = member(json, "normalizers");
-    if (!parts.is_array() || depth >= kDeepest) throw Error(where, "normalizer Sequence has no list normalizers");
-    for (const Json& part : parts) add(part, where, depth + 1);
-  } else {
-    throw Error(where, text_of("the normalizer ", type, " is not supported (known: NFC, NFD, Sequence)"));
+PreTokenizer::PreTokenizer(const Json& json, std::string_view where) {
+  add(json, where, 0);
+  std::vector<std::string> patterns;
+  for (const Step& step : steps_) {
+    if (step.kind != Kind::kPattern || step.behavior != SplitBehavior::kIsolated || step.invert || !step.is_regex)
+      return;
+    patterns.push_back(step.pattern->source());
   }
+  scanner_ = WordScanner::of(patterns);
 }
-
-std::string Normalizer::apply(std::string_view text) const {
-  std::string result(text);
-  for (const Step step : steps_) result = step == Step::kNfc ? normalize_nfc(result) : normalize_nfd(result);
-  return result;
-}
-
-PreTokenizer::PreTokenizer(const Json& json, std::string_view where) { add(json, where, 0); }
 
 void PreTokenizer::add(const Json& json, std::string_view where, int depth) {
   if (json.is_null()) return;
@@ -142,18 +136,81 @@ void PreTokenizer::add(const Json& json, std::string_view where, int depth) {
     add_byte_level(json, where);
   } else if (type == "Split") {
     add_split(json, where);
-  } else if (type == "Digits") {
-    steps_.push_back(
-        {.kind = Step::Kind::kDigits, .individual_digits = bool_member(json, "individual_digits", false, where)});
-  } else {
-    throw Error(where,
-                text_of("the pre_tokenizer ", type, " is not supported (known: ByteLevel, Split, Digits, Sequence)"));
+  } else if (type == "Metaspace") {
+    add_metaspace(json, where);
+  } else if (!add_cutter(type, json, where)) {
+    throw Error(where, text_of("the pre_tokenizer ", type,
+                               " is not supported (known: ByteLevel, Split, Digits, Punctuation, Metaspace, "
+                               "Whitespace, WhitespaceSplit, CharDelimiterSplit, BertPreTokenizer, FixedLength, "
+                               "Sequence)"));
   }
+}
+
+// Those that cut at characters; false for another type.
+bool PreTokenizer::add_cutter(const std::string& type, const Json& json, std::string_view where) {
+  const Step white_space{.kind = Kind::kCharacters, .behavior = SplitBehavior::kRemoved, .matches = is_white_space};
+  if (type == "Digits") {
+    const bool individual = bool_member(json, "individual_digits", false, where);
+    steps_.push_back({.kind = Kind::kCharacters,
+                      .behavior = individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous,
+                      .matches = is_digit});
+  } else if (type == "Punctuation") {
+    const bool has_behavior = !member(json, "behavior").is_null();
+    steps_.push_back(
+        {.kind = Kind::kCharacters,
+         .behavior = behavior_of(has_behavior ? string_member(json, "behavior", where) : "Isolated", where),
+         .matches = is_punctuation});
+  } else if (type == "WhitespaceSplit") {
+    steps_.push_back(white_space);
+  } else if (type == "BertPreTokenizer") {
+    steps_.push_back(white_space);
+    steps_.push_back({.kind = Kind::kCharacters, .matches = is_punctuation});
+  } else if (type == "Whitespace") {  // the pattern \w+|[^\w\s]+ without what lies between
+    steps_.push_back(white_space);
+    steps_.push_back({.kind = Kind::kCharacters, .behavior = SplitBehavior::kContiguous, .matches = [](char32_t c) {
+                        return properties_of(c).word();
+                      }});
+  } else if (type == "CharDelimiterSplit") {
+    const std::string delimiter = string_member(json, "delimiter", where);
+    if (delimiter.empty()) throw Error(where, "pre_tokenizer CharDelimiterSplit has an empty delimiter");
+    steps_.push_back(
+        {.behavior = SplitBehavior::kRemoved, .pattern = std::make_shared<const Pattern>(Pattern::literal(delimiter))});
+  } else if (type == "FixedLength") {
+    const Json& length = member(json, "length");
+    if (!length.is_null() && (!length.is_number_integer() || length < 1)) {
+      throw Error(where, text_of("pre_tokenizer FixedLength has the length ", length.dump(), ", expected 1 or more"));
+    }
+    steps_.push_back({.kind = Kind::kFixedLength, .length = length.is_null() ? 5 : length.get<std::size_t>()});
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void PreTokenizer::add_metaspace(const Json& json, std::string_view where) {
+  Step step{.kind = Kind::kMetaspace, .replacement = "\u2581", .prepend = Prepend::kAlways};
+  if (!member(json, "replacement").is_null()) step.replacement = string_member(json, "replacement", where);
+  if (!is_valid_utf8(step.replacement) || count_code_points(step.replacement) != 1) {
+    throw Error(where, "pre_tokenizer Metaspace: the replacement is not one character");
+  }
+  if (member(json, "prepend_scheme").is_null()) {
+    if (!bool_member(json, "add_prefix_space", true, where)) step.prepend = Prepend::kNever;
+  } else {
+    const std::string scheme = string_member(json, "prepend_scheme", where);
+    if (scheme != "always" && scheme != "first" && scheme != "never") {
+      throw Error(where, text_of("pre_tokenizer Metaspace has the prepend_scheme ", scheme,
+                                 ", expected always, first or never"));
+    }
+    step.prepend = scheme == "always" ? Prepend::kAlways : scheme == "first" ? Prepend::kFirst : Prepend::kNever;
+  }
+  step.split = bool_member(json, "split", true, where);
+  step.pattern = std::make_shared<const Pattern>(Pattern::literal(step.replacement));
+  steps_.push_back(std::move(step));
 }
 
 void PreTokenizer::add_byte_level(const Json& json, std::string_view where) {
   byte_level_ = true;
-  if (bool_member(json, "add_prefix_space", true, where)) steps_.push_back({.kind = Step::Kind::kPrefixSpace});
+  if (bool_member(json, "add_prefix_space", true, where)) steps_.push_back({.kind = Kind::kPrefixSpace});
   if (bool_member(json, "use_regex", true, where)) {
     steps_.push_back({.pattern = std::make_shared<const Pattern>(kGpt2Pattern)});
   }
@@ -162,27 +219,53 @@ void PreTokenizer::add_byte_level(const Json& json, std::string_view where) {
 void PreTokenizer::add_split(const Json& json, std::string_view where) {
   Step step{.behavior = behavior_of(string_member(json, "behavior", where), where),
             .invert = bool_member(json, "invert", false, where)};
-  const Json& pattern = member(json, "pattern");
-  if (!member(pattern, "Regex").is_null()) {
-    step.pattern = std::make_shared<const Pattern>(string_member(pattern, "Regex", where));
-  } else {
-    const std::string text = string_member(pattern, "String", where);
-    if (text.empty()) throw Error(where, "pre_tokenizer Split has an empty pattern");
-    step.pattern = std::make_shared<const Pattern>(Pattern::literal(text));
-  }
+  step.pattern = read_pattern(member(json, "pattern"), "pre_tokenizer Split", where);
+  step.is_regex = !member(member(json, "pattern"), "Regex").is_null();
   steps_.push_back(std::move(step));
 }
 
-void PreTokenizer::apply(const Step& step, std::string_view piece, Pieces& pieces) {
-  if (step.kind == Step::Kind::kPrefixSpace) {
-    if (!piece.starts_with(' ')) piece = pieces.changed.emplace_back(" " + std::string(piece));
-    pieces.views.push_back(piece);
+void PreTokenizer::apply_metaspace(const Step& step, std::string_view piece, bool is_first, Pieces& pieces) {
+  std::string text;
+  text.reserve(piece.size() + piece.size() / 2);
+  for (const char c : piece) {
+    if (c == ' ') {
+      text += step.replacement;
+    } else {
+      text += c;
+    }
+  }
+  const bool prepends = step.prepend == Prepend::kAlways || (step.prepend == Prepend::kFirst && is_first);
+  if (prepends && !text.starts_with(step.replacement)) text.insert(0, step.replacement);
+  const std::string_view changed = pieces.changed.emplace_back(std::move(text));
+  if (!step.split) {
+    pieces.views.push_back(changed);
     return;
   }
-  if (step.kind == Step::Kind::kDigits) {
-    const auto behavior = step.individual_digits ? SplitBehavior::kIsolated : SplitBehavior::kContiguous;
-    keep(cut(piece, [&](std::size_t from) { return find_digit(piece, from); }), behavior, pieces.views);
-    return;
+  Pattern::Search search(*step.pattern, changed);
+  keep(cut(changed, [&](std::size_t from) { return search.find(from); }), SplitBehavior::kMergedWithNext, pieces.views);
+}
+
+void PreTokenizer::apply(const Step& step, std::string_view piece, bool is_first, Pieces& pieces) {
+  switch (step.kind) {
+    case Kind::kPrefixSpace:
+      if (!piece.starts_with(' ')) piece = pieces.changed.emplace_back(" " + std::string(piece));
+      pieces.views.push_back(piece);
+      return;
+    case Kind::kMetaspace:
+      apply_metaspace(step, piece, is_first, pieces);
+      return;
+    case Kind::kCharacters:
+      keep(cut_at(piece, step.matches), step.behavior, pieces.views);
+      return;
+    case Kind::kFixedLength:
+      for (std::size_t at = 0; at < piece.size();) {
+        const std::size_t begin = at;
+        for (std::size_t i = 0; i < step.length && at < piece.size(); ++i) at += decode_utf8(piece, at).size;
+        pieces.views.push_back(piece.substr(begin, at - begin));
+      }
+      return;
+    case Kind::kPattern:
+      break;
   }
   Pattern::Search search(*step.pattern, piece);
   std::vector<Span> spans = cut(piece, [&](std::size_t from) { return search.find(from); });
@@ -192,12 +275,22 @@ void PreTokenizer::apply(const Step& step, std::string_view piece, Pieces& piece
   keep(std::move(spans), step.behavior, pieces.views);
 }
 
-void PreTokenizer::split(std::string_view text, Pieces& pieces) const {
+void PreTokenizer::split(std::string_view text, Pieces& pieces, bool at_start) const {
   if (text.empty()) return;
+  if (scanner_) return scanner_->split(text, pieces.views);
   std::vector<std::string_view> current{text};
+  const char* begin = text.data();  // where a piece begins that nothing comes before
   for (const Step& step : steps_) {
     pieces.views.clear();
-    for (const std::string_view piece : current) apply(step, piece, pieces);
+    const char* next_begin = nullptr;
+    for (const std::string_view piece : current) {
+      const bool is_first = at_start && piece.data() == begin;
+      const std::size_t before = pieces.views.size();
+      apply(step, piece, is_first, pieces);
+      const bool changes = step.kind == Kind::kPrefixSpace || step.kind == Kind::kMetaspace;
+      if (is_first && changes && pieces.views.size() > before) next_begin = pieces.views[before].data();
+    }
+    if (next_begin != nullptr) begin = next_begin;
     current.swap(pieces.views);
   }
   pieces.views = std::move(current);

@@ -1,14 +1,16 @@
-// The steps before the merges: normalisers, and pre-tokenizers that cut text into the pieces merges stay within.
+// Pre-tokenizers cut text into the pieces that merges stay within.
 #pragma once
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/json.h"
 #include "text/pattern.h"
+#include "text/word_scanner.h"
 
 namespace hone {
 
@@ -17,20 +19,6 @@ inline constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 inline constexpr std::string_view kQwen2Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
-class Normalizer {
- public:
-  Normalizer() = default;
-  // The "normalizer" of tokenizer.json: null, NFC, NFD or a Sequence of them. Throws Error.
-  Normalizer(const Json& json, std::string_view where);
-  [[nodiscard]] bool is_identity() const { return steps_.empty(); }
-  [[nodiscard]] std::string apply(std::string_view text) const;  // of valid UTF-8
-
- private:
-  enum class Step { kNfc, kNfd };
-  void add(const Json& json, std::string_view where, int depth);
-  std::vector<Step> steps_;
-};
 
 // What becomes of the pieces that a pattern matches.
 enum class SplitBehavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
@@ -44,27 +32,39 @@ struct Pieces {
 class PreTokenizer {
  public:
   PreTokenizer() = default;
-  // The "pre_tokenizer" of tokenizer.json: null, ByteLevel, Split, Digits or a Sequence of them. Throws Error.
+  // The "pre_tokenizer" of tokenizer.json: null, ByteLevel, Split, Digits, Punctuation, Metaspace, Whitespace,
+  // WhitespaceSplit, CharDelimiterSplit, BertPreTokenizer, FixedLength or a Sequence of them. Throws Error.
   PreTokenizer(const Json& json, std::string_view where);
   // Merges work on bytes (ByteLevel is the last step), not on characters.
   [[nodiscard]] bool byte_level() const { return byte_level_; }
-  // Cuts valid UTF-8. The views point into `text` or into pieces.changed.
-  void split(std::string_view text, Pieces& pieces) const;
+  // Cuts valid UTF-8. The views point into `text` or into pieces.changed. `at_start`: nothing comes before this text.
+  void split(std::string_view text, Pieces& pieces, bool at_start) const;
 
  private:
+  enum class Kind { kPattern, kCharacters, kPrefixSpace, kMetaspace, kFixedLength };
+  enum class Prepend { kNever, kFirst, kAlways };
   struct Step {
-    enum class Kind { kPattern, kDigits, kPrefixSpace } kind = Kind::kPattern;
-    std::shared_ptr<const Pattern> pattern;
+    Kind kind = Kind::kPattern;
     SplitBehavior behavior = SplitBehavior::kIsolated;
-    bool invert = false;
-    bool individual_digits = false;
+    std::shared_ptr<const Pattern> pattern = nullptr;  // kPattern
+    bool invert = false;                               // kPattern
+    bool is_regex = true;                              // kPattern: else a text
+    bool (*matches)(char32_t) = nullptr;               // kCharacters: those that are cut at
+    std::string replacement = {};                      // kMetaspace: what stands for a space
+    Prepend prepend = Prepend::kNever;                 // kMetaspace
+    bool split = true;                                 // kMetaspace
+    std::size_t length = 0;                            // kFixedLength: characters
   };
   void add(const Json& json, std::string_view where, int depth);
+  bool add_cutter(const std::string& type, const Json& json, std::string_view where);
   void add_split(const Json& json, std::string_view where);
   void add_byte_level(const Json& json, std::string_view where);
-  static void apply(const Step& step, std::string_view piece, Pieces& pieces);
+  void add_metaspace(const Json& json, std::string_view where);
+  static void apply(const Step& step, std::string_view piece, bool is_first, Pieces& pieces);
+  static void apply_metaspace(const Step& step, std::string_view piece, bool is_first, Pieces& pieces);
 
   std::vector<Step> steps_;
+  std::optional<WordScanner> scanner_;  // does all steps at once, where it knows their patterns
   bool byte_level_ = false;
 };
 

@@ -1,6 +1,8 @@
 #include "text/python_text.h"
 
 #include <algorithm>
+#include <array>
+#include <ctime>
 
 #include "text/unicode.h"
 
@@ -156,6 +158,30 @@ std::vector<std::size_t> character_offsets(std::string_view text) {
   for (std::size_t at = 0; at < text.size(); at += decode_utf8(text, at).size) offsets.push_back(at);
   offsets.push_back(text.size());
   return offsets;
+}
+
+std::string python_strftime(std::string_view format, std::int64_t seconds) {
+  const auto time = static_cast<std::time_t>(seconds);
+  std::tm fields{};
+  if (gmtime_r(&time, &fields) == nullptr) return {};
+  std::string out;
+  for (std::size_t at = 0; at < format.size(); ++at) {
+    if (format[at] != '%' || at + 1 == format.size()) {
+      out += format[at];
+      continue;
+    }
+    std::string directive = "%";
+    do directive += format[++at];
+    while (at + 1 < format.size() && std::string_view("-_0^#EO").find(format[at]) != std::string_view::npos);
+    const char kind = directive.back();
+    if (kind == 'f') {
+      out += "000000";
+    } else if (kind != 'z' && kind != 'Z') {  // there is no zone to name
+      std::array<char, 256> buffer{};
+      out.append(buffer.data(), std::strftime(buffer.data(), buffer.size(), directive.c_str(), &fields));
+    }
+  }
+  return out;
 }
 
 }  // namespace hone

@@ -25,6 +25,8 @@ enum class StripSide { kLeft, kRight, kBoth };
                                          std::int64_t limit);
 [[nodiscard]] std::string python_capitalize(std::string_view text);
 [[nodiscard]] std::string python_title(std::string_view text);
+// datetime.strftime of a time without a zone, in the C locale. `seconds`: on the wall clock, from 1970-01-01 00:00.
+[[nodiscard]] std::string python_strftime(std::string_view format, std::int64_t seconds);
 // The byte offsets of the characters, and of the end.
 [[nodiscard]] std::vector<std::size_t> character_offsets(std::string_view text);
 

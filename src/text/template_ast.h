@@ -43,6 +43,8 @@ struct Expression {
   std::vector<ExpressionPtr> arguments;
   std::vector<std::pair<std::string, ExpressionPtr>> named;
   std::vector<std::string> operators;
+  ExpressionPtr spread;        // of a call: *spread
+  ExpressionPtr named_spread;  // **named_spread
 };
 
 struct Statement;
@@ -58,7 +60,7 @@ struct Statement {
     kText,         // text
     kOutput,       // expression
     kIf,           // branches
-    kFor,          // target in expression if condition: body, else orelse
+    kFor,          // target in expression if condition (recursive): body, else orelse
     kSet,          // target = expression
     kSetBlock,     // target = body, through the filters of expression
     kMacro,        // name(parameters): body
@@ -78,6 +80,8 @@ struct Statement {
   std::vector<std::pair<ExpressionPtr, Block>> branches;  // the condition of the last is null for else
   std::vector<std::pair<ExpressionPtr, ExpressionPtr>> assignments;
   std::vector<MacroParameter> parameters;
+  bool recursive = false;
+  bool takes_varargs = false, takes_kwargs = false;  // a macro whose body names them takes any arguments
   Block body;
   Block orelse;
 };

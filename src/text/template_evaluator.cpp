@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "text/python_format.h"
 #include "text/python_text.h"
 #include "text/template_lexer.h"
 #include "text/template_renderer.h"
@@ -24,23 +25,6 @@ constexpr std::int64_t kLongestList = 1'000'000;
 std::int64_t checked(bool overflows, std::int64_t value) {
   if (overflows) throw TemplateFailure("an integer has more than 64 bits");
   return value;
-}
-
-Value add(const Value& a, const Value& b) {
-  if (a.is_integral() && b.is_integral()) {
-    std::int64_t sum = 0;
-    const bool overflows = __builtin_add_overflow(a.integer(), b.integer(), &sum);
-    return checked(overflows, sum);
-  }
-  if (a.is_number() && b.is_number()) return a.number() + b.number();
-  if (a.is_string() && b.is_string()) return a.text() + b.text();
-  if (a.is_list() && b.is_list() && a.as<Value::List>()->is_tuple == b.as<Value::List>()->is_tuple) {
-    std::vector<Value> items = a.items();
-    items.insert(items.end(), b.items().begin(), b.items().end());
-    if (static_cast<std::int64_t>(items.size()) > kLongestList) throw TemplateFailure("a list is too long");
-    return a.as<Value::List>()->is_tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
-  }
-  fail_operands("+", a, b);
 }
 
 Value repeated(const Value& a, std::int64_t times) {
@@ -117,6 +101,23 @@ bool compare(const std::string& name, const Value& a, const Value& b) {
 
 }  // namespace
 
+Value add_values(const Value& a, const Value& b) {
+  if (a.is_integral() && b.is_integral()) {
+    std::int64_t sum = 0;
+    const bool overflows = __builtin_add_overflow(a.integer(), b.integer(), &sum);
+    return checked(overflows, sum);
+  }
+  if (a.is_number() && b.is_number()) return a.number() + b.number();
+  if (a.is_string() && b.is_string()) return a.text() + b.text();
+  if (a.is_list() && b.is_list() && a.as<Value::List>()->is_tuple == b.as<Value::List>()->is_tuple) {
+    std::vector<Value> items = a.items();
+    items.insert(items.end(), b.items().begin(), b.items().end());
+    if (static_cast<std::int64_t>(items.size()) > kLongestList) throw TemplateFailure("a list is too long");
+    return a.as<Value::List>()->is_tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
+  }
+  fail_operands("+", a, b);
+}
+
 Value TemplateRenderer::evaluate(const Expression& expression) {
   try {
     const Depth depth(depth_);
@@ -188,7 +189,7 @@ Value TemplateRenderer::evaluate_inner(const Expression& expression) {
 
 Value TemplateRenderer::evaluate_name(const Expression& expression) {
   if (const Value* value = scope_->find(expression.name)) return *value;
-  for (const std::string_view known : {"range", "dict", "namespace", "raise_exception"}) {
+  for (const std::string_view known : {"range", "dict", "namespace", "raise_exception", "strftime_now"}) {
     if (expression.name == known)
       return std::make_shared<const CallableData>(CallableData{expression.name, {}, nullptr});
   }
@@ -205,6 +206,19 @@ TemplateArguments TemplateRenderer::arguments_of(const Expression& expression) {
   TemplateArguments arguments;
   arguments.positional = evaluate_all(expression, 1);
   for (const auto& [name, value] : expression.named) arguments.named.emplace_back(name, evaluate(*value));
+  if (expression.spread) {
+    for (Value& value : iterate(evaluate(*expression.spread))) arguments.positional.push_back(std::move(value));
+  }
+  if (expression.named_spread) {
+    const Value more = evaluate(*expression.named_spread);
+    if (!more.is_dict())
+      throw TemplateFailure(text_of("** of a value of type ", more.type_name(), ", expected a mapping"));
+    for (const auto& [key, value] : more.dict_data().items) {
+      if (!key.is_string()) throw TemplateFailure("** of a mapping whose keys are not all strings");
+      arguments.named.emplace_back(key.text(), value);
+    }
+  }
+  meter_.charge_bytes((arguments.positional.size() + arguments.named.size()) * 32);
   return arguments;
 }
 
@@ -235,13 +249,15 @@ Value TemplateRenderer::evaluate_arithmetic(const Expression& expression) {
   const std::string& name = expression.name;
   Value result;
   if (name == "+") {
-    result = add(a, b);
+    result = add_values(a, b);
   } else if (name == "-") {
     if (!a.is_number() || !b.is_number()) fail_operands(name, a, b);
     std::int64_t difference = 0;
     if (!a.is_integral() || !b.is_integral()) return a.number() - b.number();
     const bool overflows = __builtin_sub_overflow(a.integer(), b.integer(), &difference);
     return checked(overflows, difference);
+  } else if (name == "%" && a.is_string()) {
+    result = format_percent(meter_, a.text(), b);
   } else if (name == "*") {
     result = multiply(a, b);
   } else if (name == "**") {

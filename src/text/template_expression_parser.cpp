@@ -57,6 +57,12 @@ void TemplateExpressionParser::expect(TokenKind kind, std::string_view what) {
   ++at_;
 }
 
+bool TemplateExpressionParser::mentions(std::size_t begin, std::string_view name) const {
+  return std::any_of(tokens_.begin() + static_cast<std::ptrdiff_t>(begin),
+                     tokens_.begin() + static_cast<std::ptrdiff_t>(at_),
+                     [&](const TemplateToken& token) { return token.is(TokenKind::kName, name); });
+}
+
 ExpressionPtr TemplateExpressionParser::make(Kind kind) const {
   auto expression = std::make_unique<Expression>();
   expression->kind = kind;
@@ -359,13 +365,16 @@ ExpressionPtr TemplateExpressionParser::parse_subscript(ExpressionPtr object) {
 void TemplateExpressionParser::parse_arguments(Expression& call) {
   expect_operator("(");
   while (!accept_operator(")")) {
-    if (at_operator("*") || at_operator("**")) fail("* and ** in a call are not supported");
-    if (at(TokenKind::kName) && tokens_[at_ + 1].is(TokenKind::kOperator, "=")) {
+    if (at_operator("*") || at_operator("**")) {
+      ExpressionPtr& spread = next().text == "*" ? call.spread : call.named_spread;
+      if (spread) fail("a second * or ** in a call");
+      spread = parse_expression();
+    } else if (at(TokenKind::kName) && tokens_[at_ + 1].is(TokenKind::kOperator, "=")) {
       std::string name = next().text;
       next();
       call.named.emplace_back(std::move(name), parse_expression());
     } else {
-      if (!call.named.empty()) fail("a positional argument after a named one");
+      if (!call.named.empty() || call.spread || call.named_spread) fail("a positional argument after a named one");
       call.arguments.push_back(parse_expression());
     }
     if (!at_operator(")")) expect_operator(",");

@@ -26,6 +26,9 @@ class TemplateExpressionParser {
   std::string expect_name();
   TemplateToken next() { return at(TemplateToken::Kind::kEnd) ? tokens_[at_] : tokens_[at_++]; }
   void expect(TemplateToken::Kind kind, std::string_view what);
+  // Whether a name stands among the tokens from the place `begin` to here.
+  [[nodiscard]] std::size_t place() const { return at_; }
+  [[nodiscard]] bool mentions(std::size_t begin, std::string_view name) const;
   [[noreturn]] void fail(std::string_view what) const { fail_in_template(token().line, what); }
 
   // One expression, or a tuple of them without brackets.

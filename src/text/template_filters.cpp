@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/error.h"
+#include "text/python_format.h"
 #include "text/python_text.h"
 #include "text/template_functions.h"
 #include "text/unicode.h"
@@ -41,7 +42,10 @@ Value tojson_filter(TemplateMeter& meter, const Value& subject, TemplateArgument
   style.ensure_ascii = arguments.get_bool(0, "ensure_ascii", false);
   const Value indent = arguments.get(1, "indent", None{});
   if (!indent.is<None>()) {
-    style.indent = static_cast<int>(std::clamp<std::int64_t>(arguments.get_integer(1, "indent", 0), 0, 100));
+    const std::int64_t width = indent.is_string() ? 0 : arguments.get_integer(1, "indent", 0);
+    style.indent = indent.is_string()
+                       ? indent.text()
+                       : std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(width, 0, 100)), ' ');
     style.item_separator = ",";
   }
   const Value separators = arguments.get(2, "separators", None{});
@@ -53,8 +57,7 @@ Value tojson_filter(TemplateMeter& meter, const Value& subject, TemplateArgument
   }
   style.sort_keys = arguments.get_bool(3, "sort_keys", false);
   const Shape shape = subject.shape();
-  const std::uint64_t margin =
-      static_cast<std::uint64_t>(std::max(0, style.indent)) * static_cast<std::uint64_t>(shape.depth);
+  const std::uint64_t margin = style.indent.value_or("").size() * static_cast<std::uint64_t>(shape.depth);
   const std::uint64_t separators_size = style.item_separator.size() + style.key_separator.size();
   meter.charge_bytes(shape.size, 1 + (margin + separators_size) / 32);
   std::string text = to_json_text(subject, style);
@@ -216,6 +219,39 @@ Value extreme_filter(TemplateMeter& meter, const Value& subject, TemplateArgumen
   return items.empty() ? Value(Undefined{"No aggregated item, sequence was empty."}) : items.front();
 }
 
+// Groups in the order of their keys; text is grouped without case unless told otherwise, under the first one's key.
+Value groupby_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+  const Value attribute = arguments.get(0, "attribute", {});
+  if (attribute.is_undefined()) throw TemplateFailure("groupby needs an attribute");
+  const Value fallback = arguments.get(1, "default", None{});
+  const bool case_sensitive = arguments.get_bool(2, "case_sensitive", false);
+  const auto key_of = [&](const Value& item) {
+    Value key = get_path(meter, item, attribute);
+    return key.is_undefined() && !fallback.is<None>() ? fallback : key;
+  };
+  std::vector<std::pair<Value, Value>> keyed;
+  for (const Value& item : items_of(meter, subject)) keyed.emplace_back(key_of(item), item);
+  const auto place = [&](const Value& key) { return sort_key(key, case_sensitive); };
+  for (const auto& [key, item] : keyed) {
+    meter.charge_bytes(key.shape().size, static_cast<std::uint64_t>(std::bit_width(keyed.size())));
+    if (keyed.size() > 1)
+      (void)less(place(key), place(keyed.front().first));  // all must compare before the sort starts
+  }
+  std::stable_sort(keyed.begin(), keyed.end(),
+                   [&](const auto& a, const auto& b) { return less(place(a.first), place(b.first)); });
+  std::vector<Value> groups;
+  for (std::size_t begin = 0; begin < keyed.size();) {
+    std::vector<Value> items;
+    std::size_t end = begin;
+    for (; end < keyed.size() && equal(place(keyed[end].first), place(keyed[begin].first)); ++end) {
+      items.push_back(keyed[end].second);
+    }
+    groups.push_back(Value::group(keyed[begin].first, Value::list(std::move(items))));
+    begin = end;
+  }
+  return Value::list(std::move(groups));
+}
+
 Value reverse_filter(TemplateMeter& meter, const Value& subject, TemplateArguments&) {
   std::vector<Value> items = items_of(meter, subject);
   std::reverse(items.begin(), items.end());
@@ -227,22 +263,13 @@ Value reverse_filter(TemplateMeter& meter, const Value& subject, TemplateArgumen
 
 Value sum_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
   const Value attribute = arguments.get(0, "attribute", None{});
-  const Value start = arguments.get(1, "start", std::int64_t{0});
-  if (!start.is_integral()) throw TemplateFailure("sum: start is not an integer");
-  std::int64_t whole = start.integer();
-  double real = 0;
-  bool is_real = false;
+  Value sum = arguments.get(1, "start", std::int64_t{0});
+  if (sum.is_string()) throw TemplateFailure("sum of strings");
   for (const Value& item : items_of(meter, subject)) {
-    const Value value = attribute.is<None>() ? item : get_path(meter, item, attribute);
-    if (!value.is_number()) throw TemplateFailure(text_of("sum of a value of type ", value.type_name()));
-    if (value.is<double>()) {
-      is_real = true;
-      real += value.number();
-    } else if (__builtin_add_overflow(whole, value.integer(), &whole)) {
-      throw TemplateFailure("the sum has more than 64 bits");
-    }
+    sum = add_values(sum, attribute.is<None>() ? item : get_path(meter, item, attribute));
+    meter.charge_bytes(sum.is_list() ? sum.items().size() * 32 : 0);
   }
-  return is_real ? Value(real + static_cast<double>(whole)) : Value(whole);
+  return sum;
 }
 
 Value indent_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
@@ -284,6 +311,7 @@ Value map_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& 
   const Value fallback = arguments.get_named("default", Undefined{"there is no such attribute"});
   use_all(arguments);
   std::vector<Value> results;
+  if (!subject.truthy()) return Value::list({});  // Jinja looks no further, also at None
   for (const Value& item : items_of(meter, subject)) {
     if (!attribute.is<None>()) {
       Value value = get_path(meter, item, attribute);
@@ -300,6 +328,7 @@ Value map_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& 
 template <bool kWanted, bool kAttribute>
 Value select_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
   use_all(arguments);
+  if (!subject.truthy()) return Value::list({});
   constexpr std::size_t kTest = kAttribute ? 1 : 0;
   if (kAttribute && arguments.positional.empty()) throw TemplateFailure("selectattr and rejectattr need an attribute");
   std::vector<Value> kept;
@@ -349,6 +378,59 @@ Value batch_filter(TemplateMeter& meter, const Value& subject, TemplateArguments
   return Value::list(std::move(batches));
 }
 
+Value slice_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+  const std::int64_t slices = arguments.get_integer(0, "slices", 0);
+  const Value fill = arguments.get(1, "fill_with", None{});
+  if (slices < 1 || slices > 100'000) throw TemplateFailure("slice: the count is not between 1 and 100000");
+  const std::vector<Value> items = items_of(meter, subject);
+  const auto count = static_cast<std::size_t>(slices);
+  meter.charge_bytes(count * 32);
+  std::vector<Value> result;
+  std::size_t begin = 0;
+  for (std::size_t n = 0; n < count; ++n) {
+    const bool larger = n < items.size() % count;
+    const std::size_t end = begin + items.size() / count + (larger ? 1 : 0);
+    std::vector<Value> slice(items.begin() + static_cast<std::ptrdiff_t>(begin),
+                             items.begin() + static_cast<std::ptrdiff_t>(end));
+    if (!larger && !fill.is<None>()) slice.push_back(fill);
+    result.push_back(Value::list(std::move(slice)));
+    begin = end;
+  }
+  return Value::list(std::move(result));
+}
+
+Value truncate_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+  const std::int64_t length = arguments.get_integer(0, "length", 255);
+  const bool kills_words = arguments.get_bool(1, "killwords", false);
+  const std::string end = arguments.get_text(2, "end", "...");
+  const Value leeway = arguments.get(3, "leeway", None{});
+  const std::int64_t most = length + (leeway.is<None>() ? 5 : arguments.get_integer(3, "leeway", 5));
+  const std::string text = printed(meter, subject);
+  const auto offsets = character_offsets(text);
+  if (static_cast<std::int64_t>(offsets.size()) - 1 <= most) return text;
+  const std::int64_t kept = length - static_cast<std::int64_t>(count_code_points(end));
+  if (kept < 0) throw TemplateFailure("truncate: the length is less than that of the end");
+  std::string cut = text.substr(0, offsets[static_cast<std::size_t>(kept)]);
+  if (!kills_words) cut = python_split(cut, " ", 1, true).front();
+  return cut + end;
+}
+
+Value format_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+  const std::string text = printed(meter, subject);
+  const Value positional = arguments.take_rest();
+  const Value named = arguments.take_named_rest();
+  if (!positional.items().empty() && !named.dict_data().items.empty()) {
+    throw TemplateFailure("format takes positional or named arguments, not both");
+  }
+  return format_percent(meter, text, named.dict_data().items.empty() ? positional : named);
+}
+
+Value center_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+  TemplateArguments width;
+  width.positional.emplace_back(arguments.get_integer(0, "width", 80));
+  return call_method(meter, printed(meter, subject), "center", width);
+}
+
 Value escape_filter(TemplateMeter& meter, const Value& subject, TemplateArguments&) {
   std::string out;
   for (const char c : printed(meter, subject)) {
@@ -382,11 +464,18 @@ struct NamedFilter {
 };
 constexpr NamedFilter kFilters[] = {
     {"abs", abs_filter},
+    {"attr",
+     [](TemplateMeter&, const Value& v, TemplateArguments& a) {
+       return v.is_dict() && !has_method(v, a.get_text(0, "name", ""))
+                  ? Value(Undefined{"a dict has no such attribute"})
+                  : get_attribute(v, a.get_text(0, "name", ""));
+     }},
     {"batch", batch_filter},
     {"capitalize",
      [](TemplateMeter& meter, const Value& v, TemplateArguments&) -> Value {
        return python_capitalize(printed(meter, v));
      }},
+    {"center", center_filter},
     {"count", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return length(v); }},
     {"d", default_filter},
     {"default", default_filter},
@@ -395,6 +484,9 @@ constexpr NamedFilter kFilters[] = {
     {"escape", escape_filter},
     {"first", end_filter<false>},
     {"float", float_filter},
+    {"forceescape", escape_filter},
+    {"format", format_filter},
+    {"groupby", groupby_filter},
     {"indent", indent_filter},
     {"int", int_filter},
     {"items", items_filter},
@@ -415,6 +507,7 @@ constexpr NamedFilter kFilters[] = {
     {"safe", [](TemplateMeter& meter, const Value& v, TemplateArguments&) -> Value { return printed(meter, v); }},
     {"select", select_filter<true, false>},
     {"selectattr", select_filter<true, true>},
+    {"slice", slice_filter},
     {"sort", sort_filter},
     {"string", [](TemplateMeter& meter, const Value& v, TemplateArguments&) -> Value { return printed(meter, v); }},
     {"sum", sum_filter},
@@ -422,6 +515,7 @@ constexpr NamedFilter kFilters[] = {
      [](TemplateMeter& meter, const Value& v, TemplateArguments&) -> Value { return title_text(printed(meter, v)); }},
     {"tojson", tojson_filter},
     {"trim", trim_filter},
+    {"truncate", truncate_filter},
     {"unique", unique_filter},
     {"upper",
      [](TemplateMeter& meter, const Value& v, TemplateArguments&) -> Value { return to_upper(printed(meter, v)); }},
@@ -432,6 +526,10 @@ constexpr NamedFilter kFilters[] = {
 };
 
 }  // namespace
+
+bool has_filter(std::string_view name) {
+  return std::any_of(std::begin(kFilters), std::end(kFilters), [&](const NamedFilter& f) { return f.name == name; });
+}
 
 Value apply_filter(TemplateMeter& meter, std::string_view name, const Value& subject, TemplateArguments& arguments) {
   meter.charge_bytes(subject.is_string() ? subject.text().size() : 0);

@@ -25,8 +25,8 @@ Value loop_field(const LoopState& loop, std::string_view name) {
   if (name == "first") return index == 0;
   if (name == "last") return index + 1 == count;
   if (name == "length") return count;
-  if (name == "depth") return std::int64_t{1};  // only recursive loops go deeper
-  if (name == "depth0") return std::int64_t{0};
+  if (name == "depth") return std::int64_t{loop.depth0 + 1};
+  if (name == "depth0") return std::int64_t{loop.depth0};
   if (name == "previtem")
     return index == 0 ? Value(Undefined{"there is no previous item"}) : loop.items[loop.index - 1];
   if (name == "nextitem")
@@ -95,6 +95,22 @@ bool TemplateArguments::get_bool(std::size_t place, std::string_view name, bool 
   return value == nullptr ? fallback : value->truthy();
 }
 
+Value TemplateArguments::take_rest() {
+  const auto from = static_cast<std::ptrdiff_t>(std::min(used_positional_, positional.size()));
+  used_positional_ = std::max(used_positional_, positional.size());
+  return Value::tuple({positional.begin() + from, positional.end()});
+}
+
+Value TemplateArguments::take_named_rest() {
+  DictData rest;
+  for (const auto& [name, value] : named) {
+    if (std::find(used_named_.begin(), used_named_.end(), name) != used_named_.end()) continue;
+    rest.set(Value(name), value);
+    used_named_.push_back(name);
+  }
+  return Value::dict(std::move(rest));
+}
+
 void TemplateArguments::finish(std::string_view function) const {
   if (positional.size() > used_positional_) {
     throw TemplateFailure(
@@ -122,6 +138,9 @@ Value get_attribute(const Value& object, std::string_view name) {
     return std::make_shared<const CallableData>(CallableData{std::string(name), object, nullptr});
   if (object.is_dict()) {
     if (const Value* item = object.dict_data().find(name)) return *item;
+  }
+  if (object.is_list() && object.as<Value::List>()->is_group && (name == "grouper" || name == "list")) {
+    return object.items()[name == "list" ? 1 : 0];
   }
   return no_attribute(object, name);
 }

@@ -54,6 +54,9 @@ class TemplateArguments {
   [[nodiscard]] std::string get_text(std::size_t place, std::string_view name, std::string_view fallback);
   [[nodiscard]] std::int64_t get_integer(std::size_t place, std::string_view name, std::int64_t fallback);
   [[nodiscard]] bool get_bool(std::size_t place, std::string_view name, bool fallback);
+  // What nobody asked for: a tuple, and a dict.
+  [[nodiscard]] Value take_rest();
+  [[nodiscard]] Value take_named_rest();
   void finish(std::string_view function) const;
 
  private:
@@ -66,6 +69,8 @@ class TemplateArguments {
                                  TemplateArguments& arguments);
 [[nodiscard]] bool apply_test(TemplateMeter& meter, std::string_view name, const Value& subject,
                               TemplateArguments& arguments);
+[[nodiscard]] bool has_filter(std::string_view name);
+[[nodiscard]] bool has_test(std::string_view name);
 [[nodiscard]] bool has_method(const Value& self, std::string_view name);
 [[nodiscard]] Value call_method(TemplateMeter& meter, const Value& self, std::string_view name,
                                 TemplateArguments& arguments);
@@ -75,6 +80,8 @@ class TemplateArguments {
 [[nodiscard]] Value get_item(TemplateMeter& meter, const Value& object, const Value& key);
 // "a.b.0" as the filters' attribute argument means it.
 [[nodiscard]] Value get_path(TemplateMeter& meter, const Value& object, const Value& path);
+// a + b as Python adds: numbers, strings, lists, tuples.
+[[nodiscard]] Value add_values(const Value& a, const Value& b);
 // Python's str(), charged for.
 [[nodiscard]] std::string printed(TemplateMeter& meter, const Value& value);
 

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "core/error.h"
+#include "text/python_format.h"
 #include "text/python_text.h"
 #include "text/template_functions.h"
 #include "text/unicode.h"
@@ -53,16 +54,43 @@ Value split_lines(TemplateMeter& meter, const Value& self, TemplateArguments& ar
   return Value::list(std::move(parts));
 }
 
+// What the arguments start and end, after the first, leave of the text; nothing where start is behind the text's end.
+struct Window {
+  std::string_view text;
+  std::int64_t begin;  // in characters
+  bool exists;
+};
+Window window_of(TemplateMeter& meter, const Value& self, TemplateArguments& arguments) {
+  const Value start = arguments.get(1, "start", None{});
+  const Value end = arguments.get(2, "end", None{});
+  if (start.is<None>() && end.is<None>()) return {self.text(), 0, true};
+  const auto offsets = character_offsets(self.text());
+  meter.charge_bytes(offsets.size());
+  const auto count = static_cast<std::int64_t>(offsets.size()) - 1;
+  const auto bound = [&](const Value& value, std::int64_t fallback) {
+    if (value.is<None>()) return fallback;
+    if (!value.is_integral()) throw TemplateFailure("a bound is not an integer");
+    const std::int64_t at = std::clamp(value.integer(), -count - 1, count + 1);
+    return at < 0 ? std::max<std::int64_t>(0, at + count) : at;
+  };
+  const std::int64_t from = bound(start, 0), to = std::min(bound(end, count), count);
+  if (from > count || from > to) return {{}, from, false};
+  const std::size_t first = offsets[static_cast<std::size_t>(from)];
+  return {std::string_view(self.text()).substr(first, offsets[static_cast<std::size_t>(to)] - first), from, true};
+}
+
 template <bool kStart>
 Value has_affix(TemplateMeter& meter, const Value& self, TemplateArguments& arguments) {
   const Value* affix = arguments.find(0, "affix");
   if (affix == nullptr) throw TemplateFailure("startswith and endswith need an argument");
+  const Window window = window_of(meter, self, arguments);
   const auto matches = [&](const Value& one) {
     if (!one.is_string())
       throw TemplateFailure(text_of("an affix is of type ", one.type_name(), ", expected a string"));
-    return kStart ? self.text().starts_with(one.text()) : self.text().ends_with(one.text());
+    return window.exists && (kStart ? window.text.starts_with(one.text()) : window.text.ends_with(one.text()));
   };
   if (!affix->is_list()) return matches(*affix);
+  if (!affix->as<Value::List>()->is_tuple) throw TemplateFailure("startswith and endswith want a string or a tuple");
   meter.charge_bytes(affix->shape().size);
   return std::any_of(affix->items().begin(), affix->items().end(), matches);
 }
@@ -80,18 +108,84 @@ template <bool kFromRight>
 Value find(TemplateMeter& meter, const Value& self, TemplateArguments& arguments) {
   const std::string wanted = arguments.get_text(0, "sub", {});
   meter.charge_search(self.text(), wanted);
-  const std::size_t at = kFromRight ? self.text().rfind(wanted) : self.text().find(wanted);
-  if (at == std::string::npos) return std::int64_t{-1};
-  return static_cast<std::int64_t>(count_code_points(std::string_view(self.text()).substr(0, at)));
+  const Window window = window_of(meter, self, arguments);
+  const std::size_t at = kFromRight ? window.text.rfind(wanted) : window.text.find(wanted);
+  if (at == std::string::npos || !window.exists) return std::int64_t{-1};
+  return window.begin + static_cast<std::int64_t>(count_code_points(window.text.substr(0, at)));
+}
+
+template <bool kFromRight>
+Value index_of_text(TemplateMeter& meter, const Value& self, TemplateArguments& arguments) {
+  Value at = find<kFromRight>(meter, self, arguments);
+  if (at.integer() < 0) throw TemplateFailure("substring not found");
+  return at;
 }
 
 Value count_text(TemplateMeter& meter, const Value& self, TemplateArguments& arguments) {
   const std::string wanted = arguments.get_text(0, "sub", {});
   meter.charge_search(self.text(), wanted);
-  if (wanted.empty()) return length(self) + 1;
+  const Window window = window_of(meter, self, arguments);
+  if (!window.exists) return std::int64_t{0};
+  if (wanted.empty()) return static_cast<std::int64_t>(count_code_points(window.text)) + 1;
   std::int64_t count = 0;
-  for (std::size_t at = 0; (at = self.text().find(wanted, at)) != std::string::npos; at += wanted.size()) ++count;
+  for (std::size_t at = 0; (at = window.text.find(wanted, at)) != std::string::npos; at += wanted.size()) ++count;
   return count;
+}
+
+enum class Justify { kLeft, kRight, kCenter };
+
+template <Justify kSide>
+Value justify(TemplateMeter& meter, const Value& self, TemplateArguments& arguments) {
+  constexpr std::int64_t kWidest = 1'000'000;
+  const std::int64_t width = arguments.get_integer(0, "width", 0);
+  const std::string fill = arguments.get_text(1, "fillchar", " ");
+  if (count_code_points(fill) != 1) throw TemplateFailure("the fill character must be exactly one character long");
+  if (width > kWidest) throw TemplateFailure(text_of("a width over ", kWidest));
+  const std::int64_t missing = std::max<std::int64_t>(0, width - length(self));
+  meter.charge_bytes(static_cast<std::uint64_t>(missing), fill.size());
+  // Python puts the odd one of a centred text on the left where the width is odd.
+  const std::int64_t centered = missing / 2 + (missing & width & 1);
+  const std::int64_t left = kSide == Justify::kLeft ? 0 : kSide == Justify::kRight ? missing : centered;
+  std::string before, after;
+  for (std::int64_t i = 0; i < missing; ++i) (i < left ? before : after) += fill;
+  return before + self.text() + after;
+}
+
+Value zero_fill(TemplateMeter& meter, const Value& self, TemplateArguments& arguments) {
+  const std::string& text = self.text();
+  const std::size_t sign = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
+  TemplateArguments padding;
+  padding.positional = {Value(arguments.get_integer(0, "width", 0) - static_cast<std::int64_t>(sign)), Value("0")};
+  return text.substr(0, sign) + justify<Justify::kRight>(meter, text.substr(sign), padding).text();
+}
+
+template <bool kFromRight>
+Value partition(TemplateMeter& meter, const Value& self, TemplateArguments& arguments) {
+  const std::string separator = arguments.get_text(0, "sep", {});
+  if (separator.empty()) throw TemplateFailure("partition by an empty separator");
+  meter.charge_search(self.text(), separator);
+  const std::string& text = self.text();
+  const std::size_t at = kFromRight ? text.rfind(separator) : text.find(separator);
+  if (at == std::string::npos) return kFromRight ? Value::tuple({"", "", self}) : Value::tuple({self, "", ""});
+  return Value::tuple({text.substr(0, at), separator, text.substr(at + separator.size())});
+}
+
+Value swap_case(TemplateMeter&, const Value& self, TemplateArguments&) {
+  std::string out;
+  for (std::size_t at = 0; at < self.text().size();) {
+    const std::size_t size = decode_utf8(self.text(), at).size;
+    const std::string character = self.text().substr(at, size), upper = to_upper(character);
+    out += upper == character ? to_lower(character) : upper;
+    at += size;
+  }
+  return out;
+}
+
+// Letters that have case are all in that case, and there are some.
+template <bool kUpper>
+Value has_case(TemplateMeter&, const Value& self, TemplateArguments&) {
+  const std::string& text = self.text();
+  return text == (kUpper ? to_upper(text) : to_lower(text)) && text != (kUpper ? to_lower(text) : to_upper(text));
 }
 
 Value join_items(TemplateMeter& meter, const Value& self, TemplateArguments& arguments) {
@@ -144,7 +238,30 @@ constexpr NamedMethod kStringMethods[] = {
     {"replace", replace},
     {"find", find<false>},
     {"rfind", find<true>},
+    {"index", index_of_text<false>},
+    {"rindex", index_of_text<true>},
     {"count", count_text},
+    {"format",
+     [](TemplateMeter& meter, const Value& self, TemplateArguments& a) -> Value {
+       return format_braces(meter, self.text(), a);
+     }},
+    {"ljust", justify<Justify::kLeft>},
+    {"rjust", justify<Justify::kRight>},
+    {"center", justify<Justify::kCenter>},
+    {"zfill", zero_fill},
+    {"partition", partition<false>},
+    {"rpartition", partition<true>},
+    {"swapcase", swap_case},
+    {"isupper", has_case<true>},
+    {"islower", has_case<false>},
+    {"isalnum",
+     [](TemplateMeter&, const Value& self, TemplateArguments&) {
+       return all_characters(self, [](char32_t c) { return is_letter(c) || properties_of(c).numeric(); });
+     }},
+    {"isascii",
+     [](TemplateMeter&, const Value& self, TemplateArguments&) -> Value {
+       return self.text().empty() || all_characters(self, [](char32_t c) { return c < 0x80; }).truthy();
+     }},
     {"join", join_items},
     {"upper", [](TemplateMeter&, const Value& self, TemplateArguments&) -> Value { return to_upper(self.text()); }},
     {"lower", [](TemplateMeter&, const Value& self, TemplateArguments&) -> Value { return to_lower(self.text()); }},
@@ -154,6 +271,14 @@ constexpr NamedMethod kStringMethods[] = {
     {"isdigit",
      [](TemplateMeter&, const Value& self, TemplateArguments&) {
        return all_characters(self, [](char32_t c) { return properties_of(c).category() == Category::kNd; });
+     }},
+    {"isdecimal",
+     [](TemplateMeter&, const Value& self, TemplateArguments&) {
+       return all_characters(self, [](char32_t c) { return properties_of(c).category() == Category::kNd; });
+     }},
+    {"isnumeric",
+     [](TemplateMeter&, const Value& self, TemplateArguments&) {
+       return all_characters(self, [](char32_t c) { return properties_of(c).numeric(); });
      }},
     {"isalpha", [](TemplateMeter&, const Value& self, TemplateArguments&) { return all_characters(self, is_letter); }},
     {"isspace",

@@ -120,7 +120,7 @@ class Parser {
     if (!in_.accept_name("in")) in_.fail("expected 'in' in a for tag");
     statement->expression = in_.parse_loop_source();
     if (in_.accept_name("if")) statement->condition = in_.parse_expression();
-    if (in_.at_name("recursive")) in_.fail("recursive loops are not supported");
+    statement->recursive = in_.accept_name("recursive");
     end_tag();
     std::string ended_by;
     ++loops_;
@@ -161,7 +161,10 @@ class Parser {
     StatementPtr statement = make(Kind::kMacro, line);
     statement->text = in_.expect_name();
     statement->parameters = in_.parse_parameters();
+    const std::size_t begin = in_.place();
     statement->body = parse_function_body("endmacro");
+    statement->takes_varargs = in_.mentions(begin, "varargs");
+    statement->takes_kwargs = in_.mentions(begin, "kwargs");
     return statement;
   }
 

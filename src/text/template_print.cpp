@@ -164,9 +164,9 @@ class JsonPrinter {
   }
 
   void new_line(int depth) {
-    if (style_.indent < 0) return;
+    if (!style_.indent) return;
     out += '\n';
-    out.append(static_cast<std::size_t>(style_.indent) * static_cast<std::size_t>(depth), ' ');
+    for (int i = 0; i < depth; ++i) out += *style_.indent;
   }
 
   const JsonStyle& style_;

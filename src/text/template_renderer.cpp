@@ -1,8 +1,10 @@
 #include "text/template_renderer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
+#include "text/python_text.h"
 #include "text/template_lexer.h"
 
 namespace hone {
@@ -16,6 +18,12 @@ namespace {
 
 using Kind = Statement::Kind;
 constexpr std::size_t kMostOutput = 64U << 20U;  // bytes
+
+void check_namespace_name(const Value& name) {
+  if (name.is_string() && name.text().starts_with('_')) {
+    throw TemplateFailure(text_of("a namespace cannot hold the name '", name.text(), "', which begins with _"));
+  }
+}
 
 }  // namespace
 
@@ -149,8 +157,8 @@ TemplateRenderer::Flow TemplateRenderer::execute_if(const Statement& statement) 
 }
 
 // The items that pass the loop's own condition: `loop` counts only those.
-std::vector<Value> TemplateRenderer::loop_items(const Statement& statement) {
-  std::vector<Value> items = iterate(evaluate(*statement.expression));
+std::vector<Value> TemplateRenderer::loop_items(const Statement& statement, const Value& source) {
+  std::vector<Value> items = iterate(source);
   meter_.charge_bytes(items.size() * 32);
   if (statement.condition == nullptr) return items;
   std::vector<Value> kept;
@@ -163,8 +171,17 @@ std::vector<Value> TemplateRenderer::loop_items(const Statement& statement) {
 }
 
 TemplateRenderer::Flow TemplateRenderer::execute_for(const Statement& statement) {
+  return run_loop(statement, evaluate(*statement.expression), 0);
+}
+
+TemplateRenderer::Flow TemplateRenderer::run_loop(const Statement& statement, const Value& source, int depth0) {
   const auto loop = std::make_shared<LoopState>();
-  loop->items = loop_items(statement);
+  loop->items = loop_items(statement, source);
+  loop->depth0 = depth0;
+  if (statement.recursive) {
+    loop->recursive = &statement;
+    loop->scope = scope_;
+  }
   if (loop->items.empty()) return execute(statement.orelse);
   for (; loop->index < loop->items.size(); ++loop->index) {
     meter_.step();
@@ -183,6 +200,7 @@ void TemplateRenderer::assign(const Expression& target, const Value& value) {
     const Value object = evaluate(*target.arguments[0]);
     if (!object.is<Value::Namespace>()) throw TemplateFailure("cannot assign attribute on non-namespace object");
     if (value.shape().holds_reference) throw TemplateFailure("a namespace cannot hold functions or namespaces");
+    check_namespace_name(Value(target.name));
     object.as<Value::Namespace>()->fields.set(Value(target.name), value);
   } else {
     const std::vector<Value> items = iterate(value);
@@ -233,6 +251,7 @@ void TemplateRenderer::execute_generation(const Statement& statement) {
 
 Value TemplateRenderer::call(const Value& callee, TemplateArguments& arguments) {
   if (callee.is_undefined()) throw TemplateFailure(callee.as<Undefined>().name);
+  if (callee.is<Value::Loop>()) return call_loop(*callee.as<Value::Loop>(), arguments);
   if (!callee.is<Value::Callable>())
     throw TemplateFailure(text_of("a value of type ", callee.type_name(), " cannot be called"));
   const CallableData& function = *callee.as<Value::Callable>();
@@ -243,6 +262,12 @@ Value TemplateRenderer::call(const Value& callee, TemplateArguments& arguments) 
 
 Value TemplateRenderer::call_global(const std::string& name, TemplateArguments& arguments) {
   if (name == "range") return range(arguments);
+  if (name == "strftime_now") {
+    const std::string format = arguments.get_text(0, "format", "");
+    arguments.finish(name);
+    meter_.charge_bytes(format.size(), 16);
+    return python_strftime(format, local_time_);
+  }
   if (name == "raise_exception") {
     throw TemplateFailure(
         text_of("the template refuses the conversation: ", printed(meter_, arguments.get(0, "message", ""))));
@@ -259,6 +284,7 @@ Value TemplateRenderer::call_global(const std::string& name, TemplateArguments& 
     fields.set(Value(key), value);
   }
   if (name == "dict") return Value::dict(std::move(fields));
+  for (const auto& [key, value] : fields.items) check_namespace_name(key);
   return std::make_shared<NamespaceData>(NamespaceData{std::move(fields)});
 }
 
@@ -282,6 +308,25 @@ Value TemplateRenderer::range(TemplateArguments& arguments) {
   return Value::list(std::move(items));
 }
 
+// {{ loop(items) }} in a recursive loop: its text for other items.
+Value TemplateRenderer::call_loop(const LoopState& loop, TemplateArguments& arguments) {
+  const ScopePtr outer = loop.scope.lock();
+  if (loop.recursive == nullptr || !outer) throw TemplateFailure("the loop is not recursive");
+  const Value source = arguments.get(0, "iterable", {});
+  arguments.finish("loop");
+  const ScopeGuard scope(*this, outer);
+  std::string text;
+  std::string* const saved = std::exchange(out_, &text);
+  try {
+    run_loop(*loop.recursive, source, loop.depth0 + 1);
+  } catch (...) {
+    out_ = saved;
+    throw;
+  }
+  out_ = saved;
+  return text;
+}
+
 Value TemplateRenderer::call_macro(const Macro& macro, TemplateArguments& arguments) {
   const ScopePtr outer = macro.scope.lock();
   if (!outer) throw TemplateFailure("a macro is called outside of the block that defines it");
@@ -299,6 +344,8 @@ Value TemplateRenderer::call_macro(const Macro& macro, TemplateArguments& argume
     scope_->set(parameter.name, std::move(value));
   }
   if (const Value caller = arguments.get_named("caller", {}); !caller.is_undefined()) scope_->set("caller", caller);
+  if (statement.takes_varargs) scope_->set("varargs", arguments.take_rest());
+  if (statement.takes_kwargs) scope_->set("kwargs", arguments.take_named_rest());
   arguments.finish(statement.kind == Kind::kMacro ? statement.text : "caller");
   return capture(statement.body);
 }

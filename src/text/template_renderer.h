@@ -1,6 +1,7 @@
 // Runs a parsed chat template.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,7 +26,9 @@ using ScopePtr = std::shared_ptr<TemplateScope>;
 
 class TemplateRenderer {
  public:
-  explicit TemplateRenderer(ScopePtr globals) : globals_(std::move(globals)), scope_(globals_) {}
+  // `local_time`: what strftime_now formats, see ChatTemplate.
+  TemplateRenderer(ScopePtr globals, std::int64_t local_time)
+      : globals_(std::move(globals)), scope_(globals_), local_time_(local_time) {}
 
   // Throws Error with the template's line.
   [[nodiscard]] RenderedChat render(const Block& block);
@@ -53,6 +56,7 @@ class TemplateRenderer {
   Flow execute(const Statement& statement);
   Flow execute_if(const Statement& statement);
   Flow execute_for(const Statement& statement);
+  Flow run_loop(const Statement& statement, const Value& source, int depth0);
   void execute_set_block(const Statement& statement);
   void execute_macro(const Statement& statement);
   void execute_call_block(const Statement& statement);
@@ -61,7 +65,7 @@ class TemplateRenderer {
   std::string capture(const Block& block);
   void write(std::string_view text);
   void assign(const Expression& target, const Value& value);
-  std::vector<Value> loop_items(const Statement& statement);
+  std::vector<Value> loop_items(const Statement& statement, const Value& source);
 
   Value evaluate(const Expression& expression);
   Value evaluate_inner(const Expression& expression);
@@ -78,10 +82,12 @@ class TemplateRenderer {
   Value call(const Value& callee, TemplateArguments& arguments);
   Value call_global(const std::string& name, TemplateArguments& arguments);
   Value call_macro(const Macro& macro, TemplateArguments& arguments);
+  Value call_loop(const LoopState& loop, TemplateArguments& arguments);
   Value range(TemplateArguments& arguments);
 
   ScopePtr globals_;
   ScopePtr scope_;
+  std::int64_t local_time_;
   TemplateMeter meter_;
   int depth_ = 0;
   RenderedChat result_;

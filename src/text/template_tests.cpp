@@ -66,7 +66,7 @@ constexpr NamedTest kTests[] = {
     {"mapping", [](const Value& v, TemplateArguments&) { return v.is_dict(); }},
     {"sequence", [](const Value& v, TemplateArguments&) { return is_sequence(v); }},
     {"iterable", [](const Value& v, TemplateArguments&) { return is_sequence(v) || v.is<Value::Loop>(); }},
-    {"callable", [](const Value& v, TemplateArguments&) { return v.is<Value::Callable>(); }},
+    {"callable", [](const Value& v, TemplateArguments&) { return v.is<Value::Callable>() || v.is<Value::Loop>(); }},
     {"odd", [](const Value& v, TemplateArguments&) { return integer_of(v) % 2 != 0; }},
     {"even", [](const Value& v, TemplateArguments&) { return integer_of(v) % 2 == 0; }},
     {"divisibleby", is_divisible},
@@ -88,6 +88,8 @@ constexpr NamedTest kTests[] = {
        const Value o = other(a);
        return less(o, v) || equal(v, o);
      }},
+    {"filter", [](const Value& v, TemplateArguments&) { return v.is_string() && has_filter(v.text()); }},
+    {"test", [](const Value& v, TemplateArguments&) { return v.is_string() && has_test(v.text()); }},
     {"in", [](const Value& v, TemplateArguments& a) { return contains(other(a), v); }},
 };
 constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
@@ -95,6 +97,11 @@ constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
     {">", "gt"},       {"greaterthan", "gt"}, {"<=", "le"}, {">=", "ge"}};
 
 }  // namespace
+
+bool has_test(std::string_view name) {
+  return std::any_of(std::begin(kTests), std::end(kTests), [&](const NamedTest& t) { return t.name == name; }) ||
+         std::any_of(std::begin(kAliases), std::end(kAliases), [&](const auto& alias) { return alias.first == name; });
+}
 
 bool apply_test(TemplateMeter& meter, std::string_view name, const Value& subject, TemplateArguments& arguments) {
   meter.step();

@@ -92,14 +92,23 @@ void DictData::set(const Value& key, const Value& value) {
 Value Value::list(std::vector<Value> items) {
   const Shape shape = shape_around(items);
   Value value;
-  value.data_ = std::make_shared<const ListData>(ListData{std::move(items), false, shape});
+  value.data_ = std::make_shared<const ListData>(ListData{.items = std::move(items), .shape = shape});
   return value;
 }
 
 Value Value::tuple(std::vector<Value> items) {
   const Shape shape = shape_around(items);
   Value value;
-  value.data_ = std::make_shared<const ListData>(ListData{std::move(items), true, shape});
+  value.data_ = std::make_shared<const ListData>(ListData{.items = std::move(items), .is_tuple = true, .shape = shape});
+  return value;
+}
+
+Value Value::group(Value grouper, Value items) {
+  std::vector<Value> both{std::move(grouper), std::move(items)};
+  const Shape shape = shape_around(both);
+  Value value;
+  value.data_ = std::make_shared<const ListData>(
+      ListData{.items = std::move(both), .is_tuple = true, .shape = shape, .is_group = true});
   return value;
 }
 

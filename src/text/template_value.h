@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,8 @@ namespace hone {
 class Value;
 struct Macro;  // template_renderer.cpp
 struct LoopState;
+struct Statement;
+struct TemplateScope;
 
 // What failed, without a place: the renderer adds the line.
 class TemplateFailure {
@@ -43,6 +46,7 @@ struct ListData {
   std::vector<Value> items;
   bool is_tuple = false;
   Shape shape;
+  bool is_group = false;  // of groupby: a tuple whose items are also called grouper and list
 };
 struct DictData {
   std::vector<std::pair<Value, Value>> items;  // in order of insertion
@@ -82,6 +86,7 @@ class Value {
   // These throw TemplateFailure where they would nest too deep.
   [[nodiscard]] static Value list(std::vector<Value> items);
   [[nodiscard]] static Value tuple(std::vector<Value> items);
+  [[nodiscard]] static Value group(Value grouper, Value items);
   [[nodiscard]] static Value dict(DictData items);
   // Throws TemplateFailure for what templates cannot hold (integers over 64 bits, nesting too deep).
   [[nodiscard]] static Value from_json(const Json& json);
@@ -124,6 +129,10 @@ struct LoopState {
   std::vector<Value> items;
   std::size_t index = 0;
   std::vector<Value> last_changed;  // the arguments of the last loop.changed(); empty before
+  // Of a recursive loop, which can be called with other items: its statement and the scope around it.
+  const Statement* recursive = nullptr;
+  std::weak_ptr<TemplateScope> scope;
+  int depth0 = 0;  // calls that this one is within
 };
 
 [[nodiscard]] bool equal(const Value& a, const Value& b);
@@ -138,7 +147,7 @@ struct LoopState {
 
 struct JsonStyle {
   bool ensure_ascii = false;
-  int indent = -1;  // none
+  std::optional<std::string> indent;  // a level's; none: all on one line
   bool sort_keys = false;
   std::string item_separator = ", ";
   std::string key_separator = ": ";

@@ -6,10 +6,12 @@
 #include "core/files.h"
 #include "text/added_tokens.h"
 #include "text/bpe_model.h"
-#include "text/byte_alphabet.h"
 #include "text/json_fields.h"
+#include "text/normalizer.h"
 #include "text/post_processor.h"
 #include "text/pre_tokenizer.h"
+#include "text/ranks.h"
+#include "text/token_decoder.h"
 #include "text/tokenizer_config.h"
 #include "text/tokenizer_file.h"
 #include "text/unicode.h"
@@ -22,11 +24,11 @@ struct Tokenizer::Data {
       : rest(file.rest),
         normalizer(member(json, "normalizer"), where),
         pre_tokenizer(member(json, "pre_tokenizer"), where),
-        decoder(read_decoder(member(json, "decoder"), where)),
+        decoder(member(json, "decoder"), where),
         model(std::make_shared<const BpeModel>(
             file.vocabulary, file.merges, read_model_options(member(json, "model"), pre_tokenizer.byte_level(), where),
             where)),
-        leading(hone::leading_tokens(member(json, "post_processor"), where)) {
+        around(read_surrounding_tokens(member(json, "post_processor"), where)) {
     for (const AddedToken& token : file.added_tokens) add(token, where);
   }
 
@@ -52,19 +54,21 @@ struct Tokenizer::Data {
   void finish(std::string_view where) {
     if (next_id() == 0) throw Error(where, "has no tokens");
     bytes.assign(static_cast<std::size_t>(next_id()), {});
-    for (const auto& [token, id] : model->vocabulary()) bytes[static_cast<std::size_t>(id)] = decoded(token);
+    texts.assign(decoder.byte_level() ? 0 : bytes.size(), {});
+    for (const auto& [token, id] : model->vocabulary()) set_text(id, token);
     raw_tokens = {};
     normalized_tokens = {};
     for (const auto& [id, token] : added) {
       const std::string content = token.normalized ? normalizer.apply(token.content) : token.content;
-      bytes[static_cast<std::size_t>(id)] = decoded(content);
+      set_text(id, token.content);
       (token.normalized ? normalized_tokens : raw_tokens).add(token, content);
     }
   }
 
-  [[nodiscard]] std::string decoded(const std::string& token) const {
-    if (decoder == DecoderKind::kFuse) return token;
-    return alphabet_to_bytes(token).value_or(token);
+  void set_text(TokenId id, const std::string& token) {
+    const auto at = static_cast<std::size_t>(id);
+    bytes[at] = decoder.bytes_of(token);
+    if (!texts.empty()) texts[at] = token;
   }
 
   [[nodiscard]] std::optional<TokenId> find(std::string_view token) const {
@@ -81,14 +85,15 @@ struct Tokenizer::Data {
   std::string rest;  // of tokenizer.json, as JSON text
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  DecoderKind decoder;
+  TokenDecoder decoder;
   std::shared_ptr<const BpeModel> model;
-  std::vector<TokenId> leading;
+  SurroundingTokens around;
   std::map<TokenId, AddedToken> added;
   std::map<std::string, TokenId, std::less<>> by_content;
   TokenizerConfig config;
 
   std::vector<std::string> bytes;  // by id
+  std::vector<std::string> texts;  // by id, where the decoder takes other than bytes
   AddedTokenMatcher raw_tokens;
   AddedTokenMatcher normalized_tokens;
   std::shared_ptr<WordCachePool> caches = std::make_shared<WordCachePool>();
@@ -97,41 +102,57 @@ struct Tokenizer::Data {
 Tokenizer::Tokenizer(std::shared_ptr<const Data> data) : data_(std::move(data)) {}
 
 Tokenizer Tokenizer::from_json(std::string_view tokenizer_json, std::string_view config_json, std::string_view where) {
-  const TokenizerFile file(tokenizer_json, where);
+  return from_file(TokenizerFile(tokenizer_json, where), config_json, where);
+}
+
+Tokenizer Tokenizer::from_ranks(std::string_view ranks, std::string_view config_json, std::string_view where) {
+  return from_file(read_ranks(ranks, config_json, where), config_json, where);
+}
+
+Tokenizer Tokenizer::from_file(const TokenizerFile& file, std::string_view config_json, std::string_view where) {
   const Json json = Json::parse(file.rest);
   auto data = std::make_shared<Data>(file, json, where);
   data->finish(where);
-  for (const TokenId id : data->leading) {
-    if (id < 0 || id >= data->next_id()) throw Error(where, text_of("the post_processor's id ", id, " is no token"));
+  for (const auto* ids : {&data->around.leading, &data->around.trailing}) {
+    for (const TokenId id : *ids) {
+      if (id < 0 || id >= data->next_id()) throw Error(where, text_of("the post_processor's id ", id, " is no token"));
+    }
   }
   if (!config_json.empty()) {
     data->config = TokenizerConfig(config_json, where);
     // As transformers does: what the config names as special is recognised, whatever tokenizer.json says.
+    bool changed = false;
     for (AddedToken token : data->config.tokens()) {
       if (data->by_content.contains(token.content)) continue;
       token.id = data->find(token.content).value_or(data->next_id());
       data->add(token, where);
+      changed = true;
     }
-    data->finish(where);
+    if (changed) data->finish(where);
   }
   return Tokenizer(std::move(data));
 }
 
 Tokenizer Tokenizer::load(const fs::path& folder) {
-  const fs::path file = folder / "tokenizer.json";
   const fs::path config = folder / "tokenizer_config.json";
   const fs::path chat_template = folder / "chat_template.jinja";
-  if (!fs::exists(file)) {
-    throw Error(folder.string(), "has no tokenizer.json", "point to a model folder in the Hugging Face form");
+  fs::path file = folder / "tokenizer.json";
+  const bool has_json = fs::exists(file);
+  if (!has_json) file = find_ranks(folder);
+  if (file.empty()) {
+    throw Error(folder.string(), "has no tokenizer.json and no tiktoken ranks",
+                "point to a model folder in the Hugging Face form");
   }
-  Tokenizer tokenizer =
-      from_json(read_file(file), fs::exists(config) ? read_file(config) : std::string(), file.string());
+  const std::string config_json = fs::exists(config) ? read_file(config) : std::string();
+  Tokenizer tokenizer = has_json ? from_json(read_file(file), config_json, file.string())
+                                 : from_ranks(read_file(file), config_json, file.string());
   if (fs::exists(chat_template)) tokenizer.set_chat_template(read_file(chat_template));
   return tokenizer;
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text) const {
   std::vector<TokenId> ids;
+  ids.reserve(text.size() / 4 + 8);
   std::string mended;
   if (!is_valid_utf8(text)) {
     mended = replace_invalid_utf8(text);
@@ -139,10 +160,11 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text) const {
   }
   WordCachePool::Lease cache(*data_->caches);
   Pieces pieces;
+  bool at_start = true;  // nothing came before
   const auto encode_plain = [&](std::string_view plain) {
     pieces.views.clear();
     pieces.changed.clear();
-    data_->pre_tokenizer.split(plain, pieces);
+    data_->pre_tokenizer.split(plain, pieces, std::exchange(at_start, false));
     for (const std::string_view piece : pieces.views) data_->model->encode(piece, *cache, ids);
   };
   const auto encode_segments = [&](std::string_view part, const AddedTokenMatcher& matcher, const auto& encode_rest) {
@@ -150,6 +172,7 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text) const {
     for (const auto& segment : matcher.split(part)) {
       if (segment.id >= 0) {
         ids.push_back(segment.id);
+        at_start = false;
       } else {
         encode_rest(segment.text);
       }
@@ -163,15 +186,27 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text) const {
   return ids;
 }
 
-const std::vector<TokenId>& Tokenizer::leading_tokens() const { return data_->leading; }
+const std::vector<TokenId>& Tokenizer::leading_tokens() const { return data_->around.leading; }
+const std::vector<TokenId>& Tokenizer::trailing_tokens() const { return data_->around.trailing; }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
+  TokenStream stream(data_->decoder);
   std::string text;
   for (const TokenId id : ids) {
-    if (!skip_special_tokens || !is_special(id)) text.append(token_bytes(id));
+    if (skip_special_tokens && is_special(id)) continue;
+    if (const std::string_view token = decoder_token(id); !token.empty()) stream.push(token, text);
   }
-  return is_valid_utf8(text) ? text : replace_invalid_utf8(text);
+  stream.finish(text);
+  return text;
 }
+
+std::string_view Tokenizer::decoder_token(TokenId id) const {
+  const auto& tokens = data_->texts.empty() ? data_->bytes : data_->texts;
+  if (id < 0 || static_cast<std::size_t>(id) >= tokens.size()) return {};
+  return tokens[static_cast<std::size_t>(id)];
+}
+
+const TokenDecoder& Tokenizer::decoder() const { return data_->decoder; }
 
 std::int64_t Tokenizer::vocab_size() const { return static_cast<std::int64_t>(data_->bytes.size()); }
 

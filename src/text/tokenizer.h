@@ -1,4 +1,4 @@
-// Byte-level BPE tokenizers in the Hugging Face tokenizer.json form.
+// BPE tokenizers in the Hugging Face tokenizer.json form, or as tiktoken ranks.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,23 @@ using TokenId = std::int32_t;
 // Ids are below it: tables by id are as long as the largest one, and a line of a file must not ask for gigabytes.
 inline constexpr TokenId kMostTokens = 1 << 21;
 
+struct TokenizerFile;
+class TokenDecoder;
+
 class Tokenizer {
  public:
-  // Reads FOLDER/tokenizer.json, and tokenizer_config.json where there is one. Throws Error.
+  // Reads FOLDER/tokenizer.json, else tiktoken ranks (*.tiktoken, tokenizer.model; see text/ranks.h), and
+  // tokenizer_config.json where there is one. Throws Error.
   [[nodiscard]] static Tokenizer load(const std::filesystem::path& folder);
 
   // From the text of the two files; no config where it is empty. `where` names them in errors.
   [[nodiscard]] static Tokenizer from_json(std::string_view tokenizer_json, std::string_view config_json = {},
                                            std::string_view where = "tokenizer.json");
+
+  // From the text of a file of tiktoken ranks: base64 of a token's bytes and its rank, a line each. Without a config
+  // that lists special tokens, those of the model that the number of ranks tells. Throws Error.
+  [[nodiscard]] static Tokenizer from_ranks(std::string_view ranks, std::string_view config_json = {},
+                                            std::string_view where = "tokenizer.model");
 
   // Ids as the reference's encode(text, add_special_tokens=False) gives them; special tokens written in the text are
   // recognised. Invalid UTF-8 is read as Python's bytes.decode(errors='replace') reads it. Thread-safe.
@@ -31,6 +40,8 @@ class Tokenizer {
   [[nodiscard]] std::vector<TokenId> encode(std::string_view text) const;
   // What the reference's encode(text, add_special_tokens=True) puts before a text: the BOS of Llama 3, say.
   [[nodiscard]] const std::vector<TokenId>& leading_tokens() const;
+  // And behind it: an EOS, in few tokenizers.
+  [[nodiscard]] const std::vector<TokenId>& trailing_tokens() const;
   [[nodiscard]] std::string decode(std::span<const TokenId> ids, bool skip_special_tokens = false) const;
 
   [[nodiscard]] std::int64_t vocab_size() const;  // added tokens included: the largest id + 1
@@ -52,8 +63,14 @@ class Tokenizer {
   void save(const std::filesystem::path& folder) const;
 
  private:
+  friend class Detokenizer;
   struct Data;
   explicit Tokenizer(std::shared_ptr<const Data> data);
+  [[nodiscard]] static Tokenizer from_file(const TokenizerFile& file, std::string_view config_json,
+                                           std::string_view where);
+  // What the decoder is given for an id; empty for an id that is not in use.
+  [[nodiscard]] std::string_view decoder_token(TokenId id) const;
+  [[nodiscard]] const TokenDecoder& decoder() const;
   std::shared_ptr<const Data> data_;
 };
 

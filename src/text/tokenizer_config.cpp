@@ -1,6 +1,7 @@
 #include "text/tokenizer_config.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "text/json_fields.h"
 
@@ -43,9 +44,13 @@ TokenizerConfig::TokenizerConfig(std::string_view text, std::string_view where) 
   };
   const Json& listed = member(json, "added_tokens_decoder");
   if (listed.is_object()) {
-    for (const Json& token : listed) {
+    for (const auto& [key, token] : listed.items()) {
       const bool special = bool_member(token, "special", false, where);
-      add({.content = content_of(token),
+      TokenId id = -1;
+      const char* end = key.data() + key.size();
+      if (std::from_chars(key.data(), end, id).ptr != end || id < 0 || id >= kMostTokens) id = -1;
+      add({.id = id,
+           .content = content_of(token),
            .single_word = bool_member(token, "single_word", false, where),
            .lstrip = bool_member(token, "lstrip", false, where),
            .rstrip = bool_member(token, "rstrip", false, where),

@@ -18,7 +18,7 @@ class TokenizerConfig {
   // Of "eos_token", "bos_token", "pad_token" ...; empty where there is none.
   [[nodiscard]] std::string_view token(std::string_view key) const;
   void set_token(const char* key, std::string_view content);
-  // Tokens that the config lists or names, without ids.
+  // Tokens that the config lists or names; their ids where it lists them, else -1.
   [[nodiscard]] const std::vector<AddedToken>& tokens() const { return tokens_; }
   [[nodiscard]] const std::string& chat_template() const { return chat_template_; }
   void set_chat_template(std::string text) { chat_template_ = std::move(text); }

@@ -141,24 +141,12 @@ BpeModel::Options read_model_options(const Json& model, bool byte_level, std::st
   if (!dropout.is_null() && !(dropout.is_number() && dropout.get<double>() == 0.0)) {
     throw Error(where, text_of("model dropout ", dropout.dump(), " is not supported: the ids would be random"));
   }
-  if (bool_member(model, "byte_fallback", false, where)) throw Error(where, "model byte_fallback is not supported");
   BpeModel::Options options{.byte_level = byte_level,
                             .ignore_merges = bool_member(model, "ignore_merges", false, where),
-                            .fuse_unknown = bool_member(model, "fuse_unk", false, where)};
+                            .fuse_unknown = bool_member(model, "fuse_unk", false, where),
+                            .byte_fallback = bool_member(model, "byte_fallback", false, where)};
   if (!member(model, "unk_token").is_null()) options.unknown_token = string_member(model, "unk_token", where);
   return options;
-}
-
-DecoderKind read_decoder(const Json& json, std::string_view where) {
-  if (json.is_null()) throw Error(where, "has no decoder (known: ByteLevel, Fuse)");
-  const std::string type = type_member(json, "decoder", where);
-  if (type == "ByteLevel") return DecoderKind::kByteLevel;
-  if (type == "Fuse") return DecoderKind::kFuse;
-  const Json& parts = member(json, "decoders");
-  if (type == "Sequence" && parts.is_array() && parts.size() == 1 && member(parts[0], "type") != "Sequence") {
-    return read_decoder(parts[0], where);
-  }
-  throw Error(where, text_of("the decoder ", type, " is not supported (known: ByteLevel, Fuse)"));
 }
 
 std::string write_tokenizer_file(const std::string& rest, const BpeModel& model,

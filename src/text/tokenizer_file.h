@@ -12,11 +12,10 @@
 
 namespace hone {
 
-enum class DecoderKind { kByteLevel, kFuse };
-
 // Of tokenizer.json without its vocabulary, merges and added tokens, which would be slow to keep as JSON.
 struct TokenizerFile {
-  explicit TokenizerFile(std::string_view text, std::string_view where);
+  TokenizerFile() = default;
+  TokenizerFile(std::string_view text, std::string_view where);
 
   std::string rest;  // JSON text of everything else
   BpeModel::Vocabulary vocabulary;
@@ -25,7 +24,6 @@ struct TokenizerFile {
 };
 
 [[nodiscard]] BpeModel::Options read_model_options(const Json& model, bool byte_level, std::string_view where);
-[[nodiscard]] DecoderKind read_decoder(const Json& json, std::string_view where);
 [[nodiscard]] AddedToken read_added_token(const Json& json, std::string_view where);
 // The text of tokenizer.json.
 [[nodiscard]] std::string write_tokenizer_file(const std::string& rest, const BpeModel& model,

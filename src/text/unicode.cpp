@@ -51,7 +51,13 @@ std::uint8_t combining_class(char32_t c) {
 constexpr char32_t kHangul = 0xAC00, kLeading = 0x1100, kVowel = 0x1161, kTrailing = 0x11A7;
 constexpr char32_t kVowels = 21, kTrailings = 28, kSyllables = 11172;
 
-void append_decomposed(std::vector<char32_t>& out, char32_t c) {
+const Decomposition* find_decomposition(std::span<const Decomposition> table, char32_t c) {
+  const auto found = std::lower_bound(table.begin(), table.end(), c,
+                                      [](const Decomposition& d, char32_t value) { return d.code_point < value; });
+  return found == table.end() || found->code_point != c ? nullptr : &*found;
+}
+
+void append_decomposed(std::vector<char32_t>& out, char32_t c, bool compatibility) {
   if (c - kHangul < kSyllables) {
     const char32_t index = c - kHangul;
     out.push_back(kLeading + index / (kVowels * kTrailings));
@@ -59,10 +65,9 @@ void append_decomposed(std::vector<char32_t>& out, char32_t c) {
     if (index % kTrailings != 0) out.push_back(kTrailing + index % kTrailings);
     return;
   }
-  const auto table = decompositions();
-  const auto found = std::lower_bound(table.begin(), table.end(), c,
-                                      [](const Decomposition& d, char32_t value) { return d.code_point < value; });
-  if (found == table.end() || found->code_point != c) {
+  const Decomposition* found = compatibility ? find_decomposition(compatibility_decompositions(), c) : nullptr;
+  if (found == nullptr) found = find_decomposition(decompositions(), c);
+  if (found == nullptr) {
     out.push_back(c);
     return;
   }
@@ -70,12 +75,12 @@ void append_decomposed(std::vector<char32_t>& out, char32_t c) {
   out.insert(out.end(), parts.begin(), parts.end());
 }
 
-std::vector<char32_t> decompose(std::string_view text) {
+std::vector<char32_t> decompose(std::string_view text, bool compatibility) {
   std::vector<char32_t> points;
   points.reserve(text.size());
   for (std::size_t at = 0; at < text.size();) {
     const auto [c, size] = decode_utf8(text, at);
-    append_decomposed(points, c);
+    append_decomposed(points, c, compatibility);
     at += size;
   }
   // Canonical order: marks between two starters, stably by combining class.
@@ -136,7 +141,15 @@ bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
-std::string mapped_case(std::string_view text, std::span<const CaseMapping> table, char from, char to, int shift) {
+const CaseMapping* find_case(std::span<const CaseMapping> table, char32_t c) {
+  const auto found = std::lower_bound(table.begin(), table.end(), c,
+                                      [](const CaseMapping& m, char32_t value) { return m.code_point < value; });
+  return found == table.end() || found->code_point != c ? nullptr : &*found;
+}
+
+// The first table that lists a character maps it.
+std::string mapped_case(std::string_view text, std::span<const CaseMapping> first, std::span<const CaseMapping> second,
+                        char from, char to, int shift) {
   std::string out;
   out.reserve(text.size());
   for (std::size_t at = 0; at < text.size();) {
@@ -145,9 +158,9 @@ std::string mapped_case(std::string_view text, std::span<const CaseMapping> tabl
       const char letter = text[at];
       out.push_back(letter >= from && letter <= to ? static_cast<char>(letter + shift) : letter);
     } else {
-      const auto found = std::lower_bound(table.begin(), table.end(), c,
-                                          [](const CaseMapping& m, char32_t value) { return m.code_point < value; });
-      if (found != table.end() && found->code_point == c) {
+      const CaseMapping* found = find_case(first, c);
+      if (found == nullptr) found = find_case(second, c);
+      if (found != nullptr) {
         out.append(found->text);
       } else {
         out.append(text.substr(at, size));
@@ -238,17 +251,36 @@ std::string replace_invalid_utf8(std::string_view text) {
 
 std::string normalize_nfc(std::string_view text) {
   if (is_ascii(text)) return std::string(text);
-  std::vector<char32_t> points = decompose(text);
+  std::vector<char32_t> points = decompose(text, false);
   compose(points);
   return encoded(points);
 }
 
 std::string normalize_nfd(std::string_view text) {
   if (is_ascii(text)) return std::string(text);
-  return encoded(decompose(text));
+  return encoded(decompose(text, false));
 }
 
-std::string to_lower(std::string_view text) { return mapped_case(text, lower_case_mappings(), 'A', 'Z', 'a' - 'A'); }
-std::string to_upper(std::string_view text) { return mapped_case(text, upper_case_mappings(), 'a', 'z', 'A' - 'a'); }
+std::string normalize_nfkc(std::string_view text) {
+  if (is_ascii(text)) return std::string(text);
+  std::vector<char32_t> points = decompose(text, true);
+  compose(points);
+  return encoded(points);
+}
+
+std::string normalize_nfkd(std::string_view text) {
+  if (is_ascii(text)) return std::string(text);
+  return encoded(decompose(text, true));
+}
+
+std::string to_lower_token(std::string_view text) {
+  return mapped_case(text, token_lower_case_mappings(), lower_case_mappings(), 'A', 'Z', 'a' - 'A');
+}
+std::string to_lower(std::string_view text) {
+  return mapped_case(text, lower_case_mappings(), {}, 'A', 'Z', 'a' - 'A');
+}
+std::string to_upper(std::string_view text) {
+  return mapped_case(text, upper_case_mappings(), {}, 'a', 'z', 'A' - 'a');
+}
 
 }  // namespace hone

@@ -52,6 +52,8 @@ class Properties {
   [[nodiscard]] constexpr bool word() const { return (bits_ & 0x80) != 0; }           // part of a word (single_word)
   [[nodiscard]] constexpr bool numeric() const { return (bits_ & 0x100) != 0; }       // of the pre-tokenizer Digits
   [[nodiscard]] constexpr bool printable() const { return (bits_ & 0x200) != 0; }     // as Python's repr decides
+  [[nodiscard]] constexpr bool punctuation() const { return (bits_ & 0x400) != 0; }  // of the pre-tokenizer Punctuation
+  [[nodiscard]] constexpr bool accent() const { return (bits_ & 0x800) != 0; }       // of the normalizer StripAccents
 
  private:
   std::uint16_t bits_;
@@ -92,7 +94,10 @@ inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+
 // Of valid UTF-8.
 [[nodiscard]] std::string normalize_nfc(std::string_view text);
 [[nodiscard]] std::string normalize_nfd(std::string_view text);
-[[nodiscard]] std::string to_lower(std::string_view text);
+[[nodiscard]] std::string normalize_nfkc(std::string_view text);
+[[nodiscard]] std::string normalize_nfkd(std::string_view text);
+[[nodiscard]] std::string to_lower_token(std::string_view text);  // of the normalizer Lowercase
+[[nodiscard]] std::string to_lower(std::string_view text);        // these two as Python's str has them
 [[nodiscard]] std::string to_upper(std::string_view text);
 
 }  // namespace hone

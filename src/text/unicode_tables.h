@@ -14,7 +14,7 @@ struct CombiningRun {
   char32_t first;
   std::uint8_t combining_class;
 };
-struct Decomposition {  // full canonical decomposition: `length` code points of decomposed_code_points() from `offset`
+struct Decomposition {  // full decomposition: `length` code points of decomposed_code_points() from `offset`
   char32_t code_point;
   std::uint16_t offset;
   std::uint8_t length;
@@ -31,9 +31,11 @@ struct CaseMapping {
 [[nodiscard]] std::span<const PropertyRun> property_runs();
 [[nodiscard]] std::span<const CombiningRun> combining_runs();
 [[nodiscard]] std::span<const Decomposition> decompositions();
+[[nodiscard]] std::span<const Decomposition> compatibility_decompositions();  // where NFKD differs from NFD
 [[nodiscard]] std::span<const char32_t> decomposed_code_points();
 [[nodiscard]] std::span<const Composition> compositions();
 [[nodiscard]] std::span<const CaseMapping> lower_case_mappings();
+[[nodiscard]] std::span<const CaseMapping> token_lower_case_mappings();  // where Lowercase differs from those
 [[nodiscard]] std::span<const CaseMapping> upper_case_mappings();
 
 }  // namespace hone

@@ -37,7 +37,7 @@ TEST(Tokenizer, ABrokenPostProcessorIsNamed) {
     return "no error";
   };
   EXPECT_EQ(error_with("/special_tokens", Json::object()),
-            "tokenizer.json: the post_processor puts <s> before a text, but gives it no ids");
+            "tokenizer.json: the post_processor puts <s> around a text, but gives it no ids");
   EXPECT_EQ(error_with("/special_tokens/<s>/ids", {"x"}), "tokenizer.json: post_processor: an id of <s> is \"x\"");
   EXPECT_EQ(error_with("/special_tokens/<s>/ids", {99}), "tokenizer.json: the post_processor's id 99 is no token");
   EXPECT_EQ(error_with("/type", 3), "tokenizer.json: post_processor has no type");
@@ -86,7 +86,7 @@ TEST_P(ReferenceTokenizer, IsTheSameAfterSaving) {
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, ReferenceTokenizer,
                          testing::Values("gpt2", "gpt2_prefix", "qwen2", "llama3", "qwen35", "o200k", "deepseek",
-                                         "digits", "removed", "added"),
+                                         "digits", "removed", "added", "llama2", "metaspace", "folded"),
                          [](const auto& test) { return std::string(test.param); });
 
 // The parts that make a whole tokenizer.json: a, b, ab and one special token.
@@ -121,11 +121,11 @@ TEST(Tokenizer, EncodesWithASmallFile) {
 
 TEST(Tokenizer, NamesWhatItDoesNotKnow) {
   Json file = small_file();
-  file["normalizer"] = Json{{"type", "Lowercase"}};
-  EXPECT_THAT(error_of(file), testing::HasSubstr("normalizer Lowercase"));
+  file["normalizer"] = Json{{"type", "BertNormalizer"}};
+  EXPECT_THAT(error_of(file), testing::HasSubstr("normalizer BertNormalizer"));
   file = small_file();
-  file["pre_tokenizer"] = Json{{"type", "Metaspace"}};
-  EXPECT_THAT(error_of(file), testing::HasSubstr("pre_tokenizer Metaspace"));
+  file["pre_tokenizer"] = Json{{"type", "UnicodeScripts"}};
+  EXPECT_THAT(error_of(file), testing::HasSubstr("pre_tokenizer UnicodeScripts"));
   file = small_file();
   file["model"]["type"] = "Unigram";
   EXPECT_THAT(error_of(file), testing::HasSubstr("Unigram"));
