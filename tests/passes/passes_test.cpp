@@ -186,7 +186,7 @@ TEST(Offload, Golden) {
   const Program offloaded = offload_activations(program);
   expect_golden("passes/offload.txt", to_text(offloaded));
   EXPECT_GT(count_nodes(offloaded, "offload"), 0);
-  for (const char* op : {"offload_wait", "fetch", "fetch_wait"}) {
+  for (const char* op : {"offload_wait", "offload_fetch", "offload_fetch_wait"}) {
     EXPECT_EQ(count_nodes(offloaded, op), count_nodes(offloaded, "offload")) << op;
   }
   EXPECT_EQ(offloaded_types(offloaded).size(), static_cast<std::size_t>(count_nodes(offloaded, "offload")));

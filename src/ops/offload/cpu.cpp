@@ -15,8 +15,8 @@ void nothing(const KernelCall&) {}
 void register_offload_cpu(KernelRegistry& registry) {
   registry.add("offload", DeviceKind::cpu, {copy, {}});
   registry.add("offload_wait", DeviceKind::cpu, {nothing, {}});
-  registry.add("fetch", DeviceKind::cpu, {copy, {}});
-  registry.add("fetch_wait", DeviceKind::cpu, {nothing, {}});
+  registry.add("offload_fetch", DeviceKind::cpu, {copy, {}});
+  registry.add("offload_fetch_wait", DeviceKind::cpu, {nothing, {}});
 }
 
 }  // namespace hone

@@ -27,7 +27,7 @@ class Offload final : public Op {
 // home -> x
 class Fetch final : public Op {
  public:
-  std::string_view name() const override { return "fetch"; }
+  std::string_view name() const override { return "offload_fetch"; }
   Attributes default_attributes() const override { return OffloadAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 0, name())}; }
 };
@@ -35,7 +35,7 @@ class Fetch final : public Op {
 // x -> x, in place
 class FetchWait final : public Op {
  public:
-  std::string_view name() const override { return "fetch_wait"; }
+  std::string_view name() const override { return "offload_fetch_wait"; }
   Attributes default_attributes() const override { return OffloadAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 0, name())}; }
   Cost cost(InputTypes, std::span<const Type>, const Attributes&) const override { return {}; }
