@@ -29,6 +29,12 @@ std::optional<MathRelation> relation_of(const MathToken& token) {
 bool relates(const MathToken& token) { return relation_of(token).has_value(); }
 // What no expression holds, but an element of a list may.
 bool holds_elements(const MathToken& token) { return relates(token) || is_one_of(token, {"\\pm", "\\mp"}); }
+// Which braces a token opens or closes: 0 for parentheses and brackets, which may be mixed in intervals.
+int brace_kind(const MathToken& token) {
+  if (is_one_of(token, {"{", "}"})) return 1;
+  if (is_one_of(token, {"\\{", "\\}"})) return 2;
+  return is_one_of(token, {"\\lbrace", "\\rbrace"}) ? 3 : 0;
+}
 bool is_comma(const MathToken& token) { return token.is(","); }
 
 MathValue make_relation(MathRelation relation, MathValue left, MathValue right) {
@@ -218,6 +224,7 @@ class Parser : private MatrixParser {
     std::vector<std::vector<MathValue>> all = lists();
     if (done() || !closes_group(tokens_[at_])) throw MathSyntaxError();
     const MathToken close = tokens_[at_++];
+    if (brace_kind(open) != brace_kind(close)) throw MathSyntaxError();
     const bool semicolons = all.size() > 1;
     std::vector<MathValue> items;
     for (auto& list : all) std::ranges::move(list, std::back_inserter(items));
