@@ -29,6 +29,11 @@ using RewardFunction = std::function<RewardScores(std::span<const RewardInput>)>
 
 enum class LengthScope { group, call };
 
+enum class SandboxMode : std::uint8_t {
+  bubblewrap,
+  none,  // no isolation: the limits, but for the one on processes, and a folder of its own
+};
+
 // The recipe's keys that rewards read, with open-r1's names and defaults.
 struct RewardOptions {
   bool strip_thoughts = false;   // accuracy and its kin: only what follows the last </think> counts
@@ -43,6 +48,8 @@ struct RewardOptions {
   std::int64_t max_completion_len = 16384;  // tokens
   std::int64_t soft_punish_cache = 4096;    // tokens
   LengthScope length_scope = LengthScope::group;
+  SandboxMode sandbox = SandboxMode::bubblewrap;
+  std::string code_language = "python";  // code_format, where the row does not say
 };
 
 struct Reward {

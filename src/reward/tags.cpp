@@ -22,4 +22,21 @@ bool needs_think_opening(std::string_view completion, bool think_prefilled) {
   return !completion.starts_with(kThinkOpening);
 }
 
+std::size_t answer_start(std::string_view text, bool opened) {
+  constexpr std::string_view kMiddle = "\n</think>\n<answer>\n";
+  if (!opened && !text.starts_with(kThinkOpening)) return std::string_view::npos;
+  // Taking the first middle loses nothing: every end that follows a later middle follows the first one too.
+  const std::size_t middle = text.find(kMiddle, opened ? 0 : kThinkOpening.size());
+  return middle == std::string_view::npos ? middle : middle + kMiddle.size();
+}
+
+bool answer_ends(std::string_view text, std::size_t from) {
+  constexpr std::string_view kEnd = "\n</answer>";
+  for (std::size_t end = text.find(kEnd, from); end != std::string_view::npos; end = text.find(kEnd, end + 1)) {
+    const std::size_t after = end + kEnd.size();
+    if (after == text.size() || text[after] == '\n') return true;
+  }
+  return false;
+}
+
 }  // namespace hone

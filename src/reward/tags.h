@@ -16,4 +16,10 @@ inline constexpr std::string_view kThinkOpening = "<think>\n";
 // and the caller did not prepend it.
 [[nodiscard]] bool needs_think_opening(std::string_view completion, bool think_prefilled);
 
+// Where the answer's text begins in "<think>\n" ... "\n</think>\n<answer>\n" (without the opening where it is taken as
+// `opened`); npos where the text does not begin so. The two newlines are not the same one.
+[[nodiscard]] std::size_t answer_start(std::string_view text, bool opened);
+// Whether "\n</answer>" stands at `from` or later, before a newline or at the end.
+[[nodiscard]] bool answer_ends(std::string_view text, std::size_t from);
+
 }  // namespace hone

@@ -8,12 +8,9 @@
 #include <string_view>
 #include <vector>
 
-namespace hone {
+#include "reward/reward.h"
 
-enum class SandboxMode : std::uint8_t {
-  bubblewrap,
-  none,  // no isolation: the limits, but for the one on processes, and a folder of its own
-};
+namespace hone {
 
 struct SandboxFile {
   std::string name;  // in the program's folder

@@ -1,0 +1,24 @@
+// open-r1's binary code reward: 1 where the completion's program passes all of the row's test cases.
+#include "reward/registry.h"
+#include "reward/sandbox/judge_code.h"
+
+namespace hone {
+namespace {
+
+constexpr double kPassed = 0.99;
+
+}  // namespace
+
+void register_binary_code(RewardRegistry& registry) {
+  registry.add("binary_code", "binary_code_reward", [](const RewardOptions& options) -> RewardFunction {
+    return [judge = make_code_judge(options)](std::span<const RewardInput> batch) {
+      RewardScores scores = judge(batch);
+      for (std::optional<double>& score : scores) {
+        if (score) score = *score > kPassed ? 1.0 : 0.0;
+      }
+      return scores;
+    };
+  });
+}
+
+}  // namespace hone

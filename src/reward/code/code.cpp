@@ -1,0 +1,13 @@
+// open-r1's code reward: the share of the row's test cases that the completion's program passes.
+#include "reward/registry.h"
+#include "reward/sandbox/judge_code.h"
+
+namespace hone {
+
+void register_code(RewardRegistry& registry) {
+  registry.add("code", "code_reward", [](const RewardOptions& options) -> RewardFunction {
+    return [judge = make_code_judge(options)](std::span<const RewardInput> batch) { return judge(batch); };
+  });
+}
+
+}  // namespace hone

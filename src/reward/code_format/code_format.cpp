@@ -1,0 +1,46 @@
+// open-r1's code format reward: the format reward's pattern, with a code block of the language within the answer:
+// re.match(r"^<think>\n.*?\n</think>\n<answer>\n.*?```LANG.*?```.*?\n</answer>$", DOTALL | MULTILINE).
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "core/error.h"
+#include "reward/registry.h"
+#include "reward/tags.h"
+
+namespace hone {
+namespace {
+
+constexpr std::string_view kFence = "```";
+
+// The first place of each part loses nothing: whatever follows a later one follows the first one too.
+bool has_code_format(std::string_view text, std::string_view language, bool opened) {
+  const std::size_t answer = answer_start(text, opened);
+  if (answer == std::string_view::npos) return false;
+  const std::string opening = text_of(kFence, language);
+  const std::size_t open = text.find(opening, answer);
+  if (open == std::string_view::npos) return false;
+  const std::size_t close = text.find(kFence, open + opening.size());
+  return close != std::string_view::npos && answer_ends(text, close + kFence.size());
+}
+
+// The row's column `language` outranks code_language.
+std::string language_of(const RewardInput& input, const std::string& otherwise) {
+  if (input.row == nullptr || !input.row->contains("language")) return otherwise;
+  const Json& language = (*input.row)["language"];
+  if (!language.is_string())
+    throw Error("code_format", text_of("the column `language` is ", language.dump()), "a text is wanted");
+  return language.get<std::string>();
+}
+
+}  // namespace
+
+void register_code_format(RewardRegistry& registry) {
+  registry.add("code_format", "code_format_reward", [](const RewardOptions& options) {
+    return each([options](const RewardInput& input) -> std::optional<double> {
+      const bool opened = needs_think_opening(input.completion, options.think_prefilled);
+      return has_code_format(input.completion, language_of(input, options.code_language), opened) ? 1.0 : 0.0;
+    });
+  });
+}
+
+}  // namespace hone
