@@ -84,6 +84,8 @@ struct Rank {
 };
 
 std::vector<Rank> parse_ranks(std::string_view text, std::string_view where) {
+  const std::string_view head = text.substr(0, 1024);
+  const bool is_text = std::all_of(head.begin(), head.end(), [](char c) { return c == '\n' || c == '\r' || c >= ' '; });
   std::vector<Rank> ranks;
   int line_number = 0;
   while (!text.empty()) {
@@ -98,7 +100,6 @@ std::vector<Rank> parse_ranks(std::string_view text, std::string_view where) {
     const char* end = line.data() + line.size();
     const bool whole = !bytes.empty() && std::from_chars(line.data() + space + 1, end, rank).ptr == end;
     if (!whole || rank < 0 || rank >= kMostTokens) {
-      const bool is_text = is_valid_utf8(line.substr(0, 64)) && line.find('\0') == std::string_view::npos;
       throw Error(where, text_of("line ", line_number, " is not the base64 of a token and its rank"),
                   is_text ? "" : "a SentencePiece model is not read: convert it to tokenizer.json");
     }

@@ -49,6 +49,21 @@ TEST(ChatTemplate, ChatmlIsTheFixture) {
   EXPECT_EQ(chatml_template(), read_file(test::fixture("text/templates/chatml.jinja")));
 }
 
+TEST(ChatTemplate, TheDayIsFixedUnlessSet) {
+  ChatTemplate chat_template("{{ strftime_now('%d %b %Y, %A %-H:%M%Z') }}");
+  const auto text = [&] { return chat_template.render(Json::array(), false, Json::object()).text; };
+  EXPECT_EQ(text(), "26 Jul 2024, Friday 0:00");
+  chat_template.set_local_time(kTemplateTime + 25 * 3600 + 60);
+  EXPECT_EQ(text(), "27 Jul 2024, Saturday 1:01");
+}
+
+TEST(ChatTemplate, ReasoningGoesByAllItsNames) {
+  const ChatTemplate chat_template("{% for m in messages %}{{ m.thinking }},{{ m.reasoning_content }};{% endfor %}");
+  const Json messages = Json::parse(R"([{"reasoning": "a"}, {"thinking": "b", "reasoning": "c"},
+    {"thinking": "d", "reasoning_content": "e"}, {"thinking": null}])");
+  EXPECT_EQ(chat_template.render(messages, false, Json::object()).text, "a,a;b,b;d,e;None,;");
+}
+
 std::string error_of(std::string_view source, const Json& variables = Json::object()) {
   try {
     (void)ChatTemplate(source).render(Json::array(), false, variables);
@@ -65,7 +80,7 @@ TEST(ChatTemplate, ErrorsNameTheLine) {
               testing::AllOf(testing::HasSubstr("line 3"), testing::HasSubstr("no system role")));
   EXPECT_THAT(error_of("\n{% set x %}\n{{ 'a' | shout }}{% endset %}"),
               testing::AllOf(testing::HasSubstr("line 3"), testing::HasSubstr("'shout'")));
-  EXPECT_THAT(error_of("{{ strftime_now('%Y') }}"), testing::HasSubstr("'strftime_now' is undefined"));
+  EXPECT_THAT(error_of("{{ strftime_later('%Y') }}"), testing::HasSubstr("'strftime_later' is undefined"));
 }
 
 TEST(ChatTemplate, EndlessTemplatesStop) {
