@@ -70,7 +70,7 @@ std::string progress_line(const ProgressState& state) {
 std::string progress_bar(const ProgressState& state, int width) {
   constexpr int kLeast = 5;
   constexpr int kMost = 40;
-  const std::string line = progress_line(state);
+  std::string line = progress_line(state);
   const int room = width - static_cast<int>(line.size()) - 4;
   if (state.total > 0 && room >= kLeast) {
     return text_of(state.label, " ", percent_text(state), "|", blocks(share_of(state), std::min(room, kMost)), "| ",
