@@ -266,6 +266,7 @@ ChunkOrder::ChunkOrder(std::int64_t count, std::int64_t chunk, std::uint64_t see
 std::vector<std::uint32_t> ChunkOrder::at(LoaderPosition position) {
   HONE_ASSERT(position.index >= 0 && position.index < chunks_per_epoch(), position.index);
   std::vector<std::uint32_t> chunk;
+  chunk.reserve(static_cast<std::size_t>(chunk_));
   for (std::int64_t i = 0; i < chunk_; ++i) chunk.push_back(order_.at(position.epoch, position.index * chunk_ + i));
   return chunk;
 }

@@ -16,10 +16,19 @@ class CpuDevice final : public Device {
  public:
   DeviceKind kind() const override { return DeviceKind::cpu; }
   std::string name() const override { return "cpu"; }
-  void upload(std::byte* device, const void* host, std::size_t bytes) override { std::memcpy(device, host, bytes); }
-  void download(void* host, const std::byte* device, std::size_t bytes) override { std::memcpy(host, device, bytes); }
-  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
-  void fill(std::byte* device, int byte, std::size_t bytes) override { std::memset(device, byte, bytes); }
+  // No bytes have no place either: memcpy and memset do not take null.
+  void upload(std::byte* device, const void* host, std::size_t bytes) override {
+    if (bytes > 0) std::memcpy(device, host, bytes);
+  }
+  void download(void* host, const std::byte* device, std::size_t bytes) override {
+    if (bytes > 0) std::memcpy(host, device, bytes);
+  }
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void fill(std::byte* device, int byte, std::size_t bytes) override {
+    if (bytes > 0) std::memset(device, byte, bytes);
+  }
   void synchronize() override {}
 
  private:
