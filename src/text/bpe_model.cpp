@@ -84,8 +84,11 @@ void WordCache::store(std::string_view word, const TokenId* ids, std::size_t cou
     key.count = static_cast<std::uint8_t>(count);
     std::copy_n(ids, count, key.ids.begin());
     const std::size_t place = place_of(key);
-    slots_[slots_[place].size != 0 && slots_[place ^ 1].size == 0 ? place ^ 1 : place] = key;
-    return;
+    const bool is_free = slots_[place].size == 0, other_is_free = slots_[place ^ 1].size == 0;
+    if (is_free || other_is_free || entries_.size() >= kMostCachedWords) {
+      slots_[is_free || !other_is_free ? place : place ^ 1] = key;
+      return;
+    }
   }
   if (entries_.size() >= kMostCachedWords) return;
   entries_.emplace(word, Entry{static_cast<std::uint32_t>(ids_.size()), static_cast<std::uint32_t>(count)});

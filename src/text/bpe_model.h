@@ -33,15 +33,15 @@ class WordCache {
     std::uint32_t offset;
     std::uint32_t count;
   };
-  // A short word of few ids in half a cache line. Each word has two places; a new one takes the first that is free,
-  // else the place of an older one.
+  // A short word of few ids in half a cache line. Each word has two places; where both are taken it goes to entries_,
+  // and takes an older one's place once those are full.
   struct Slot {
     std::uint64_t low = 0, high = 0;  // the word's first and last bytes, which make all of it
     std::uint8_t size = 0;            // 0: free
     std::uint8_t count = 0;
     std::array<TokenId, 3> ids{};
   };
-  static constexpr std::size_t kSlots = 1 << 15;
+  static constexpr std::size_t kSlots = 1 << 16;
   [[nodiscard]] static Slot key_of(std::string_view word);
   [[nodiscard]] static std::size_t place_of(const Slot& key);
 
