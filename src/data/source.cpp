@@ -126,6 +126,7 @@ void BadRows::add(const RowPlace& place, std::string_view reason) {
 
 std::vector<std::string> BadRows::first() const {
   std::vector<std::string> lines;
+  lines.reserve(faults_.size());
   for (const Fault& fault : faults_) lines.push_back(text_of(fault.place, ": ", fault.reason));
   return lines;
 }

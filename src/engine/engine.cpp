@@ -202,8 +202,8 @@ FinishReason Engine::Impl::accept(Sequence& sequence, Stream& stream, TokenId to
   return full ? FinishReason::length : FinishReason::none;
 }
 
-Engine::Engine(const Model& model, const Tokenizer& tokenizer, const TensorStore& weights, std::shared_ptr<Arena> arena,
-               const EngineOptions& options)
+Engine::Engine(const Model& model, const Tokenizer& tokenizer, const TensorStore& weights,
+               const std::shared_ptr<Arena>& arena, const EngineOptions& options)
     : impl_(std::make_unique<Impl>(model, tokenizer, weights, arena, resolved(options))) {}
 
 Engine::~Engine() = default;
@@ -304,6 +304,7 @@ std::vector<Completion> Engine::generate(std::span<const Request> requests,
     }
   }
   std::vector<Completion> completions;
+  completions.reserve(ids.size());
   for (const RequestId id : ids) completions.push_back(take(id));
   return completions;
 }

@@ -36,8 +36,8 @@ struct EngineOptions {
 class Engine {
  public:
   // Weights, tokenizer and model must outlive the engine. Reserves its share of the arena.
-  Engine(const Model& model, const Tokenizer& tokenizer, const TensorStore& weights, std::shared_ptr<Arena> arena,
-         const EngineOptions& options);
+  Engine(const Model& model, const Tokenizer& tokenizer, const TensorStore& weights,
+         const std::shared_ptr<Arena>& arena, const EngineOptions& options);
   ~Engine();
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;
