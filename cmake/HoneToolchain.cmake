@@ -17,6 +17,13 @@ foreach(library HONE_CALCIUM HONE_ARB HONE_ANTIC HONE_FLINT HONE_GMP)
 endforeach()
 find_library(HONE_SECCOMP NAMES libseccomp.a seccomp REQUIRED)  # the filter of the sandbox for programs
 
+# What compressed data is read with.
+find_library(HONE_ZLIB NAMES libz.a z REQUIRED)
+find_library(HONE_ZSTD NAMES libzstd.a zstd REQUIRED)
+find_library(HONE_SNAPPY NAMES libsnappy.a snappy REQUIRED)
+find_library(HONE_LZ4 NAMES liblz4.a lz4 REQUIRED)
+set(HONE_COMPRESSION ${HONE_ZLIB} ${HONE_ZSTD} ${HONE_SNAPPY} ${HONE_LZ4})
+
 find_program(HONE_CCACHE ccache)
 if(HONE_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${HONE_CCACHE})

@@ -1,15 +1,16 @@
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/error.h"
-#include "core/files.h"
 #include "core/strings.h"
+#include "data/chunk_stream.h"
 #include "data/readers.h"
 
 namespace hone {
 namespace fs = std::filesystem;
 namespace {
+
+constexpr std::string_view kWhiteSpace = " \t\r\n";
 
 // "" where the row is an object with columns.
 std::string_view fault_of(const Json& row) {
@@ -17,23 +18,21 @@ std::string_view fault_of(const Json& row) {
   return row.empty() ? "an empty object" : "";
 }
 
-std::string_view without_byte_order_mark(std::string_view text) {
-  return text.starts_with("\xEF\xBB\xBF") ? text.substr(3) : text;
-}
-
 class JsonLines final : public RowReader {
  public:
-  explicit JsonLines(const fs::path& path)
-      : file_(path), name_(std::make_shared<std::string>(path.string())), rest_(without_byte_order_mark(file_.text())) {
-    rest_ = rest_.substr(0, rest_.find_last_not_of(" \t\r\n") + 1);
-  }
+  JsonLines(const fs::path& path, Compression compression)
+      : lines_(path, compression), name_(std::make_shared<std::string>(path.string())) {}
 
   bool next(Json& row, RowPlace& place, BadRows& bad) override {
-    while (!rest_.empty()) {
-      const std::size_t end = std::min(rest_.find('\n'), rest_.size());
-      const std::string_view line = rest_.substr(0, end);
-      rest_.remove_prefix(std::min(end + 1, rest_.size()));
-      place = {name_, "line", ++number_};
+    std::string_view line;
+    while (lines_.next(line)) {
+      if (trim(line).empty()) {
+        ++blank_;
+        continue;
+      }
+      // Blank lines count where something follows them.
+      for (; blank_ > 0; --blank_) bad.add({name_, "line", lines_.number() - blank_}, "an empty line");
+      place = {name_, "line", lines_.number()};
       const std::string fault = parse(line, row);
       if (fault.empty()) return true;
       bad.add(place, fault);
@@ -43,7 +42,6 @@ class JsonLines final : public RowReader {
 
  private:
   static std::string parse(std::string_view line, Json& row) {
-    if (trim(line).empty()) return "an empty line";
     if (is_too_deep_json(line)) return text_of("nested deeper than ", kDeepestJson);
     try {
       row = Json::parse(line);
@@ -55,24 +53,21 @@ class JsonLines final : public RowReader {
     return std::string(fault_of(row));
   }
 
-  MappedFile file_;
+  LineScanner lines_;
   std::shared_ptr<const std::string> name_;
-  std::string_view rest_;
-  std::int64_t number_ = 0;
+  std::int64_t blank_ = 0;  // lines since the last that was not
 };
 
+// The elements of a JSON array, one at a time.
 class JsonArray final : public RowReader {
  public:
-  explicit JsonArray(const fs::path& path) : name_(std::make_shared<std::string>(path.string())) {
-    const MappedFile file(path);
-    const std::string_view text = without_byte_order_mark(file.text());
-    rows_ = parse_json(text, *name_);
-  }
+  JsonArray(const fs::path& path, Compression compression)
+      : chunks_(open_text_chunks(path, compression)), name_(std::make_shared<std::string>(path.string())) {}
 
   bool next(Json& row, RowPlace& place, BadRows& bad) override {
-    while (index_ < rows_.size()) {
-      row = std::move(rows_[index_++]);
-      place = {name_, "row", static_cast<std::int64_t>(index_)};
+    while (!done_ && take_element()) {
+      place = {name_, "row", ++number_};
+      row = parse_json(element_, text_of(*name_, " row ", number_, ", which begins in line ", begin_line_));
       const std::string_view fault = fault_of(row);
       if (fault.empty()) return true;
       bad.add(place, fault);
@@ -81,23 +76,104 @@ class JsonArray final : public RowReader {
   }
 
  private:
+  [[noreturn]] void fail(std::string_view what) const {
+    throw Error(*name_, text_of("not valid JSON at line ", line_, ": ", what));
+  }
+
+  // The next character, or false at the end of the text.
+  bool peek(char& c) {
+    if (rest_.empty()) rest_ = chunks_->next();
+    if (rest_.empty()) return false;
+    c = rest_.front();
+    return true;
+  }
+  void skip() {
+    line_ += rest_.front() == '\n' ? 1 : 0;
+    rest_.remove_prefix(1);
+  }
+  // The next character that is no white space, which must be there.
+  char peek_mark() {
+    char c = ' ';
+    while (peek(c) && kWhiteSpace.find(c) != std::string_view::npos) skip();
+    if (rest_.empty()) fail("the array does not end");
+    return c;
+  }
+
+  // Takes the text of the next element, whose syntax is looked at later; false behind the last.
+  bool take_element() {
+    const char mark = peek_mark();  // '[' before the first, else what ended the last
+    if (number_ > 0 && mark == ']') return finish();
+    skip();
+    if (peek_mark() == ']' && number_ == 0) return finish();
+    begin_line_ = line_;
+    element_.clear();
+    int depth = 0;
+    bool in_string = false;
+    for (char c = 0; peek(c); skip()) {
+      if (in_string) {
+        if (c == '\\') {
+          append(c);
+          skip();
+          if (!peek(c)) break;
+        } else if (c == '"') {
+          in_string = false;
+        }
+      } else if (c == '"') {
+        in_string = true;
+      } else if (c == '[' || c == '{') {
+        if (++depth >= kDeepestJson) fail(text_of("nested deeper than ", kDeepestJson));
+      } else if (depth == 0 && (c == ',' || c == ']')) {
+        return true;
+      } else if (c == ']' || c == '}') {
+        if (--depth < 0) fail("a brace closes that was not opened");
+      }
+      append(c);
+    }
+    fail("the array does not end");
+  }
+
+  void append(char c) {
+    element_ += c;
+    if (element_.size() > kLongestRow) fail(text_of("a row is longer than ", format_bytes(kLongestRow)));
+  }
+
+  bool finish() {
+    skip();
+    char c = ' ';
+    while (peek(c) && kWhiteSpace.find(c) != std::string_view::npos) skip();
+    if (!rest_.empty()) fail("text behind the array");
+    done_ = true;
+    return false;
+  }
+
+  std::unique_ptr<ChunkStream> chunks_;
   std::shared_ptr<const std::string> name_;
-  Json rows_;
-  std::size_t index_ = 0;
+  std::string_view rest_;
+  std::string element_;
+  std::int64_t number_ = 0;
+  std::int64_t line_ = 1;
+  std::int64_t begin_line_ = 1;
+  bool done_ = false;
 };
+
+bool is_array(const fs::path& path, Compression compression) {
+  const auto chunks = open_text_chunks(path, compression);
+  for (std::string_view chunk = chunks->next(); !chunk.empty(); chunk = chunks->next()) {
+    const std::size_t at = chunk.find_first_not_of(kWhiteSpace);
+    if (at != std::string_view::npos) return chunk[at] == '[';
+  }
+  return false;
+}
 
 }  // namespace
 
-std::unique_ptr<RowReader> make_jsonl_reader(const fs::path& path) { return std::make_unique<JsonLines>(path); }
+std::unique_ptr<RowReader> make_jsonl_reader(const fs::path& path, Compression compression) {
+  return std::make_unique<JsonLines>(path, compression);
+}
 
-std::unique_ptr<RowReader> make_json_reader(const fs::path& path) {
-  bool is_array = false;
-  {
-    const MappedFile file(path);
-    is_array = trim(without_byte_order_mark(file.text())).starts_with('[');
-  }
-  if (is_array) return std::make_unique<JsonArray>(path);
-  return make_jsonl_reader(path);
+std::unique_ptr<RowReader> make_json_reader(const fs::path& path, Compression compression) {
+  if (is_array(path, compression)) return std::make_unique<JsonArray>(path, compression);
+  return make_jsonl_reader(path, compression);
 }
 
 }  // namespace hone

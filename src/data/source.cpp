@@ -15,27 +15,38 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::array<std::string_view, 5> kReadable = {".jsonl", ".ndjson", ".json", ".txt", ".text"};
-constexpr std::array<std::string_view, 6> kNotYet = {".parquet", ".arrow", ".csv", ".tsv", ".gz", ".zst"};
-
-template <std::size_t N>
-bool is_one_of(const std::array<std::string_view, N>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 std::unique_ptr<RowReader> reader_of(const fs::path& path, const SourceOptions& options) {
-  const std::string extension = path.extension().string();
-  if (extension == ".json") return make_json_reader(path);
-  if (extension == ".txt" || extension == ".text") return make_text_reader(path, options.sample_by);
-  return make_jsonl_reader(path);
+  const FileFormat format = format_of(path).value();
+  switch (format.format) {
+    case DataFormat::jsonl:
+      break;
+    case DataFormat::json:
+      return make_json_reader(path, format.compression);
+    case DataFormat::csv:
+      return make_csv_reader(path, format.compression, ',');
+    case DataFormat::tsv:
+      return make_csv_reader(path, format.compression, '\t');
+    case DataFormat::text:
+      return make_text_reader(path, format.compression, options.sample_by);
+    case DataFormat::parquet:
+      return make_parquet_reader(path);
+    case DataFormat::arrow:
+      return make_arrow_reader(path);
+  }
+  return make_jsonl_reader(path, format.compression);
 }
 
 void require_readable(const fs::path& path) {
-  const std::string extension = path.extension().string();
-  if (is_one_of(kReadable, extension)) return;
-  const std::string what = is_one_of(kNotYet, extension) ? text_of(extension, " files cannot be read yet")
-                                                         : text_of("'", extension, "' is not a known format of data");
-  throw Error(path.string(), what, "give .jsonl, .json or .txt");
+  if (format_of(path)) return;
+  throw Error(path.string(), text_of("'", path.extension().string(), "' is not a known format of data"),
+              "give " + known_formats());
+}
+
+// What libraries keep beside data; none of it is data.
+bool is_description(const std::string& name) {
+  constexpr std::array<std::string_view, 4> kNames = {"dataset_info.json", "dataset_infos.json", "dataset_dict.json",
+                                                      "state.json"};
+  return std::ranges::find(kNames, name) != kNames.end() || (name.starts_with("cache-") && name.ends_with(".arrow"));
 }
 
 // The split that a word of `name` means, as Hugging Face's loader looks for it between separators.
@@ -70,8 +81,7 @@ std::vector<fs::path> data_files_below(const fs::path& folder) {
       if (it->is_directory()) it.disable_recursion_pending();
       continue;
     }
-    const std::string extension = it->path().extension().string();
-    const bool is_data = is_one_of(kReadable, extension) || is_one_of(kNotYet, extension);
+    const bool is_data = format_of(it->path()).has_value() && !is_description(file_name);
     if (is_data && it->is_regular_file()) files.push_back(it->path());
   }
   if (error) throw Error(folder.string(), text_of("cannot list the folder: ", error.message()));
@@ -161,14 +171,15 @@ Source::Source(const fs::path& path, const SourceOptions& options) : name_(path.
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
     throw Error(name_, "no such file or folder",
-                "give the path of a .jsonl, .json or .txt file, or of a folder of them; nothing is downloaded");
+                text_of("give the path of a ", known_formats(), " file, or of a folder of them"));
   }
   if (!fs::is_directory(status)) {
     if (options.split != "train") throw Error(name_, text_of("a single file has no split '", options.split, "'"));
     files_ = {path};
   } else {
     const std::vector<fs::path> files = data_files_below(path);
-    if (files.empty()) throw Error(name_, "the folder holds no data", "put .jsonl, .json or .txt files into it");
+    if (files.empty())
+      throw Error(name_, "the folder holds no data", text_of("put ", known_formats(), " files into it"));
     files_ = files_of_split(path, files, options.split);
   }
   for (const fs::path& file : files_) require_readable(file);

@@ -1,88 +1,109 @@
 #include <nlohmann/json.hpp>
+#include <utility>
 
-#include "core/files.h"
+#include "core/error.h"
 #include "core/strings.h"
+#include "data/chunk_stream.h"
 #include "data/readers.h"
 
 namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-class TextFile final : public RowReader {
+class WholeText final : public RowReader {
  public:
-  TextFile(const fs::path& path, SampleBy sample_by)
-      : file_(path), name_(std::make_shared<std::string>(path.string())), rest_(file_.text()), sample_by_(sample_by) {}
+  WholeText(const fs::path& path, Compression compression)
+      : chunks_(open_chunks(path, compression)), name_(std::make_shared<std::string>(path.string())) {}
 
   bool next(Json& row, RowPlace& place, BadRows& bad) override {
-    while (!at_end_) {
-      std::int64_t line = line_ + 1;
-      const std::string_view text = take(line);
-      place = {name_, "line", line};
-      if (!trim(text).empty()) {
-        row = {{"text", std::string(text)}};
+    if (std::exchange(done_, true)) return false;
+    place = {name_, "line", 1};
+    std::string text;
+    for (std::string_view chunk = chunks_->next(); !chunk.empty(); chunk = chunks_->next()) text += chunk;
+    if (trim(text).empty()) {
+      bad.add(place, "no text");
+      return false;
+    }
+    row = {{"text", std::move(text)}};
+    return true;
+  }
+
+ private:
+  std::unique_ptr<ChunkStream> chunks_;
+  std::shared_ptr<const std::string> name_;
+  bool done_ = false;
+};
+
+class TextLines final : public RowReader {
+ public:
+  TextLines(const fs::path& path, Compression compression)
+      : lines_(path, compression), name_(std::make_shared<std::string>(path.string())) {}
+
+  bool next(Json& row, RowPlace& place, BadRows& bad) override {
+    std::string_view line;
+    while (lines_.next(line)) {
+      place = {name_, "line", lines_.number()};
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      if (!trim(line).empty()) {
+        row = {{"text", std::string(line)}};
         return true;
       }
-      // Blank lines part paragraphs, and a last one is the end of the file.
-      if (sample_by_ != SampleBy::paragraph && (!at_end_ || line_ <= 1)) bad.add(place, "no text");
+      bad.add(place, "no text");
     }
     return false;
   }
 
  private:
-  // The next document, without its last newline unless it is the whole file; `line` becomes its first line.
-  std::string_view take(std::int64_t& line) {
-    switch (sample_by_) {
-      case SampleBy::document:
-        at_end_ = true;
-        return rest_;
-      case SampleBy::line:
-        return take_line();
-      case SampleBy::paragraph:
-        return take_paragraph(line);
-    }
-    return {};
-  }
+  LineScanner lines_;
+  std::shared_ptr<const std::string> name_;
+};
 
-  std::string_view take_line() {
-    const std::size_t end = rest_.find('\n');
-    std::string_view text = rest_.substr(0, end);
-    at_end_ = end == std::string_view::npos;
-    rest_.remove_prefix(at_end_ ? rest_.size() : end + 1);
-    ++line_;
-    if (text.ends_with('\r')) text.remove_suffix(1);
-    return text;
-  }
+// Blank lines part paragraphs.
+class TextParagraphs final : public RowReader {
+ public:
+  TextParagraphs(const fs::path& path, Compression compression)
+      : lines_(path, compression), name_(std::make_shared<std::string>(path.string())) {}
 
-  std::string_view take_paragraph(std::int64_t& line) {
-    const char* begin = nullptr;
-    const char* end = nullptr;
-    while (!at_end_) {
-      const std::string_view text = take_line();
-      if (trim(text).empty()) {
-        if (begin != nullptr) break;
+  bool next(Json& row, RowPlace& place, BadRows&) override {
+    std::string text;
+    std::string_view line;
+    while (lines_.next(line)) {
+      if (trim(line).empty()) {
+        if (!text.empty()) break;
         continue;
       }
-      if (begin == nullptr) {
-        begin = text.data();
-        line = line_;
+      if (text.empty()) place = {name_, "line", lines_.number()};
+      if (text.size() + line.size() > kLongestRow) {
+        throw Error(*name_, text_of("the paragraph from line ", place.number, " on is longer than ",
+                                    format_bytes(kLongestRow)));
       }
-      end = text.data() + text.size();
+      text += line;
+      text += '\n';
     }
-    return begin == nullptr ? std::string_view{} : std::string_view(begin, static_cast<std::size_t>(end - begin));
+    if (text.empty()) return false;
+    text.pop_back();
+    if (text.ends_with('\r')) text.pop_back();
+    row = {{"text", std::move(text)}};
+    return true;
   }
 
-  MappedFile file_;
+ private:
+  LineScanner lines_;
   std::shared_ptr<const std::string> name_;
-  std::string_view rest_;
-  SampleBy sample_by_;
-  std::int64_t line_ = 0;
-  bool at_end_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<RowReader> make_text_reader(const fs::path& path, SampleBy sample_by) {
-  return std::make_unique<TextFile>(path, sample_by);
+std::unique_ptr<RowReader> make_text_reader(const fs::path& path, Compression compression, SampleBy sample_by) {
+  switch (sample_by) {
+    case SampleBy::document:
+      break;
+    case SampleBy::line:
+      return std::make_unique<TextLines>(path, compression);
+    case SampleBy::paragraph:
+      return std::make_unique<TextParagraphs>(path, compression);
+  }
+  return std::make_unique<WholeText>(path, compression);
 }
 
 }  // namespace hone

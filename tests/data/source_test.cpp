@@ -168,8 +168,6 @@ TEST_F(SourceTest, SplitsByFolderName) {
 TEST_F(SourceTest, Errors) {
   EXPECT_THAT(error_of(folder()), HasSubstr("the folder holds no data"));
   EXPECT_THAT(error_of(folder() / "none.jsonl"), HasSubstr("no such file or folder"));
-  EXPECT_THAT(error_of(file("a.parquet", "PAR1")), HasSubstr(".parquet files cannot be read yet"));
-  EXPECT_THAT(error_of(folder()), HasSubstr(".parquet files cannot be read yet"));
   EXPECT_THAT(error_of(file("a.xyz", "")), HasSubstr("'.xyz' is not a known format"));
   EXPECT_THAT(error_of(file("a.jsonl", "{}"), {.split = "test"}), HasSubstr("no split 'test'"));
   EXPECT_THROW((void)sample_by_from_name("word"), Error);

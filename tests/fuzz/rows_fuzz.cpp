@@ -54,7 +54,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::accepts([&] { fuzz::read(make_json_reader(file.path())); });
   fuzz::accepts([&] { fuzz::read(make_jsonl_reader(file.path())); });
   for (const SampleBy sample_by : {SampleBy::document, SampleBy::paragraph, SampleBy::line}) {
-    fuzz::accepts([&] { fuzz::read(make_text_reader(file.path(), sample_by)); });
+    fuzz::accepts([&] { fuzz::read(make_text_reader(file.path(), Compression::none, sample_by)); });
   }
   return 0;
 }

@@ -1,0 +1,301 @@
+#include "data/arrow/arrow_batch.h"
+
+#include <lz4frame.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <list>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace hone {
+namespace {
+
+constexpr std::int64_t kMostValuesARow = std::int64_t{1} << 22;
+constexpr std::int64_t kLongestBatch = std::int64_t{1} << 40;
+constexpr std::size_t kMostRatio = 32'768;  // of decompressed to compressed: no format does better
+constexpr std::size_t kSmallBuffer = std::size_t{1} << 20;
+
+void expect(bool condition, std::string_view what) {
+  if (!condition) throw DamagedArrow{what};
+}
+
+template <class T>
+T load(std::string_view bytes, std::int64_t index) {
+  return FlatTable::load<T>(bytes, static_cast<std::size_t>(index) * sizeof(T));
+}
+
+// Zero-extended, or with its sign.
+std::int64_t load_integer(std::string_view bytes, std::int64_t index, int width, bool is_signed) {
+  if (width == 8) return load<std::int64_t>(bytes, index);
+  if (is_signed) {
+    if (width == 4) return load<std::int32_t>(bytes, index);
+    return width == 2 ? load<std::int16_t>(bytes, index) : load<std::int8_t>(bytes, index);
+  }
+  if (width == 4) return load<std::uint32_t>(bytes, index);
+  return width == 2 ? load<std::uint16_t>(bytes, index) : load<std::uint8_t>(bytes, index);
+}
+
+bool has_wide_offsets(ArrowType type) {
+  return type == ArrowType::large_binary || type == ArrowType::large_utf8 || type == ArrowType::large_list;
+}
+
+bool is_bytes(ArrowType type) {
+  return type == ArrowType::binary || type == ArrowType::utf8 || type == ArrowType::large_binary ||
+         type == ArrowType::large_utf8;
+}
+
+bool has_offsets(ArrowType type) {
+  return is_bytes(type) || type == ArrowType::list || type == ArrowType::large_list || type == ArrowType::map;
+}
+
+bool bit(std::string_view bits, std::int64_t index) {
+  return (FlatTable::load<std::uint8_t>(bits, static_cast<std::size_t>(index / 8)) >> (index % 8) & 1) != 0;
+}
+
+class BatchBuilder {
+ public:
+  BatchBuilder(const FlatTable& header, std::string_view body)
+      : nodes_(header.vector(1, 16)), buffers_(header.vector(2, 16)), body_(body) {
+    if (const auto compression = header.table(3)) {
+      codec_ = compression->number<std::int8_t>(0);
+      expect((codec_ == 0 || codec_ == 1) && compression->number<std::int8_t>(1) == 0, "its compression is not known");
+    }
+  }
+
+  ArrowArray take(const ArrowField& field) {
+    expect(next_node_ < nodes_.size(), "a batch has fewer columns than the schema");
+    ArrowArray array{.field = &field};
+    array.length = nodes_.number<std::int64_t>(next_node_, 0);
+    const auto nulls = nodes_.number<std::int64_t>(next_node_, 8);
+    ++next_node_;
+    expect(array.length >= 0 && array.length <= kLongestBatch, "a column has an impossible length");
+    if (field.type == ArrowType::null && !field.dictionary) return array;
+    array.validity = take_buffer();
+    if (nulls == 0) array.validity = {};
+    if (!array.validity.empty()) need(array.validity, (array.length + 7) / 8);
+    if (field.dictionary) {
+      array.values = take_buffer();
+      need(array.values, array.length * field.index_width);
+      return array;
+    }
+    take_values(field, array);
+    return array;
+  }
+
+  std::shared_ptr<const void> storage() { return storage_; }
+
+ private:
+  static void need(std::string_view buffer, std::int64_t bytes) {
+    expect(static_cast<std::int64_t>(buffer.size()) >= bytes, "a buffer is too small");
+  }
+
+  void take_values(const ArrowField& field, ArrowArray& array) {
+    if (has_offsets(field.type)) {
+      array.offsets = take_buffer();
+      if (array.length > 0) need(array.offsets, (array.length + 1) * (has_wide_offsets(field.type) ? 8 : 4));
+      if (is_bytes(field.type)) array.values = take_buffer();
+    } else if (field.type == ArrowType::boolean) {
+      array.values = take_buffer();
+      need(array.values, (array.length + 7) / 8);
+    } else if (field.type != ArrowType::structure && field.type != ArrowType::fixed_list) {
+      array.values = take_buffer();
+      expect(field.width == 0 || array.length <= kLongestBatch / field.width, "a column has an impossible length");
+      need(array.values, array.length * field.width);
+    }
+    for (const ArrowField& below : field.fields) {
+      array.arrays.push_back(take(below));
+      const std::int64_t length = array.arrays.back().length;
+      if (field.type == ArrowType::structure) expect(length >= array.length, "a field is shorter than its struct");
+      if (field.type == ArrowType::fixed_list && field.list_size > 0) {
+        expect(length / field.list_size >= array.length, "a list is shorter than it should be");
+      }
+    }
+  }
+
+  std::string_view take_buffer() {
+    expect(next_buffer_ < buffers_.size(), "a batch has fewer buffers than the schema");
+    const auto offset = buffers_.number<std::int64_t>(next_buffer_, 0);
+    const auto size = buffers_.number<std::int64_t>(next_buffer_, 8);
+    ++next_buffer_;
+    const auto body_size = static_cast<std::int64_t>(body_.size());
+    expect(offset >= 0 && size >= 0 && offset <= body_size && size <= body_size - offset,
+           "a buffer lies outside of its batch");
+    const std::string_view stored = body_.substr(static_cast<std::size_t>(offset), static_cast<std::size_t>(size));
+    return codec_ < 0 || stored.empty() ? stored : decompressed(stored);
+  }
+
+  // In front of a compressed buffer stands how long it was; -1: it is not compressed.
+  std::string_view decompressed(std::string_view stored) {
+    const auto size = FlatTable::load<std::int64_t>(stored, 0);
+    stored.remove_prefix(sizeof size);
+    if (size == -1) return stored;
+    const bool is_possible = size >= 0 && (static_cast<std::size_t>(size) <= kSmallBuffer ||
+                                           static_cast<std::size_t>(size) / kMostRatio <= stored.size());
+    expect(is_possible, "a buffer has an impossible size");
+    std::string& plain = storage_->emplace_back(static_cast<std::size_t>(size), '\0');
+    const bool whole = codec_ == 0
+                           ? lz4(stored, plain)
+                           : ZSTD_decompress(plain.data(), plain.size(), stored.data(), stored.size()) == plain.size();
+    expect(whole, "a buffer cannot be decompressed");
+    return plain;
+  }
+
+  static bool lz4(std::string_view stored, std::string& plain) {
+    LZ4F_dctx* context = nullptr;
+    if (LZ4F_isError(LZ4F_createDecompressionContext(&context, LZ4F_VERSION)) != 0U) throw std::bad_alloc();
+    const std::unique_ptr<LZ4F_dctx, LZ4F_errorCode_t (*)(LZ4F_dctx*)> owner(context, LZ4F_freeDecompressionContext);
+    std::size_t done = 0;
+    while (true) {
+      std::size_t out = plain.size() - done;
+      std::size_t in = stored.size();
+      const std::size_t wanted = LZ4F_decompress(context, plain.data() + done, &out, stored.data(), &in, nullptr);
+      if (LZ4F_isError(wanted) != 0U) return false;
+      done += out;
+      stored.remove_prefix(in);
+      if (wanted == 0) return done == plain.size();
+      if (in == 0 && out == 0) return false;
+    }
+  }
+
+  FlatVector nodes_;
+  FlatVector buffers_;
+  std::string_view body_;
+  int codec_ = -1;  // 0: LZ4 frames, 1: zstd
+  std::size_t next_node_ = 0;
+  std::size_t next_buffer_ = 0;
+  std::shared_ptr<std::list<std::string>> storage_ = std::make_shared<std::list<std::string>>();
+};
+
+}  // namespace
+
+ArrowBatch read_arrow_batch(const std::vector<ArrowField>& fields, const FlatTable& header, std::string_view body) {
+  BatchBuilder builder(header, body);
+  ArrowBatch batch{.length = header.number<std::int64_t>(0)};
+  expect(batch.length >= 0 && batch.length <= kLongestBatch, "a batch has an impossible length");
+  for (const ArrowField& field : fields) {
+    batch.columns.push_back(builder.take(field));
+    expect(batch.columns.back().length >= batch.length, "a column is shorter than its batch");
+  }
+  batch.storage = builder.storage();
+  return batch;
+}
+
+Json ArrowCells::row(const ArrowBatch& batch, std::int64_t index, std::string& fault) {
+  fault_ = &fault;
+  values_ = 0;
+  depth_ = 0;
+  Json object = Json::object();
+  auto& items = object.get_ref<Json::object_t&>();
+  items.reserve(batch.columns.size());
+  for (const ArrowArray& column : batch.columns) items.emplace_back(column.field->name, cell(column, index));
+  return object;
+}
+
+Json ArrowCells::cell(const ArrowArray& array, std::int64_t index) {
+  expect(index >= 0 && index < array.length, "an index lies outside of its column");
+  expect(++values_ <= kMostValuesARow, "a row holds too many values");
+  if (!array.validity.empty() && !bit(array.validity, index)) return nullptr;
+  const ArrowField& field = *array.field;
+  if (!field.dictionary) return plain_cell(array, index);
+  return dictionary_cell(field, load_integer(array.values, index, field.index_width, field.index_is_signed));
+}
+
+Json ArrowCells::dictionary_cell(const ArrowField& field, std::int64_t index) {
+  expect(++depth_ < 64, "dictionaries point to each other");
+  const auto found = dictionaries_.find(*field.dictionary);
+  expect(found != dictionaries_.end(), "a dictionary is missing");
+  expect(index >= 0, "an index lies outside of its dictionary");
+  for (const ArrowBatch& part : found->second) {
+    if (index < part.length) {
+      Json value = cell(part.columns.at(0), index);
+      --depth_;
+      return value;
+    }
+    index -= part.length;
+  }
+  throw DamagedArrow{"an index lies outside of its dictionary"};
+}
+
+Json ArrowCells::list_cell(const ArrowArray& items, std::int64_t begin, std::int64_t end) {
+  expect(begin >= 0 && begin <= end && end <= items.length, "a list lies outside of its items");
+  Json list = Json::array();
+  for (std::int64_t i = begin; i < end; ++i) list.push_back(cell(items, i));
+  return list;
+}
+
+Json ArrowCells::plain_cell(const ArrowArray& array, std::int64_t index) {
+  const ArrowField& field = *array.field;
+  const auto integer = [&] { return load_integer(array.values, index, field.width, field.is_signed); };
+  const auto bounds = [&] {
+    const int width = has_wide_offsets(field.type) ? 8 : 4;
+    return std::pair(load_integer(array.offsets, index, width, true),
+                     load_integer(array.offsets, index + 1, width, true));
+  };
+  const auto fixed = [&] {
+    const auto width = static_cast<std::size_t>(field.width);
+    return array.values.substr(static_cast<std::size_t>(index) * width, width);
+  };
+  switch (field.type) {
+    case ArrowType::integer:
+      if (!field.is_signed) return static_cast<std::uint64_t>(integer());
+      return integer();
+    case ArrowType::duration:
+      return load<std::int64_t>(array.values, index);
+    case ArrowType::floating:
+      if (field.width == 2) return real_cell(half_value(load<std::uint16_t>(array.values, index)));
+      return real_cell(field.width == 4 ? load<float>(array.values, index) : load<double>(array.values, index));
+    case ArrowType::boolean:
+      return bit(array.values, index);
+    case ArrowType::decimal: {
+      std::string bytes(fixed());
+      std::reverse(bytes.begin(), bytes.end());
+      return decimal_text(bytes, field.scale);
+    }
+    case ArrowType::date: {
+      constexpr std::int64_t kMillisecondsADay = 86'400'000;
+      if (field.date_in_days) return date_text(load<std::int32_t>(array.values, index));
+      return date_text(load<std::int64_t>(array.values, index) / kMillisecondsADay);
+    }
+    case ArrowType::time:
+      return time_text(load_integer(array.values, index, field.width, true), field.unit);
+    case ArrowType::timestamp:
+      return timestamp_text(load<std::int64_t>(array.values, index), field.unit, field.is_utc);
+    case ArrowType::interval:
+    case ArrowType::fixed_binary:
+      return bytes_cell(fixed());
+    case ArrowType::binary:
+    case ArrowType::large_binary:
+    case ArrowType::utf8:
+    case ArrowType::large_utf8: {
+      const auto [begin, end] = bounds();
+      expect(begin >= 0 && begin <= end && end <= static_cast<std::int64_t>(array.values.size()),
+             "a text lies outside of its column");
+      const std::string_view bytes =
+          array.values.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+      const bool is_text = field.type == ArrowType::utf8 || field.type == ArrowType::large_utf8;
+      return is_text ? text_cell(bytes, field.name, *fault_) : bytes_cell(bytes);
+    }
+    case ArrowType::list:
+    case ArrowType::large_list:
+    case ArrowType::map: {
+      const auto [begin, end] = bounds();
+      return list_cell(array.arrays[0], begin, end);
+    }
+    case ArrowType::fixed_list:
+      return list_cell(array.arrays[0], index * field.list_size, (index + 1) * field.list_size);
+    case ArrowType::structure: {
+      Json object = Json::object();
+      auto& items = object.get_ref<Json::object_t&>();
+      items.reserve(array.arrays.size());
+      for (const ArrowArray& below : array.arrays) items.emplace_back(below.field->name, cell(below, index));
+      return object;
+    }
+    default:
+      break;
+  }
+  return nullptr;
+}
+
+}  // namespace hone
