@@ -20,7 +20,7 @@ void apply_input(const CommandText& text, const OptionInput& input) {
     throw Error(text_of("hone ", text.name), text_of("takes no argument ", shown(input.positionals[0])),
                 "flags begin with --");
   }
-  for (const std::string& notice : input.notices) log_once(notice);
+  for (const std::string& line : notice_lines(input.notices)) log_once(line);
   for (const auto& [name, value] : input.environment) ::setenv(name.c_str(), value.c_str(), 1);
 }
 

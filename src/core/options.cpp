@@ -105,7 +105,7 @@ class Assigner {
     if (asks_for_nothing(key, value)) return;
     switch (key.kind) {
       case ForeignKey::Kind::no_effect:
-        input_.notices.push_back(text_of(key.name, " has no effect: ", key.note));
+        input_.notices.push_back({std::string(key.name), std::string(key.note)});
         return;
       case ForeignKey::Kind::not_yet:
         throw Error(place.text(), text_of(key.note, " not implemented yet, saw ", shown(value)), "remove the key");
@@ -263,6 +263,23 @@ std::vector<std::string> OptionTable::names() const {
   }
   for (const auto& [other, name] : aliases_) names.push_back(other);
   return names;
+}
+
+std::vector<std::string> notice_lines(std::span<const OptionNotice> notices) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> keys_by_note;
+  for (const OptionNotice& notice : notices) {
+    auto at = std::ranges::find(keys_by_note, notice.note, &std::pair<std::string, std::vector<std::string>>::first);
+    if (at == keys_by_note.end()) at = keys_by_note.insert(at, {notice.note, {}});
+    if (std::ranges::count(at->second, notice.key) == 0) at->second.push_back(notice.key);
+  }
+  std::vector<std::string> lines;
+  for (auto& [note, keys] : keys_by_note) {
+    const std::string last = keys.back();
+    keys.pop_back();
+    lines.push_back(keys.empty() ? text_of(last, " has no effect: ", note)
+                                 : text_of(join(keys, ", "), " and ", last, " have no effect: ", note));
+  }
+  return lines;
 }
 
 std::string OptionInput::place_of(std::string_view name) const {

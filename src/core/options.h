@@ -153,10 +153,19 @@ struct ForeignKey {
   std::string_view harmless = {};  // values that ask for nothing beside null, false, "", none, no, [] and {}: "a|b"
 };
 
+// A key that was accepted without effect.
+struct OptionNotice {
+  std::string key;
+  std::string note;  // why
+  friend bool operator==(const OptionNotice&, const OptionNotice&) = default;
+};
+// "a and b have no effect: NOTE": a line a note, in the order in which they were first seen, no key twice.
+[[nodiscard]] std::vector<std::string> notice_lines(std::span<const OptionNotice> notices);
+
 // What was read beside the options themselves.
 struct OptionInput {
-  bool help = false;                 // --help was seen; nothing else was read
-  std::vector<std::string> notices;  // what to say once: keys that were accepted without effect
+  bool help = false;                  // --help was seen; nothing else was read
+  std::vector<OptionNotice> notices;  // what to say once
   std::vector<std::string> positionals;
   std::vector<std::pair<std::string, std::string>> environment;  // of `env:`
   std::map<std::string, std::string, std::less<>> places;        // option -> "FILE:LINE: KEY" or "--KEY"

@@ -54,7 +54,9 @@ RewardOptions reward_options(const RewardKeys& keys, bool think_prefilled) {
           .repetition_max_penalty = keys.repetition_max_penalty,
           .max_completion_len = keys.max_completion_len,
           .soft_punish_cache = keys.soft_punish_cache,
-          .length_scope = keys.length_scope};
+          .length_scope = keys.length_scope,
+          .sandbox = keys.sandbox,
+          .code_language = keys.code_language};
 }
 
 void make_rewards(GrpoRun& run) {

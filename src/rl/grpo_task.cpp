@@ -71,7 +71,7 @@ void append(MetricValues& values, const NamedValues& more) { values.insert(value
 GrpoTask::GrpoTask(Setup setup)
     : setup_(std::move(setup)),
       loss_(policy_loss_options(setup_.options, setup_.batch)),
-      order_(setup_.prompts.size(), setup_.batch.prompts, static_cast<std::uint64_t>(setup_.options.seed),
+      order_(setup_.prompts.size(), setup_.batch.prompts, setup_.options.order_seed(),
              setup_.options.shuffle_dataset) {}
 
 std::int64_t GrpoTask::micro_steps_per_epoch(const GrpoOptions& options, const GrpoBatch& batch, std::int64_t prompts) {

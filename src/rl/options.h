@@ -31,6 +31,8 @@ inline constexpr EnumTable kEnumTable<RolloutKind>{.names = "own", .not_yet = "s
 
 template <>
 inline constexpr EnumTable kEnumTable<LengthScope>{.names = "group|call"};
+template <>
+inline constexpr EnumTable kEnumTable<SandboxMode>{.names = "bubblewrap|none"};
 
 struct RewardKeys {
   std::vector<std::string> reward_funcs{"accuracy", "format", "tag_count"};
@@ -46,6 +48,8 @@ struct RewardKeys {
   double repetition_max_penalty = -1.0;
   std::int64_t max_completion_len = 16384;
   std::int64_t soft_punish_cache = 4096;
+  std::string code_language = "python";
+  SandboxMode sandbox = SandboxMode::bubblewrap;
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -64,6 +68,8 @@ struct RewardKeys {
       {.most = 0});
     v("max_completion_len", max_completion_len, "soft_overlong_punishment: tokens at which it is -1", at_least(1));
     v("soft_punish_cache", soft_punish_cache, "soft_overlong_punishment: tokens over which it falls", at_least(1));
+    v("code_language", code_language, "code_format: the language of the block, where the row does not say");
+    v("sandbox", sandbox, "code, binary_code: what programs run in; none: nothing keeps them from this machine");
   }
 };
 

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "core/options.h"
+#include "train/options.h"
 
 namespace hone {
 
@@ -17,21 +19,30 @@ struct AccelerateOptions {
   std::string mixed_precision = "no";
   std::string main_process_ip;
   std::int64_t main_process_port = 0;
+  // Of deepspeed_config: numbers, or "auto".
+  std::string gradient_accumulation_steps;
+  std::string gradient_clipping;
 
   template <class Visitor>
   void fields(Visitor& v) {
     v("distributed_type", distributed_type, "How processes share the work");
-    v("num_processes", num_processes, "Processes in all", at_least(1));
-    v("num_machines", num_machines, "Machines", at_least(1));
+    v("num_processes", num_processes, "Processes in all", within(1, 1'000'000));
+    v("num_machines", num_machines, "Machines", within(1, 1'000'000));
     v("machine_rank", machine_rank, "Number of this machine", at_least(0));
     v("mixed_precision", mixed_precision, "no, bf16, fp16 or fp8");
     v("main_process_ip", main_process_ip, "Address of machine 0");
     v("main_process_port", main_process_port, "Port of machine 0", at_least(0));
+    v("deepspeed_config.gradient_accumulation_steps", gradient_accumulation_steps, "Micro-steps an optimizer step");
+    v("deepspeed_config.gradient_clipping", gradient_clipping, "The largest norm of gradients");
   }
 };
 
-[[nodiscard]] AccelerateOptions read_accelerate(const std::filesystem::path& path);
-// Throws Error where the file asks for what one process on one device cannot do.
-void check_accelerate(const AccelerateOptions& options, std::string_view file);
+// Throws Error, also for a key that accelerate does not know. The notices of `input` are the keys without effect.
+[[nodiscard]] AccelerateOptions read_accelerate(const std::filesystem::path& path, OptionInput& input);
+
+// What to say of a file that asks for more than one process on one device: how the batch then differs, and which key
+// keeps it; and where the recipe's own keys win. Throws Error where it asks for a type that hone does not offer.
+[[nodiscard]] std::vector<std::string> accelerate_notices(const AccelerateOptions& accelerate, std::string_view file,
+                                                          const ModelOptions& model, const TrainingOptions& training);
 
 }  // namespace hone

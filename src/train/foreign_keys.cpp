@@ -15,8 +15,9 @@ constexpr std::string_view kNoHub = "nothing is pushed to a hub";
 constexpr std::string_view kNoWandb = "report_to does not name wandb";
 constexpr std::string_view kOwnEngine = "completions come from hone's engine in this process";
 constexpr std::string_view kNoLora = "use_peft is not set";
-constexpr std::string_view kNoCode = "no code reward is named";
-constexpr std::string_view kOneProcess = "one process trains";
+constexpr std::string_view kOwnSandbox = "programs run in hone's own sandbox";
+constexpr std::string_view kNoContests = "it is for ioi_code and cf_code, which hone does not have yet";
+constexpr std::string_view kOneProcess = "one process trains, on one device, and holds all state";
 constexpr std::string_view kNoPadding = "hone lays sequences end to end and pads nothing";
 
 constexpr std::array kKeys = std::to_array<ForeignKey>({
@@ -80,8 +81,6 @@ constexpr std::array kKeys = std::to_array<ForeignKey>({
     {"dataset_kwargs", kNotYet, "passing arguments to the dataset is"},
     {"dataset_streaming", kNotYet, "streaming a dataset from a hub is"},
     {"dataloader_drop_last", kNotYet, "dropping the last batch is"},
-    {"eval_packing", kNotYet, "packing evaluation otherwise than training is"},
-    {"data_seed", kNotYet, "a seed for the data alone is", "42"},
     {"ignore_data_skip", kNotYet, "resuming at the start of the data is"},
     // Optimization.
     {"optim_args", kNotYet, "passing arguments to the optimizer is"},
@@ -95,7 +94,6 @@ constexpr std::array kKeys = std::to_array<ForeignKey>({
     {"do_train", kNoEffect, "the command trains", "true"},
     {"do_predict", kNotYet, "prediction after training is"},
     // Evaluation, logs, checkpoints.
-    {"do_eval", kNoEffect, "eval_strategy says when to evaluate"},
     {"eval_delay", kNotYet, "delaying evaluation is", "0|0.0"},
     {"eval_accumulation_steps", kNoEffect, "evaluation keeps no logits"},
     {"prediction_loss_only", kNoEffect, "evaluation computes the loss"},
@@ -104,7 +102,6 @@ constexpr std::array kKeys = std::to_array<ForeignKey>({
     {"log_level", kNoEffect, "hone has one", "info|passive"},
     {"log_level_replica", kNoEffect, kOneProcess, "warning"},
     {"log_on_each_node", kNoEffect, kOneProcess, "true"},
-    {"logging_strategy", kNotYet, "logging otherwise than by steps is", "steps"},
     {"logging_dir", kNoEffect, "report_to does not name tensorboard"},
     {"logging_nan_inf_filter", kNoEffect, "on_nonfinite says what happens", "true"},
     {"include_num_input_tokens_seen", kNoEffect, "num_tokens is always logged"},
@@ -129,9 +126,9 @@ constexpr std::array kKeys = std::to_array<ForeignKey>({
     {"hub_always_push", kNoEffect, kNoHub},
     {"overwrite_hub_revision", kNoEffect, kNoHub},
     // Several devices.
-    {"deepspeed", kNotYet, "DeepSpeed's configuration is"},
-    {"fsdp", kNotYet, "sharding over devices is"},
-    {"fsdp_config", kNoEffect, "fsdp is not set"},
+    {"deepspeed", kNoEffect, kOneProcess},
+    {"fsdp", kNoEffect, kOneProcess},
+    {"fsdp_config", kNoEffect, kOneProcess},
     {"accelerator_config", kNoEffect, kOneProcess},
     {"ddp_backend", kNoEffect, kOneProcess},
     {"ddp_timeout", kNoEffect, kOneProcess},
@@ -140,7 +137,7 @@ constexpr std::array kKeys = std::to_array<ForeignKey>({
     {"ddp_broadcast_buffers", kNoEffect, kOneProcess},
     {"ds3_gather_for_generation", kNoEffect, kOneProcess, "true"},
     {"local_rank", kNoEffect, kOneProcess, "-1|0"},
-    {"use_cpu", kNoEffect, "device says where to run"},
+    {"use_cpu", kNoEffect, "device: cpu runs on the host"},
     // GRPO: generation.
     {"use_vllm", kNoEffect, kOwnEngine},
     {"vllm_mode", kNoEffect, kOwnEngine},
@@ -167,15 +164,14 @@ constexpr std::array kKeys = std::to_array<ForeignKey>({
     {"max_staleness", kNotYet, "training on rollouts of older weights is", "0"},
     {"wandb_log_completions", kNoEffect, kNoWandb},
     // GRPO: code rewards.
-    {"code_language", kNoEffect, kNoCode, "python"},
-    {"code_provider", kNoEffect, kNoCode},
-    {"code_eval_test_batch_size", kNoEffect, kNoCode, "1"},
-    {"code_eval_scoring_mode", kNoEffect, kNoCode, "weighted_sum"},
-    {"parallel_code_exec_per_proc", kNoEffect, kNoCode, "2"},
-    {"ioi_provider", kNoEffect, kNoCode},
-    {"e2b_router_url", kNoEffect, kNoCode},
-    {"morph_router_url", kNoEffect, kNoCode},
-    {"enforce_same_language", kNoEffect, kNoCode},
+    {"code_provider", kNoEffect, kOwnSandbox},
+    {"code_eval_test_batch_size", kNoEffect, kNoContests, "1"},
+    {"code_eval_scoring_mode", kNoEffect, kNoContests, "weighted_sum"},
+    {"parallel_code_exec_per_proc", kNoEffect, "as many programs run at a time as there are threads", "2"},
+    {"ioi_provider", kNoEffect, kOwnSandbox},
+    {"e2b_router_url", kNoEffect, kOwnSandbox},
+    {"morph_router_url", kNoEffect, kOwnSandbox},
+    {"enforce_same_language", kNoEffect, "the language is the row's, else code_language"},
 });
 
 }  // namespace

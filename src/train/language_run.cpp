@@ -92,6 +92,11 @@ ExampleSet encode(const Source& source, const LanguageRun& run, const ChatTempla
   return set;
 }
 
+Packing packing_of(const SftOptions& options, bool packs) {
+  if (!packs) return Packing::none;
+  return options.packing_strategy == PackingStrategy::wrapped ? Packing::wrapped : Packing::bfd;
+}
+
 std::unique_ptr<BatchLoader> rows_in_order(const ExampleSet& set, Packing packing, std::int64_t capacity,
                                            std::int64_t rows_per_batch, std::uint64_t seed) {
   return make_row_loader(set, pack(set, all_examples(set.size()), packing, capacity),
@@ -119,7 +124,7 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
   const ChatTemplate chat_template = chat_template_of(run.tokenizer);
   const EncodeOptions encoding{
       .columns = {.text_field = options.dataset_text_field}, .loss = LossOn::all, .eos_optional = true};
-  const auto seed = static_cast<std::uint64_t>(options.seed);
+  const std::uint64_t seed = options.order_seed();
   ExampleSet train = encode(open_training_data(options, options.sample_by), run, chat_template, encoding);
   std::optional<ExampleSet> test;
   if (options.test_split_size > 0) {
@@ -163,9 +168,7 @@ LanguageRun prepare_sft(const SftOptions& options) {
     run.generation_config = generation_config.dump();
   }
 
-  const Packing packing = !options.packing                                       ? Packing::none
-                          : options.packing_strategy == PackingStrategy::wrapped ? Packing::wrapped
-                                                                                 : Packing::bfd;
+  const Packing packing = packing_of(options, options.packing);
   EncodeOptions encoding{.columns = {.text_field = options.dataset_text_field,
                                      .prompt_column = options.dataset_prompt_column,
                                      .system_prompt = options.system_prompt}};
@@ -175,7 +178,7 @@ LanguageRun prepare_sft(const SftOptions& options) {
   } else if (options.completion_only_loss) {
     encoding.loss = *options.completion_only_loss ? LossOn::completion : LossOn::all;
   }
-  const auto seed = static_cast<std::uint64_t>(options.seed);
+  const std::uint64_t seed = options.order_seed();
   const ExampleSet train = encode(open_training_data(options), run, chat_template, encoding);
   const std::int64_t capacity = options.max_length.value_or(run.model->shape().max_position_embeddings);
   const std::int64_t longest = packing == Packing::none ? options.max_length.value_or(0) : capacity;
@@ -190,9 +193,11 @@ LanguageRun prepare_sft(const SftOptions& options) {
   }
   run.batches = make_row_loader(train, rows, {.rows_per_batch = options.per_device_train_batch_size, .seed = seed});
   if (options.evaluates()) {
+    const Packing eval_packing = packing_of(options, options.eval_packing.value_or(options.packing));
+    encoding.max_length = cuts_long_examples(eval_packing) ? options.max_length.value_or(0) : 0;
     const ExampleSet test = encode(open_eval_data(options, options), run, chat_template, encoding);
-    check_lengths(run, test, longest, "max_length");
-    run.eval_batches = rows_in_order(test, packing, capacity, options.per_device_eval_batch_size, seed);
+    check_lengths(run, test, eval_packing == Packing::none ? options.max_length.value_or(0) : capacity, "max_length");
+    run.eval_batches = rows_in_order(test, eval_packing, capacity, options.per_device_eval_batch_size, seed);
   }
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());
   return run;

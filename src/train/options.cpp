@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "train/accelerate.h"
 
 namespace hone {
@@ -11,6 +12,28 @@ namespace {
 
 void require_text(const std::string& value, std::string_view key, std::string_view fix) {
   if (value.empty()) throw Error(key, "is not set", fix);
+}
+
+bool saves_what_it_evaluates(const TrainingOptions& options) {
+  switch (options.save_strategy) {
+    case SaveStrategy::no:
+      return false;
+    case SaveStrategy::steps:
+      return options.eval_strategy == Interval::steps;
+    case SaveStrategy::epoch:
+      return options.eval_strategy == Interval::epoch;
+    case SaveStrategy::best:
+      break;
+  }
+  return true;
+}
+
+// accelerate's YAML, and what is to be said of it.
+void read_launch_file(const ModelOptions& model, const TrainingOptions& training) {
+  OptionInput read;
+  const AccelerateOptions options = read_accelerate(training.config_file, read);
+  for (const std::string& line : notice_lines(read.notices)) log_once(text_of(training.config_file, ": ", line));
+  for (const std::string& line : accelerate_notices(options, training.config_file, model, training)) log_once(line);
 }
 
 void check_steps(double value, std::string_view key, const OptionInput& input) {
@@ -25,16 +48,19 @@ void check_training(const ModelOptions& model, const DatasetOptions& data, const
   if (needs_model) require_text(model.model_name_or_path, "model_name_or_path", "the folder of the model to train");
   require_text(data.dataset_name, "dataset_name", "the file or folder of the data to train on");
   require_text(training.output_dir, "output_dir", "the folder for checkpoints and the final model");
-  if (!training.config_file.empty()) check_accelerate(read_accelerate(training.config_file), training.config_file);
+  if (!training.config_file.empty()) read_launch_file(model, training);
   check_steps(training.logging_steps, "logging_steps", input);
   check_steps(training.save_steps, "save_steps", input);
   if (training.eval_steps) check_steps(*training.eval_steps, "eval_steps", input);
-  if (training.load_best_model_at_end &&
-      (training.eval_strategy == Interval::no || training.eval_strategy != training.save_strategy)) {
+  if (training.save_strategy == SaveStrategy::best && training.eval_strategy == Interval::no) {
+    throw Error(input.place_of("save_strategy"), "is best, but eval_strategy is no: there is nothing to compare",
+                "set eval_strategy to steps or epoch");
+  }
+  if (training.load_best_model_at_end && !saves_what_it_evaluates(training)) {
     throw Error(input.place_of("load_best_model_at_end"),
                 text_of("each evaluation needs its checkpoint, but eval_strategy is ", name_of(training.eval_strategy),
                         " and save_strategy ", name_of(training.save_strategy)),
-                "set both to steps or both to epoch");
+                "set both to steps or both to epoch, or save_strategy to best");
   }
   if (training.max_steps == 0) {
     throw Error(input.place_of("max_steps"), "saw 0, which leaves nothing to train", "-1 trains num_train_epochs");
@@ -66,8 +92,10 @@ void check_options(const PretrainOptions& options, const OptionInput& input) {
 
 void check_options(const SftOptions& options, const OptionInput& input) {
   check_training(options, options, options, true, input);
-  if (options.packing && !options.max_length) {
-    throw Error(input.place_of("packing"), "packing needs a max_length, saw null", "set max_length, for example 4096");
+  const bool packs = options.packing || options.eval_packing == true;
+  if (packs && !options.max_length) {
+    throw Error(input.place_of(options.packing ? "packing" : "eval_packing"), "packing needs a max_length, saw null",
+                "set max_length, for example 4096");
   }
 }
 

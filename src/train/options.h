@@ -30,10 +30,14 @@ enum class GradientType : std::uint8_t { float32, bfloat16 };
 template <>
 inline constexpr EnumTable kEnumTable<GradientType>{.names = "float32|bfloat16"};
 
-// When to evaluate or to save.
+// When to evaluate or to log.
 enum class Interval : std::uint8_t { no, steps, epoch };
 template <>
-inline constexpr EnumTable kEnumTable<Interval>{.names = "no|steps|epoch", .not_yet = "best"};
+inline constexpr EnumTable kEnumTable<Interval>{.names = "no|steps|epoch"};
+
+enum class SaveStrategy : std::uint8_t { no, steps, epoch, best };
+template <>
+inline constexpr EnumTable kEnumTable<SaveStrategy>{.names = "no|steps|epoch|best"};
 
 enum class Recomputation : std::uint8_t { off, on, automatic };
 template <>
@@ -102,6 +106,7 @@ struct TrainingOptions {
   bool activation_offloading = false;
   OnNonfinite on_nonfinite = OnNonfinite::stop;
   std::int64_t seed = 42;
+  std::optional<std::int64_t> data_seed;
   DeviceChoice device = DeviceChoice::automatic;
   GemmOptions gemm;
 
@@ -120,12 +125,14 @@ struct TrainingOptions {
   std::string output_dir;
   bool overwrite_output_dir = false;
   std::string resume_from_checkpoint;
+  Interval logging_strategy = Interval::steps;
   double logging_steps = 10;
   bool logging_first_step = false;
   Interval eval_strategy = Interval::no;
   std::optional<double> eval_steps;
   bool eval_on_start = false;
-  Interval save_strategy = Interval::steps;
+  bool do_eval = false;
+  SaveStrategy save_strategy = SaveStrategy::steps;
   double save_steps = 500;
   std::optional<std::int64_t> save_total_limit;
   bool save_only_model = false;
@@ -151,6 +158,7 @@ struct TrainingOptions {
       "Keep activations in the host's memory until the backward pass reads them; copied beside the GPU's work");
     v("on_nonfinite", on_nonfinite, "What to do at a NaN or infinite loss or gradient; skip goes on without the step");
     v("seed", seed, "Of shuffling, initialisation and sampling", at_least(0));
+    v("data_seed", data_seed, "Of shuffling alone; unset: seed", at_least(0));
     v("device", device, kDeviceHelp);
     gemm.fields(v);
 
@@ -174,12 +182,14 @@ struct TrainingOptions {
     v("overwrite_output_dir", overwrite_output_dir, "Start anew although output_dir holds a checkpoint");
     v("resume_from_checkpoint", resume_from_checkpoint,
       "A checkpoint's folder, or true for the latest; unset, the latest in output_dir is resumed where there is one");
+    v("logging_strategy", logging_strategy, "When to log; no: the last step alone");
     v("logging_steps", logging_steps, "Steps between logged lines; below 1 a share of the run", above(0));
     v("logging_first_step", logging_first_step, "Log the first step too");
     v("eval_strategy", eval_strategy, "When to evaluate");
     v("eval_steps", eval_steps, "Steps between evaluations; below 1 a share; unset: logging_steps", above(0));
     v("eval_on_start", eval_on_start, "Evaluate before the first step too");
-    v("save_strategy", save_strategy, "When to save a checkpoint");
+    v("do_eval", do_eval, "Evaluate after the last step, where eval_strategy is no");
+    v("save_strategy", save_strategy, "When to save a checkpoint; best: after each evaluation that is the best so far");
     v("save_steps", save_steps, "Steps between checkpoints; below 1 a share of the run", above(0));
     v("save_total_limit", save_total_limit, "Checkpoints to keep; the oldest go first", at_least(1));
     v("save_only_model", save_only_model, "Save no optimizer state; such a checkpoint cannot be resumed");
@@ -193,7 +203,11 @@ struct TrainingOptions {
   }
 
   // Whether there will be an evaluation.
-  [[nodiscard]] bool evaluates() const { return eval_strategy != Interval::no || eval_on_start; }
+  [[nodiscard]] bool evaluates() const { return eval_strategy != Interval::no || eval_on_start || do_eval; }
+  // Whether evaluations are compared with each other.
+  [[nodiscard]] bool looks_for_best() const { return load_best_model_at_end || save_strategy == SaveStrategy::best; }
+  // Of the order of the data.
+  [[nodiscard]] std::uint64_t order_seed() const { return static_cast<std::uint64_t>(data_seed.value_or(seed)); }
 
  private:
   static constexpr Range kBelowOne{.least = 0, .most = 1, .most_excluded = true};
@@ -234,6 +248,7 @@ struct SftOptions : ModelOptions, DatasetOptions, TrainingOptions {
   std::string dataset_prompt_column;
   std::optional<std::int64_t> max_length = 1024;
   bool packing = false;
+  std::optional<bool> eval_packing;
   PackingStrategy packing_strategy = PackingStrategy::bfd;
   std::optional<bool> completion_only_loss;
   bool assistant_only_loss = false;
@@ -251,6 +266,7 @@ struct SftOptions : ModelOptions, DatasetOptions, TrainingOptions {
     v("system_prompt", system_prompt, "Put before conversations that have no system message");
     v("max_length", max_length, "Tokens a sequence; longer ones are cut; null: no limit", at_least(2));
     v("packing", packing, "Put several documents into one sequence; they never see each other");
+    v("eval_packing", eval_packing, "The same for what is evaluated on; unset: as packing");
     v("packing_strategy", packing_strategy, "How: best fit decreasing, or one stream cut at max_length");
     v("completion_only_loss", completion_only_loss, "Loss on completions only; unset: where there are prompts");
     v("assistant_only_loss", assistant_only_loss, "Loss on assistant turns only");

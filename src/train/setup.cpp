@@ -62,7 +62,9 @@ Source open_eval_data(const DatasetOptions& options, const TrainingOptions& trai
   const bool has_splits = names_splits(path);
   if (own && !has_splits) {
     const bool by_strategy = training.eval_strategy != Interval::no;
-    throw Error(by_strategy ? "eval_strategy" : "eval_on_start",
+    throw Error(by_strategy              ? "eval_strategy"
+                : training.eval_on_start ? "eval_on_start"
+                                         : "do_eval",
                 text_of("is ", by_strategy ? name_of(training.eval_strategy) : "true", ", but ", path.string(),
                         " has no split '", options.dataset_test_split, "' to evaluate on"),
                 "set eval_dataset_name; hone pretrain may hold out test_split_size");

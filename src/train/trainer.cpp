@@ -58,6 +58,22 @@ void load_store(TensorStore& store, const SafetensorsFile& file, const std::stri
   }
 }
 
+// How often something is done.
+struct Rhythm {
+  Interval strategy = Interval::no;
+  std::int64_t every = 1;  // steps
+
+  [[nodiscard]] bool due(std::int64_t steps_done, bool epoch_ended) const {
+    return strategy == Interval::steps ? steps_done % every == 0 : strategy == Interval::epoch && epoch_ended;
+  }
+};
+
+// What `best` saves depends on evaluations alone.
+Interval interval_of(SaveStrategy strategy) {
+  if (strategy == SaveStrategy::steps) return Interval::steps;
+  return strategy == SaveStrategy::epoch ? Interval::epoch : Interval::no;
+}
+
 constexpr const char* kOptimizer = "optimizer.";
 constexpr const char* kExtra = "extra.";
 
@@ -107,7 +123,7 @@ void Trainer::load_checkpoint(const fs::path& checkpoint, TrainingTask& task) {
   for (TensorStore* states : subject_.optimizer.states()) load_store(*states, state.tensors(), kOptimizer);
   if (TensorStore* extra = task.extra_state()) load_store(*extra, state.tensors(), kExtra);
   subject_.optimizer.set_steps(state.json().at("optimizer_steps").get<std::int64_t>());
-  if (const auto best = state.json().find("best"); best != state.json().end() && options_.load_best_model_at_end) {
+  if (const auto best = state.json().find("best"); best != state.json().end() && options_.looks_for_best()) {
     best_ = Best{best->at("step").get<std::int64_t>(), best->at("value").get<double>()};
   }
   task.restore(state.json().at("task"));
@@ -231,7 +247,7 @@ void Trainer::evaluate(std::int64_t step, TrainingTask& task, Window& window) {
   row.step = step;
   for (const auto& [name, value] : values) row.set(name, value);
   metrics_->append(row);
-  if (options_.load_best_model_at_end && step > 0) compare_with_best(step, values);
+  if (options_.looks_for_best() && step > 0) compare_with_best(step, values);
   constexpr std::array<std::string_view, 5> kShown{"eval_loss", "eval_mean_token_accuracy", "eval_reward",
                                                    "eval_reward_std", "eval_entropy"};
   log_info(metric_line(row, setup_.total_steps, kShown));
@@ -273,7 +289,10 @@ MetricValues Trainer::run(TrainingTask& task) {
   const std::int64_t log_every = interval_steps(options_.logging_steps, total);
   const std::int64_t eval_every = options_.eval_steps ? interval_steps(*options_.eval_steps, total) : log_every;
   const std::int64_t save_every = interval_steps(options_.save_steps, total);
-  if (options_.load_best_model_at_end && options_.eval_strategy == Interval::steps && save_every % eval_every != 0) {
+  const Rhythm log_rhythm{options_.logging_strategy, log_every};
+  const Rhythm eval_rhythm{options_.eval_strategy, eval_every};
+  const Rhythm save{interval_of(options_.save_strategy), save_every};
+  if (options_.load_best_model_at_end && save.strategy == Interval::steps && save_every % eval_every != 0) {
     throw Error("save_steps",
                 text_of("is ", save_every, ", no multiple of the ", eval_every, " steps between evaluations"),
                 "load_best_model_at_end saves what it evaluates; set save_steps to a multiple of eval_steps");
@@ -298,12 +317,17 @@ MetricValues Trainer::run(TrainingTask& task) {
     const bool epoch_ended = std::floor(task.epoch()) > std::floor(epoch);
     epoch = task.epoch();
     const bool end = done == total;
-    const auto due = [&](Interval strategy, std::int64_t every) {
-      return strategy == Interval::steps ? done % every == 0 : strategy == Interval::epoch && (epoch_ended || end);
-    };
-    if (done % log_every == 0 || end || (done == 1 && options_.logging_first_step)) last = log(done, task, window);
-    if (due(options_.eval_strategy, eval_every)) evaluate(done, task, window);
-    if (due(options_.save_strategy, save_every)) save_checkpoint(done, task);
+    if (log_rhythm.due(done, epoch_ended) || end || (done == 1 && options_.logging_first_step)) {
+      last = log(done, task, window);
+    }
+    if (eval_rhythm.due(done, epoch_ended || end) ||
+        (end && options_.do_eval && options_.eval_strategy == Interval::no)) {
+      evaluate(done, task, window);
+    }
+    const bool is_best = options_.save_strategy == SaveStrategy::best && best_ && best_->step == done;
+    if (is_best || save.due(done, epoch_ended || end) || (end && save.strategy == Interval::steps)) {
+      save_checkpoint(done, task);
+    }
     progress.advance();
     if (interrupted()) {
       save_checkpoint(done, task);

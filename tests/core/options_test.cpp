@@ -196,7 +196,7 @@ TEST(Options, ForeignKeysThatAskForNothingPass) {
   EXPECT_TRUE(read_file_text("push: false\neight_bit: no\nattention: eager\nworkers: []\n").input.notices.empty());
   EXPECT_TRUE(read_file_text("push: later").input.notices.empty());
   EXPECT_TRUE(read_flags({"--push", "none", "--eight_bit=false"}).input.notices.empty());
-  EXPECT_EQ(read_file_text("attention: flash\nworkers: {a: 2}\n").input.notices,
+  EXPECT_EQ(notice_lines(read_file_text("attention: flash\nworkers: {a: 2}\n").input.notices),
             (std::vector<std::string>{"attention has no effect: there is one kernel",
                                       "workers has no effect: data is read in its own way"}));
 }

@@ -24,7 +24,7 @@ class Plan : public testing::Test {
 
   void common(TrainingOptions& options) {
     options.max_steps = 2;
-    options.save_strategy = Interval::no;
+    options.save_strategy = SaveStrategy::no;
     options.overwrite_output_dir = true;
     options.output_dir = path("out");
   }

@@ -81,7 +81,7 @@ TEST(GrpoRun, ResumesBitwise) {
   options.sync_ref_model = true;
   options.ref_model_sync_steps = 2;
   options.learning_rate = 1e-2;
-  options.save_strategy = Interval::steps;
+  options.save_strategy = SaveStrategy::steps;
   options.save_steps = 3;
   const std::vector<MetricRow> rows = train_rows(options, 7);
   const fs::path checkpoint = whole.path() / "checkpoint-3";
@@ -129,7 +129,7 @@ TEST(GrpoRun, TheReferenceModelMovesByTheMixture) {
   options.ref_model_sync_steps = 2;
   options.ref_model_mixup_alpha = 0.7;
   options.learning_rate = 1e-2;
-  options.save_strategy = Interval::steps;
+  options.save_strategy = SaveStrategy::steps;
   options.save_steps = 1;
   const std::vector<MetricRow> rows = train_rows(options, 4);
   EXPECT_EQ(value_of(rows[0], "kl"), 0.0);

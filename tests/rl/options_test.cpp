@@ -45,10 +45,9 @@ TEST(GrpoOptions, TheRecipeIsAccepted) {
   EXPECT_EQ(options.reward_weights, (std::vector<double>{1, 1, 1}));
   EXPECT_EQ(options.learning_rate, 2e-5);
   EXPECT_EQ(options.gradient_checkpointing, Recomputation::off);
-  EXPECT_EQ(
-      result.input.notices,
-      (std::vector<std::string>{"use_vllm has no effect: completions come from hone's engine in this process",
-                                "vllm_server_url has no effect: completions come from hone's engine in this process"}));
+  EXPECT_EQ(notice_lines(result.input.notices),
+            (std::vector<std::string>{
+                "use_vllm and vllm_server_url have no effect: completions come from hone's engine in this process"}));
   const GrpoBatch batch = grpo_batch(options, 1, result.input);
   EXPECT_EQ(batch.completions, 32);
   EXPECT_EQ(batch.prompts, 2);

@@ -43,7 +43,7 @@ GrpoOptions small_options(const fs::path& output_dir) {
   options.learning_rate = 1e-3;
   options.lr_scheduler_type = SchedulerType::constant;
   options.logging_steps = 1;
-  options.save_strategy = Interval::no;
+  options.save_strategy = SaveStrategy::no;
   options.beta = 0;
   options.scale_rewards = RewardScale::group;
   return options;

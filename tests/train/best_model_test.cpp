@@ -61,7 +61,8 @@ void run(const fs::path& folder, TrainingOptions options, const std::vector<doub
   options.output_dir = folder.string();
   options.learning_rate = 1e-3;
   options.lr_scheduler_type = SchedulerType::constant;
-  options.eval_strategy = options.save_strategy = Interval::steps;
+  options.eval_strategy = Interval::steps;
+  options.save_strategy = SaveStrategy::steps;
   options.eval_steps = 1;
   options.save_steps = 1;
   ToldTask task(executable, batch, evaluations, metric);

@@ -57,10 +57,10 @@ TEST(TrainingOptions, TheSftRecipeIsAccepted) {
   EXPECT_EQ(options.num_train_epochs, 1);
   EXPECT_EQ(options.max_grad_norm, 0.2);
   EXPECT_EQ(options.gradient_checkpointing, Recomputation::on);
-  EXPECT_EQ(options.save_strategy, Interval::epoch);
+  EXPECT_EQ(options.save_strategy, SaveStrategy::epoch);
   EXPECT_EQ(options.save_total_limit, 2);
   EXPECT_EQ(weight_dtype(options), DType::bf16);
-  EXPECT_EQ(result.input.notices,
+  EXPECT_EQ(notice_lines(result.input.notices),
             (std::vector<std::string>{"dataset_num_proc has no effect: hone reads and tokenises data in its own way",
                                       "use_liger_kernel has no effect: hone has one implementation of it"}));
 }
@@ -74,14 +74,34 @@ TEST(TrainingOptions, EveryKeyOfOpenR1IsAccepted) {
 }
 
 TEST(TrainingOptions, TheAccelerateFileIsRead) {
-  const AccelerateOptions options = read_accelerate(recipe("accelerate.yaml"));
+  OptionInput input;
+  const AccelerateOptions options = read_accelerate(recipe("accelerate.yaml"), input);
   EXPECT_EQ(options.distributed_type, "DEEPSPEED");
   EXPECT_EQ(options.num_processes, 8);
   EXPECT_EQ(options.mixed_precision, "bf16");
-  EXPECT_EQ(error_of<SftOptions>({"--config", recipe("sft.yaml"), "--config_file", recipe("accelerate.yaml")}),
-            recipe("accelerate.yaml") +
-                ": training with 8 processes on 1 machine is not implemented yet (set num_processes and num_machines "
-                "to 1, or leave config_file out)");
+  EXPECT_EQ(notice_lines(input.notices),
+            (std::vector<std::string>{"deepspeed_config.zero_stage has no effect: one process trains, on one device, "
+                                      "and holds all state"}));
+  const auto sft = read<SftOptions>({"--config", recipe("sft.yaml"), "--config_file", recipe("accelerate.yaml")});
+  EXPECT_NO_THROW(check_options(sft.options, sft.input));
+  EXPECT_EQ(accelerate_notices(options, "a.yaml", sft.options, sft.options),
+            (std::vector<std::string>{
+                "a.yaml: num_processes is 8, but one process trains, on one device: a step takes 4 x 4 = 16 "
+                "sequences, not 128 (gradient_accumulation_steps: 32 keeps that)"}));
+}
+
+TEST(TrainingOptions, WhatAccelerateSaysOtherwiseIsNamed) {
+  SftOptions sft;
+  const auto notices = [&](const AccelerateOptions& options) { return accelerate_notices(options, "a", sft, sft); };
+  EXPECT_TRUE(notices({}).empty());
+  EXPECT_EQ(notices({.mixed_precision = "bf16"}),
+            (std::vector<std::string>{"a: mixed_precision bf16 has no effect: torch_dtype says what is computed in"}));
+  EXPECT_TRUE(notices({.gradient_accumulation_steps = "1", .gradient_clipping = "1.0"}).empty());
+  EXPECT_TRUE(notices({.gradient_accumulation_steps = "auto", .gradient_clipping = "auto"}).empty());
+  EXPECT_EQ(notices({.gradient_accumulation_steps = "4", .gradient_clipping = "0.2"}),
+            (std::vector<std::string>{"a: gradient_accumulation_steps 4 has no effect: the recipe's 1 counts",
+                                      "a: gradient_clipping 0.2 has no effect: max_grad_norm 1 counts"}));
+  EXPECT_THROW((void)notices({.mixed_precision = "fp16"}), Error);
 }
 
 TEST(TrainingOptions, UnsetKeysTakeTheDefaultsOfTheTools) {
