@@ -24,7 +24,7 @@ Program trace_generation(const Model& model, const Capacity& capacity, const KvL
     program.output("token", sampled.token);
     program.output("logp", sampled.logp);
   }
-  return fuse_forward(with_precision(program, dtype));
+  return fuse(with_precision(program, dtype));
 }
 
 std::vector<NamedType> kv_types(const Model& model, const KvLayout& layout, DType dtype) {

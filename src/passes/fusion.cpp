@@ -12,46 +12,93 @@ namespace {
 struct Match {
   const Op* op = nullptr;
   Fusion fusion;
+  std::vector<std::size_t> before;  // later nodes that the fused one depends on, ascending
 };
 
-// Whether a fusion takes nodes that nothing took before, all of one layer. A value that crosses from layer to layer is
-// kept by recomputation; fused with what the next layer makes of it, both would be kept.
-bool fits(const Program& program, const Fusion& fusion, const std::vector<bool>& taken) {
-  const std::string_view layer = layer_of(program.nodes()[fusion.nodes.front()].scope);
-  return std::all_of(fusion.nodes.begin(), fusion.nodes.end(),
-                     [&](std::size_t node) { return !taken[node] && layer_of(program.nodes()[node].scope) == layer; });
-}
+class Fuser {
+ public:
+  Fuser(const Program& program, FusionReach reach)
+      : program_(program), reach_(reach), rewriter_(program), taken_(program.nodes().size(), false) {}
 
-std::optional<Match> match_at(const Program& program, std::size_t first, const std::vector<bool>& taken) {
-  for (const std::string& name : op_registry().names()) {
-    const Op& op = op_registry().get(name);
-    std::optional<Fusion> fusion = op.fuse(program, first);
-    if (fusion && fits(program, *fusion, taken)) return Match{&op, std::move(*fusion)};
+  Program run() {
+    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+      if (taken_[i]) continue;
+      if (const auto match = match_at(i)) {
+        for (const std::size_t node : match->before) replay(node);
+        append(*match, program_.nodes()[i]);
+      } else {
+        replay(i);
+      }
+    }
+    return rewriter_.finish();
   }
-  return std::nullopt;
-}
+
+ private:
+  std::optional<Match> match_at(std::size_t first) const {
+    for (const std::string& name : op_registry().names()) {
+      const Op& op = op_registry().get(name);
+      std::optional<Fusion> fusion = op.fuse(program_, first);
+      if (!fusion || !fits(*fusion)) continue;
+      Match match{&op, std::move(*fusion), {}};
+      if (find_before(match)) return match;
+    }
+    return std::nullopt;
+  }
+
+  // Whether a fusion takes nodes that nothing took before, within reach of each other.
+  [[nodiscard]] bool fits(const Fusion& fusion) const {
+    const std::string_view layer = layer_of(program_.nodes()[fusion.nodes.front()].scope);
+    return std::all_of(fusion.nodes.begin(), fusion.nodes.end(), [&](std::size_t node) {
+      return !taken_[node] && (reach_ == FusionReach::program || layer_of(program_.nodes()[node].scope) == layer);
+    });
+  }
+
+  // False where an input depends on a node that is to be fused, or on a later update in place.
+  [[nodiscard]] bool find_before(Match& match) const {
+    const Fusion& fusion = match.fusion;
+    std::vector<std::size_t> open;
+    const auto visit = [&](ValueId id) {
+      if (id == kNoValue || program_.value(id).producer < 0) return;
+      const auto node = static_cast<std::size_t>(program_.value(id).producer);
+      if (node >= fusion.nodes.front() && !taken_[node]) open.push_back(node);
+    };
+    for (const ValueId id : fusion.inputs) visit(id);
+    while (!open.empty()) {
+      const std::size_t node = open.back();
+      open.pop_back();
+      if (std::find(fusion.nodes.begin(), fusion.nodes.end(), node) != fusion.nodes.end()) return false;
+      if (updates_in_place(program_.nodes()[node])) return false;
+      if (std::find(match.before.begin(), match.before.end(), node) != match.before.end()) continue;
+      match.before.push_back(node);
+      for (const ValueId id : program_.nodes()[node].inputs) visit(id);
+    }
+    std::sort(match.before.begin(), match.before.end());
+    return true;
+  }
+
+  void replay(std::size_t node) {
+    rewriter_.replay(program_.nodes()[node]);
+    taken_[node] = true;
+  }
+
+  void append(const Match& match, const Node& first) {
+    std::vector<Tensor> inputs;
+    for (const ValueId id : match.fusion.inputs) inputs.push_back(rewriter_.mapped(id));
+    rewriter_.program().set_scope(first.scope);
+    rewriter_.program().set_phase(first.phase);
+    const std::vector<Tensor> outputs = rewriter_.program().append(*match.op, match.fusion.attributes, inputs);
+    for (const auto& [old, output] : match.fusion.outputs) rewriter_.map(old, outputs.at(output));
+    for (const std::size_t node : match.fusion.nodes) taken_[node] = true;
+  }
+
+  const Program& program_;
+  FusionReach reach_;
+  ProgramRewriter rewriter_;
+  std::vector<bool> taken_;  // replayed or fused
+};
 
 }  // namespace
 
-Program fuse_forward(const Program& program) {
-  ProgramRewriter rewriter(program);
-  std::vector<bool> taken(program.nodes().size(), false);
-  for (std::size_t i = 0; i < program.nodes().size(); ++i) {
-    if (taken[i]) continue;
-    const auto match = match_at(program, i, taken);
-    if (!match) {
-      rewriter.replay(program.nodes()[i]);
-      continue;
-    }
-    std::vector<Tensor> inputs;
-    for (const ValueId id : match->fusion.inputs) inputs.push_back(rewriter.mapped(id));
-    rewriter.program().set_scope(program.nodes()[i].scope);
-    rewriter.program().set_phase(program.nodes()[i].phase);
-    const std::vector<Tensor> outputs = rewriter.program().append(*match->op, match->fusion.attributes, inputs);
-    for (const auto& [old, output] : match->fusion.outputs) rewriter.map(old, outputs.at(output));
-    for (const std::size_t node : match->fusion.nodes) taken[node] = true;
-  }
-  return rewriter.finish();
-}
+Program fuse(const Program& program, FusionReach reach) { return Fuser(program, reach).run(); }
 
 }  // namespace hone

@@ -10,13 +10,6 @@
 namespace hone {
 namespace {
 
-bool updates_in_place(const Node& node) {
-  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-    if (node.op->alias(i) && !node.op->is_view()) return true;
-  }
-  return false;
-}
-
 // A forward node that may run again: every value it makes is an activation of its own.
 bool can_repeat(const Program& program, const Node& node) {
   if (node.phase != Phase::forward || updates_in_place(node)) return false;

@@ -4,6 +4,13 @@
 
 namespace hone {
 
+bool updates_in_place(const Node& node) {
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.op->alias(i) && !node.op->is_view()) return true;
+  }
+  return false;
+}
+
 const Value& Tensor::value() const {
   HONE_ASSERT(valid(), "an invalid tensor is read");
   return program_->value(id_);

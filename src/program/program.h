@@ -45,6 +45,9 @@ struct Node {
   Phase phase = Phase::forward;
 };
 
+// Whether an output lies where an input was, other than as a view.
+[[nodiscard]] bool updates_in_place(const Node& node);
+
 // A value that the host reads after a run.
 struct Output {
   std::string name;

@@ -13,6 +13,7 @@
 #include "passes/gradient.h"
 #include "passes/offload.h"
 #include "passes/precision.h"
+#include "program/memory_plan.h"
 
 namespace hone {
 namespace {
@@ -27,6 +28,19 @@ Program trace_nll(const Model& model, const LossProgramOptions& options, bool tr
   program.output("entropy", weighted_sum(trace.entropy, counted));
   program.output("hits", weighted_sum(trace.hit, counted));
   return finish_loss(std::move(program), trainable ? "loss" : nullptr, options);
+}
+
+// The program and its backward pass, from the output named `loss`.
+Program with_gradients(const Program& program, std::string_view loss, GradientSums sums, FusionReach reach) {
+  Program result = fuse(program, reach);
+  for (const Output& output : result.outputs()) {
+    if (output.name != loss) continue;
+    const Tensor value = result.tensor(output.value);
+    const GradientSeed seed{value, fill(result, value.type(), 1.0)};
+    append_gradients(result, {&seed, 1}, {}, sums);
+    return fuse(result, reach);
+  }
+  throw Defect(text_of("the program has no output ", loss));
 }
 
 }  // namespace
@@ -46,17 +60,18 @@ void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacit
 }
 
 Program finish_loss(Program program, const char* loss, const LossProgramOptions& options) {
-  program = fuse_forward(with_precision(program, options.dtype));
-  if (loss == nullptr) return program;
-  for (const Output& output : program.outputs()) {
-    if (output.name != loss) continue;
-    const Tensor value = program.tensor(output.value);
-    const GradientSeed seed{value, fill(program, value.type(), 1.0)};
-    append_gradients(program, {&seed, 1}, {}, options.gradients);
-    program = recompute(program, options.recompute, options.activation_budget, options.device);
-    return options.offload ? offload_activations(program) : program;
+  program = with_precision(program, options.dtype);
+  if (loss == nullptr) return fuse(program, FusionReach::program);
+  // What is not kept by layers may be fused across them.
+  if (options.recompute != Recompute::layers && !options.offload) {
+    Program whole = with_gradients(program, loss, options.gradients, FusionReach::program);
+    if (options.recompute == Recompute::none || plan_memory(whole, options.device).arena <= options.activation_budget) {
+      return whole;
+    }
   }
-  throw Defect(text_of("the program has no output ", loss));
+  program = with_gradients(program, loss, options.gradients, FusionReach::layer);
+  program = recompute(program, options.recompute, options.activation_budget, options.device);
+  return options.offload ? offload_activations(program) : program;
 }
 
 Program trace_training(const Model& model, const LossProgramOptions& options) {

@@ -12,6 +12,8 @@
 #include "ops/linear_logprobs/log_softmax.h"
 #include "ops/op_case.h"
 #include "ops/registry.h"
+#include "ops/scale/scale.h"
+#include "passes/fusion.h"
 #include "passes/gradient.h"
 #include "program/executable.h"
 #include "support/device.h"
@@ -87,6 +89,16 @@ TEST(LinearLogprobs, Cases) {
   check(linear_logprobs_case(6, 5, 2 * kVocabChunk + 17, 1.3));
 }
 
+TEST(LinearLogprobs, JointCases) {
+  for (OpCase each :
+       {linear_logprobs_case(1, 8, 5, 1.0), linear_logprobs_case(9, 24, 3, 0.6),
+        linear_logprobs_case(7, 4, kVocabChunk, 1.0), linear_logprobs_case(6, 5, 2 * kVocabChunk + 17, 1.3)}) {
+    each.name += "_joint";
+    each.fused = true;
+    check(each);
+  }
+}
+
 // Rows of x, with a hidden size of 16 and a vocabulary of two chunks and a bit, in bf16.
 struct Sizes {
   std::int64_t hidden = 16;
@@ -101,13 +113,19 @@ std::vector<T> normal_values(std::size_t count, const char* name) {
   return values;
 }
 
+std::int64_t count_nodes(const Program& program, std::string_view op) {
+  return std::count_if(program.nodes().begin(), program.nodes().end(),
+                       [&](const Node& node) { return node.op->name() == op; });
+}
+
 struct Result {
   std::vector<float> logp, entropy, hit, lse, dweight;
   std::vector<BFloat16> dx;
 };
 
 // Rows [first, first + rows) of a long x whose targets are `targets`; the gradient of every logp is 1.
-Result run(std::int64_t first, std::int64_t rows, const std::vector<std::int32_t>& targets, double temperature) {
+Result run(std::int64_t first, std::int64_t rows, const std::vector<std::int32_t>& targets, double temperature,
+           bool joint = false) {
   const Sizes sizes;
   register_operations();
   Program program;
@@ -122,9 +140,11 @@ Result run(std::int64_t first, std::int64_t rows, const std::vector<std::int32_t
   const GradientSeed seeds[] = {{result.logp, program.input("dlogp", result.logp.type())}};
   const Tensor wanted[] = {x};
   program.output("dx", append_gradients(program, seeds, wanted)[0]);
+  if (joint) program = fuse(program);
+  EXPECT_EQ(count_nodes(program, "linear_logprobs_joint"), joint ? 1 : 0);
 
-  const NamedType weight_type{"weight", weight.type()};
-  const NamedType gradient_type{"weight", {DType::f32, weight.shape()}};
+  const NamedType weight_type{"weight", {DType::bf16, {sizes.vocab, sizes.hidden}}};
+  const NamedType gradient_type{"weight", {DType::f32, {sizes.vocab, sizes.hidden}}};
   TensorStore weights(test_device(), {&weight_type, 1});
   TensorStore gradients(test_device(), {&gradient_type, 1});
   const auto elements = static_cast<std::size_t>(sizes.vocab * sizes.hidden);
@@ -184,6 +204,43 @@ TEST(LinearLogprobs, RowsDoNotDependOnEachOther) {
   EXPECT_EQ(all.logp, other.logp);
   EXPECT_EQ(all.entropy, other.entropy);
   EXPECT_EQ(all.dweight, other.dweight);
+}
+
+// The logits are the same; what sums their gradients takes other pieces of them on a GPU.
+TEST(LinearLogprobs, BothPassesAsOneGiveWhatTheyGiveApart) {
+  const Sizes sizes;
+  const std::int64_t rows = 700;
+  std::vector<std::int32_t> targets(rows);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    targets[row] = row % 5 == 1 ? -1 : static_cast<std::int32_t>(row * 7919 % sizes.vocab);
+  }
+  const Result apart = run(0, rows, targets, 0.7);
+  const Result joint = run(0, rows, targets, 0.7, true);
+  EXPECT_EQ(joint.logp, apart.logp);
+  EXPECT_EQ(joint.entropy, apart.entropy);
+  EXPECT_EQ(joint.hit, apart.hit);
+  EXPECT_EQ(joint.lse, apart.lse);
+  if (test_device().kind() == DeviceKind::cpu) {
+    EXPECT_EQ(joint.dweight, apart.dweight);
+    for (std::size_t i = 0; i < apart.dx.size(); ++i) ASSERT_EQ(joint.dx[i].bits, apart.dx[i].bits) << i;
+    return;
+  }
+  for (std::size_t i = 0; i < apart.dweight.size(); ++i) ASSERT_NEAR(joint.dweight[i], apart.dweight[i], 1e-4) << i;
+  for (std::size_t i = 0; i < apart.dx.size(); ++i) {
+    ASSERT_NEAR(float(joint.dx[i]), float(apart.dx[i]), 1e-2 * std::abs(float(apart.dx[i])) + 1e-4) << i;
+  }
+}
+
+// Its gradient must not wait for what it gives.
+TEST(LinearLogprobs, PassesStayApartWhereTheGradientDependsOnLogp) {
+  register_operations();
+  Program program;
+  const Tensor x = program.input("x", {DType::f32, {4, 8}});
+  const Tensor targets = program.input("targets", {DType::i32, {4}});
+  const Tensor logp = linear_logprobs(x, program.weight("w", {DType::f32, {10, 8}}), targets).logp;
+  const GradientSeed seeds[] = {{logp, scale(logp, 2.0)}};
+  append_gradients(program, seeds);
+  EXPECT_EQ(count_nodes(fuse(program), "linear_logprobs_joint"), 0);
 }
 
 // What the sampler does: whole rows of logits in f32, then log_softmax.

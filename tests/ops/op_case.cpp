@@ -10,6 +10,7 @@
 
 #include "core/random.h"
 #include "ops/registry.h"
+#include "passes/fusion.h"
 #include "passes/gradient.h"
 #include "program/executable.h"
 #include "support/device.h"
@@ -178,6 +179,7 @@ class CaseRunner {
           << case_.name << ": no gradient for " << case_.inputs[wanted_index[k]].name;
       if (wanted_gradients[k]) program.output("gradient" + std::to_string(wanted_index[k]), wanted_gradients[k]);
     }
+    if (case_.fused) program = fuse(program);
     std::vector<NamedType> gradient_types;
     for (const Value& value : program.values()) {
       if (value.role == Role::gradient) gradient_types.push_back({value.name, value.type});

@@ -35,6 +35,7 @@ struct OpCase {
   std::function<std::vector<Values>(std::span<const Values>, const Counts&)> reference;
   std::vector<bool> seeded;  // which outputs get a gradient; empty: all floating ones. All false: no gradient check
   double tolerance = 1.0;    // times the dtype's
+  bool fused = false;        // fuse() after the gradients
 };
 
 // Runs all checks of a case; failures are GoogleTest failures that name case, dtype, counts, tensor and position.

@@ -56,12 +56,12 @@ TEST(Precision, ChangesWeightsAndStatesOfF32Alone) {
   EXPECT_EQ(to_text(with_precision(program, DType::f32)), to_text(program));
 }
 
-TEST(Fusion, Golden) { expect_golden("passes/fuse_forward.txt", to_text(fuse_forward(small_program()))); }
+TEST(Fusion, Golden) { expect_golden("passes/fuse.txt", to_text(fuse(small_program()))); }
 
 TEST(Fusion, HappensOnce) {
-  const Program fused = fuse_forward(small_program());
+  const Program fused = fuse(small_program());
   EXPECT_EQ(count_nodes(fused, "add_rms_norm"), 2);
-  EXPECT_EQ(to_text(fuse_forward(fused)), to_text(fused));
+  EXPECT_EQ(to_text(fuse(fused)), to_text(fused));
 }
 
 // x + y, what reads it and how; the number of fusions.
@@ -103,7 +103,7 @@ TEST(Fusion, OnlyWhereNothingElseChanges) {
        0},
   };
   for (const FusionCase& one : cases) {
-    const Program fused = fuse_forward(program_from_text(one.text));
+    const Program fused = fuse(program_from_text(one.text));
     EXPECT_EQ(count_nodes(fused, "add_rms_norm"), one.fusions) << one.text;
     EXPECT_EQ(fused.outputs().size(), program_from_text(one.text).outputs().size());
     for (const Node& node : fused.nodes()) {
@@ -120,7 +120,7 @@ TEST(Fusion, KeepsToALayer) {
     const Program program = program_from_text(
         "%0: f32[4, 8] = input \"x\"\n%1: f32[8] = weight \"w\"\n%2: f32[4, 8] = add(%0, %0) @" + first +
         " forward\n%3: f32[4, 8], %4: f32[4] = rms_norm(%2, %1) {epsilon=1e-06} @" + second + " forward\n");
-    return count_nodes(fuse_forward(program), "add_rms_norm");
+    return count_nodes(fuse(program), "add_rms_norm");
   };
   EXPECT_EQ(fusions("layers.0.attention", "layers.0.mlp"), 1);
   EXPECT_EQ(fusions("layers.0.mlp", "layers.1.attention"), 0);
@@ -131,7 +131,7 @@ TEST(Fusion, KeepsToALayer) {
 TEST(Gradients, Golden) { expect_golden("passes/append_gradients.txt", to_text(with_gradients(small_program()))); }
 TEST(Gradients, GoldenInBf16) {
   expect_golden("passes/append_gradients_bf16.txt",
-                to_text(with_gradients(fuse_forward(with_precision(small_program(), DType::bf16)))));
+                to_text(with_gradients(fuse(with_precision(small_program(), DType::bf16)))));
 }
 
 TEST(Gradients, BehindFrozenWeightsThereAreNone) {
@@ -175,14 +175,14 @@ TEST(Gradients, OfWantedInputsAndNothingWhereNoneArrives) {
 }
 
 TEST(Recompute, GoldenByLayers) {
-  const Program program = with_gradients(fuse_forward(small_program()));
+  const Program program = with_gradients(fuse(small_program()));
   const Program again = recompute(program, Recompute::layers, 0, DeviceKind::cpu);
   expect_golden("passes/recompute_layers.txt", to_text(again));
   EXPECT_LT(arena_of(again), arena_of(program));
 }
 
 TEST(Offload, Golden) {
-  const Program program = with_gradients(fuse_forward(small_program()));
+  const Program program = with_gradients(fuse(small_program()));
   const Program offloaded = offload_activations(program);
   expect_golden("passes/offload.txt", to_text(offloaded));
   EXPECT_GT(count_nodes(offloaded, "offload"), 0);
@@ -194,12 +194,12 @@ TEST(Offload, Golden) {
 }
 
 TEST(Offload, LeavesAForwardPassAsItIs) {
-  const Program program = fuse_forward(small_program());
+  const Program program = fuse(small_program());
   EXPECT_EQ(to_text(offload_activations(program)), to_text(program));
 }
 
 TEST(Recompute, GoldenWithABudget) {
-  const Program program = with_gradients(fuse_forward(small_program()));
+  const Program program = with_gradients(fuse(small_program()));
   const std::size_t most = arena_of(program);
   const std::size_t least = arena_of(recompute(program, Recompute::layers, 0, DeviceKind::cpu));
   const std::size_t budget = (most + least) / 2;

@@ -11,28 +11,45 @@
 
 namespace hone {
 
-// [rows, heads, width] bf16 in global memory, row_stride elements from a row to the next, taken in boxes of box_rows
-// rows by box_heads heads by 64 columns; rows past the last are zeros.
-[[nodiscard]] inline CUtensorMap row_boxes(const void* data, std::int64_t rows, std::int64_t row_stride,
-                                           std::int64_t heads, std::int64_t width, std::int64_t box_rows,
-                                           std::int64_t box_heads = 1) {
+// A tensor of `ranks` dimensions in global memory, the innermost first, taken in boxes; elements past its ends are
+// zeros. `strides`: bytes, of all dimensions but the innermost.
+template <int ranks>
+[[nodiscard]] CUtensorMap tensor_boxes(const void* data, CUtensorMapDataType type, const cuuint64_t (&sizes)[ranks],
+                                       const cuuint64_t (&strides)[ranks - 1], const cuuint32_t (&box)[ranks],
+                                       CUtensorMapSwizzle swizzle) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};
   check_cuda(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found),
              "cudaGetDriverEntryPointByVersion");
-  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
-  CUtensorMap map{};
-  const cuuint64_t sizes[3] = {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(heads),
-                               static_cast<cuuint64_t>(rows)};
-  const cuuint64_t strides[2] = {static_cast<cuuint64_t>(width) * 2, static_cast<cuuint64_t>(row_stride) * 2};
-  const cuuint32_t box[3] = {64, static_cast<cuuint32_t>(box_heads), static_cast<cuuint32_t>(box_rows)};
-  const cuuint32_t steps[3] = {1, 1, 1};
   HONE_ASSERT(found == cudaDriverEntryPointSuccess, "the driver has no cuTensorMapEncodeTiled");
-  const CUresult status = encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(data), sizes, strides,
-                                 box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
+  cuuint32_t steps[ranks];
+  for (cuuint32_t& step : steps) step = 1;
+  CUtensorMap map{};
+  const CUresult status =
+      encode(&map, type, ranks, const_cast<void*>(data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   HONE_ASSERT(status == CUDA_SUCCESS, "cuTensorMapEncodeTiled says ", static_cast<int>(status));
   return map;
+}
+
+// [rows, heads, width] bf16 in global memory, row_stride elements from a row to the next, taken in boxes of box_rows
+// rows by box_heads heads by 64 columns.
+[[nodiscard]] inline CUtensorMap row_boxes(const void* data, std::int64_t rows, std::int64_t row_stride,
+                                           std::int64_t heads, std::int64_t width, std::int64_t box_rows,
+                                           std::int64_t box_heads = 1) {
+  return tensor_boxes<3>(
+      data, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+      {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(heads), static_cast<cuuint64_t>(rows)},
+      {static_cast<cuuint64_t>(width) * 2, static_cast<cuuint64_t>(row_stride) * 2},
+      {64, static_cast<cuuint32_t>(box_heads), static_cast<cuuint32_t>(box_rows)}, CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
+// [rows, width] f32 in global memory, taken row by row; width at most 256.
+[[nodiscard]] inline CUtensorMap float_rows(const float* data, std::int64_t rows, std::int64_t width) {
+  return tensor_boxes<2>(
+      data, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(rows)},
+      {static_cast<cuuint64_t>(width) * 4}, {static_cast<cuuint32_t>(width), 1}, CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
 __device__ inline void barrier_init(std::uint32_t barrier, int arrivals) {
@@ -85,11 +102,13 @@ __device__ inline void bulk_copy_box(std::uint32_t shared, const CUtensorMap& ma
       "l"(&map), "r"(column), "r"(head), "r"(row), "r"(barrier)
       : "memory");
 }
-// `bytes`, a multiple of 16, to shared memory for `barrier`.
-__device__ inline void bulk_copy(std::uint32_t shared, const void* from, int bytes, std::uint32_t barrier) {
+// A row of float_rows() to shared memory, to a multiple of 128 bytes, for `barrier`. (racecheck follows copies by a
+// map; it takes those by an address for races with what the barrier lets go on.)
+__device__ inline void bulk_copy_row(std::uint32_t shared, const CUtensorMap& map, int row, std::uint32_t barrier) {
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(shared),
-      "l"(from), "r"(bytes), "r"(barrier)
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];\n" ::"r"(
+          shared),
+      "l"(&map), "r"(0), "r"(row), "r"(barrier)
       : "memory");
 }
 // Floats from shared memory, to global memory or onto what is there.

@@ -20,11 +20,19 @@ constexpr std::size_t kRotation = std::size_t{256} << 20;  // bytes that runs go
 constexpr std::size_t kMostCopies = 64;
 constexpr std::int64_t kCompared = std::int64_t{1} << 20;  // elements, at least
 constexpr std::size_t kFinalists = 8;
-constexpr double kHopeless = 1.3;         // of the fastest's time: what is not looked at twice
-constexpr double kNear = 1.06;            // of the fastest's time: what may be a finalist
-constexpr double kWorthwhile = 0.995;     // of first()'s time: below that another is taken
-constexpr double kRoundSeconds = 1.5e-3;  // of one finalist
-constexpr int kRounds = 15;
+constexpr double kHopeless = 1.3;      // of the fastest's time: what is not looked at twice
+constexpr double kNear = 1.06;         // of the fastest's time: what may be a finalist
+constexpr double kWorthwhile = 0.995;  // of first()'s time: below that another is taken
+// A finalist runs alone for so long before it is timed for as long again: the card lowers its clock until the power is
+// what it may be, within some tens of milliseconds, so that what takes less energy is faster in the end. Short products
+// leave the card idle between them and are timed in short turns.
+struct Turns {
+  double seconds;
+  int rounds;
+};
+constexpr Turns kSustained{.seconds = 80e-3, .rounds = 3};
+constexpr Turns kShort{.seconds = 1.5e-3, .rounds = 15};
+constexpr double kLong = 100e-6;  // what counts as no short product
 
 // Memory of the GPU, given back at the end of its life; null where there was not enough.
 class Memory {
@@ -220,9 +228,12 @@ std::optional<GemmSearch> Search::decide() {
     }
   }
   std::vector<std::vector<double>> times(finalists.size());
-  for (int round = 0; round < kRounds; ++round) {
+  const bool sustained = first_.seconds >= kLong;
+  const Turns& turns = sustained ? kSustained : kShort;
+  for (int round = 0; round < turns.rounds; ++round) {
     for (std::size_t i = 0; i < finalists.size(); ++i) {
-      const auto runs = static_cast<std::size_t>(std::clamp(kRoundSeconds / finalists[i].seconds, 1.0, 1000.0));
+      const auto runs = static_cast<std::size_t>(std::clamp(turns.seconds / finalists[i].seconds, 1.0, 1000.0));
+      if (sustained) (void)time(finalists[i].algorithm, runs);
       times[i].push_back(time(finalists[i].algorithm, runs));
     }
   }

@@ -152,12 +152,12 @@ struct WgmmaTurn {
 };
 
 template <int kWidth>
-__device__ void wgmma_backward_copy(const CUtensorMap& qkv, const CUtensorMap& grad_o, const WgmmaBackwardWork& work,
+__device__ void wgmma_backward_copy(const CUtensorMap& qkv, const CUtensorMap& grad_o, const CUtensorMap& statistics,
                                     const SequenceTile& tile, WgmmaTurn turn, int turns, int heads, int kv_heads,
                                     int kv_head, std::uint32_t shared, const WgmmaBackwardBarriers& barriers) {
   using Plan = WgmmaBackward<kWidth>;
   const auto token = static_cast<int>(tile.token);
-  const std::int64_t first_tile = tile.token / kWgmmaQueries + tile.sequence;
+  const int first_tile = token / kWgmmaQueries + tile.sequence;
   barrier_expect(barriers.keys_ready(), 2 * Plan::kKeyBytes);
   for (int part = 0; part < kWidth / 64; ++part) {
     for (int row = 0; row < kWgmmaKeys; row += kWgmmaQueries) {
@@ -178,9 +178,8 @@ __device__ void wgmma_backward_copy(const CUtensorMap& qkv, const CUtensorMap& g
       bulk_copy_box(shared + Plan::kQ + static_cast<std::uint32_t>(stage * Plan::kQueryBytes + part * Plan::kQueryTile),
                     qkv, part * 64, turn.head, row, barriers.q_ready(stage));
     }
-    bulk_copy(shared + Plan::kStatistics + static_cast<std::uint32_t>(stage * Plan::kStatisticBytes),
-              work.statistics + ((first_tile + turn.tile) * heads + turn.head) * (2 * kWgmmaQueries),
-              Plan::kStatisticBytes, barriers.q_ready(stage));
+    bulk_copy_row(shared + Plan::kStatistics + static_cast<std::uint32_t>(stage * Plan::kStatisticBytes), statistics,
+                  (first_tile + turn.tile) * heads + turn.head, barriers.q_ready(stage));
     barrier_wait(barriers.grad_o_free(stage), parity ^ 1);
     barrier_expect(barriers.grad_o_ready(stage), Plan::kQueryBytes);
     for (int part = 0; part < kWidth / 64; ++part) {
@@ -397,7 +396,8 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
 template <int kWidth>
 __global__ void HONE_WGMMA_BOUNDS(WgmmaBackward<kWidth>::kThreads, 1)
     wgmma_attention_backward(AttentionGradients<__nv_bfloat16> args, WgmmaBackwardWork work,
-                             const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap grad_o) {
+                             const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap grad_o,
+                             const __grid_constant__ CUtensorMap statistics) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using Plan = WgmmaBackward<kWidth>;
   extern __shared__ __align__(1024) unsigned char wgmma_shared[];
@@ -429,8 +429,8 @@ __global__ void HONE_WGMMA_BOUNDS(WgmmaBackward<kWidth>::kThreads, 1)
   if (threadIdx.x < 128) {
     fewer_registers<24>();
     if (threadIdx.x == 0) {
-      wgmma_backward_copy<kWidth>(qkv, grad_o, work, tile, turn, turns, args.heads, args.kv_heads, kv_head, shared,
-                                  barriers);
+      wgmma_backward_copy<kWidth>(qkv, grad_o, statistics, tile, turn, turns, args.heads, args.kv_heads, kv_head,
+                                  shared, barriers);
     } else if (threadIdx.x % 32 == 0) {
       wgmma_backward_add<kWidth>(work, tile, turn, turns, args.heads, static_cast<int>(threadIdx.x) / 32 - 1, shared,
                                  barriers);
@@ -504,8 +504,9 @@ template <int kWidth>
   const std::int64_t rows = args.sequences.capacity;
   const CUtensorMap qkv = row_boxes(args.q, rows, args.stride, args.heads + 2 * args.kv_heads, kWidth, kWgmmaQueries);
   const CUtensorMap grad_o = row_boxes(args.grad_o, rows, args.heads * kWidth, args.heads, kWidth, kWgmmaQueries);
+  const CUtensorMap statistics = float_rows(work.statistics, tiles, std::int64_t{2} * kWgmmaQueries);
   const auto blocks = static_cast<unsigned>(tiles_capacity(args.sequences, 1, kWgmmaKeys) * args.kv_heads);
-  kernel<<<blocks, Plan::kThreads, Plan::kSharedBytes, stream>>>(args, work, qkv, grad_o);
+  kernel<<<blocks, Plan::kThreads, Plan::kSharedBytes, stream>>>(args, work, qkv, grad_o, statistics);
   check_launch("attention_backward");
   wgmma_backward_finish<kWidth><<<tiles, 256, 0, stream>>>(args, work);
   check_launch("attention_backward's rounding");

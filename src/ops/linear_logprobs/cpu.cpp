@@ -14,6 +14,10 @@ namespace hone {
 namespace {
 
 constexpr std::int64_t kRowBlock = 512;
+constexpr std::int64_t kJointLogits = std::int64_t{16} << 20;  // at a time, where both passes are one
+
+// Which of the passes a launch runs.
+enum class Passes : std::uint8_t { forward, backward, joint };
 
 // The products of a block of `rows` rows with a chunk of the vocabulary, without operands.
 struct Products {
@@ -68,21 +72,26 @@ struct Workspace {
   std::int64_t block;     // rows at a time
   std::int32_t* rows;     // [all rows]: those that count
   T* x;                   // [block, hidden]: those rows of x
-  A* logits;              // [block, kVocabChunk]
-  A* dx;                  // [block, hidden], backward only
-  A* target_logits;       // [block], forward only
-  LogSoftmax<A>* states;  // [block], forward only
+  A* logits;              // [block, kVocabChunk]; joint: [chunks of the vocabulary, block, kVocabChunk]
+  A* dx;                  // [block, hidden], not forward
+  A* target_logits;       // [block], not backward
+  LogSoftmax<A>* states;  // [block], not backward
   std::span<std::byte> gemm;
 
-  Workspace(const Type& x_type, const Type& weight, bool backward, std::span<std::byte> memory) : base_(memory.data()) {
+  Workspace(const Type& x_type, const Type& weight, Passes passes, std::span<std::byte> memory) : base_(memory.data()) {
     const std::int64_t hidden = x_type.row_size();
     block = std::min(kRowBlock, x_type.rows());
+    std::int64_t chunks = 1;
+    if (passes == Passes::joint) {
+      chunks = (weight.rows() + kVocabChunk - 1) / kVocabChunk;
+      block = std::min(block, std::max(kJointLogits / (chunks * kVocabChunk), std::int64_t{16}));
+    }
     rows = take<std::int32_t>(x_type.rows());
     x = take<T>(block * hidden);
-    logits = take<A>(block * kVocabChunk);
-    dx = backward ? take<A>(block * hidden) : nullptr;
-    target_logits = backward ? nullptr : take<A>(block);
-    states = backward ? nullptr : take<LogSoftmax<A>>(block);
+    logits = take<A>(chunks * block * kVocabChunk);
+    dx = passes == Passes::forward ? nullptr : take<A>(block * hidden);
+    target_logits = passes == Passes::backward ? nullptr : take<A>(block);
+    states = passes == Passes::backward ? nullptr : take<LogSoftmax<A>>(block);
     if (base_ != nullptr) {
       gemm = memory.subspan(used_);
       return;
@@ -90,7 +99,7 @@ struct Workspace {
     const Products products{block, std::min(kVocabChunk, weight.rows()), hidden, x_type.dtype,
                             accumulator_of(x_type.dtype)};
     std::size_t gemm_bytes = gemm_workspace_bytes(products.logits(), thread_count());
-    if (backward) {
+    if (passes != Passes::forward) {
       gemm_bytes = std::max(gemm_bytes, gemm_workspace_bytes(products.input_gradient(), thread_count()));
       for (const DType sums : {products.wide, products.dtype}) {
         gemm_bytes = std::max(gemm_bytes, gemm_workspace_bytes(products.weight_gradient(sums), thread_count()));
@@ -126,71 +135,61 @@ std::int64_t list_rows(std::int64_t rows, const TensorView& targets, std::int64_
   return count;
 }
 
-// One launch, forward or backward: what both do alike.
+// The views of a launch's inputs and outputs; those that its passes have not are invalid.
+struct Operands {
+  Passes passes;
+  TensorView x, weight, targets;
+  TensorView dlogp, kept_lse;          // inputs of the backward pass
+  TensorView logp, entropy, hit, lse;  // outputs of the forward pass
+  TensorView dx, dweight;              // outputs of the backward pass
+};
+
+Operands operands_of(const KernelCall& call, Passes passes) {
+  const std::size_t x = passes == Passes::forward ? 0 : 1;
+  Operands o{.passes = passes, .x = call.in(x), .weight = call.in(x + 1), .targets = call.in(x + 2)};
+  std::size_t out = 0;
+  if (passes != Passes::backward) {
+    o.logp = call.out(out++);
+    o.entropy = call.out(out++);
+    o.hit = call.out(out++);
+    o.lse = call.out(out++);
+  }
+  if (passes == Passes::forward) return o;
+  o.dlogp = call.in(0);
+  if (passes == Passes::backward) o.kept_lse = call.in(4);
+  o.dx = call.out(out++);
+  if (call.in(passes == Passes::joint ? 4 : 5)) o.dweight = call.out(out);
+  return o;
+}
+
+// One launch.
 template <class T>
 class Head {
  public:
   using A = Accumulator<T>;
 
-  Head(const KernelCall& call, const TensorView& x, const TensorView& weight, const TensorView& targets, bool backward)
-      : work_(*x.type, *weight.type, backward, call.workspace),
-        x_(x.as<T>()),
-        weight_(weight.as<T>()),
-        targets_(targets.as<std::int32_t>()),
-        hidden_(x.row_size()),
-        vocab_(weight.dim(0)),
-        dtype_(x.dtype()),
+  Head(const KernelCall& call, const Operands& operands)
+      : work_(*operands.x.type, *operands.weight.type, operands.passes, call.workspace),
+        operands_(operands),
+        x_(operands.x.as<T>()),
+        weight_(operands.weight.as<T>()),
+        targets_(operands.targets.as<std::int32_t>()),
+        hidden_(operands.x.row_size()),
+        vocab_(operands.weight.dim(0)),
+        dtype_(operands.x.dtype()),
         temperature_(static_cast<A>(call.attributes_as<LinearLogprobsAttributes>().temperature)) {}
 
-  void forward(const KernelCall& call) {
-    for (const TensorView& output : call.outputs) std::memset(output.data, 0, output.type->bytes());
-    const std::int64_t count =
-        list_rows(call.in(0).rows(), call.in(2), vocab_, work_.rows, [](std::int64_t) { return true; });
-    for (std::int64_t first = 0; first < count; first += work_.block) {
-      gather(first, std::min(work_.block, count - first));
-      std::uninitialized_fill_n(work_.states, products_.rows, LogSoftmax<A>(temperature_));
-      for (std::int64_t id = 0; id < vocab_; id += kVocabChunk) {
-        compute_logits(id);
-        for_rows(products_.rows, products_.chunk, [&](std::int64_t i) {
-          const A* logits = work_.logits + i * kVocabChunk;
-          work_.states[i].add(logits, products_.chunk);
-          const std::int64_t target = targets_[block_rows_[i]] - id;
-          if (target >= 0 && target < products_.chunk) work_.target_logits[i] = logits[target];
-        });
-      }
-      store(call);
+  void run(const KernelCall& call) {
+    for (const TensorView& output : call.outputs) {
+      if (output.data != operands_.dweight.data) std::memset(output.data, 0, output.type->bytes());
     }
-  }
-
-  void backward(const KernelCall& call) {
-    std::memset(call.out(0).data, 0, call.out(0).type->bytes());
-    const A* dlogp = call.in(0).as<A>();
-    const A* lse = call.in(4).as<A>();
-    const DType sums = call.in(5) ? call.out(1).dtype() : products_.wide;
-    std::byte* dweight = call.in(5) ? call.out(1).data : nullptr;
-    const std::size_t dweight_row = static_cast<std::size_t>(hidden_) * size_of(sums);
-    const std::int64_t count = list_rows(call.in(1).rows(), call.in(3), vocab_, work_.rows,
-                                         [&](std::int64_t row) { return dlogp[row] != A(0); });
+    const A* dlogp = operands_.passes == Passes::backward ? operands_.dlogp.as<A>() : nullptr;
+    const std::int64_t count = list_rows(operands_.x.rows(), operands_.targets, vocab_, work_.rows,
+                                         [&](std::int64_t row) { return dlogp == nullptr || dlogp[row] != A(0); });
     for (std::int64_t first = 0; first < count; first += work_.block) {
       gather(first, std::min(work_.block, count - first));
-      std::fill_n(work_.dx, products_.rows * hidden_, A(0));
-      for (std::int64_t id = 0; id < vocab_; id += kVocabChunk) {
-        compute_logits(id);
-        for_rows(products_.rows, products_.chunk, [&](std::int64_t i) {
-          const std::int32_t row = block_rows_[i];
-          to_gradient(work_.logits + i * kVocabChunk, targets_[row] - id, lse[row], dlogp[row] / temperature_);
-        });
-        multiply(products_.input_gradient(), work_.logits, weight_ + id * hidden_, work_.dx);
-        if (dweight == nullptr) continue;
-        multiply(products_.weight_gradient(sums), work_.logits, work_.x,
-                 dweight + static_cast<std::size_t>(id) * dweight_row);
-      }
-      T* dx = call.out(0).as<T>();
-      for_rows(products_.rows, hidden_, [&](std::int64_t i) {
-        const A* from = work_.dx + i * hidden_;
-        T* to = dx + block_rows_[i] * hidden_;
-        for (std::int64_t j = 0; j < hidden_; ++j) to[j] = static_cast<T>(from[j]);
-      });
+      if (operands_.passes != Passes::backward) take_logits();
+      if (operands_.passes != Passes::forward) take_gradients();
     }
   }
 
@@ -202,9 +201,58 @@ class Head {
              [&](std::int64_t i) { std::copy_n(x_ + block_rows_[i] * hidden_, hidden_, work_.x + i * hidden_); });
   }
 
+  // Where the logits of the chunk that starts at `id` lie.
+  A* logits_of(std::int64_t id) { return work_.logits + (operands_.passes == Passes::joint ? id * work_.block : 0); }
+
   void compute_logits(std::int64_t id) {
-    products_.chunk = std::min(kVocabChunk, vocab_ - id);
-    multiply(products_.logits(), work_.x, weight_ + id * hidden_, work_.logits);
+    take_chunk(id);
+    multiply(products_.logits(), work_.x, weight_ + id * hidden_, logits_of(id));
+  }
+
+  void take_chunk(std::int64_t id) { products_.chunk = std::min(kVocabChunk, vocab_ - id); }
+
+  // The forward pass of the block.
+  void take_logits() {
+    std::uninitialized_fill_n(work_.states, products_.rows, LogSoftmax<A>(temperature_));
+    for (std::int64_t id = 0; id < vocab_; id += kVocabChunk) {
+      compute_logits(id);
+      for_rows(products_.rows, products_.chunk, [&](std::int64_t i) {
+        const A* logits = logits_of(id) + i * kVocabChunk;
+        work_.states[i].add(logits, products_.chunk);
+        const std::int64_t target = targets_[block_rows_[i]] - id;
+        if (target >= 0 && target < products_.chunk) work_.target_logits[i] = logits[target];
+      });
+    }
+    store();
+  }
+
+  // The backward pass of the block.
+  void take_gradients() {
+    const bool logits_again = operands_.passes == Passes::backward;
+    const A* dlogp = operands_.dlogp.as<A>();
+    const A* lse = (operands_.kept_lse ? operands_.kept_lse : operands_.lse).as<A>();
+    const DType sums = operands_.dweight ? operands_.dweight.dtype() : products_.wide;
+    const std::size_t dweight_row = static_cast<std::size_t>(hidden_) * size_of(sums);
+    std::fill_n(work_.dx, products_.rows * hidden_, A(0));
+    for (std::int64_t id = 0; id < vocab_; id += kVocabChunk) {
+      if (logits_again) compute_logits(id);
+      take_chunk(id);
+      A* logits = logits_of(id);
+      for_rows(products_.rows, products_.chunk, [&](std::int64_t i) {
+        const std::int32_t row = block_rows_[i];
+        to_gradient(logits + i * kVocabChunk, targets_[row] - id, lse[row], dlogp[row] / temperature_);
+      });
+      multiply(products_.input_gradient(), logits, weight_ + id * hidden_, work_.dx);
+      if (!operands_.dweight) continue;
+      multiply(products_.weight_gradient(sums), logits, work_.x,
+               operands_.dweight.data + static_cast<std::size_t>(id) * dweight_row);
+    }
+    T* dx = operands_.dx.as<T>();
+    for_rows(products_.rows, hidden_, [&](std::int64_t i) {
+      const A* from = work_.dx + i * hidden_;
+      T* to = dx + block_rows_[i] * hidden_;
+      for (std::int64_t j = 0; j < hidden_; ++j) to[j] = static_cast<T>(from[j]);
+    });
   }
 
   void multiply(GemmArgs args, const void* a, const void* b, void* c) {
@@ -215,14 +263,14 @@ class Head {
     gemm(args);
   }
 
-  void store(const KernelCall& call) {
+  void store() {
     for (std::int64_t i = 0; i < products_.rows; ++i) {
       const std::int32_t row = block_rows_[i];
       const LogSoftmax<A>& state = work_.states[i];
-      call.out(0).as<A>()[row] = log_probability(work_.target_logits[i], temperature_, state.lse());
-      call.out(1).as<A>()[row] = state.entropy();
-      call.out(2).as<A>()[row] = state.argmax() == targets_[row] ? A(1) : A(0);
-      call.out(3).as<A>()[row] = state.lse();
+      operands_.logp.as<A>()[row] = log_probability(work_.target_logits[i], temperature_, state.lse());
+      operands_.entropy.as<A>()[row] = state.entropy();
+      operands_.hit.as<A>()[row] = state.argmax() == targets_[row] ? A(1) : A(0);
+      operands_.lse.as<A>()[row] = state.lse();
     }
   }
 
@@ -235,6 +283,7 @@ class Head {
   }
 
   Workspace<T> work_;
+  const Operands& operands_;
   const T* x_;
   const T* weight_;
   const std::int32_t* targets_;
@@ -245,30 +294,27 @@ class Head {
   const std::int32_t* block_rows_ = nullptr;
 };
 
-// With `x` the index of x among the inputs: weight and targets follow it.
-template <std::size_t x>
+template <Passes passes>
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
+  constexpr std::size_t x = passes == Passes::forward ? 0 : 1;
   std::size_t bytes = 0;
   for_floating(inputs[x]->dtype,
-               [&]<class T>() { bytes = Workspace<T>(*inputs[x], *inputs[x + 1], x == 1, {}).bytes(); });
+               [&]<class T>() { bytes = Workspace<T>(*inputs[x], *inputs[x + 1], passes, {}).bytes(); });
   return bytes;
 }
 
-void forward(const KernelCall& call) {
-  for_floating(call.in(0).dtype(),
-               [&]<class T>() { Head<T>(call, call.in(0), call.in(1), call.in(2), false).forward(call); });
-}
-
-void backward(const KernelCall& call) {
-  for_floating(call.in(1).dtype(),
-               [&]<class T>() { Head<T>(call, call.in(1), call.in(2), call.in(3), true).backward(call); });
+template <Passes passes>
+void run(const KernelCall& call) {
+  const Operands operands = operands_of(call, passes);
+  for_floating(operands.x.dtype(), [&]<class T>() { Head<T>(call, operands).run(call); });
 }
 
 }  // namespace
 
 void register_linear_logprobs_cpu(KernelRegistry& registry) {
-  registry.add("linear_logprobs", DeviceKind::cpu, {forward, workspace<0>});
-  registry.add("linear_logprobs_backward", DeviceKind::cpu, {backward, workspace<1>});
+  registry.add("linear_logprobs", DeviceKind::cpu, {run<Passes::forward>, workspace<Passes::forward>});
+  registry.add("linear_logprobs_backward", DeviceKind::cpu, {run<Passes::backward>, workspace<Passes::backward>});
+  registry.add("linear_logprobs_joint", DeviceKind::cpu, {run<Passes::joint>, workspace<Passes::joint>});
 }
 
 }  // namespace hone

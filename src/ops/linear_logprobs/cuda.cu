@@ -2,8 +2,9 @@
 // would its log-probability), then a kernel takes the rows. The forward pass takes whole rows, so that they come from
 // the very product that gives a sampler its logits. The backward pass takes more rows and a chunk of the vocabulary:
 // each block of rows reads and writes all of dweight. There the logits become their gradients where they lie, rounded
-// to the type of x for the products with weight and x. Rows without a target are computed too: how many there are is
-// known to the device only. Their gradients are zero.
+// to the type of x for the products with weight and x. Both passes joined take whole rows, as many as a larger
+// workspace holds. Rows without a target are computed too: how many there are is known to the device only. Their
+// gradients are zero.
 #include <algorithm>
 
 #include "ops/cuda_kernel.cuh"
@@ -17,9 +18,19 @@ namespace {
 constexpr std::int64_t kLogits = std::int64_t{96} << 20;          // at a time, forward
 constexpr std::int64_t kGradientLogits = std::int64_t{64} << 20;  // at a time, backward
 constexpr std::int64_t kGradientRows = 8192;                      // at a time, at most
+constexpr std::int64_t kJointLogits = std::int64_t{320} << 20;    // at a time, both passes joined
 constexpr std::int64_t kStrideUnit = 64;  // of ids: rows of logits that are aligned for fast products
 constexpr std::int64_t kRowUnit = 256;    // that blocks of rows are rounded down to
 constexpr int kMergeThreads = 64;
+
+// Which of the passes a launch runs.
+enum class Passes : std::uint8_t { forward, backward, joint };
+
+// How many rows to take at a time so that no block has more than `most` and all have about as many.
+std::int64_t block_rows(std::int64_t rows, std::int64_t most) {
+  const std::int64_t block = ceil_div(rows, ceil_div(rows, std::max<std::int64_t>(most, 1)));
+  return std::min(rows, block > kRowUnit ? ceil_div(block, kRowUnit) * kRowUnit : block);
+}
 
 // The pieces of a workspace: made over no memory, it says how much is needed.
 template <class T>
@@ -31,11 +42,12 @@ struct Workspace {
   std::int64_t chunk;  // ids at a time, and the logits' row stride
   std::span<std::byte> gemm;
   A* logits;                                 // [block, chunk]; their gradients start where their rows do
-  ChunkStatistics<A>* statistics = nullptr;  // [all rows, chunks of the vocabulary], forward only
+  ChunkStatistics<A>* statistics = nullptr;  // [all rows, chunks of the vocabulary]; joint: [block, ...]
   A* dx = nullptr;                           // [block, hidden], backward only, where dx is narrower
   std::size_t bytes = 0;
 
-  Workspace(const Type& x, const Type& weight, bool backward, std::byte* memory) {
+  Workspace(const Type& x, const Type& weight, Passes passes, std::byte* memory) {
+    const bool backward = passes == Passes::backward;
     const std::int64_t rows = std::max<std::int64_t>(x.rows(), 1);
     const std::int64_t vocab = std::max<std::int64_t>(weight.rows(), 1);
     if (backward) {
@@ -44,9 +56,9 @@ struct Workspace {
               kVocabChunk;
     } else {
       chunk = ceil_div(vocab, kStrideUnit) * kStrideUnit;
-      block = std::max<std::int64_t>(kLogits / vocab, 1);
+      block = std::max<std::int64_t>((passes == Passes::joint ? kJointLogits : kLogits) / vocab, 1);
       if (block > kRowUnit) block = block / kRowUnit * kRowUnit;
-      block = std::min(block, rows);
+      block = passes == Passes::joint ? block_rows(rows, block) : std::min(block, rows);
     }
     const auto take = [&]<class Element>(Element*& piece, std::int64_t count) {
       piece = reinterpret_cast<Element*>(memory + bytes);
@@ -57,7 +69,7 @@ struct Workspace {
     gemm = {scratch, kCublasWorkspace};
     take(logits, block * chunk);
     if (backward && kNarrow) take(dx, block * x.row_size());
-    if (!backward) take(statistics, rows * ceil_div(vocab, kVocabChunk));
+    if (!backward) take(statistics, (passes == Passes::joint ? block : rows) * ceil_div(vocab, kVocabChunk));
   }
 };
 
@@ -78,8 +90,8 @@ struct ForwardOutputs {
   A *logp, *entropy, *hit, *lse;
 };
 
-// A block of threads to a chunk of the vocabulary and a row; the piece holds all ids. The target's logit goes to
-// `target_logits`, by row.
+// A block of threads to a chunk of the vocabulary and a row; the piece holds all ids, `statistics` is that of the
+// piece's first row. The target's logit goes to `target_logits`, by row.
 template <class A>
 __global__ void __launch_bounds__(kLogSoftmaxThreads)
     take_chunks(Piece<A> piece, ChunkStatistics<A>* statistics, A* target_logits) {
@@ -98,17 +110,20 @@ __global__ void __launch_bounds__(kLogSoftmaxThreads)
   if (target < 0) return;
   const ChunkStatistics<A> result = chunk_statistics(chunk, piece.temperature, scratch);
   if (threadIdx.x != 0) return;
-  statistics[row * gridDim.y + blockIdx.y] = result;
+  statistics[static_cast<std::int64_t>(blockIdx.x) * gridDim.y + blockIdx.y] = result;
   if (target >= first && target - first < count) target_logits[row] = logits[target - first];
 }
 
-// A thread to a row: its chunks are merged in order. outputs.logp holds the targets' logits.
+// A thread to a row of `count` from `first_row` on, whose `statistics` come first: its chunks are merged in order.
+// outputs.logp holds the targets' logits.
 template <class A>
 __global__ void __launch_bounds__(kMergeThreads)
-    merge_chunks(const ChunkStatistics<A>* statistics, std::int32_t chunks, std::int64_t vocab, RowCount rows,
-                 const std::int32_t* targets, A temperature, ForwardOutputs<A> outputs) {
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kMergeThreads + threadIdx.x;
-  if (row >= rows.capacity) return;
+    merge_chunks(const ChunkStatistics<A>* statistics, std::int64_t first_row, std::int64_t count, std::int32_t chunks,
+                 std::int64_t vocab, RowCount rows, const std::int32_t* targets, A temperature,
+                 ForwardOutputs<A> outputs) {
+  const std::int64_t local = static_cast<std::int64_t>(blockIdx.x) * kMergeThreads + threadIdx.x;
+  if (local >= count) return;
+  const std::int64_t row = first_row + local;
   const std::int32_t target = row < rows.get() ? targets[row] : -1;
   if (target < 0) {
     outputs.logp[row] = outputs.entropy[row] = outputs.hit[row] = outputs.lse[row] = A(0);
@@ -117,7 +132,7 @@ __global__ void __launch_bounds__(kMergeThreads)
   LogSoftmaxState<A> state;
   state.clear();
   for (std::int32_t chunk = 0; chunk < chunks; ++chunk) {
-    state.add(statistics[row * chunks + chunk], chunk * static_cast<std::int32_t>(kVocabChunk));
+    state.add(statistics[local * chunks + chunk], chunk * static_cast<std::int32_t>(kVocabChunk));
   }
   // A target outside the vocabulary shows as NaN.
   const A logit = target < vocab ? outputs.logp[row] : std::numeric_limits<A>::quiet_NaN();
@@ -182,7 +197,7 @@ __global__ void narrow(const A* __restrict__ from, T* __restrict__ to, std::int6
   for (std::int64_t i = at; i < count; ++i) to[i] = narrowed<T>(from[i]);
 }
 
-// One launch, forward or backward: what both do alike.
+// One launch.
 template <class T>
 class Head {
  public:
@@ -190,34 +205,27 @@ class Head {
   static constexpr DType kType = DTypeOf<std::conditional_t<Workspace<T>::kNarrow, BFloat16, T>>::value;
   static constexpr DType kWide = std::is_same_v<A, double> ? DType::f64 : DType::f32;
 
-  // The index of x among the inputs; weight and targets follow it.
-  Head(const KernelCall& call, std::size_t x, bool backward)
+  // x's index among the inputs; weight and targets follow it.
+  static constexpr std::size_t x_input(Passes passes) { return passes == Passes::forward ? 0 : 1; }
+
+  Head(const KernelCall& call, Passes passes)
       : call_(call),
-        work_(*call.in(x).type, *call.in(x + 1).type, backward, call.workspace.data()),
-        x_(cuda_data<T>(call.in(x))),
-        weight_(cuda_data<T>(call.in(x + 1))),
-        targets_(call.in(x + 2).template as<std::int32_t>()),
-        count_(row_count(call, call.in(x))),
-        hidden_(call.in(x).row_size()),
-        vocab_(call.in(x + 1).dim(0)),
+        work_(*call.in(x_input(passes)).type, *call.in(x_input(passes) + 1).type, passes, call.workspace.data()),
+        x_(cuda_data<T>(call.in(x_input(passes)))),
+        weight_(cuda_data<T>(call.in(x_input(passes) + 1))),
+        targets_(call.in(x_input(passes) + 2).template as<std::int32_t>()),
+        count_(row_count(call, call.in(x_input(passes)))),
+        hidden_(call.in(x_input(passes)).row_size()),
+        vocab_(call.in(x_input(passes) + 1).dim(0)),
         temperature_(static_cast<A>(call.attributes_as<LinearLogprobsAttributes>().temperature)) {
     HONE_ASSERT(call.workspace.size() >= work_.bytes, "a workspace of ", call.workspace.size(), " bytes");
   }
 
   void forward() {
-    const ForwardOutputs<A> outputs{cuda_data<A>(call_.out(0)), cuda_data<A>(call_.out(1)), cuda_data<A>(call_.out(2)),
-                                    cuda_data<A>(call_.out(3))};
-    const auto chunks = static_cast<unsigned>(ceil_div(vocab_, kVocabChunk));
     for_pieces([&](const Piece<A>& piece, std::int64_t rows) {
-      take_chunks<<<dim3(static_cast<unsigned>(rows), chunks), kLogSoftmaxThreads, 0, stream_of(call_)>>>(
-          piece, work_.statistics, outputs.logp);
-      check_launch("linear_logprobs");
+      take(piece, rows, work_.statistics + piece.first_row * chunks());
     });
-    if (count_.capacity == 0) return;
-    merge_chunks<<<static_cast<unsigned>(ceil_div(count_.capacity, kMergeThreads)), kMergeThreads, 0,
-                   stream_of(call_)>>>(work_.statistics, static_cast<std::int32_t>(chunks), vocab_, count_, targets_,
-                                       temperature_, outputs);
-    check_launch("linear_logprobs: merge");
+    merge(0, count_.capacity);
   }
 
   // Inputs dlogp and lse at 0 and 4.
@@ -227,11 +235,10 @@ class Head {
     T* dx = cuda_data<T>(call_.out(0));
     const bool wanted = static_cast<bool>(call_.in(5));
     for_pieces([&](const Piece<A>& piece, std::int64_t rows) {
-      to_gradient<T><<<static_cast<unsigned>(rows), kLogSoftmaxThreads, 0, stream_of(call_)>>>(piece, dlogp, lse);
-      check_launch("linear_logprobs_backward");
+      differentiate(piece, rows, dlogp, lse);
       A* dx_sum = work_.dx;
       if constexpr (!Workspace<T>::kNarrow) dx_sum = dx + piece.first_row * hidden_;
-      input_gradient(piece, rows, dx_sum);
+      input_gradient(piece, rows, dx_sum, kWide);
       if (wanted) weight_gradient(piece, rows, call_.out(1));
       if (Workspace<T>::kNarrow && piece.first_id + piece.ids == vocab_) {
         const std::int64_t count = rows * hidden_;
@@ -242,7 +249,49 @@ class Head {
     });
   }
 
+  // dlogp at 0.
+  void joint() {
+    const A* dlogp = cuda_data<A>(call_.in(0));
+    const A* lse = cuda_data<A>(call_.out(3));
+    T* dx = cuda_data<T>(call_.out(4));
+    const bool wanted = static_cast<bool>(call_.in(4));
+    for_pieces([&](const Piece<A>& piece, std::int64_t rows) {
+      take(piece, rows, work_.statistics);
+      merge(piece.first_row, rows);
+      differentiate(piece, rows, dlogp, lse);
+      input_gradient(piece, rows, dx + piece.first_row * hidden_, kType);
+      if (wanted) weight_gradient(piece, rows, call_.out(5));
+    });
+  }
+
  private:
+  [[nodiscard]] std::int64_t chunks() const { return ceil_div(vocab_, kVocabChunk); }
+
+  // The outputs of the forward pass come first.
+  [[nodiscard]] ForwardOutputs<A> outputs() const {
+    return {cuda_data<A>(call_.out(0)), cuda_data<A>(call_.out(1)), cuda_data<A>(call_.out(2)),
+            cuda_data<A>(call_.out(3))};
+  }
+
+  void take(const Piece<A>& piece, std::int64_t rows, ChunkStatistics<A>* statistics) {
+    take_chunks<<<dim3(static_cast<unsigned>(rows), static_cast<unsigned>(chunks())), kLogSoftmaxThreads, 0,
+                  stream_of(call_)>>>(piece, statistics, outputs().logp);
+    check_launch("linear_logprobs");
+  }
+
+  void merge(std::int64_t first_row, std::int64_t rows) {
+    if (rows == 0) return;
+    merge_chunks<<<static_cast<unsigned>(ceil_div(rows, kMergeThreads)), kMergeThreads, 0, stream_of(call_)>>>(
+        work_.statistics, first_row, rows, static_cast<std::int32_t>(chunks()), vocab_, count_, targets_, temperature_,
+        outputs());
+    check_launch("linear_logprobs: merge");
+  }
+
+  void differentiate(const Piece<A>& piece, std::int64_t rows, const A* dlogp, const A* lse) {
+    to_gradient<T><<<static_cast<unsigned>(rows), kLogSoftmaxThreads, 0, stream_of(call_)>>>(piece, dlogp, lse);
+    check_launch("linear_logprobs: gradients of logits");
+  }
+
   // body(piece, its rows) with the logits of each piece; rows outside, ids inside.
   template <class Body>
   void for_pieces(const Body& body) {
@@ -281,14 +330,14 @@ class Head {
     return work_.chunk * static_cast<std::int64_t>(sizeof(A) / sizeof(T));
   }
 
-  // dx = dlogits weight, summed over the chunks
-  void input_gradient(const Piece<A>& piece, std::int64_t rows, A* dx) {
+  // dx = dlogits weight, summed over the chunks; dx is of `type`
+  void input_gradient(const Piece<A>& piece, std::int64_t rows, void* dx, DType type) {
     multiply({.m = rows,
               .n = hidden_,
               .k = piece.ids,
               .a_type = kType,
               .b_type = kType,
-              .c_type = kWide,
+              .c_type = type,
               .a = piece.logits,
               .b = weight_ + piece.first_id * hidden_,
               .c = dx,
@@ -332,28 +381,31 @@ class Head {
   A temperature_;
 };
 
-// With `x` the index of x among the inputs: weight and targets follow it.
-template <std::size_t x>
+template <Passes passes>
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
+  constexpr std::size_t x = passes == Passes::forward ? 0 : 1;
   std::size_t bytes = 0;
   for_cuda_floating(inputs[x]->dtype,
-                    [&]<class T>() { bytes = Workspace<T>(*inputs[x], *inputs[x + 1], x == 1, nullptr).bytes; });
+                    [&]<class T>() { bytes = Workspace<T>(*inputs[x], *inputs[x + 1], passes, nullptr).bytes; });
   return bytes;
 }
 
-void forward(const KernelCall& call) {
-  for_cuda_floating(call.in(0).dtype(), [&]<class T>() { Head<T>(call, 0, false).forward(); });
-}
-
-void backward(const KernelCall& call) {
-  for_cuda_floating(call.in(1).dtype(), [&]<class T>() { Head<T>(call, 1, true).backward(); });
+template <Passes passes>
+void run(const KernelCall& call) {
+  for_cuda_floating(call.in(passes == Passes::forward ? 0 : 1).dtype(), [&]<class T>() {
+    Head<T> head(call, passes);
+    if constexpr (passes == Passes::forward) head.forward();
+    if constexpr (passes == Passes::backward) head.backward();
+    if constexpr (passes == Passes::joint) head.joint();
+  });
 }
 
 }  // namespace
 
 void register_linear_logprobs_cuda(KernelRegistry& registry) {
-  registry.add("linear_logprobs", DeviceKind::cuda, {forward, workspace<0>});
-  registry.add("linear_logprobs_backward", DeviceKind::cuda, {backward, workspace<1>});
+  registry.add("linear_logprobs", DeviceKind::cuda, {run<Passes::forward>, workspace<Passes::forward>});
+  registry.add("linear_logprobs_backward", DeviceKind::cuda, {run<Passes::backward>, workspace<Passes::backward>});
+  registry.add("linear_logprobs_joint", DeviceKind::cuda, {run<Passes::joint>, workspace<Passes::joint>});
 }
 
 }  // namespace hone

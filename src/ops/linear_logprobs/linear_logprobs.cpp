@@ -72,6 +72,50 @@ class LinearLogprobsOp final : public Op {
 
 const LinearLogprobsOp kForward;
 
+// (dlogp, x, weight, targets, dweight or none) -> the forward pass's outputs, dx, dweight or nothing; dweight in place.
+class LinearLogprobsJoint final : public Op {
+ public:
+  std::string_view name() const override { return "linear_logprobs_joint"; }
+  Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    expect(inputs.size() >= 4, name(), text_of(inputs.size(), " inputs; wanted at least 4"));
+    std::vector<Type> outputs = kForward.infer(inputs.subspan(1, 3), attributes);
+    const Type& dlogp = required(inputs, 0, name());
+    expect(dlogp == outputs[0], name(), text_of("dlogp is ", to_text(dlogp), "; wanted ", to_text(outputs[0])));
+    outputs.push_back(*inputs[1]);
+    if (inputs.size() > 4 && inputs[4]) outputs.push_back(*inputs[4]);
+    return outputs;
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = (outputs.size() > 5 ? 3.0 : 2.0) * products(*inputs[1], *inputs[2]);
+    return cost;
+  }
+  std::optional<std::size_t> alias(std::size_t output) const override {
+    return output == 5 ? std::optional<std::size_t>(4) : std::nullopt;
+  }
+  std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
+    const std::vector<Node>& nodes = program.nodes();
+    const Node& forward = nodes[first];
+    if (forward.op != &kForward) return std::nullopt;
+    const ValueId lse = forward.outputs[3];
+    std::size_t second = first + 1;
+    while (second < nodes.size() && (nodes[second].op != &kBackward || nodes[second].inputs[4] != lse)) ++second;
+    if (second == nodes.size()) return std::nullopt;
+    const Node& backward = nodes[second];
+    Fusion fusion{.nodes = {first, second},
+                  .inputs = {backward.inputs[0], forward.inputs[0], forward.inputs[1], forward.inputs[2],
+                             backward.inputs.size() > 5 ? backward.inputs[5] : kNoValue},
+                  .attributes = forward.attributes,
+                  .outputs = {}};
+    for (std::size_t i = 0; i < forward.outputs.size(); ++i) fusion.outputs.emplace_back(forward.outputs[i], i);
+    for (std::size_t i = 0; i < backward.outputs.size(); ++i) fusion.outputs.emplace_back(backward.outputs[i], 4 + i);
+    return fusion;
+  }
+};
+
+const LinearLogprobsJoint kJoint;
+
 }  // namespace
 
 LinearLogprobs linear_logprobs(Tensor x, Tensor weight, Tensor targets, const LinearLogprobsAttributes& attributes) {
@@ -83,6 +127,7 @@ LinearLogprobs linear_logprobs(Tensor x, Tensor weight, Tensor targets, const Li
 void register_linear_logprobs(OpRegistry& registry) {
   registry.add(kForward);
   registry.add(kBackward);
+  registry.add(kJoint);
 }
 
 }  // namespace hone

@@ -27,6 +27,9 @@ struct LinearLogprobs {
 // temperature), from logits in f32 (f64 for f64) as linear(x, weight, {}, {.f32_output = true}) gives them, by
 // log_softmax.h. A row whose target is negative has no target: it costs nothing and is 0 everywhere. The gradient comes
 // from logp alone; entropy and hit have none. A row's numbers and its dx do not depend on other rows.
+//
+// Where the gradient of logp does not depend on logp (a loss that is linear in it), fusion joins both passes into
+// linear_logprobs_joint, which computes the logits once instead of twice.
 [[nodiscard]] LinearLogprobs linear_logprobs(Tensor x, Tensor weight, Tensor targets,
                                              const LinearLogprobsAttributes& attributes = {});
 
