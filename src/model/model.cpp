@@ -19,9 +19,15 @@ Tensor WeightBinder::operator()(std::string_view name) {
   if (const ValueId id = program_.find(Role::weight, name); id != kNoValue) return program_.tensor(id);
   for (const WeightSpec& spec : specs_) {
     if (spec.name != name) continue;
-    return program_.weight(spec.name, {DType::f32, Shape(spec.shape.begin(), spec.shape.end())}, trainable_);
+    return program_.weight(spec.name, {DType::f32, Shape(spec.shape.begin(), spec.shape.end())},
+                           trainable_ && spec.trainable);
   }
   throw Defect(text_of("the model has no weight ", name));
+}
+
+Program Model::adapted(Program program, TraceUse use) const {
+  (void)use;
+  return program;
 }
 
 std::int64_t parameter_count(const Model& model) {

@@ -41,6 +41,11 @@ class WeightBinder {
   bool trainable_;
 };
 
+class LoraModel;
+
+// What a program was traced for.
+enum class TraceUse : std::uint8_t { training, inference };
+
 // One configured model.
 class Model {
  public:
@@ -57,6 +62,10 @@ class Model {
   // What the checkpoint's names begin with where a folder holds the model without its head's class; such folders leave
   // it away.
   [[nodiscard]] virtual std::string_view base_prefix() const { return {}; }
+  // What becomes of a program that was traced from it, before any pass: adapters are put in.
+  [[nodiscard]] virtual Program adapted(Program program, TraceUse use) const;
+  // Itself where it is a base model with an adapter (model/lora.h), else null.
+  [[nodiscard]] virtual const LoraModel* adapter() const { return nullptr; }
 };
 
 // A family, found by model_type of config.json.

@@ -25,7 +25,9 @@ struct WeightSpec {
   std::vector<std::int64_t> shape;
   std::vector<WeightPart> parts;
   Initializer initializer = Initializer::normal;
-  bool decays = true;      // weight decay: all but norms and biases
+  bool decays = true;  // weight decay: all but norms and biases
+  bool trainable = true;
+  bool in_folder = true;   // false: an adapter's, which is in no model folder
   double deviation = 1.0;  // of normal numbers, in units of config.json's initializer_range
 };
 

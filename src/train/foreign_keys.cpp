@@ -83,7 +83,6 @@ constexpr std::array kKeys = std::to_array<ForeignKey>({
     {"dataloader_drop_last", kNotYet, "dropping the last batch is"},
     {"ignore_data_skip", kNotYet, "resuming at the start of the data is"},
     // Optimization.
-    {"optim_args", kNotYet, "passing arguments to the optimizer is"},
     {"optim_target_modules", kNotYet, "choosing the optimizer's modules is"},
     {"label_smoothing_factor", kNotYet, "label smoothing is", "0|0.0"},
     {"neftune_noise_alpha", kNotYet, "NEFTune is"},

@@ -5,7 +5,6 @@
 
 #include "backend/host_memory.h"
 #include "core/error.h"
-#include "ops/adamw_8bit/adamw_8bit.h"
 #include "ops/gradient_norm/gradient_norm.h"
 #include "ops/guard/guard.h"
 
@@ -16,64 +15,42 @@ constexpr const char* kBad = "nonfinite";
 
 std::string state_name(const std::string& weight, std::string_view which) { return weight + "." + std::string(which); }
 
-Type as_f32(Type type) {
-  type.dtype = DType::f32;
-  return type;
-}
+// A trainable weight and its place among the model's.
+struct Trained {
+  const WeightSpec& spec;
+  NamedType weight;
+  std::int64_t index;
+};
 
-bool has_masters(DType dtype, const OptimizerOptions& options) {
-  return dtype != DType::f32 && options.moments == Moments::wide;
-}
-
-bool has_codes(const Type& weight, const OptimizerOptions& options) {
-  return options.moments == Moments::codes && weight.elements() >= kLeastCoded;
-}
-
-// The states of one weight, by what each is of it.
-std::vector<NamedType> states_of(const Type& weight, const OptimizerOptions& options) {
-  if (has_codes(weight, options)) {
-    const Type codes{DType::u8, weight.shape};
-    const Type scales{DType::f32, {scales_of(weight.elements())}};
-    return {{"exp_avg", codes}, {"exp_avg_sq", codes}, {"exp_avg_scale", scales}, {"exp_avg_sq_scale", scales}};
+std::vector<Trained> trained_weights(const Model& model, DType dtype) {
+  std::vector<Trained> trained;
+  const std::vector<NamedType> types = weight_types(model, dtype);
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    const WeightSpec& spec = model.weights()[i];
+    if (spec.trainable) trained.push_back({spec, types[i], static_cast<std::int64_t>(i)});
   }
-  const Type moment = options.moments == Moments::as_weights ? weight : as_f32(weight);
-  std::vector<NamedType> states{{"exp_avg", moment}, {"exp_avg_sq", moment}};
-  if (has_masters(weight.dtype, options)) states.push_back({"master", as_f32(weight)});
-  return states;
+  return trained;
 }
 
 // All states but the flag, those of paged weights or those of the others.
 std::vector<NamedType> named_states(const Model& model, DType dtype, const OptimizerOptions& options, bool paged) {
   std::vector<NamedType> types;
-  for (const NamedType& weight : weight_types(model, dtype)) {
+  for (const auto& [spec, weight, index] : trained_weights(model, dtype)) {
     if (paged != (options.paged && weight.type.elements() >= kLeastPaged)) continue;
-    for (const NamedType& state : states_of(weight.type, options)) {
+    for (const NamedType& state : states_of(spec, weight.type, options)) {
       types.push_back({state_name(weight.name, state.name), state.type});
     }
   }
   return types;
 }
 
-// The tensors of a weight's update.
-struct Updated {
-  Tensor weight;
-  Tensor gradient;
-  std::vector<Tensor> states;  // as states_of has them
-
-  void append(const AdamwStep& step, const AdamwAttributes& attributes) const {
-    if (states[0].dtype() == DType::u8) {
-      adamw_8bit({weight, gradient, states[0], states[1], states[2], states[3]}, step, attributes);
-    } else {
-      adamw({weight, gradient, states[0], states[1], states.size() > 2 ? states[2] : Tensor()}, step, attributes);
-    }
-  }
-};
-
 }  // namespace
 
 std::vector<NamedType> Optimizer::gradient_types(const Model& model, DType dtype, const OptimizerOptions& options) {
-  std::vector<NamedType> types = weight_types(model, dtype);
-  for (NamedType& tensor : types) tensor.type = gradient_type(tensor.type, options.gradients);
+  std::vector<NamedType> types;
+  for (const auto& [spec, weight, index] : trained_weights(model, dtype)) {
+    types.push_back({weight.name, gradient_type(weight.type, options.gradients)});
+  }
   return types;
 }
 
@@ -91,13 +68,14 @@ Program Optimizer::trace_update(const Model& model, DType dtype, const Optimizer
   Program program;
   program.set_phase(Phase::update);
   const Tensor hyper = program.input("hyper", {DType::f32, {kAdamwHypers}});
-  std::vector<Updated> tensors;
+  const std::vector<Trained> trained = trained_weights(model, dtype);
+  std::vector<UpdatedWeight> tensors;
   std::vector<Tensor> gradients;
-  for (const NamedType& weight : weight_types(model, dtype)) {
-    Updated each;
+  for (const auto& [spec, weight, index] : trained) {
+    UpdatedWeight each;
     each.weight = program.weight(weight.name, weight.type);
     each.gradient = program.gradient(weight.name, gradient_type(weight.type, options.gradients));
-    for (const NamedType& state : states_of(weight.type, options)) {
+    for (const NamedType& state : states_of(spec, weight.type, options)) {
       each.states.push_back(program.state(state_name(weight.name, state.name), state.type));
     }
     gradients.push_back(each.gradient);
@@ -106,12 +84,8 @@ Program Optimizer::trace_update(const Model& model, DType dtype, const Optimizer
   const Tensor norm = gradient_norm(gradients);
   const Tensor bad = guard(norm, program.state(kBad, {DType::i32, {1}}));
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const WeightSpec& spec = model.weights()[i];
-    const Scope scope(program, spec.name);
-    AdamwAttributes own = options.adamw;
-    if (!spec.decays) own.weight_decay = 0;
-    own.stream = static_cast<std::int64_t>(i);
-    tensors[i].append({.norm = norm, .hyper = hyper, .bad = bad}, own);
+    const Scope scope(program, trained[i].spec.name);
+    append_update(trained[i].spec, tensors[i], {.norm = norm, .hyper = hyper, .bad = bad}, options, trained[i].index);
   }
   program.output("grad_norm", norm);
   program.output("bad", bad);
@@ -127,7 +101,7 @@ Optimizer::Optimizer(const Model& model, TensorStore& weights, std::shared_ptr<A
   states_ = TensorStore(device, state_types(model, dtype, options));
   paged_ = TensorStore(host_memory_of(device), paged_types(model, dtype, options));
   if (has_masters(dtype, options)) {
-    for (const NamedType& weight : weights.tensors()) {
+    for (const auto& [spec, weight, index] : trained_weights(model, dtype)) {
       const std::vector<std::byte> narrow = weights.download(weight.name);
       std::vector<float> wide(narrow.size() / sizeof(BFloat16));
       const auto* values = reinterpret_cast<const BFloat16*>(narrow.data());

@@ -10,30 +10,10 @@
 
 #include "model/model.h"
 #include "model/weights.h"
-#include "ops/adamw/adamw.h"
-#include "passes/gradient.h"
 #include "program/executable.h"
+#include "train/update_rule.h"
 
 namespace hone {
-
-// What moments are kept in. Without masters, weights of bf16 are rounded stochastically.
-enum class Moments : std::uint8_t {
-  wide,        // f32, and an f32 master beside a weight of bf16
-  as_weights,  // the weights' type, no masters
-  codes,       // 8 bits (ops/adamw_8bit), no masters; f32 for weights of less than kLeastCoded elements
-};
-// As in bitsandbytes.
-inline constexpr std::int64_t kLeastCoded = 4096;
-inline constexpr std::int64_t kLeastPaged = 100'000;
-
-struct OptimizerOptions {
-  AdamwAttributes adamw = {};  // its stream is of no account
-  Moments moments = Moments::wide;
-  // States of weights with at least kLeastPaged elements lie in the host's memory, where the GPU reads and writes them
-  // during the update: it takes their bytes over the bus. The numbers are the same.
-  bool paged = false;
-  GradientSums gradients = GradientSums::wide;
-};
 
 // What one update did.
 struct UpdateResult {
@@ -43,8 +23,8 @@ struct UpdateResult {
 
 class Optimizer {
  public:
-  // `weights` is updated in place; masters, where the options have them, are taken from them now. The decay applies to
-  // the weights that decay.
+  // Those of `weights` that are trainable are updated in place; masters, where the options have them, are taken from
+  // them now. The decay applies to the weights that decay.
   Optimizer(const Model& model, TensorStore& weights, std::shared_ptr<Arena> arena, const OptimizerOptions& options);
 
   // Where micro-batches accumulate; zero after every update.

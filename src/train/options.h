@@ -19,12 +19,14 @@ enum class TorchDtype : std::uint8_t { automatic, bfloat16, float32 };
 template <>
 inline constexpr EnumTable kEnumTable<TorchDtype>{.names = "auto|bfloat16|float32", .not_yet = "float16|float8|int8"};
 
-enum class OptimizerType : std::uint8_t { adamw, adamw_bf16, adamw_8bit, paged_adamw_8bit, paged_adamw };
+enum class OptimizerType : std::uint8_t { adamw, adamw_bf16, adamw_8bit, paged_adamw_8bit, paged_adamw, muon, sgd };
 template <>
 inline constexpr EnumTable kEnumTable<OptimizerType>{
-    .names = "adamw_torch|adamw_bf16|adamw_8bit|paged_adamw_8bit|paged_adamw_32bit",
-    .aliases = "adamw_torch_fused=adamw_torch|adamw_bnb_8bit=adamw_8bit",
-    .not_yet = "muon|sgd|adafactor"};
+    .names = "adamw_torch|adamw_bf16|adamw_8bit|paged_adamw_8bit|paged_adamw_32bit|muon|sgd",
+    .aliases =
+        "adamw_torch_fused=adamw_torch|adamw_bnb_8bit=adamw_8bit|paged_adamw_bnb_8bit=paged_adamw_8bit|"
+        "paged_adamw=paged_adamw_32bit",
+    .not_yet = "adafactor"};
 
 enum class GradientType : std::uint8_t { float32, bfloat16 };
 template <>
@@ -111,6 +113,7 @@ struct TrainingOptions {
   GemmOptions gemm;
 
   OptimizerType optim = OptimizerType::adamw;
+  std::string optim_args;
   GradientType gradient_dtype = GradientType::float32;
   double learning_rate = 5e-5;
   double weight_decay = 0;
@@ -165,7 +168,10 @@ struct TrainingOptions {
     v.group("Optimizer");
     v("optim", optim,
       "Optimizer; adamw_bf16 and adamw_8bit: such states, no master weights, stochastic rounding; paged: states in the "
-      "host's memory");
+      "host's memory; muon: matrices of the layers by Muon, all else by AdamW");
+    v("optim_args", optim_args,
+      "name=value,...: momentum, nesterov and master_weights of sgd and muon, dampening of sgd, ns_steps, adjust_lr_fn "
+      "(match_rms_adamw, original) and lr_ratio of muon");
     v("gradient_dtype", gradient_dtype, "What gradients of bfloat16 matrices are summed in");
     v("learning_rate", learning_rate, "Peak learning rate", at_least(0));
     v("weight_decay", weight_decay, "Of all weights but norms and biases", at_least(0));

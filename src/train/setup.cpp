@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "passes/offload.h"
 #include "train/fit.h"
+#include "train/optim_args.h"
 
 namespace hone {
 namespace {
@@ -41,9 +42,16 @@ Moments moments_of(OptimizerType type) {
       return Moments::codes;
     case OptimizerType::adamw:
     case OptimizerType::paged_adamw:
+    case OptimizerType::muon:
+    case OptimizerType::sgd:
       break;
   }
   return Moments::wide;
+}
+
+UpdateRule rule_of(OptimizerType type) {
+  if (type == OptimizerType::muon) return UpdateRule::muon;
+  return type == OptimizerType::sgd ? UpdateRule::sgd : UpdateRule::adamw;
 }
 
 GradientSums gradient_sums(const TrainingOptions& options) {
@@ -105,14 +113,17 @@ TensorStore offload_store(Device& device, const Program& program) {
 
 OptimizerOptions optimizer_options(const TrainingOptions& options) {
   const bool paged = options.optim == OptimizerType::paged_adamw_8bit || options.optim == OptimizerType::paged_adamw;
-  return {.adamw = {.beta1 = options.adam_beta1,
-                    .beta2 = options.adam_beta2,
-                    .epsilon = options.adam_epsilon,
-                    .weight_decay = options.weight_decay,
-                    .seed = options.seed},
-          .moments = moments_of(options.optim),
-          .paged = paged && open_device(options.device).kind() != DeviceKind::cpu,
-          .gradients = gradient_sums(options)};
+  OptimizerOptions optimizer{.rule = rule_of(options.optim),
+                             .adamw = {.beta1 = options.adam_beta1,
+                                       .beta2 = options.adam_beta2,
+                                       .epsilon = options.adam_epsilon,
+                                       .weight_decay = options.weight_decay,
+                                       .seed = options.seed},
+                             .moments = moments_of(options.optim),
+                             .paged = paged && open_device(options.device).kind() != DeviceKind::cpu,
+                             .gradients = gradient_sums(options)};
+  apply_optim_args(options.optim_args, name_of(options.optim), optimizer);
+  return optimizer;
 }
 
 void check_plan(const Device& device, std::size_t before, const MemoryBreakdown& memory) {

@@ -10,12 +10,14 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "core/error.h"
 #include "core/json.h"
 #include "core/random.h"
 #include "support/device.h"
 #include "support/models.h"
 #include "support/paths.h"
 #include "train/loss_program.h"
+#include "train/optim_args.h"
 
 namespace hone::test {
 namespace {
@@ -90,8 +92,15 @@ class TrainedModel {
 
 // Weights and states after six steps, whether or not the run was stopped after three and begun again from its states.
 TEST(Optimizer, GoesOnBitForBit) {
+  std::vector<OptimizerOptions> all;
   for (const Moments moments : {Moments::wide, Moments::as_weights, Moments::codes}) {
-    const OptimizerOptions options{.moments = moments, .gradients = GradientSums::as_weights};
+    all.push_back({.moments = moments, .gradients = GradientSums::as_weights});
+  }
+  for (const bool masters : {true, false}) {
+    all.push_back({.rule = UpdateRule::muon, .masters = masters, .gradients = GradientSums::as_weights});
+    all.push_back({.rule = UpdateRule::sgd, .sgd = {.momentum = 0.9}, .masters = masters});
+  }
+  for (const OptimizerOptions& options : all) {
     TrainedModel whole(DType::bf16, options);
     whole.run_to(3);
     TrainedModel resumed(DType::bf16, options);
@@ -127,6 +136,33 @@ TEST(Optimizer, PagingChangesMemoryAndNoBit) {
   }
 }
 
+// Muon keeps one number an element of a layer's matrix, AdamW two of all else; SGD without momentum none.
+TEST(Optimizer, RulesKeepWhatTheyNeed) {
+  const FixtureModel fixture("qwen3", DType::bf16);
+  const auto states = [&](const OptimizerOptions& options) {
+    std::map<std::string, std::int64_t> elements;
+    for (const NamedType& state : Optimizer::state_types(*fixture.model, DType::bf16, options)) {
+      elements[state.name.substr(state.name.rfind('.') + 1)] += state.type.elements();
+    }
+    return elements;
+  };
+  std::int64_t matrices = 0;
+  std::int64_t all = 0;
+  for (const WeightSpec& spec : fixture.model->weights()) {
+    const std::int64_t elements = Type{DType::f32, Shape(spec.shape.begin(), spec.shape.end())}.elements();
+    all += elements;
+    if (spec.shape.size() == 2 && spec.name.starts_with("layers.")) matrices += elements;
+  }
+  using Elements = std::map<std::string, std::int64_t>;
+  EXPECT_EQ(states({.rule = UpdateRule::muon}), (Elements{{"momentum", matrices},
+                                                          {"exp_avg", all - matrices},
+                                                          {"exp_avg_sq", all - matrices},
+                                                          {"master", all},
+                                                          {"nonfinite", 1}}));
+  EXPECT_EQ(states({.rule = UpdateRule::sgd}), (Elements{{"master", all}, {"nonfinite", 1}}));
+  EXPECT_EQ(states({.rule = UpdateRule::sgd, .masters = false}), (Elements{{"nonfinite", 1}}));
+}
+
 TEST(Optimizer, CodesAreForLargeWeights) {
   const FixtureModel fixture("qwen3", DType::bf16);
   const OptimizerOptions options{.moments = Moments::codes};
@@ -147,22 +183,24 @@ TEST(Optimizer, CodesAreForLargeWeights) {
   EXPECT_EQ(TensorStore::bytes_of(types), expected);
 }
 
+// Losses of 60 steps on one batch.
+std::vector<double> losses(const OptimizerOptions& options, double learning_rate = 1e-3) {
+  FixtureModel fixture("qwen3");
+  const HostBatch batch = fixture.batch();
+  auto arena = std::make_shared<Arena>(test_device());
+  Optimizer optimizer(*fixture.model, fixture.weights, arena, options);
+  Executable executable(trace_training(*fixture.model, {.capacity = {batch.token_count(), batch.document_count()}}),
+                        arena, {.weights = &fixture.weights, .gradients = &optimizer.gradients()});
+  std::vector<double> result;
+  for (int step = 0; step < 60; ++step) {
+    result.push_back(run_loss(executable, batch, 1.0 / static_cast<double>(batch.target_tokens)).loss);
+    optimizer.update(learning_rate, 1.0);
+  }
+  return result;
+}
+
 // Losses with moments of 8 bits stay with those of f32.
 TEST(Optimizer, CodesTrackF32) {
-  const auto losses = [](const OptimizerOptions& options) {
-    FixtureModel fixture("qwen3");
-    const HostBatch batch = fixture.batch();
-    auto arena = std::make_shared<Arena>(test_device());
-    Optimizer optimizer(*fixture.model, fixture.weights, arena, options);
-    Executable executable(trace_training(*fixture.model, {.capacity = {batch.token_count(), batch.document_count()}}),
-                          arena, {.weights = &fixture.weights, .gradients = &optimizer.gradients()});
-    std::vector<double> result;
-    for (int step = 0; step < 60; ++step) {
-      result.push_back(run_loss(executable, batch, 1.0 / static_cast<double>(batch.target_tokens)).loss);
-      optimizer.update(1e-3, 1.0);
-    }
-    return result;
-  };
   const std::vector<double> wide = losses({});
   const std::vector<double> coded = losses({.moments = Moments::codes});
   EXPECT_LT(wide.back(), 0.7 * wide.front());
@@ -170,6 +208,49 @@ TEST(Optimizer, CodesTrackF32) {
   for (std::size_t step = 0; step < wide.size(); ++step) {
     EXPECT_NEAR(coded[step], wide[step], 0.03 * wide.front()) << "step " << step;
   }
+}
+
+TEST(Optimizer, EveryRuleLearns) {
+  const std::vector<double> muon = losses({.rule = UpdateRule::muon});
+  EXPECT_LT(muon.back(), 0.7 * muon.front());
+  const std::vector<double> sgd = losses({.rule = UpdateRule::sgd, .sgd = {.momentum = 0.9}}, 0.1);
+  EXPECT_LT(sgd.back(), 0.7 * sgd.front());
+}
+
+// optim_args, as text.
+std::string error_of(std::string_view text, OptimizerOptions options) {
+  try {
+    apply_optim_args(text, "NAME", options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(OptimArgs, AreReadAsTransformersWritesThem) {
+  OptimizerOptions options{.rule = UpdateRule::sgd};
+  apply_optim_args("momentum=0.9, nesterov=True,master_weights=false", "sgd", options);
+  EXPECT_EQ(options.sgd.momentum, 0.9);
+  EXPECT_TRUE(options.sgd.nesterov);
+  EXPECT_FALSE(options.masters);
+  options = {.rule = UpdateRule::muon};
+  apply_optim_args("adjust_lr_fn=original,lr_ratio=20,ns_steps=6,nesterov=no", "muon", options);
+  EXPECT_EQ(options.muon.scale, MuonScale::original);
+  EXPECT_EQ(options.muon.rate_ratio, 20);
+  EXPECT_EQ(options.muon.steps, 6);
+  EXPECT_FALSE(options.muon.nesterov);
+  EXPECT_EQ(options.muon.momentum, 0.95);
+}
+
+TEST(OptimArgs, RefuseWhatIsNotRead) {
+  EXPECT_EQ(error_of("", {}), "no error");
+  EXPECT_NE(error_of("momentum=0.9", {}).find("optim NAME does not read momentum"), std::string::npos);
+  EXPECT_NE(error_of("dampening=0.1", {.rule = UpdateRule::muon}).find("does not read dampening"), std::string::npos);
+  EXPECT_NE(error_of("momentum", {.rule = UpdateRule::sgd}).find("expected name=value, saw 'momentum'"),
+            std::string::npos);
+  EXPECT_NE(error_of("nesterov=true", {.rule = UpdateRule::sgd}).find("nesterov needs a momentum"), std::string::npos);
+  EXPECT_NE(error_of("momentun=0.9", {.rule = UpdateRule::sgd}).find("momentum"), std::string::npos);
+  EXPECT_NE(error_of("momentum=2", {.rule = UpdateRule::sgd}).find("momentum"), std::string::npos);
 }
 
 }  // namespace

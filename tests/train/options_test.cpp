@@ -132,9 +132,11 @@ TEST(TrainingOptions, ContradictionsGetOneExactLine) {
       {{"--gradient_checkpointing", "--activation_memory_gib", "2"},
        "--activation_memory_gib: gradient_checkpointing true leaves nothing to choose (set gradient_checkpointing: "
        "auto)"},
-      {{"--optim", "muon"},
-       "--optim: 'muon' is not implemented yet, expected one of adamw_torch, adamw_bf16, adamw_8bit, "
-       "paged_adamw_8bit, paged_adamw_32bit"},
+      {{"--optim", "adafactor"},
+       "--optim: 'adafactor' is not implemented yet, expected one of adamw_torch, adamw_bf16, adamw_8bit, "
+       "paged_adamw_8bit, paged_adamw_32bit, muon, sgd"},
+      {{"--optim", "paged_adamw"}, "no error"},
+      {{"--optim", "muon"}, "no error"},
       {{"--optim", "adamw_torch_fused"}, "no error"},
       {{"--optim", "adamw_bnb_8bit"}, "no error"},
       {{"--use_peft"}, "--use_peft: LoRA is not implemented yet, saw 'true' (remove the key)"},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/adamw/adamw.h"
+#include "ops/adamw/clip.h"
 #include "ops/adamw/rounding.h"
 #include "ops/cuda_kernel.cuh"
 
@@ -39,15 +40,10 @@ struct AdamwStepNumbers {
 
   AdamwStepNumbers() = default;
   __device__ AdamwStepNumbers(const A* hyper, const A* norm, const std::int32_t* is_bad, double weight_decay)
-      : clip(1),
+      : clip(clip_factor(hyper[static_cast<int>(AdamwHyper::max_grad_norm)], *norm)),
         correction2(hyper[static_cast<int>(AdamwHyper::correction2)]),
         step(static_cast<std::uint32_t>(hyper[static_cast<int>(AdamwHyper::step)])),
         bad(*is_bad != 0) {
-    const A max_norm = hyper[static_cast<int>(AdamwHyper::max_grad_norm)];
-    if (max_norm > A(0)) {
-      const A share = max_norm / (*norm + A(1e-6));
-      clip = share < A(1) ? share : A(1);
-    }
     const A learning_rate = hyper[static_cast<int>(AdamwHyper::learning_rate)];
     decay = static_cast<A>(1.0 - static_cast<double>(learning_rate) * weight_decay);
     rate = learning_rate * hyper[static_cast<int>(AdamwHyper::correction1)];

@@ -1,25 +1,26 @@
 // The numbers of a step as the elements of a weight need them, on the host.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
 
 #include "core/dtype.h"
 #include "ops/adamw/adamw.h"
+#include "ops/adamw/clip.h"
 #include "ops/adamw/rounding.h"
 
 namespace hone {
 
 template <class A>
 struct AdamwNumbers {
-  A clip = 1, decay, rate, correction2, rest1, beta2, rest2, epsilon;
+  A clip, decay, rate, correction2, rest1, beta2, rest2, epsilon;
   std::uint64_t seed;
   std::uint32_t stream, step;
 
   AdamwNumbers(const AdamwAttributes& attributes, const A* hyper, A norm)
-      : correction2(hyper[static_cast<std::size_t>(AdamwHyper::correction2)]),
+      : clip(clip_factor(hyper[static_cast<std::size_t>(AdamwHyper::max_grad_norm)], norm)),
+        correction2(hyper[static_cast<std::size_t>(AdamwHyper::correction2)]),
         rest1(static_cast<A>(1.0 - attributes.beta1)),
         beta2(static_cast<A>(attributes.beta2)),
         rest2(static_cast<A>(1.0 - attributes.beta2)),
@@ -27,8 +28,6 @@ struct AdamwNumbers {
         seed(static_cast<std::uint64_t>(attributes.seed)),
         stream(static_cast<std::uint32_t>(attributes.stream)),
         step(static_cast<std::uint32_t>(hyper[static_cast<std::size_t>(AdamwHyper::step)])) {
-    const A max_norm = hyper[static_cast<std::size_t>(AdamwHyper::max_grad_norm)];
-    if (max_norm > A(0)) clip = std::min(A(1), max_norm / (norm + A(1e-6)));
     const A learning_rate = hyper[static_cast<std::size_t>(AdamwHyper::learning_rate)];
     decay = static_cast<A>(1.0 - static_cast<double>(learning_rate) * attributes.weight_decay);
     rate = learning_rate * hyper[static_cast<std::size_t>(AdamwHyper::correction1)];

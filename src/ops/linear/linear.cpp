@@ -99,6 +99,14 @@ Tensor linear(Tensor x, Tensor weight, Tensor bias, const LinearAttributes& attr
   return x.program().append1(kLinear, attributes, {x, weight, bias});
 }
 
+Tensor product(Tensor a, Tensor b) { return a.program().append1(kInputGradient, {}, {a, b}); }
+
+Tensor transposed_product(Tensor a, Tensor b, Tensor sum) {
+  return a.program().append1(kWeightGradient, {}, {a, b, sum});
+}
+
+Tensor column_sum(Tensor rows, Tensor sum) { return rows.program().append1(kBiasGradient, {}, {rows, sum}); }
+
 void register_linear(OpRegistry& registry) {
   registry.add(kLinear);
   registry.add(kInputGradient);

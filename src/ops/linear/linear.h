@@ -19,4 +19,13 @@ struct LinearAttributes {
 // past the count are zero.
 [[nodiscard]] Tensor linear(Tensor x, Tensor weight, Tensor bias = {}, const LinearAttributes& attributes = {});
 
+// a [m, k], b [k, n] -> a b, of b's type.
+[[nodiscard]] Tensor product(Tensor a, Tensor b);
+
+// a [k, m], b [k, n] of one type, sum [m, n] in its accumulator -> sum + a^T b, in the sum's place.
+[[nodiscard]] Tensor transposed_product(Tensor a, Tensor b, Tensor sum);
+
+// rows [rows, n], sum [n] in its accumulator -> sum + the rows in use, one after the other, in the sum's place.
+[[nodiscard]] Tensor column_sum(Tensor rows, Tensor sum);
+
 }  // namespace hone

@@ -1,0 +1,108 @@
+// Muon (Jordan, "Muon: an optimizer for hidden layers in neural networks", 2024), as torch.optim.Muon computes it: the
+// momentum of a matrix, made orthogonal by Newton-Schulz iterations, is what the matrix moves by.
+#pragma once
+
+#include <string>
+
+#include "ops/adamw/adamw.h"
+
+namespace hone {
+
+// Rows of a block that are a matrix of their own (q of q, k and v).
+struct MuonRows {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+struct MuonMomentumAttributes {
+  double momentum = 0.95;
+  bool nesterov = true;
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("momentum", momentum);
+    v("nesterov", nesterov);
+    v("first_row", first_row);
+    v("rows", rows);
+  }
+};
+
+struct MuonUnitAttributes {
+  double epsilon = 1e-7;
+  std::string dtype = "f32";
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("epsilon", epsilon);
+    v("dtype", dtype);
+  }
+};
+
+struct MuonCombineAttributes {
+  double a = 1;
+  double b = 1;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("a", a);
+    v("b", b);
+  }
+};
+
+struct MuonApplyAttributes {
+  std::int64_t first_row = 0;
+  double rate_ratio = 1;  // of the learning rate, for the decay too
+  double rate_scale = 1;  // for the move alone
+  double weight_decay = 0;
+  std::int64_t seed = 0;    // of stochastic rounding,
+  std::int64_t stream = 0;  // which no two weights share
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("first_row", first_row);
+    v("rate_ratio", rate_ratio);
+    v("rate_scale", rate_scale);
+    v("weight_decay", weight_decay);
+    v("seed", seed);
+    v("stream", stream);
+  }
+};
+
+// A block [rows, columns] and what belongs to it, as the update's nodes leave it.
+struct MuonTensors {
+  Tensor weight;
+  Tensor gradient;
+  Tensor momentum;  // f32 (f64)
+  Tensor master;    // optional, beside a weight of bf16
+};
+
+// What Jordan and Moonlight (Liu et al., "Muon is scalable for LLM training", 2025) scale the rate of a matrix by.
+enum class MuonScale : std::uint8_t {
+  match_rms_adamw,  // 0.2 sqrt(max(rows, columns)): moves as large as AdamW's, whose rate then serves (Moonlight)
+  original,         // sqrt(max(1, rows / columns)) (Jordan)
+};
+[[nodiscard]] double muon_scale(MuonScale scale, std::int64_t rows, std::int64_t columns);
+
+// x [m, n] of f32, bf16 or f64 with a Frobenius norm of at most 1 -> an approximation of U V^T, where x = U S V^T:
+// `steps` times x = a x + (b g + c g^2) x with g = x x^T (or the same from the right where m > n), products in x's
+// type. Coefficients: 3.4445, -4.7750, 2.0315.
+[[nodiscard]] Tensor newton_schulz(Tensor x, std::int64_t steps);
+
+struct MuonAttributes {
+  MuonRows rows;
+  double momentum = 0.95;
+  bool nesterov = true;
+  std::int64_t steps = 5;
+  MuonApplyAttributes apply;  // but first_row
+};
+
+// Moves some rows of a block, in place; their gradient is zero afterwards. In order:
+//   momentum += (1 - attributes.momentum) (clipped gradient - momentum)
+//   d = nesterov: momentum x attributes.momentum + gradient x (1 - attributes.momentum), else momentum
+//   o = newton_schulz(d / max(|d|, 1e-7)) in the weight's type
+//   weight = weight (1 - rate weight_decay) - rate rate_scale o, with rate = learning_rate x rate_ratio
+MuonTensors muon(const MuonTensors& tensors, const AdamwStep& step, const MuonAttributes& attributes);
+
+}  // namespace hone

@@ -1,0 +1,37 @@
+// The numbers of a step of SGD as the elements of a weight need them, on every device.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/adamw/clip.h"
+#include "ops/sgd/sgd.h"
+
+namespace hone {
+
+template <class A>
+struct SgdNumbers {
+  A clip, rate, decay, momentum, rest;
+  bool first, nesterov;
+  std::uint64_t seed;
+  std::uint32_t stream, step;
+
+  constexpr SgdNumbers(const SgdAttributes& attributes, const A* hyper, A norm)
+      : clip(clip_factor(hyper[static_cast<int>(AdamwHyper::max_grad_norm)], norm)),
+        rate(hyper[static_cast<int>(AdamwHyper::learning_rate)]),
+        decay(static_cast<A>(attributes.weight_decay)),
+        momentum(static_cast<A>(attributes.momentum)),
+        rest(static_cast<A>(1.0 - attributes.dampening)),
+        first(hyper[static_cast<int>(AdamwHyper::step)] == A(1)),
+        nesterov(attributes.nesterov),
+        seed(static_cast<std::uint64_t>(attributes.seed)),
+        stream(static_cast<std::uint32_t>(attributes.stream)),
+        step(static_cast<std::uint32_t>(hyper[static_cast<int>(AdamwHyper::step)])) {}
+
+  [[nodiscard]] constexpr A gradient(A raw, A weight) const { return raw * clip + decay * weight; }
+  [[nodiscard]] constexpr A next_momentum(A before, A g) const { return first ? g : momentum * before + rest * g; }
+  [[nodiscard]] constexpr A next_weight(A weight, A g, A next) const {
+    return weight - rate * (nesterov ? g + momentum * next : next);
+  }
+};
+
+}  // namespace hone

@@ -1,0 +1,105 @@
+#include "train/update_rule.h"
+
+#include "ops/adamw_8bit/adamw_8bit.h"
+#include "passes/layer.h"
+
+namespace hone {
+namespace {
+
+Type as_f32(Type type) {
+  type.dtype = DType::f32;
+  return type;
+}
+
+bool has_codes(const Type& weight, const OptimizerOptions& options) {
+  return options.moments == Moments::codes && weight.elements() >= kLeastCoded;
+}
+
+bool is_hidden_matrix(const WeightSpec& spec) {
+  return spec.shape.size() == 2 && spec.initializer == Initializer::normal && is_in_layer(spec.name);
+}
+
+UpdateRule rule_of(const WeightSpec& spec, const OptimizerOptions& options) {
+  return options.rule == UpdateRule::muon && !is_hidden_matrix(spec) ? UpdateRule::adamw : options.rule;
+}
+
+void append_adamw(const UpdatedWeight& tensors, const AdamwStep& step, const AdamwAttributes& attributes) {
+  const std::vector<Tensor>& states = tensors.states;
+  if (states[0].dtype() == DType::u8) {
+    adamw_8bit({tensors.weight, tensors.gradient, states[0], states[1], states[2], states[3]}, step, attributes);
+  } else {
+    adamw({tensors.weight, tensors.gradient, states[0], states[1], states.size() > 2 ? states[2] : Tensor()}, step,
+          attributes);
+  }
+}
+
+void append_sgd(const UpdatedWeight& tensors, const AdamwStep& step, const AdamwAttributes& common,
+                SgdAttributes attributes) {
+  attributes.weight_decay = common.weight_decay;
+  attributes.seed = common.seed;
+  attributes.stream = common.stream;
+  const std::size_t momenta = attributes.momentum != 0 ? 1 : 0;
+  const std::vector<Tensor>& states = tensors.states;
+  sgd({tensors.weight, tensors.gradient, momenta > 0 ? states[0] : Tensor(),
+       states.size() > momenta ? states[momenta] : Tensor()},
+      step, attributes);
+}
+
+// Each part of a block is a matrix of its own.
+void append_muon(const WeightSpec& spec, const UpdatedWeight& tensors, const AdamwStep& step,
+                 const AdamwAttributes& common, const MuonOptions& options) {
+  MuonTensors moved{tensors.weight, tensors.gradient, tensors.states[0],
+                    tensors.states.size() > 1 ? tensors.states[1] : Tensor()};
+  for (const WeightPart& part : spec.parts) {
+    moved = muon(moved, step,
+                 {.rows = {.first = part.row, .count = part.rows},
+                  .momentum = options.momentum,
+                  .nesterov = options.nesterov,
+                  .steps = options.steps,
+                  .apply = {.rate_ratio = options.rate_ratio,
+                            .rate_scale = muon_scale(options.scale, part.rows, spec.shape[1]),
+                            .weight_decay = common.weight_decay,
+                            .seed = common.seed,
+                            .stream = common.stream}});
+  }
+}
+
+}  // namespace
+
+bool has_masters(DType dtype, const OptimizerOptions& options) {
+  return dtype != DType::f32 && options.moments == Moments::wide && options.masters;
+}
+
+std::vector<NamedType> states_of(const WeightSpec& spec, const Type& weight, const OptimizerOptions& options) {
+  std::vector<NamedType> states;
+  const UpdateRule rule = rule_of(spec, options);
+  if (rule == UpdateRule::muon || (rule == UpdateRule::sgd && options.sgd.momentum != 0)) {
+    states.push_back({"momentum", as_f32(weight)});
+  } else if (rule == UpdateRule::adamw && has_codes(weight, options)) {
+    const Type codes{DType::u8, weight.shape};
+    const Type scales{DType::f32, {scales_of(weight.elements())}};
+    return {{"exp_avg", codes}, {"exp_avg_sq", codes}, {"exp_avg_scale", scales}, {"exp_avg_sq_scale", scales}};
+  } else if (rule == UpdateRule::adamw) {
+    const Type moment = options.moments == Moments::as_weights ? weight : as_f32(weight);
+    states = {{"exp_avg", moment}, {"exp_avg_sq", moment}};
+  }
+  if (has_masters(weight.dtype, options)) states.push_back({"master", as_f32(weight)});
+  return states;
+}
+
+void append_update(const WeightSpec& spec, const UpdatedWeight& tensors, const AdamwStep& step,
+                   const OptimizerOptions& options, std::int64_t stream) {
+  AdamwAttributes own = options.adamw;
+  if (!spec.decays) own.weight_decay = 0;
+  own.stream = stream;
+  switch (rule_of(spec, options)) {
+    case UpdateRule::adamw:
+      return append_adamw(tensors, step, own);
+    case UpdateRule::sgd:
+      return append_sgd(tensors, step, own, options.sgd);
+    case UpdateRule::muon:
+      return append_muon(spec, tensors, step, own, options.muon);
+  }
+}
+
+}  // namespace hone
