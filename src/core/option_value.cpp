@@ -21,6 +21,26 @@ constexpr bool kIsVector = false;
 template <class T>
 constexpr bool kIsVector<std::vector<T>> = true;
 
+Json json_of(const YamlValue& value) {
+  switch (value.kind) {
+    case YamlValue::Kind::null:
+      break;
+    case YamlValue::Kind::scalar:
+      return value.scalar;
+    case YamlValue::Kind::list: {
+      Json list = Json::array();
+      for (const YamlValue& item : value.items) list.push_back(json_of(item));
+      return list;
+    }
+    case YamlValue::Kind::map: {
+      Json map = Json::object();
+      for (std::size_t i = 0; i < value.items.size(); ++i) map[value.keys[i]] = json_of(value.items[i]);
+      return map;
+    }
+  }
+  return nullptr;
+}
+
 std::string number_text(double value) {
   std::array<char, 32> buffer{};
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
@@ -180,11 +200,15 @@ bool is_list(const Option& option) {
          std::holds_alternative<std::vector<std::int64_t>*>(option.target);
 }
 
+bool has_any_shape(const Option& option) { return std::holds_alternative<YamlValue*>(option.target); }
+
 bool may_be_unset(const Option& option) {
   return std::visit(
       [](const auto& target) {
         if constexpr (std::is_same_v<std::remove_cvref_t<decltype(target)>, EnumTarget>) {
           return false;
+        } else if constexpr (std::is_same_v<std::remove_cvref_t<decltype(*target)>, YamlValue>) {
+          return true;
         } else {
           return kIsOptional<std::remove_cvref_t<decltype(*target)>>;
         }
@@ -206,7 +230,9 @@ std::string expectation_of(const Option& option) {
           return names_text(*target.table);
         } else {
           using Member = std::remove_cvref_t<decltype(*target)>;
-          if constexpr (kIsVector<Member>) {
+          if constexpr (std::is_same_v<Member, YamlValue>) {
+            return "a map";
+          } else if constexpr (kIsVector<Member>) {
             const std::string range = range_text(option.range);
             return text_of(list_kind_of(typename Member::value_type{}), range.empty() ? "" : ", each", range);
           } else if constexpr (kIsOptional<Member>) {
@@ -230,7 +256,10 @@ void set_option(const Option& option, const YamlValue& value, const std::string&
           set_enum(option, target, value.scalar, place);
         } else {
           using Member = std::remove_cvref_t<decltype(*target)>;
-          if constexpr (kIsVector<Member>) {
+          if constexpr (std::is_same_v<Member, YamlValue>) {
+            if (value.kind == YamlValue::Kind::scalar) fail(option, place, shown(value));
+            *target = value;
+          } else if constexpr (kIsVector<Member>) {
             if (value.kind == YamlValue::Kind::map) fail(option, place, shown(value));
             set_list(option, *target, value, place);
           } else if constexpr (kIsOptional<Member>) {
@@ -258,6 +287,8 @@ Json value_json(const Option& option) {
         using Target = std::remove_cvref_t<decltype(target)>;
         if constexpr (std::is_same_v<Target, EnumTarget>) {
           return alternatives(target.table->names)[target.get(target.value)];
+        } else if constexpr (std::is_same_v<std::remove_cvref_t<decltype(*target)>, YamlValue>) {
+          return json_of(*target);
         } else if constexpr (kIsOptional<std::remove_cvref_t<decltype(*target)>>) {
           return *target ? Json(**target) : Json(nullptr);
         } else {

@@ -11,6 +11,7 @@ namespace hone {
 
 [[nodiscard]] bool takes_no_value(const Option& option);  // `--key` alone means true
 [[nodiscard]] bool is_list(const Option& option);
+[[nodiscard]] bool has_any_shape(const Option& option);  // a map or a list that hone's options do not describe
 [[nodiscard]] bool may_be_unset(const Option& option);
 // Whether a word after `--key` is its value where the key also stands alone.
 [[nodiscard]] bool is_value_of_switch(const Option& option, std::string_view word);

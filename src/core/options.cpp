@@ -195,7 +195,7 @@ class FlagReader {
   // Lists and maps are written as in YAML, and so is null for an option that may be unset; all else is text.
   [[nodiscard]] YamlValue value_of(const std::string& key, const std::string& text) const {
     const Option* option = table_.find(key);
-    const bool structured = option == nullptr || is_list(*option);
+    const bool structured = option == nullptr || is_list(*option) || has_any_shape(*option);
     if (structured && (text.starts_with('[') || text.starts_with('{'))) return parse_flag(key, text);
     if (text == "null" && (option == nullptr || may_be_unset(*option))) return {};
     return scalar(text);

@@ -77,11 +77,11 @@ struct EnumTarget {
   const EnumTable* table;
 };
 
-// The member that holds an option's value.
+// The member that holds an option's value; a YamlValue is a map or a list of any shape, read by whom it concerns.
 using OptionTarget =
     std::variant<bool*, std::int64_t*, double*, std::string*, std::optional<bool>*, std::optional<std::int64_t>*,
                  std::optional<double>*, std::optional<std::string>*, std::vector<std::int64_t>*, std::vector<double>*,
-                 std::vector<std::string>*, EnumTarget>;
+                 std::vector<std::string>*, YamlValue*, EnumTarget>;
 
 struct Option {
   std::string name;  // with underscores; "map.key" for a key of a map

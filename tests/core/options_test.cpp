@@ -322,6 +322,30 @@ TEST(Options, MarkdownHasOneRowAnOption) {
       << text;
 }
 
+struct WithShape {
+  YamlValue mixture;
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("mixture", mixture, "What to mix");
+  }
+};
+
+TEST(Options, AValueOfAnyShapeIsKeptAndPrinted) {
+  WithShape first;
+  const OptionTable table(first);
+  EXPECT_EQ(table.options()[0].default_text, "");
+  const std::vector<std::string> flags = {"--mixture", "{datasets: [{id: a, weight: 0.5}], seed: 1}"};
+  (void)read_options(table, flags);
+  ASSERT_EQ(first.mixture.kind, YamlValue::Kind::map);
+  EXPECT_EQ(first.mixture.find("datasets")->items[0].find("weight")->scalar, "0.5");
+  WithShape second;
+  OptionInput input;
+  read_option_keys(OptionTable(second), parse_yaml(option_yaml(table), "printed"), "printed", {}, input);
+  EXPECT_EQ(option_json(OptionTable(second)), option_json(table));
+  const std::vector<std::string> wrong = {"--mixture", "all"};
+  EXPECT_THROW((void)read_options(table, wrong), Error);
+}
+
 struct Twice {
   bool a = false;
   template <class Visitor>
