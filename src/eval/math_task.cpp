@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "reward/answers.h"
 #include "reward/math/workers.h"
 #include "reward/tags.h"
 
@@ -78,6 +79,35 @@ Judgement judge_math(std::string_view gold, std::string_view completion, bool st
       break;
   }
   return {std::move(outcome.extracted), outcome.verdict == MathVerdict::equal ? 1.0 : 0.0};
+}
+
+bool same_math_answer(const std::string& a, const std::string& b) {
+  const std::string gold = "$" + a + "$";
+  const std::string answer = "$" + b + "$";
+  return shared_math_workers()->compare(comparison_of(gold, answer)).verdict == MathVerdict::equal;
+}
+
+EvalTask make_math_task(const TaskOptions& options, const MathColumns& columns) {
+  EvalTask task;
+  const std::string prompt(options.prompt_template.empty() ? math_prompt_template() : options.prompt_template);
+  task.read = [prompt, columns](const Json& row) {
+    const std::string question = column_text(row, columns.problem);
+    const std::string gold = column_text(row, columns.gold);
+    if (question.empty() || gold.empty()) {
+      throw Error("", text_of("needs the columns '", columns.problem, "' and '", columns.gold, "'"));
+    }
+    EvalProblem problem;
+    if (!columns.id.empty()) problem.id = column_text(row, columns.id);
+    problem.prompt = fill_problem(prompt, question);
+    problem.gold = gold_text(gold);
+    check_math_gold(problem.gold);
+    return problem;
+  };
+  task.judge = [strip = options.strip_thoughts](const EvalProblem& problem, std::string_view completion) {
+    return judge_math(problem.gold, completion, strip);
+  };
+  task.same = same_math_answer;
+  return task;
 }
 
 }  // namespace hone

@@ -24,6 +24,17 @@ void check_math_gold(std::string_view gold);
 // or fails, which is logged, counts as wrong.
 [[nodiscard]] Judgement judge_math(std::string_view gold, std::string_view completion, bool strip_thoughts);
 
+// Whether two extracted answers mean the same.
+[[nodiscard]] bool same_math_answer(const std::string& a, const std::string& b);
+
+struct MathColumns {
+  std::string_view problem;
+  std::string_view gold;     // an answer, or a solution from which it is extracted; behind "####" where that stands
+  std::string_view id = {};  // empty: rows are numbered
+};
+// A task with the math prompt, these columns and judge_math.
+[[nodiscard]] EvalTask make_math_task(const TaskOptions& options, const MathColumns& columns);
+
 // A column's text, or its number as text; empty where the row does not have it. Throws Error on any other type.
 [[nodiscard]] std::string column_text(const Json& row, std::string_view column);
 

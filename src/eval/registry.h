@@ -14,16 +14,18 @@ class TaskRegistry {
  public:
   using Maker = std::function<EvalTask(const TaskOptions&)>;
 
-  void add(std::string name, Maker make);
+  // `aliases`: other names of the same task.
+  void add(std::string name, Maker make, std::vector<std::string> aliases = {});
 
-  [[nodiscard]] std::vector<std::string> names() const;  // sorted
-  // Throws Error with the nearest known name.
+  [[nodiscard]] std::vector<std::string> names() const;  // sorted, without aliases
+  // By name or alias. Throws Error with the nearest known name.
   [[nodiscard]] EvalTask make(std::string_view name, const TaskOptions& options) const;
 
  private:
   struct Entry {
     std::string name;
     Maker make;
+    std::vector<std::string> aliases;
   };
   std::vector<Entry> entries_;  // sorted by name
 };

@@ -62,6 +62,7 @@ std::string report_table(std::span<const TaskResult> results) {
     rows.push_back({result.task, std::to_string(result.problems.size()), text_of("avg@", result.samples),
                     describe(result.average), text_of(static_cast<std::int64_t>(result.mean_tokens + 0.5)),
                     percent(result.truncated) + "%", percent(result.without_answer) + "%"});
+    if (result.majority) rows.push_back({"", "", text_of("maj@", result.samples), describe(*result.majority)});
     for (const auto& [k, estimate] : result.pass) rows.push_back({"", "", text_of("pass@", k), describe(estimate)});
   }
   return aligned(rows);
@@ -72,6 +73,7 @@ Json results_json(std::span<const TaskResult> results, const Json& settings) {
   for (const TaskResult& result : results) {
     Json task = {{"problems", result.problems.size()}, {"samples", result.samples}};
     task[text_of("avg@", result.samples)] = json_of(result.average);
+    if (result.majority) task[text_of("maj@", result.samples)] = json_of(*result.majority);
     for (const auto& [k, estimate] : result.pass) task[text_of("pass@", k)] = json_of(estimate);
     task["mean_tokens"] = result.mean_tokens;
     task["truncated"] = result.truncated;

@@ -10,12 +10,13 @@
 
 namespace hone {
 
-// Columns in line: task, problems, score (avg@n, then a line for each pass@k), value with standard error and 95%
-// interval, mean tokens, shares of truncated completions and of those without an answer. Ends with a newline.
+// Columns in line: task, problems, score (avg@n, then lines for maj@n and each pass@k), value with standard error and
+// 95% interval, mean tokens, shares of truncated completions and of those without an answer. Ends with a newline.
 [[nodiscard]] std::string report_table(std::span<const TaskResult> results);
 
 // {"settings": ..., "tasks": {NAME: {"problems", "samples", "avg@N": {"value", "standard_error", "low", "high"},
-// "pass@K": ..., "mean_tokens", "truncated", "without_answer"}}}. Where there is one problem the error is null.
+// "maj@N", "pass@K": ..., "mean_tokens", "truncated", "without_answer"}}}. Where there is one problem the error is
+// null.
 [[nodiscard]] Json results_json(std::span<const TaskResult> results, const Json& settings);
 
 // One line a sample, in order: task, id, sample, prompt, gold, completion, extracted, score, tokens, ended.

@@ -1,6 +1,8 @@
 #include "eval/scoring.h"
 
+#include <algorithm>
 #include <exception>
+#include <string_view>
 #include <utility>
 
 #include "core/error.h"
@@ -27,6 +29,47 @@ void judge_all(const EvalTask& task, std::vector<ScoredProblem>& problems) {
   for (const std::exception_ptr& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }
+}
+
+// The score of the answer that most samples give; of several as frequent, the one that came first. Samples without an
+// answer have no vote; 0 where none has. Answers that are right are one answer, whatever their text.
+double majority_score(const EvalTask& task, std::span<const ScoredSample> samples) {
+  struct Answer {
+    const Judgement* first = nullptr;
+    std::vector<std::string_view> texts;  // that are known to be it
+    std::size_t votes = 0;
+  };
+  std::vector<Answer> answers;
+  for (const ScoredSample& sample : samples) {
+    const Judgement& vote = sample.judgement;
+    if (vote.extracted.empty()) continue;
+    const auto known = [&](const Answer& answer) {
+      return std::ranges::find(answer.texts, std::string_view(vote.extracted)) != answer.texts.end();
+    };
+    const auto is_same = [&](const Answer& answer) {
+      if (vote.score == 1.0 || answer.first->score == 1.0) return vote.score == answer.first->score;
+      return task.same && task.same(answer.first->extracted, vote.extracted);
+    };
+    auto place = std::ranges::find_if(answers, known);
+    if (place == answers.end()) place = std::ranges::find_if(answers, is_same);
+    if (place == answers.end()) place = answers.insert(answers.end(), {&vote, {}, 0});
+    place->texts.emplace_back(vote.extracted);
+    ++place->votes;
+  }
+  const auto best = std::ranges::max_element(answers, {}, &Answer::votes);
+  return best == answers.end() ? 0.0 : best->first->score;
+}
+
+std::optional<Estimate> majority_estimate(const EvalTask& task, const TaskResult& result) {
+  if (!task.votes || result.samples < 2) return std::nullopt;
+  const auto workers = shared_math_workers();
+  std::vector<double> scores(result.problems.size());
+  parallel_for(std::ssize(scores), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+      scores[i] = majority_score(task, result.problems[i].samples);
+    }
+  });
+  return estimate_mean(scores);
 }
 
 std::vector<PassAtK> all_pass_at_k(std::span<const std::vector<double>> scores, std::int64_t samples) {
@@ -71,6 +114,7 @@ TaskResult run_scoring(const EvalTask& task, std::vector<EvalProblem> problems,
   result.without_answer /= count;
   result.average = average_score(scores);
   result.pass = all_pass_at_k(scores, result.samples);
+  result.majority = majority_estimate(task, result);
   return result;
 }
 

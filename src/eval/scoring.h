@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,12 +37,13 @@ struct PassAtK {
 struct TaskResult {
   std::string task;
   std::vector<ScoredProblem> problems;
-  std::int64_t samples = 0;     // a problem
-  Estimate average;             // avg@samples
-  std::vector<PassAtK> pass;    // k = 1, 2, 4 ... and samples; empty where samples is 1
-  double mean_tokens = 0.0;     // of a completion
-  double truncated = 0.0;       // share of completions that did not end
-  double without_answer = 0.0;  // share of completions in which no answer was found
+  std::int64_t samples = 0;          // a problem
+  Estimate average;                  // avg@samples
+  std::optional<Estimate> majority;  // maj@samples; absent where samples is 1, and for tasks without votes
+  std::vector<PassAtK> pass;         // k = 1, 2, 4 ... and samples; empty where samples is 1
+  double mean_tokens = 0.0;          // of a completion
+  double truncated = 0.0;            // share of completions that did not end
+  double without_answer = 0.0;       // share of completions in which no answer was found
 };
 
 // `samples`: [problems][n], the same n for every problem, at least one. In parallel; the result depends on the

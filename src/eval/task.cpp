@@ -3,13 +3,24 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "data/source.h"
 
 namespace hone {
+namespace fs = std::filesystem;
 namespace {
 
 // Thrown through for_each_row to stop early.
 struct Enough {};
+
+// The task's files of a folder; none where it does not have them all.
+std::vector<fs::path> named_files(const EvalTask& task, const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const std::string& name : task.files) {
+    if (is_file(folder / name)) files.push_back(folder / name);
+  }
+  return files.size() == task.files.size() ? files : std::vector<fs::path>{};
+}
 
 }  // namespace
 
@@ -24,17 +35,18 @@ std::vector<EvalProblem> read_problems(const EvalTask& task, const std::filesyst
   BadRows bad;
   SourceOptions options;
   if (std::filesystem::is_directory(path)) options.split = task.dataset_split.empty() ? "test" : task.dataset_split;
-  const Source source(path, options);
+  const auto visit = [&](Json& row, const RowPlace& place) {
+    try {
+      problems.push_back(task.read(row));
+    } catch (const Error& error) {
+      throw Error(text_of(*place.file, " ", place.unit, " ", place.number), error.what(), "task " + task.name);
+    }
+    if (problems.back().id.empty()) problems.back().id = std::to_string(problems.size());
+    if (limit > 0 && static_cast<std::int64_t>(problems.size()) >= limit) throw Enough();
+  };
   try {
-    source.for_each_row(bad, [&](Json& row, const RowPlace& place) {
-      try {
-        problems.push_back(task.read(row));
-      } catch (const Error& error) {
-        throw Error(text_of(*place.file, " ", place.unit, " ", place.number), error.what(), "task " + task.name);
-      }
-      if (problems.back().id.empty()) problems.back().id = std::to_string(problems.size());
-      if (limit > 0 && static_cast<std::int64_t>(problems.size()) >= limit) throw Enough();
-    });
+    for (const fs::path& file : named_files(task, path)) Source(file, {}).for_each_row(bad, visit);
+    if (named_files(task, path).empty()) Source(path, options).for_each_row(bad, visit);
   } catch (const Enough&) {
   }
   if (bad.count() > 0) throw Error(path.string(), "a row cannot be read: " + bad.first().front());

@@ -9,13 +9,15 @@
 #include <vector>
 
 #include "core/json.h"
+#include "reward/reward.h"
 
 namespace hone {
 
 struct EvalProblem {
-  std::string id;      // "1" for the first row, or the row's own id
-  std::string prompt;  // one user message
-  std::string gold;    // as text; the judge knows how to read it
+  std::string id;             // "1" for the first row, or the row's own id
+  std::string prompt;         // one user message
+  std::string gold;           // as text; the judge knows how to read it
+  std::string material = {};  // what the judge needs beyond that, for nobody else's eyes: a program's tests
 };
 
 struct Judgement {
@@ -33,17 +35,24 @@ struct TaskOptions {
   std::string problem_column;                      // jsonl; empty: problem, question or prompt
   std::string answer_column;                       // jsonl; empty: answer or solution
   AnswerMatching matching = AnswerMatching::math;  // jsonl
+  std::uint64_t seed = 42;                         // gpqa: of the right answer's place among the choices
+  SandboxMode sandbox = SandboxMode::bubblewrap;   // lcb
 };
 
 struct EvalTask {
   std::string name;
   // Where the problems are published; empty for a task on the user's file.
   std::string dataset, dataset_config, dataset_split;
-  std::int64_t samples = 1;  // a problem, unless told otherwise
+  std::vector<std::string> files;  // of a folder of the published problems these, where it has them all
+  std::int64_t samples = 1;        // a problem, unless told otherwise
   // Throws Error with the reason alone where the row lacks what the task needs.
   std::function<EvalProblem(const Json& row)> read;
   // Throws Error where the gold cannot be read; any completion has a judgement.
   std::function<Judgement(const EvalProblem& problem, std::string_view completion)> judge;
+  // Whether answers can be counted against each other (maj@n), and whether two that differ as texts are the same one;
+  // empty: they are not.
+  bool votes = true;
+  std::function<bool(const std::string& a, const std::string& b)> same;
 };
 
 // All problems of a file, or of the task's split of a folder (test, where it names none), in order, at most `limit` (0:

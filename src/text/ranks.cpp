@@ -5,6 +5,7 @@
 #include <charconv>
 #include <unordered_map>
 
+#include "core/strings.h"
 #include "text/byte_alphabet.h"
 #include "text/json_fields.h"
 #include "text/split_patterns.h"
@@ -53,31 +54,6 @@ std::string known_counts() {
   return text;
 }
 
-// The bytes of a base64 word; empty where it is none.
-std::string from_base64(std::string_view word) {
-  const auto digit = [](char c) -> int {
-    if (c >= 'A' && c <= 'Z') return c - 'A';
-    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-    if (c >= '0' && c <= '9') return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-  };
-  if (word.size() % 4 != 0) return {};
-  std::string bytes;
-  for (int padding = 0; padding < 2 && word.ends_with('='); ++padding) word.remove_suffix(1);
-  std::uint32_t bits = 0;
-  int count = 0;
-  for (const char c : word) {
-    const int value = digit(c);
-    if (value < 0) return {};
-    bits = (bits << 6 | static_cast<std::uint32_t>(value)) & 0xFFFFFF;
-    count += 6;
-    if (count < 8) continue;
-    count -= 8;
-    bytes.push_back(static_cast<char>(bits >> count & 0xFF));
-  }
-  return bytes;
-}
-
 struct Rank {
   std::string bytes;
   TokenId rank;
@@ -95,7 +71,8 @@ std::vector<Rank> parse_ranks(std::string_view text, std::string_view where) {
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty()) continue;
     const std::size_t space = line.find(' ');
-    std::string bytes = space == std::string_view::npos ? std::string() : from_base64(line.substr(0, space));
+    const std::string bytes =
+        space == std::string_view::npos ? std::string() : decode_base64(line.substr(0, space)).value_or("");
     TokenId rank = -1;
     const char* end = line.data() + line.size();
     const bool whole = !bytes.empty() && std::from_chars(line.data() + space + 1, end, rank).ptr == end;

@@ -47,6 +47,25 @@ TEST(Scoring, averages_over_problems) {
   EXPECT_EQ(result.problems[0].samples[1].judgement.extracted, "5");
 }
 
+TEST(Scoring, takes_the_answer_of_most) {
+  TaskRegistry registry;
+  register_all_eval(registry);
+  const EvalTask task = registry.make("gsm8k", {});
+  const auto majority = [&](const std::vector<std::string>& completions) {
+    std::vector<EvalSample> samples;
+    for (const std::string& completion : completions) samples.push_back({completion, 1, true});
+    return run_scoring(task, {{"1", "p", "0.5"}}, {samples}).majority->value;
+  };
+  EXPECT_EQ(majority({"\\boxed{0.5}", "\\boxed{\\frac{1}{2}}", "\\boxed{3}"}), 1.0);
+  EXPECT_EQ(majority({"\\boxed{0.5}", "\\boxed{3}", "\\boxed{3.0}"}), 0.0);             // 3 and 3.0 are one answer
+  EXPECT_EQ(majority({"\\boxed{3}", "\\boxed{0.5}", "none", "none", "nothing"}), 0.0);  // the first of two
+  EXPECT_EQ(majority({"\\boxed{0.5}", "\\boxed{3}", "none", "none", "nothing"}), 1.0);
+  EXPECT_EQ(majority({"none", "none"}), 0.0);
+  EvalTask without = task;
+  without.votes = false;
+  EXPECT_FALSE(run_scoring(without, {{"1", "p", "6"}}, {{{"6", 1, true}, {"6", 1, true}}}).majority.has_value());
+}
+
 TEST(Scoring, passes_a_judge_s_error_on) {
   EvalTask task{.name = "t"};
   task.judge = [](const EvalProblem& problem, std::string_view) -> Judgement {

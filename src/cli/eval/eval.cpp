@@ -14,6 +14,7 @@
 #include "eval/evaluate.h"
 #include "eval/registry.h"
 #include "eval/report.h"
+#include "rl/options.h"
 
 namespace hone {
 
@@ -24,8 +25,8 @@ namespace {
 
 struct EvalOptions : SamplingKeys {
   std::string model_name_or_path;
-  std::string task = "jsonl";
-  std::string dataset_name;
+  std::vector<std::string> task{"jsonl"};
+  std::vector<std::string> dataset_name;
   std::int64_t limit = 0;
   std::optional<std::int64_t> samples;
   bool strip_thoughts = true;
@@ -33,6 +34,7 @@ struct EvalOptions : SamplingKeys {
   std::string problem_column;
   std::string answer_column;
   AnswerMatching matching = AnswerMatching::math;
+  SandboxMode sandbox = SandboxMode::bubblewrap;
   std::string chat_template;
   std::string system_prompt;
   std::int64_t max_model_len = 0;
@@ -48,14 +50,17 @@ struct EvalOptions : SamplingKeys {
     v("system_prompt", system_prompt, "Put before every problem");
     v("device", device, kDeviceHelp);
     v.group("Task");
-    v("task", task, "gsm8k, or jsonl for a file of your own");
-    v("dataset_name", dataset_name, "File or folder of the problems");
+    v("task", task,
+      "aime24, aime25, math_500, gpqa:diamond, lcb, lcb_v4, gsm8k, several or all; jsonl: a file of your own");
+    v("dataset_name", dataset_name,
+      "File, folder or dataset of the problems, one a task; unset: where they are published");
     v("limit", limit, "Problems, from the first; 0: all", at_least(0));
     v("samples", samples, "Answers a problem; unset: the task's", at_least(1));
     v("strip_thoughts", strip_thoughts, "Look for the answer behind the last </think> only");
     v("prompt_template", prompt_template, "Text of the prompt, {column} for a column's text; unset: the task's");
     v("problem_column", problem_column, "jsonl: column of the problem; unset: problem, question or prompt");
     v("answer_column", answer_column, "jsonl: column of the answer; unset: answer or solution");
+    v("sandbox", sandbox, "lcb: what programs run in; none: nothing keeps them from this machine");
     v("matching", matching, "jsonl: how answers are compared");
     SamplingKeys::fields(v);
     v("max_model_len", max_model_len, "Tokens of prompt and answer; 0: as many as the model knows, at most 32,768",
@@ -68,19 +73,51 @@ struct EvalOptions : SamplingKeys {
 
 constexpr std::int64_t kLongest = 32768;
 
+// A task with its problems, all read before the model is.
+struct Evaluation {
+  EvalTask task;
+  std::vector<EvalProblem> problems;
+};
+
+// "all" as open-r1 has it.
+std::vector<std::string> task_names(const EvalOptions& options) {
+  if (options.task.empty()) throw Error("task", "names no task");
+  if (options.task.size() > 1 || options.task[0] != "all") return options.task;
+  return {"math_500", "aime24", "aime25", "gpqa:diamond", "lcb", "lcb_v4"};
+}
+
+std::vector<Evaluation> read_evaluations(const EvalOptions& options) {
+  TaskRegistry registry;
+  register_all_eval(registry);
+  const std::vector<std::string> names = task_names(options);
+  if (!options.dataset_name.empty() && options.dataset_name.size() != names.size()) {
+    throw Error("dataset_name",
+                text_of("names ", options.dataset_name.size(), " datasets for ", names.size(), " tasks"), "one a task");
+  }
+  std::vector<Evaluation> evaluations;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    EvalTask task = registry.make(names[i], {.strip_thoughts = options.strip_thoughts,
+                                             .prompt_template = options.prompt_template,
+                                             .problem_column = options.problem_column,
+                                             .answer_column = options.answer_column,
+                                             .matching = options.matching,
+                                             .seed = static_cast<std::uint64_t>(options.seed),
+                                             .sandbox = options.sandbox});
+    const auto is_same = [&](const Evaluation& other) { return other.task.name == task.name; };
+    if (std::ranges::any_of(evaluations, is_same)) throw Error("task", text_of("'", task.name, "' is named twice"));
+    const std::string data = options.dataset_name.empty() ? task.dataset : options.dataset_name[i];
+    if (data.empty()) throw Error("dataset_name", "is not set", "the file with the problems");
+    std::vector<EvalProblem> problems = read_problems(task, data, options.limit);
+    evaluations.push_back({std::move(task), std::move(problems)});
+  }
+  return evaluations;
+}
+
 int run(const EvalOptions& given, const OptionInput& input) {
   EvalOptions options = given;
   options.model_name_or_path = model_argument("eval", given.model_name_or_path, input);
-  if (options.dataset_name.empty()) throw Error("dataset_name", "is not set", "the file with the problems");
   if (!options.output_dir.empty()) claim_folder(options.output_dir, "output_dir");
-  TaskRegistry registry;
-  register_all_eval(registry);
-  const EvalTask task = registry.make(options.task, {.strip_thoughts = options.strip_thoughts,
-                                                     .prompt_template = options.prompt_template,
-                                                     .problem_column = options.problem_column,
-                                                     .answer_column = options.answer_column,
-                                                     .matching = options.matching});
-  const std::vector<EvalProblem> problems = read_problems(task, options.dataset_name, options.limit);
+  std::vector<Evaluation> evaluations = read_evaluations(options);
   Device& device = open_device(options.device);
   LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device);
   EngineOptions engine_options;
@@ -90,19 +127,22 @@ int run(const EvalOptions& given, const OptionInput& input) {
   engine_options.max_num_seqs = options.max_num_seqs;
   Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device), engine_options);
   AnswerOptions answers;
-  answers.samples = options.samples.value_or(task.samples);
   answers.seed = static_cast<std::uint64_t>(options.seed);
   answers.system_prompt = options.system_prompt;
   answers.sampling = options.params(engine_options.max_model_len,
                                     stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer));
   catch_interrupts();
   const ChatTemplate chat_template = chat_template_of(loaded.tokenizer, options.chat_template);
-  auto samples = answer_problems(engine, loaded.tokenizer, chat_template, problems, answers);
-  const TaskResult result = run_scoring(task, problems, std::move(samples));
-  std::fputs(report_table({&result, 1}).c_str(), stdout);
+  std::vector<TaskResult> results;
+  for (Evaluation& evaluation : evaluations) {
+    answers.samples = options.samples.value_or(evaluation.task.samples);
+    auto samples = answer_problems(engine, loaded.tokenizer, chat_template, evaluation.problems, answers);
+    results.push_back(run_scoring(evaluation.task, std::move(evaluation.problems), std::move(samples)));
+  }
+  std::fputs(report_table(results).c_str(), stdout);
   if (!options.output_dir.empty()) {
     EvalOptions copy = options;
-    write_report(options.output_dir, {&result, 1}, option_json(OptionTable(copy)));
+    write_report(options.output_dir, results, option_json(OptionTable(copy)));
     log_info(text_of("wrote ", options.output_dir, "/results.json and samples.jsonl"));
   }
   return 0;
@@ -112,7 +152,7 @@ int run(const EvalOptions& given, const OptionInput& input) {
 
 void register_eval(CommandRegistry& registry) {
   registry.add(
-      make_command<EvalOptions>({.name = "eval", .summary = "Score a model on a task", .positionals = "[MODEL]"}, run));
+      make_command<EvalOptions>({.name = "eval", .summary = "Score a model on tasks", .positionals = "[MODEL]"}, run));
 }
 
 }  // namespace hone

@@ -61,6 +61,7 @@ void register_jsonl(TaskRegistry& registry) {
       return options.matching == AnswerMatching::math ? judge_math(problem.gold, completion, options.strip_thoughts)
                                                       : judge_exact(problem.gold, completion, options.strip_thoughts);
     };
+    if (options.matching == AnswerMatching::math) task.same = same_math_answer;
     return task;
   });
 }
