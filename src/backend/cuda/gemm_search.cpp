@@ -19,7 +19,7 @@ constexpr std::size_t kPattern = std::size_t{1} << 20;     // random values, rep
 constexpr std::size_t kRotation = std::size_t{256} << 20;  // bytes that runs go round, well above the L2 cache
 constexpr std::size_t kMostCopies = 64;
 constexpr std::int64_t kCompared = std::int64_t{1} << 20;  // elements, at least
-constexpr std::size_t kFinalists = 8;
+constexpr std::size_t kFinalists = 6;
 constexpr double kHopeless = 1.3;      // of the fastest's time: what is not looked at twice
 constexpr double kNear = 1.06;         // of the fastest's time: what may be a finalist
 constexpr double kWorthwhile = 0.995;  // of first()'s time: below that another is taken
@@ -30,7 +30,7 @@ struct Turns {
   double seconds;
   int rounds;
 };
-constexpr Turns kSustained{.seconds = 80e-3, .rounds = 3};
+constexpr Turns kSustained{.seconds = 50e-3, .rounds = 2};
 constexpr Turns kShort{.seconds = 1.5e-3, .rounds = 15};
 constexpr double kLong = 100e-6;  // what counts as no short product
 
