@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 constexpr double kHostActivationGib = 4.0;
+constexpr std::size_t kNotable = std::size_t{1} << 30;  // bytes in use elsewhere that are worth a word
 
 // A key with its new value, and the bytes that the run takes with it and with those before it.
 struct Change {
@@ -63,7 +64,14 @@ std::vector<Change> changes_to_fit(TrainingOptions options, DType dtype, std::si
   return changes;
 }
 
-// "gradient_checkpointing: true (31.2 GiB), optim: adamw_bf16 (20.0 GiB) makes it fit"
+// "31.20 GiB are in use already: freed, it would fit; ", where that is so.
+std::string in_use(DeviceMemory there, std::size_t bytes) {
+  const std::size_t used = there.total - there.available;
+  if (bytes > there.total || used < kNotable) return {};
+  return text_of(format_bytes(used), " are in use already, by other processes too: freed, it would fit; ");
+}
+
+// "it fits with gradient_checkpointing: true (takes 31.20 GiB), then optim: adamw_bf16 (takes 20.00 GiB)"
 std::string advice(const std::vector<Change>& changes, std::size_t available) {
   std::string text;
   for (const Change& change : changes) {
@@ -92,7 +100,7 @@ std::string fit_text(const TrainingOptions& options, DType dtype, DeviceMemory t
                      const BytesWith& bytes_with) {
   const std::string have = text_of("available ", format_bytes(there.available), " of ", format_bytes(there.total));
   if (bytes <= there.available) return text_of(have, ": it fits\n");
-  return text_of(have, ": ", format_bytes(bytes - there.available), " too much\n",
+  return text_of(have, ": ", format_bytes(bytes - there.available), " too much\n", in_use(there, bytes),
                  advice(changes_to_fit(options, dtype, there.available, bytes, bytes_with), there.available), "\n");
 }
 
@@ -104,7 +112,8 @@ void check_fits(const TrainingOptions& options, DType dtype, const Device& devic
       "memory",
       text_of("the run takes ", format_bytes(bytes), ", ", device.name(), " has ", format_bytes(there.available),
               " available of ", format_bytes(there.total), ": ", format_bytes(bytes - there.available), " too much"),
-      advice(changes_to_fit(options, dtype, there.available, bytes, bytes_with), there.available));
+      in_use(there, bytes) +
+          advice(changes_to_fit(options, dtype, there.available, bytes, bytes_with), there.available));
 }
 
 }  // namespace hone

@@ -38,7 +38,8 @@ TEST(Fit, SaysThatItDoes) { EXPECT_EQ(text(112), "available 112.00 GiB of 140.00
 TEST(Fit, ChangesTheMildestKeysUntilItDoes) {
   EXPECT_EQ(text(111),
             "available 111.00 GiB of 140.00 GiB: 1.00 GiB too much\n"
-            "it fits with gradient_checkpointing: true (takes 80.00 GiB)\n");
+            "29.00 GiB are in use already, by other processes too: freed, it would fit; it fits with "
+            "gradient_checkpointing: true (takes 80.00 GiB)\n");
   EXPECT_THAT(text(79), HasSubstr("it fits with gradient_checkpointing: true (takes 80.00 GiB), then gradient_dtype: "
                                   "bfloat16 (takes 72.00 GiB)\n"));
   EXPECT_THAT(text(25), HasSubstr("optim: adamw_bf16 (takes 40.00 GiB), then optim: adamw_8bit (takes 32.00 GiB), then "
@@ -47,6 +48,16 @@ TEST(Fit, ChangesTheMildestKeysUntilItDoes) {
 
 TEST(Fit, SaysWhatIsMissingWhenAllKeysAreChanged) {
   EXPECT_THAT(text(22), HasSubstr("per_device_train_batch_size: 1 (takes 25.00 GiB) it is 3.00 GiB too much\n"));
+}
+
+TEST(Fit, SpeaksOfOtherProcessesOnlyWhereTheyMatter) {
+  const auto of = [](std::size_t total, std::size_t available) {
+    return fit_text(eight_rows(), DType::bf16, {.total = total * kGib, .available = available * kGib},
+                    bytes_of(eight_rows()), bytes_of);
+  };
+  EXPECT_THAT(of(112, 110), HasSubstr("2.00 GiB are in use already"));
+  EXPECT_THAT(of(111, 80), testing::Not(HasSubstr("in use")));
+  EXPECT_THAT(of(112, 112), testing::Not(HasSubstr("in use")));
 }
 
 TEST(Fit, LeavesOutWhatTheRunHasAlready) {
