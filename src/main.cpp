@@ -1,9 +1,12 @@
+#include <csignal>
 #include <string>
 #include <vector>
 
 #include "cli/registry.h"
 
 int main(int argc, char** argv) {
+  // A file beyond the limit of `ulimit -f` is an error of its write, which names it, not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   hone::CommandRegistry registry;
   hone::register_all_cli(registry);
   const std::vector<std::string> arguments(argv + 1, argv + argc);

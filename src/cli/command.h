@@ -15,6 +15,8 @@ struct Command {
   std::function<std::string()> help;
   // Returns the exit code. Throws Error for what the user can mend, Interrupted once it has saved.
   std::function<int(std::span<const std::string>)> run;
+  std::function<std::string()> keys = {};    // Markdown tables of its keys; empty: the help says all
+  std::span<const ForeignKey> foreign = {};  // other tools' keys that it takes too
 };
 
 struct CommandText {
@@ -45,12 +47,19 @@ template <class Options>
   return {.name = text.name,
           .summary = text.summary,
           .help = help,
-          .run = [text, run, foreign](std::span<const std::string> arguments) {
-            Options options;
-            const OptionInput input = read_options(OptionTable(options), arguments, foreign);
-            apply_input(text, input);
-            return run(options, input);
-          }};
+          .run =
+              [text, run, foreign](std::span<const std::string> arguments) {
+                Options options;
+                const OptionInput input = read_options(OptionTable(options), arguments, foreign);
+                apply_input(text, input);
+                return run(options, input);
+              },
+          .keys =
+              [] {
+                Options defaults;
+                return option_markdown(OptionTable(defaults));
+              },
+          .foreign = foreign};
 }
 
 }  // namespace hone

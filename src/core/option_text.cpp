@@ -38,6 +38,16 @@ std::string explanation_of(const Option& option) {
   return text;
 }
 
+// Text in a Markdown table: a bar would end its cell, a line its row.
+std::string in_cell(std::string_view text) {
+  std::string cell;
+  for (const char c : text) {
+    if (c == '|') cell += '\\';
+    cell += c == '\n' ? ' ' : c;
+  }
+  return cell;
+}
+
 // Words in lines of kHelpWidth, the second and later ones indented to the column.
 void append_wrapped(std::string_view text, std::string& out) {
   std::size_t column = kHelpColumn;
@@ -90,7 +100,12 @@ std::string option_markdown(const OptionTable& table) {
       text += "| key | value | default | meaning |\n|---|---|---|---|\n";
     }
     const std::string value = option.default_text.empty() ? "" : text_of("`", option.default_text, "`");
-    text += text_of("| `", option.name, "` | ", type_of(option), " | ", value, " | ", option.help, " |\n");
+    std::string meaning = option.help;
+    for (const std::string& other : table.names()) {
+      if (table.find(other) == &option && other != option.name) meaning += text_of("; also `", other, "`");
+    }
+    text += text_of("| `", option.name, "` | ", in_cell(type_of(option)), " | ", in_cell(value), " | ",
+                    in_cell(meaning), " |\n");
   }
   return text;
 }

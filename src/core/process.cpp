@@ -48,6 +48,21 @@ std::uint64_t peak_resident_bytes() {
   return ::getrusage(RUSAGE_SELF, &usage) == 0 ? static_cast<std::uint64_t>(usage.ru_maxrss) * 1024 : 0;
 }
 
+CpuTime cpu_time() {
+  std::FILE* file = std::fopen("/proc/stat", "r");
+  if (file == nullptr) return {};
+  // user, nice, system, idle, waiting, interrupts, soft interrupts, stolen
+  unsigned long long ticks[8] = {};
+  const int count = std::fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &ticks[0], &ticks[1], &ticks[2],
+                                &ticks[3], &ticks[4], &ticks[5], &ticks[6], &ticks[7]);
+  std::fclose(file);
+  if (count < 5) return {};
+  CpuTime time;
+  for (const unsigned long long each : ticks) time.total += each;
+  time.busy = time.total - ticks[3] - ticks[4];
+  return time;
+}
+
 SystemMemory system_memory() {
   SystemMemory memory;
   std::FILE* file = std::fopen("/proc/meminfo", "r");

@@ -8,6 +8,13 @@ namespace hone {
 [[nodiscard]] std::uint64_t resident_bytes();       // now; 0 where it cannot be read
 [[nodiscard]] std::uint64_t peak_resident_bytes();  // since the start
 
+// Of all the machine's cores since it was started, in ticks; 0 where it cannot be read.
+struct CpuTime {
+  std::uint64_t busy = 0;
+  std::uint64_t total = 0;
+};
+[[nodiscard]] CpuTime cpu_time();
+
 // Bytes. 0 where it cannot be read.
 struct SystemMemory {
   std::uint64_t total = 0;

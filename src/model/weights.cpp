@@ -117,11 +117,27 @@ std::vector<NamedType> weight_types(const Model& model, DType dtype) {
   return types;
 }
 
-TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype, Device& device,
-                         Vocabulary vocabulary) {
+void check_weights(const Model& model, const ModelDirectory& directory, Vocabulary vocabulary) {
   const WeightFiles& files = directory.weights();
   if (files.empty()) throw Error(directory.path().string(), "there are no weights (model.safetensors) in this folder");
   refuse_unexpected(model, files);
+  const std::int64_t stored_vocab = vocabulary == Vocabulary::may_grow ? smaller_vocabulary(model, directory) : 0;
+  for (const WeightSpec& spec : model.weights()) {
+    for (const WeightPart& part : spec.parts) {
+      const StoredTensor& tensor = stored(model, files, part.name);
+      std::vector<std::int64_t> shape = part_shape(spec, part);
+      if (stored_vocab > 0 && (spec.name == "embedding" || spec.name == model.head())) shape[0] = stored_vocab;
+      if (tensor.shape == shape) continue;
+      throw Error(tensor.file, text_of("tensor ", part.name, " is ", shape_text(tensor.shape), ", config.json wants ",
+                                       shape_text(shape)));
+    }
+  }
+}
+
+TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype, Device& device,
+                         Vocabulary vocabulary) {
+  check_weights(model, directory, vocabulary);
+  const WeightFiles& files = directory.weights();
   TensorStore store(device, weight_types(model, dtype));
   std::vector<std::byte> block;
   std::vector<std::byte> untransposed;
@@ -134,10 +150,6 @@ TensorStore load_weights(const Model& model, const ModelDirectory& directory, DT
       const StoredTensor& tensor = stored(model, files, part.name);
       std::vector<std::int64_t> shape = part_shape(spec, part);
       if (grows) shape[0] = stored_vocab;
-      if (tensor.shape != shape) {
-        throw Error(tensor.file, text_of("tensor ", part.name, " is ", shape_text(tensor.shape), ", config.json wants ",
-                                         shape_text(shape)));
-      }
       const std::size_t bytes = static_cast<std::size_t>(tensor.element_count()) * size_of(dtype);
       const std::span<std::byte> rows = std::span(block).subspan(static_cast<std::size_t>(part.row) * row_bytes, bytes);
       if (!part.transposed) {

@@ -21,6 +21,10 @@ enum class Vocabulary : std::uint8_t {
              // mean of those that are there (transformers' resize_token_embeddings draws them closely around it)
 };
 
+// Whether a folder has every weight of the model in its shape, and no other; reads the files' headers alone. Throws
+// Error that names file, tensor and both shapes.
+void check_weights(const Model& model, const ModelDirectory& directory, Vocabulary vocabulary = Vocabulary::as_stored);
+
 // Every weight read and converted. Throws Error where a tensor is missing, has another shape (both are shown) or is one
 // that the model does not have; nothing is returned half loaded.
 [[nodiscard]] TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype, Device& device,

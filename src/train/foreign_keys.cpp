@@ -12,7 +12,7 @@ constexpr auto kNever = ForeignKey::Kind::never;
 constexpr std::string_view kOwnKernels = "hone has one implementation of it";
 constexpr std::string_view kOwnLoader = "hone reads and tokenises data in its own way";
 constexpr std::string_view kNoHub = "nothing is pushed to a hub";
-constexpr std::string_view kNoWandb = "report_to does not name wandb";
+constexpr std::string_view kOwnCompletions = "completions are kept in output_dir/completions";
 constexpr std::string_view kOwnEngine = "completions come from hone's engine in this process";
 constexpr std::string_view kNoLora = "use_peft is not set";
 constexpr std::string_view kOwnSandbox = "programs run in hone's own sandbox";
@@ -101,17 +101,12 @@ constexpr std::array kKeys = std::to_array<ForeignKey>({
     {"log_level", kNoEffect, "hone has one", "info|passive"},
     {"log_level_replica", kNoEffect, kOneProcess, "warning"},
     {"log_on_each_node", kNoEffect, kOneProcess, "true"},
-    {"logging_dir", kNoEffect, "report_to does not name tensorboard"},
     {"logging_nan_inf_filter", kNoEffect, "on_nonfinite says what happens", "true"},
     {"include_num_input_tokens_seen", kNoEffect, "num_tokens is always logged"},
     {"include_tokens_per_second", kNoEffect, "tokens_per_second is always logged"},
     {"skip_memory_metrics", kNoEffect, "memory is always logged", "true"},
     {"disable_tqdm", kNoEffect, "the bar is drawn on a terminal only"},
-    {"report_to", kNotYet, "reporting to other programs is"},
-    {"wandb_entity", kNoEffect, kNoWandb},
-    {"wandb_project", kNoEffect, kNoWandb},
-    {"wandb_run_group", kNoEffect, kNoWandb},
-    {"wandb_log_unique_prompts", kNoEffect, kNoWandb},
+    {"wandb_log_unique_prompts", kNoEffect, kOwnCompletions},
     {"callbacks", kNotYet, "callbacks are"},
     {"benchmarks", kNotYet, "benchmarks during training are"},
     // Hubs.
@@ -161,7 +156,7 @@ constexpr std::array kKeys = std::to_array<ForeignKey>({
     {"use_transformers_paged", kNoEffect, kOwnEngine},
     {"generation_kwargs", kNotYet, "passing arguments to generation is"},
     {"max_staleness", kNotYet, "training on rollouts of older weights is", "0"},
-    {"wandb_log_completions", kNoEffect, kNoWandb},
+    {"wandb_log_completions", kNoEffect, kOwnCompletions},
     // GRPO: code rewards.
     {"code_provider", kNoEffect, kOwnSandbox},
     {"code_eval_test_batch_size", kNoEffect, kNoContests, "1"},

@@ -40,23 +40,17 @@ std::vector<std::string> whole_lines(const std::string& text) {
   return lines;
 }
 
+// "N/A" for NaN and for what is not there.
+std::string in_format(const char* format, const std::optional<double>& value) {
+  if (!value || std::isnan(*value)) return "N/A";
+  std::array<char, 64> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), format, *value);
+  return buffer.data();
+}
+
 std::string line_of(const fs::path& path, std::size_t index) { return text_of(path.string(), ":", index + 1); }
 
 }  // namespace
-
-void MetricRow::set(std::string_view name, double value) {
-  const auto at = std::ranges::find(values, name, &std::pair<std::string, double>::first);
-  if (at != values.end()) {
-    at->second = value;
-  } else {
-    values.emplace_back(name, value);
-  }
-}
-
-std::optional<double> MetricRow::find(std::string_view name) const {
-  const auto at = std::ranges::find(values, name, &std::pair<std::string, double>::first);
-  return at == values.end() ? std::nullopt : std::optional<double>(at->second);
-}
 
 MetricsWriter::MetricsWriter(fs::path path, std::optional<std::int64_t> resumed_step, std::string run_name)
     : path_(std::move(path)), run_name_(std::move(run_name)) {
@@ -114,6 +108,35 @@ std::string metric_text(double value) {
   const bool plain = size >= 0.01 && size < kCounts;
   std::snprintf(buffer.data(), buffer.size(), whole && size < kCounts ? "%.0f" : plain ? "%.4f" : "%.4g", value);
   return buffer.data();
+}
+
+std::string metrics_block(const MetricRow& row, std::string_view device) {
+  constexpr std::size_t kWidth = 80;
+  constexpr std::size_t kLabel = 18;
+  const std::string rule(kWidth, '=');
+  std::string text = text_of(rule, "\nStep ", row.step, " Metrics (", device, "):\n", rule, "\n");
+  const auto line = [&](std::string_view label, const std::string& value) {
+    std::string left = text_of("  ", label, ":");
+    left.resize(std::max(left.size() + 1, kLabel), ' ');
+    text += text_of(left, value, "\n");
+  };
+  const auto plain = [&](std::string_view label, const char* format, std::string_view name) {
+    line(label, in_format(format, row.find(name)));
+  };
+  plain("Loss", "%.4f", "loss");
+  plain("Tokens/sec", "%.2f", "tokens_per_second");
+  plain("Step time", "%.3fs", "step_time");
+  plain("GPU Util", "%.1f%%", "device_utilization");
+  const double used = row.find("device_memory_gib").value_or(std::nan(""));
+  const double total = row.find("device_memory_total_gib").value_or(std::nan(""));
+  const bool known = device.starts_with("GPU") && !std::isnan(used) && !std::isnan(total) && total > 0;
+  line("GPU Mem", known ? text_of(in_format("%.2fGB", used), " / ", in_format("%.2fGB", total), " (",
+                                  in_format("%.1f%%", 100 * used / total), ")")
+                        : "N/A");
+  plain("CPU Util", "%.1f%%", "cpu_utilization");
+  plain("Process Mem", "%.2fGB", "process_memory_gib");
+  plain("System Mem", "%.1f%%", "system_memory");
+  return text + rule + "\n";
 }
 
 std::string metric_line(const MetricRow& row, std::int64_t total_steps, std::span<const std::string_view> names) {

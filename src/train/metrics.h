@@ -7,22 +7,11 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "tracker/metric_row.h"
+
 namespace hone {
-
-// By name, in the order they were set. NaN stands for what could not be measured.
-using MetricValues = std::vector<std::pair<std::string, double>>;
-
-// The values of one logged step.
-struct MetricRow {
-  std::int64_t step = 0;
-  MetricValues values;
-
-  void set(std::string_view name, double value);
-  [[nodiscard]] std::optional<double> find(std::string_view name) const;
-};
 
 // metrics.jsonl: one JSON object a row, "step" first, null for NaN and infinities. A row is on the disk's side of the
 // process before append returns, so that a kill loses at most a part of the last line.
@@ -55,6 +44,8 @@ struct MetricSeries {
 // of them; n/a for NaN. total_steps 0: not known.
 [[nodiscard]] std::string metric_line(const MetricRow& row, std::int64_t total_steps,
                                       std::span<const std::string_view> names = {});
+// The block of --metrics_block, ten lines between rules; `device`: "GPU: NVIDIA H100". N/A for what is not known.
+[[nodiscard]] std::string metrics_block(const MetricRow& row, std::string_view device);
 // A number as that line shows it: counts with commas, others in four significant digits or more.
 [[nodiscard]] std::string metric_text(double value);
 

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "tracker/tracker.h"
 #include "train/accelerate.h"
 
 namespace hone {
@@ -36,6 +37,19 @@ void read_launch_file(const ModelOptions& model, const TrainingOptions& training
   for (const std::string& line : accelerate_notices(options, training.config_file, model, training)) log_once(line);
 }
 
+// Keys of trackers that report_to does not name.
+void check_trackers(const TrainingOptions& training, const OptionInput& input) {
+  const std::vector<std::string> names = tracker_names(training.report_to, input.place_of("report_to"));
+  const auto note = [&](const std::string& value, std::string_view key, std::string_view tracker) {
+    if (value.empty() || std::ranges::count(names, tracker) > 0) return;
+    log_once(text_of(key, " has no effect: report_to does not name ", tracker));
+  };
+  note(training.logging_dir, "logging_dir", "tensorboard");
+  note(training.wandb_project, "wandb_project", "wandb");
+  note(training.wandb_entity, "wandb_entity", "wandb");
+  note(training.wandb_run_group, "wandb_run_group", "wandb");
+}
+
 void check_steps(double value, std::string_view key, const OptionInput& input) {
   if (value < 1 || value == std::floor(value)) return;
   throw Error(input.place_of(key), text_of("expected a whole number of steps or a share below 1, saw ", value));
@@ -49,6 +63,7 @@ void check_training(const ModelOptions& model, const DatasetOptions& data, const
   require_text(data.dataset_name, "dataset_name", "the file or folder of the data to train on");
   require_text(training.output_dir, "output_dir", "the folder for checkpoints and the final model");
   if (!training.config_file.empty()) read_launch_file(model, training);
+  check_trackers(training, input);
   check_steps(training.logging_steps, "logging_steps", input);
   check_steps(training.save_steps, "save_steps", input);
   if (training.eval_steps) check_steps(*training.eval_steps, "eval_steps", input);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backend/device_option.h"
 #include "core/dtype.h"
@@ -143,6 +144,13 @@ struct TrainingOptions {
   std::string metric_for_best_model = "loss";
   std::optional<bool> greater_is_better;
   std::string run_name;
+  bool metrics_block = false;
+  std::vector<std::string> report_to;
+  std::string logging_dir;
+  std::string wandb_project;
+  std::string wandb_entity;
+  std::string wandb_run_group;
+  bool dry_run = false;
   std::string config_file;
 
   template <class Visitor>
@@ -204,6 +212,14 @@ struct TrainingOptions {
     v("metric_for_best_model", metric_for_best_model, "What evaluations are compared by, with or without eval_");
     v("greater_is_better", greater_is_better, "Which of two is better; unset: the lower of a loss, else the greater");
     v("run_name", run_name, "Name of the run in its log and in each row of metrics.jsonl");
+    v("metrics_block", metrics_block, "Log a step as a block of lines rather than as one");
+    v("report_to", report_to,
+      "Who is told what is logged beside metrics.jsonl: tensorboard, wandb (offline), all, none");
+    v("logging_dir", logging_dir, "Folder of TensorBoard's files; unset: runs in output_dir");
+    v("wandb_project", wandb_project, "Project of the wandb run; unset: $WANDB_PROJECT, or huggingface");
+    v("wandb_entity", wandb_entity, "User or team of the wandb run; unset: $WANDB_ENTITY, or wandb sync's");
+    v("wandb_run_group", wandb_run_group, "Group of the wandb run; unset: $WANDB_RUN_GROUP");
+    v("dry_run", dry_run, "Check and print everything up to the first step; train nothing, write nothing");
     v("config_file", config_file, "accelerate's YAML");
     v.alias("evaluation_strategy", "eval_strategy");
   }

@@ -13,10 +13,11 @@
 #include "core/files.h"
 #include "core/interrupt.h"
 #include "core/log.h"
-#include "core/process.h"
 #include "core/progress.h"
 #include "core/strings.h"
 #include "model/weights.h"
+#include "tracker/tracker.h"
+#include "train/usage.h"
 
 namespace hone {
 namespace fs = std::filesystem;
@@ -219,13 +220,19 @@ MetricValues Trainer::log(std::int64_t step, const TrainingTask& task, Window& w
   row.set("epoch", task.epoch());
   row.set("num_tokens", static_cast<double>(task.tokens_seen()));
   row.set("tokens_per_second", tokens / seconds);
+  row.set("tokens_per_second_per_device", tokens / seconds);
   row.set("step_time", seconds / static_cast<double>(std::max<std::int64_t>(window.steps, 1)));
   row.set("gflops_per_second", (task.flops() - window.first_flops) / seconds * 1e-9);
-  row.set("process_memory_gib", static_cast<double>(resident_bytes()) / (1024.0 * 1024.0 * 1024.0));
-  metrics_->append(row);
+  usage_->add_to(row, (task.flops() - window.first_flops) / seconds);
+  write_row(row);
   constexpr std::array<std::string_view, 6> kShown{"loss",          "reward", "grad_norm",
                                                    "learning_rate", "epoch",  "tokens_per_second"};
-  log_info(metric_line(row, setup_.total_steps, kShown));
+  if (options_.metrics_block) {
+    const std::string block = metrics_block(row, usage_->device());
+    for (const std::string& line : split(trim(block), '\n')) log_line(line);
+  } else {
+    log_info(metric_line(row, setup_.total_steps, kShown));
+  }
   window = Window();
   window.first_tokens = task.tokens_seen();
   window.first_flops = task.flops();
@@ -246,7 +253,7 @@ void Trainer::evaluate(std::int64_t step, TrainingTask& task, Window& window) {
   MetricRow row;
   row.step = step;
   for (const auto& [name, value] : values) row.set(name, value);
-  metrics_->append(row);
+  write_row(row);
   if (options_.looks_for_best() && step > 0) compare_with_best(step, values);
   constexpr std::array<std::string_view, 5> kShown{"eval_loss", "eval_mean_token_accuracy", "eval_reward",
                                                    "eval_reward_std", "eval_entropy"};
@@ -282,10 +289,38 @@ void Trainer::load_best() {
 
 void Trainer::save_final() const { write_model_folder(output_dir_, subject_); }
 
+void Trainer::open_metrics(std::int64_t first) {
+  const fs::path path = output_dir_ / "metrics.jsonl";
+  metrics_.emplace(path, first > 0 ? std::optional(first) : std::nullopt, options_.run_name);
+  const std::vector<MetricRow> history = read_metrics(path);
+  const Json options = parse_json(setup_.options, "options");
+  trackers_ = std::make_unique<Trackers>(tracker_names(options_.report_to, "report_to"),
+                                         TrackedRun{.output_dir = output_dir_,
+                                                    .command = setup_.command,
+                                                    .run_name = options_.run_name,
+                                                    .options = &options,
+                                                    .resumed_step = first,
+                                                    .history = history});
+  usage_ = std::make_unique<UsageMeter>(subject_.weights.device(), subject_.weights.tensors().front().type.dtype);
+}
+
+void Trainer::write_row(const MetricRow& row) {
+  metrics_->append(row);
+  trackers_->log(row);
+}
+
 MetricValues Trainer::run(TrainingTask& task) {
   const std::int64_t first = resume(task);
+  open_metrics(first);
+  const MetricValues last = train(task, first);
+  if (options_.load_best_model_at_end) load_best();
+  save_final();
+  trackers_->finish(true);
+  return last;
+}
+
+MetricValues Trainer::train(TrainingTask& task, std::int64_t first) {
   const std::int64_t total = setup_.total_steps;
-  metrics_.emplace(output_dir_ / "metrics.jsonl", first > 0 ? std::optional(first) : std::nullopt, options_.run_name);
   const std::int64_t log_every = interval_steps(options_.logging_steps, total);
   const std::int64_t eval_every = options_.eval_steps ? interval_steps(*options_.eval_steps, total) : log_every;
   const std::int64_t save_every = interval_steps(options_.save_steps, total);
@@ -336,8 +371,6 @@ MetricValues Trainer::run(TrainingTask& task) {
     }
   }
   progress.finish();
-  if (options_.load_best_model_at_end) load_best();
-  save_final();
   return last;
 }
 

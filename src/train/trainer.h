@@ -19,9 +19,8 @@
 namespace hone {
 
 class CheckpointStore;
-
-// Named figures of a step, in the order in which they are logged.
-using MetricValues = std::vector<std::pair<std::string, double>>;
+class Trackers;
+class UsageMeter;
 
 // One kind of training, as the loop sees it.
 class TrainingTask {
@@ -88,6 +87,10 @@ class Trainer {
   };
 
   [[nodiscard]] std::int64_t resume(TrainingTask& task);
+  // Opens metrics.jsonl and the trackers of a run that goes on after `first` steps.
+  void open_metrics(std::int64_t first);
+  void write_row(const MetricRow& row);
+  MetricValues train(TrainingTask& task, std::int64_t first);
   void load_model(const std::filesystem::path& checkpoint);
   void load_checkpoint(const std::filesystem::path& checkpoint, TrainingTask& task);
   void save_checkpoint(std::int64_t step, TrainingTask& task);
@@ -109,6 +112,8 @@ class Trainer {
   std::filesystem::path output_dir_;
   std::unique_ptr<CheckpointStore> checkpoints_;
   std::optional<MetricsWriter> metrics_;
+  std::unique_ptr<Trackers> trackers_;
+  std::unique_ptr<UsageMeter> usage_;
   std::int64_t last_saved_ = -1;
   std::optional<Best> best_;
 };

@@ -10,6 +10,7 @@
 #include "ops/registry.h"
 #include "reward/registry.h"
 #include "support/paths.h"
+#include "tracker/registry.h"
 
 namespace hone::test {
 namespace {
@@ -38,6 +39,13 @@ TEST(Registry, Rewards) {
   register_all_reward(registry);
   EXPECT_EQ(registry.names().size(), folders("reward").size());
   EXPECT_FALSE(registry.names().empty());
+}
+
+TEST(Registry, Trackers) {
+  TrackerRegistry registry;
+  register_all_tracker(registry);
+  EXPECT_EQ(set_of(registry.names()), folders("tracker"));
+  EXPECT_GE(folders("tracker").size(), 2u);
 }
 
 TEST(Registry, Tasks) {

@@ -88,5 +88,26 @@ TEST(Metrics, LineShowsWhatIsAskedFor) {
   EXPECT_EQ(metric_line(row, 0, kNames), "step 40 | epoch 1");
 }
 
+TEST(Metrics, TheBlockIsThatOfTheSource) {
+  MetricRow row{.step = 1};
+  row.set("loss", 11.99861);
+  row.set("tokens_per_second", 5635);
+  row.set("step_time", 5.8148);
+  row.set("device_utilization", std::numeric_limits<double>::quiet_NaN());
+  row.set("device_memory_gib", 45.02);
+  row.set("device_memory_total_gib", 191.69);
+  row.set("cpu_utilization", 2.1);
+  row.set("process_memory_gib", 6.05);
+  row.set("system_memory", 6.7);
+  const std::string rule(80, '=');
+  EXPECT_EQ(metrics_block(row, "GPU: AMD Instinct MI300X VF"),
+            rule + "\nStep 1 Metrics (GPU: AMD Instinct MI300X VF):\n" + rule +
+                "\n  Loss:           11.9986\n  Tokens/sec:     5635.00\n  Step time:      5.815s\n"
+                "  GPU Util:       N/A\n  GPU Mem:        45.02GB / 191.69GB (23.5%)\n  CPU Util:       2.1%\n"
+                "  Process Mem:    6.05GB\n  System Mem:     6.7%\n" +
+                rule + "\n");
+  EXPECT_NE(metrics_block({.step = 3}, "CPU").find("  GPU Mem:        N/A\n"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace hone

@@ -141,8 +141,10 @@ TEST(TrainingOptions, ContradictionsGetOneExactLine) {
       {{"--optim", "adamw_bnb_8bit"}, "no error"},
       {{"--use_peft"}, "--use_peft: LoRA is not implemented yet, saw 'true' (remove the key)"},
       {{"--load_in_4bit", "true"}, "--load_in_4bit: 4-bit weights are not offered, saw 'true' (remove the key)"},
-      {{"--report_to", "wandb"},
-       "--report_to: reporting to other programs is not implemented yet, saw 'wandb' (remove the key)"},
+      {{"--report_to", "wandb,tensorboard"}, "no error"},
+      {{"--report_to", "comet_ml"},
+       "--report_to: hone does not report to 'comet_ml', but to tensorboard, wandb, all or none (metrics.jsonl is always "
+       "written)"},
       {{"--learning_rat", "1"}, "--learning_rat: unknown key (did you mean learning_rate?)"},
       {{"--output_dir="}, "output_dir: is not set (the folder for checkpoints and the final model)"},
   };

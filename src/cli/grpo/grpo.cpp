@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
+#include "planner/dry_run.h"
 #include "rl/grpo_run.h"
 #include "rl/show.h"
 #include "train/foreign_keys.h"
@@ -32,6 +33,7 @@ int run(const GrpoCommandOptions& options, const OptionInput& input) {
     return 0;
   }
   check_options(options, input);
+  if (options.dry_run) return print_dry_run(prepare_grpo(options, input));
   claim_folder(options.output_dir, "output_dir");
   catch_interrupts();
   GrpoRun prepared = prepare_grpo(options, input);

@@ -2,6 +2,7 @@
 #include "cli/registry.h"
 #include "core/files.h"
 #include "core/interrupt.h"
+#include "planner/dry_run.h"
 #include "train/foreign_keys.h"
 #include "train/language_run.h"
 
@@ -10,6 +11,7 @@ namespace {
 
 int run(const PretrainOptions& options, const OptionInput& input) {
   check_options(options, input);
+  if (options.dry_run) return print_dry_run(prepare_pretrain(options));
   claim_folder(options.output_dir, "output_dir");
   catch_interrupts();
   LanguageRun prepared = prepare_pretrain(options);

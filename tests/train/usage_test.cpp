@@ -1,0 +1,42 @@
+#include "train/usage.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "backend/device_usage.h"
+#include "support/device.h"
+
+namespace hone::test {
+namespace {
+
+TEST(Usage, WhatTheHostCanSayIsThere) {
+  Device& device = cpu_device();
+  const Buffer held(device, std::size_t{64} << 20);
+  UsageMeter meter(device, DType::bf16);
+  MetricRow row;
+  meter.add_to(row, 1e9);
+  EXPECT_TRUE(std::isnan(row.find("mfu").value()));
+  EXPECT_TRUE(std::isnan(row.find("device_utilization").value()));
+  EXPECT_GE(row.find("device_memory_gib").value(), 0.0625);
+  EXPECT_GT(row.find("device_memory_total_gib").value(), row.find("device_memory_gib").value());
+  EXPECT_GT(row.find("process_memory_gib").value(), 0);
+  for (const char* name : {"system_memory", "cpu_utilization"}) {
+    const double percent = row.find(name).value();
+    EXPECT_TRUE(std::isnan(percent) || (percent >= 0 && percent <= 100)) << name << " " << percent;
+  }
+  EXPECT_EQ(meter.device(), "CPU");
+}
+
+TEST(Usage, DataSheetsAreFoundByName) {
+  EXPECT_EQ(promised_flops("NVIDIA H100 80GB HBM3"), 989.4e12);
+  EXPECT_EQ(promised_flops("NVIDIA H100 PCIe"), 756e12);
+  EXPECT_EQ(promised_flops("NVIDIA H200"), 989.4e12);
+  EXPECT_EQ(promised_flops("NVIDIA A100-SXM4-80GB"), 312e12);
+  EXPECT_EQ(promised_flops("NVIDIA L40S"), 362.1e12);
+  EXPECT_EQ(promised_flops("NVIDIA L4"), 121e12);
+  EXPECT_EQ(promised_flops("cpu"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace hone::test
