@@ -1,5 +1,6 @@
 #include "checkpoint/model_directory.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -9,6 +10,9 @@
 namespace hone {
 namespace fs = std::filesystem;
 namespace {
+
+constexpr const char* kAdapterConfig = "adapter_config.json";
+constexpr const char* kAdapterWeights = "adapter_model.safetensors";
 
 std::shared_ptr<const Json> read_object(const fs::path& path) {
   auto value = std::make_shared<const Json>(read_json(path));
@@ -22,10 +26,63 @@ std::shared_ptr<const Json> read_config(const fs::path& folder) {
   return read_object(folder / "config.json");
 }
 
+// The base of an adapter, from its configuration.
+fs::path base_of(const AdapterFolder& adapter) {
+  const fs::path file = adapter.path / kAdapterConfig;
+  const auto found = adapter.config->find("base_model_name_or_path");
+  if (found == adapter.config->end() || !found->is_string()) {
+    throw Error(file.string(), "base_model_name_or_path is not set", "the folder or name of the model it belongs to");
+  }
+  const std::string name = found->get<std::string>();
+  const auto revision = adapter.config->find("revision");
+  const bool has_revision = revision != adapter.config->end() && revision->is_string();
+  try {
+    const fs::path beside = adapter.path / name;
+    if (!is_folder(name) && is_folder(beside)) return beside;
+    return has_revision ? resolve_model(name, revision->get<std::string>()) : resolve_model(name);
+  } catch (const Error& error) {
+    throw Error(file.string(), text_of("base_model_name_or_path: ", error.what()));
+  }
+}
+
+AdapterFolder read_adapter(const fs::path& folder) {
+  return {folder, read_object(folder / kAdapterConfig),
+          std::make_shared<const SafetensorsFile>(folder / kAdapterWeights)};
+}
+
+// Outermost first, and the folder of the model below them.
+fs::path collect_adapters(const fs::path& path, std::vector<AdapterFolder>& adapters) {
+  constexpr std::size_t kMost = 8;
+  fs::path folder = path;
+  while (is_adapter_folder(folder)) {
+    if (adapters.size() == kMost) {
+      throw Error(path.string(), text_of("more than ", kMost, " adapters lie on each other, or one on itself"));
+    }
+    adapters.push_back(read_adapter(folder));
+    folder = base_of(adapters.back());
+  }
+  return folder;
+}
+
 }  // namespace
 
-ModelDirectory::ModelDirectory(fs::path path) : path_(std::move(path)), config_(read_config(path_)), weights_(path_) {
-  if (is_file(path_ / "generation_config.json")) generation_config_ = read_object(path_ / "generation_config.json");
+bool is_adapter_folder(const fs::path& folder) {
+  return is_file(folder / kAdapterConfig) && !is_file(folder / "model.safetensors") &&
+         !is_file(folder / "model.safetensors.index.json");
+}
+
+ModelDirectory::ModelDirectory(fs::path path)
+    : path_(std::move(path)), base_(collect_adapters(path_, adapters_)), config_(read_config(base_)), weights_(base_) {
+  std::reverse(adapters_.begin(), adapters_.end());
+  for (const fs::path& folder : {path_, base_}) {
+    if (generation_config_ == nullptr && is_file(folder / "generation_config.json")) {
+      generation_config_ = read_object(folder / "generation_config.json");
+    }
+  }
+}
+
+fs::path ModelDirectory::tokenizer_path() const {
+  return is_file(path_ / "tokenizer.json") || is_file(path_ / "tokenizer.model") ? path_ : base_;
 }
 
 void write_model_directory(const fs::path& path, const ModelContent& content) {

@@ -6,25 +6,43 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "checkpoint/weight_files.h"
 #include "core/json.h"
 
 namespace hone {
 
+// A folder that PEFT or hone wrote an adapter to: adapter_config.json and adapter_model.safetensors.
+struct AdapterFolder {
+  std::filesystem::path path;
+  std::shared_ptr<const Json> config;  // an object
+  std::shared_ptr<const SafetensorsFile> weights;
+};
+// Whether it holds an adapter and no weights of a model.
+[[nodiscard]] bool is_adapter_folder(const std::filesystem::path& folder);
+
 class ModelDirectory {
  public:
   // Reads config.json and, where present, generation_config.json; maps the weights. A folder without weights is fine
-  // (pre-training starts from one): weights() is empty then. Throws Error.
+  // (pre-training starts from one): weights() is empty then. Of an adapter's folder, those of the base that its
+  // base_model_name_or_path names: a model, or another adapter's folder; by itself, or beside the adapter. Throws
+  // Error.
   explicit ModelDirectory(std::filesystem::path path);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] const Json& config() const { return *config_; }                             // an object
   [[nodiscard]] const Json* generation_config() const { return generation_config_.get(); }  // an object, or null
   [[nodiscard]] const WeightFiles& weights() const { return weights_; }
+  // To be merged into the weights, in this order.
+  [[nodiscard]] std::span<const AdapterFolder> adapters() const { return adapters_; }
+  // The folder of the tokenizer: path(), or the base's where an adapter's has none.
+  [[nodiscard]] std::filesystem::path tokenizer_path() const;
 
  private:
   std::filesystem::path path_;
+  std::vector<AdapterFolder> adapters_;
+  std::filesystem::path base_;  // path_, or the folder of what the adapters are for
   std::shared_ptr<const Json> config_;
   std::shared_ptr<const Json> generation_config_;
   WeightFiles weights_;

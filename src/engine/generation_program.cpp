@@ -1,5 +1,7 @@
 #include "engine/generation_program.h"
 
+#include <utility>
+
 #include "ops/gather_rows/gather_rows.h"
 #include "ops/linear/linear.h"
 #include "ops/sample/sample.h"
@@ -24,7 +26,7 @@ Program trace_generation(const Model& model, const Capacity& capacity, const KvL
     program.output("token", sampled.token);
     program.output("logp", sampled.logp);
   }
-  return fuse(with_precision(program, dtype));
+  return fuse(with_precision(model.adapted(std::move(program), {}), dtype));
 }
 
 std::vector<NamedType> kv_types(const Model& model, const KvLayout& layout, DType dtype) {

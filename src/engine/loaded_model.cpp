@@ -51,11 +51,15 @@ void check_vocabulary(const Model& model, const Tokenizer& tokenizer) {
               "use the tokenizer that belongs to the model");
 }
 
+Tokenizer load_tokenizer(const std::filesystem::path& folder) {
+  return Tokenizer::load(is_adapter_folder(folder) ? ModelDirectory(folder).tokenizer_path() : folder);
+}
+
 LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Device& device) {
   const std::filesystem::path path = resolve_model(name);
   const ModelDirectory directory(path);
   std::unique_ptr<Model> model = family_registry().create(directory.config());
-  Tokenizer tokenizer = Tokenizer::load(path);
+  Tokenizer tokenizer = Tokenizer::load(directory.tokenizer_path());
   check_vocabulary(*model, tokenizer);
   TensorStore weights = load_weights(*model, directory, dtype.value_or(checkpoint_dtype(directory)), device);
   std::string generation_config =

@@ -26,10 +26,14 @@ struct LoadedModel {
 [[nodiscard]] std::vector<TokenId> stop_token_ids(const std::string& generation_config, const Model& model,
                                                   const Tokenizer& tokenizer);
 
-// `name`: a folder, or a name in Hugging Face's cache. dtype: none takes the checkpoint's (bf16 for F16 and BF16, else
-// f32). Throws Error, also where the tokenizer has more ids than the model.
+// `name`: a folder, or a name in Hugging Face's cache. An adapter's folder is its base with the adapter merged. dtype:
+// none takes the checkpoint's (bf16 for F16 and BF16, else f32). Throws Error, also where the tokenizer has more ids
+// than the model.
 [[nodiscard]] LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Device& device);
 [[nodiscard]] DType checkpoint_dtype(const ModelDirectory& directory);
+
+// Of a model's folder; of an adapter's, the base's where it has none of its own.
+[[nodiscard]] Tokenizer load_tokenizer(const std::filesystem::path& folder);
 
 // Throws Error where the tokenizer has ids that the model has no embedding for.
 void check_vocabulary(const Model& model, const Tokenizer& tokenizer);

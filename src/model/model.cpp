@@ -25,18 +25,31 @@ Tensor WeightBinder::operator()(std::string_view name) {
   throw Defect(text_of("the model has no weight ", name));
 }
 
-Program Model::adapted(Program program, TraceUse use) const {
+Program Model::adapted(Program program, const TraceUse& use) const {
   (void)use;
   return program;
 }
 
+namespace {
+
+std::int64_t elements_of(const WeightSpec& spec) {
+  std::int64_t rows = 0;
+  for (const WeightPart& part : spec.parts) rows += part.rows;
+  for (std::size_t i = 1; i < spec.shape.size(); ++i) rows *= spec.shape[i];
+  return rows;
+}
+
+}  // namespace
+
 std::int64_t parameter_count(const Model& model) {
   std::int64_t total = 0;
-  for (const WeightSpec& spec : model.weights()) {
-    std::int64_t elements = 1;
-    for (const std::int64_t size : spec.shape) elements *= size;
-    total += elements;
-  }
+  for (const WeightSpec& spec : model.weights()) total += elements_of(spec);
+  return total;
+}
+
+std::int64_t trained_parameter_count(const Model& model) {
+  std::int64_t total = 0;
+  for (const WeightSpec& spec : model.weights()) total += spec.trainable ? elements_of(spec) : 0;
   return total;
 }
 

@@ -44,7 +44,10 @@ class WeightBinder {
 class LoraModel;
 
 // What a program was traced for.
-enum class TraceUse : std::uint8_t { training, inference };
+struct TraceUse {
+  bool trainable = false;
+  bool dropout = false;
+};
 
 // One configured model.
 class Model {
@@ -63,7 +66,7 @@ class Model {
   // it away.
   [[nodiscard]] virtual std::string_view base_prefix() const { return {}; }
   // What becomes of a program that was traced from it, before any pass: adapters are put in.
-  [[nodiscard]] virtual Program adapted(Program program, TraceUse use) const;
+  [[nodiscard]] virtual Program adapted(Program program, const TraceUse& use) const;
   // Itself where it is a base model with an adapter (model/lora.h), else null.
   [[nodiscard]] virtual const LoraModel* adapter() const { return nullptr; }
 };
@@ -78,7 +81,8 @@ class Family {
   [[nodiscard]] virtual std::unique_ptr<Model> create(const Json& config) const = 0;
 };
 
-// Elements of all weights.
+// Elements of all weights, and of those that are trained: what their parts fill of them.
 [[nodiscard]] std::int64_t parameter_count(const Model& model);
+[[nodiscard]] std::int64_t trained_parameter_count(const Model& model);
 
 }  // namespace hone

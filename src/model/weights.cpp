@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "model/adapter_merge.h"
 #include "model/config_reader.h"
 #include "ops/normal_fill/normal_fill.h"
 #include "ops/registry.h"
@@ -68,6 +69,7 @@ const StoredTensor& stored(const Model& model, const WeightFiles& files, const s
 void refuse_unexpected(const Model& model, const WeightFiles& files) {
   std::set<std::string, std::less<>> known;
   for (const WeightSpec& spec : model.weights()) {
+    if (!spec.in_folder) continue;
     for (const WeightPart& part : spec.parts) known.insert(stored(model, files, part.name).name);
   }
   for (const std::string& name : files.names()) {
@@ -86,6 +88,14 @@ std::vector<std::byte> ones(const Type& type) {
     for (std::size_t at = 0; at < bytes.size(); at += sizeof(T)) std::memcpy(bytes.data() + at, &one, sizeof(T));
   });
   return bytes;
+}
+
+// f32 -> bf16 in the same memory.
+void narrow(std::span<const float> values, std::span<std::byte> to) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const BFloat16 value(values[i]);
+    std::memcpy(to.data() + i * sizeof(value), &value, sizeof(value));
+  }
 }
 
 // The rows of the vocabulary in a folder whose model knows fewer tokens than `model`; 0 where it knows as many.
@@ -123,6 +133,7 @@ void check_weights(const Model& model, const ModelDirectory& directory, Vocabula
   refuse_unexpected(model, files);
   const std::int64_t stored_vocab = vocabulary == Vocabulary::may_grow ? smaller_vocabulary(model, directory) : 0;
   for (const WeightSpec& spec : model.weights()) {
+    if (!spec.in_folder) continue;
     for (const WeightPart& part : spec.parts) {
       const StoredTensor& tensor = stored(model, files, part.name);
       std::vector<std::int64_t> shape = part_shape(spec, part);
@@ -139,32 +150,47 @@ TensorStore load_weights(const Model& model, const ModelDirectory& directory, DT
   check_weights(model, directory, vocabulary);
   const WeightFiles& files = directory.weights();
   TensorStore store(device, weight_types(model, dtype));
+  AdapterMerge merge(directory);
+  // Adapters are merged in f32.
+  const DType staged = merge.empty() ? dtype : DType::f32;
   std::vector<std::byte> block;
   std::vector<std::byte> untransposed;
   const std::int64_t stored_vocab = vocabulary == Vocabulary::may_grow ? smaller_vocabulary(model, directory) : 0;
   for (const WeightSpec& spec : model.weights()) {
-    block.resize(store.type(spec.name).bytes());
+    if (!spec.in_folder) continue;
+    const auto elements = static_cast<std::size_t>(store.type(spec.name).elements());
+    block.resize(elements * size_of(staged));
     const bool grows = stored_vocab > 0 && (spec.name == "embedding" || spec.name == model.head());
-    const std::size_t row_bytes = static_cast<std::size_t>(row_elements(spec)) * size_of(dtype);
+    const std::size_t row_bytes = static_cast<std::size_t>(row_elements(spec)) * size_of(staged);
     for (const WeightPart& part : spec.parts) {
       const StoredTensor& tensor = stored(model, files, part.name);
       std::vector<std::int64_t> shape = part_shape(spec, part);
       if (grows) shape[0] = stored_vocab;
-      const std::size_t bytes = static_cast<std::size_t>(tensor.element_count()) * size_of(dtype);
+      const std::size_t bytes = static_cast<std::size_t>(tensor.element_count()) * size_of(staged);
       const std::span<std::byte> rows = std::span(block).subspan(static_cast<std::size_t>(part.row) * row_bytes, bytes);
       if (!part.transposed) {
-        read_as(tensor, dtype, rows);
+        read_as(tensor, staged, rows);
         continue;
       }
       untransposed.resize(bytes);
-      read_as(tensor, dtype, untransposed);
-      transpose(untransposed, shape[0], shape[1], size_of(dtype), rows);
+      read_as(tensor, staged, untransposed);
+      transpose(untransposed, shape[0], shape[1], size_of(staged), rows);
     }
     if (grows) {
-      for_floating(dtype, [&]<class T>() { fill_with_mean<T>(block, stored_vocab, row_elements(spec)); });
+      for_floating(staged, [&]<class T>() { fill_with_mean<T>(block, stored_vocab, row_elements(spec)); });
     }
-    store.upload(spec.name, block);
+    if (!merge.empty()) {
+      const std::span<float> values(reinterpret_cast<float*>(block.data()), elements);
+      for (const WeightPart& part : spec.parts) {
+        const std::int64_t columns = row_elements(spec);
+        const auto first = static_cast<std::size_t>(part.row * columns);
+        merge.apply(part, values.subspan(first, static_cast<std::size_t>(part.rows * columns)), columns);
+      }
+      if (dtype != staged) narrow(values, block);
+    }
+    store.upload(spec.name, std::span(block).first(elements * size_of(dtype)));
   }
+  merge.check_all_applied();
   return store;
 }
 
@@ -199,6 +225,7 @@ void save_model(const std::filesystem::path& path, const Model& model, const Ten
   std::vector<std::byte> staging;
   std::vector<std::byte> transposed;
   for (const WeightSpec& spec : model.weights()) {
+    if (!spec.in_folder) continue;
     for (const WeightPart& part : spec.parts) {
       const Type& type = weights.type(spec.name);
       const std::size_t row_bytes = static_cast<std::size_t>(type.row_size()) * size_of(type.dtype);

@@ -21,7 +21,7 @@ void add_model(RunPlan& plan, const Model& model) {
   for (const WeightSpec& spec : model.weights()) {
     std::int64_t elements = 1;
     for (const std::int64_t size : spec.shape) elements *= size;
-    const std::string part = part_of(spec.name);
+    const std::string part = spec.in_folder ? part_of(spec.name) : "adapter";
     bool found = false;
     for (auto& [name, count] : plan.parameters) {
       if (name != part) continue;

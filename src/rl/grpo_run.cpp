@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "engine/generation_program.h"
+#include "model/lora.h"
 #include "model/registry.h"
 #include "passes/offload.h"
 #include "train/fit.h"
@@ -79,13 +80,14 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
               .batch = grpo_batch(options, 1, input),
               .initial = std::make_unique<ModelDirectory>(path),
               .model = nullptr,
-              .tokenizer = Tokenizer::load(path)};
+              .tokenizer = load_tokenizer(path)};
   GrpoOptions copy = options;
   run.options_json = option_json(OptionTable(copy)).dump();
   run.model = family_registry().create(run.initial->config());
   check_vocabulary(*run.model, run.tokenizer);
   run.dtype = weight_dtype(options).value_or(checkpoint_dtype(*run.initial));
   run.generation_config = run.initial->generation_config() != nullptr ? run.initial->generation_config()->dump() : "{}";
+  run.model = with_adapter(std::move(run.model), options, options.model_name_or_path);
   run.stop_token_ids = stop_token_ids(run.generation_config, *run.model, run.tokenizer);
   if (run.stop_token_ids.empty()) {
     throw Error(path.string(), "no end token: neither generation_config.json, config.json nor the tokenizer name one",
@@ -126,7 +128,11 @@ GrpoPrograms trace_with(const GrpoRun& run, const TrainingOptions& training, std
   add_training_state(memory, *run.model, run.dtype, optimizer_options(training));
   const KvLayout layout = kv_layout(run.engine);
   memory.kv_cache = TensorStore::bytes_of(kv_types(*run.model, layout, run.dtype));
-  if (run.options.beta != 0) memory.reference = TensorStore::bytes_of(weight_types(*run.model, run.dtype));
+  // The reference of an adapter is its base, which is there.
+  const LoraModel* lora = run.model->adapter();
+  const Model& reference = lora != nullptr ? lora->base() : *run.model;
+  if (run.options.beta != 0 && lora == nullptr)
+    memory.reference = TensorStore::bytes_of(weight_types(*run.model, run.dtype));
   const LossProgramOptions options =
       loss_program_options(training, {completions * run.engine.max_model_len, completions}, run.dtype, memory);
   const PolicyLossOptions loss = policy_loss_options(run.options, run.batch);
@@ -141,7 +147,7 @@ GrpoPrograms trace_with(const GrpoRun& run, const TrainingOptions& training, std
     programs.entropy = planned(trace_reference(*run.model, run.options.temperature, options));
   }
   if (run.options.beta != 0) {
-    programs.reference = planned(trace_reference(*run.model, run.options.temperature, options));
+    programs.reference = planned(trace_reference(reference, run.options.temperature, options));
   }
   (void)planned(Optimizer::trace_update(*run.model, run.dtype, optimizer_options(training)));
   for (const Capacity& capacity : engine_capacities(run.engine)) {
@@ -162,9 +168,9 @@ std::size_t bytes_with(const GrpoRun& run, const TrainingOptions& options) {
 MetricValues train(GrpoRun& run) {
   GrpoPrograms programs = trace_run(run);
   const BatchWork work = work_of(programs.policy, run.batch.micro_batch * run.engine.max_model_len);
-  log_info(text_of(run_title("grpo", run.options), ": ", format_count(parameter_count(*run.model)), " parameters in ",
-                   name_of(run.dtype), ", ", run.total_steps, " steps of ", run.batch.prompts, " prompts x ",
-                   run.options.num_generations, " completions a generation, ", format_bytes(programs.memory.total())));
+  log_info(text_of(run_title("grpo", run.options), ": ", parameters_text(*run.model), " in ", name_of(run.dtype), ", ",
+                   run.total_steps, " steps of ", run.batch.prompts, " prompts x ", run.options.num_generations,
+                   " completions a generation, ", format_bytes(programs.memory.total())));
 
   Device& device = open_device(run.options.device);
   set_gemm_tuning(device, run.options.gemm.tuning());
@@ -173,8 +179,10 @@ MetricValues train(GrpoRun& run) {
   const std::size_t before = device.allocated_bytes();
   auto arena = std::make_shared<Arena>(device);
   TensorStore weights = load_weights(*run.model, *run.initial, run.dtype, device);
+  const LoraModel* lora = run.model->adapter();
+  if (lora != nullptr) initialize_adapter(*lora, weights, static_cast<std::uint64_t>(run.options.seed));
   std::optional<TensorStore> reference_weights;
-  if (programs.reference) {
+  if (programs.reference && lora == nullptr) {
     reference_weights.emplace(device, weight_types(*run.model, run.dtype));
     reference_weights->copy_from(weights);
   }
@@ -189,7 +197,8 @@ MetricValues train(GrpoRun& run) {
   };
   std::optional<Executable> evaluation = compiled(programs.evaluation, &weights);
   std::optional<Executable> entropy = compiled(programs.entropy, &weights);
-  std::optional<Executable> reference = compiled(programs.reference, reference_weights ? &*reference_weights : nullptr);
+  std::optional<Executable> reference =
+      compiled(programs.reference, reference_weights ? &*reference_weights : &weights);
   Engine engine(*run.model, run.tokenizer, weights, arena, run.engine);
   (void)arena->base();
   check_plan(device, before, programs.memory);

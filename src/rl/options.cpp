@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/strings.h"
 
 namespace hone {
@@ -69,6 +70,14 @@ GrpoBatch grpo_batch(const GrpoOptions& options, std::int64_t devices, const Opt
 
 void check_options(const GrpoOptions& options, const OptionInput& input) {
   check_training(options, options, options, true, input);
+  check_lora(options, input);
+  if (options.use_peft && options.lora_dropout > 0 && input.was_set("lora_dropout")) {
+    log_once(text_of(input.place_of("lora_dropout"), " has no effect: grpo trains the policy as it samples"));
+  }
+  if (options.use_peft && options.sync_ref_model) {
+    throw Error(input.place_of("sync_ref_model"), "the reference of an adapter is the base model, which does not move",
+                "leave sync_ref_model or use_peft away");
+  }
   if (options.reward_funcs.empty()) throw Error(input.place_of("reward_funcs"), "no reward is named");
   if (!options.reward_weights.empty() && options.reward_weights.size() != options.reward_funcs.size()) {
     throw Error(input.place_of("reward_weights"),

@@ -73,7 +73,7 @@ struct RewardKeys {
   }
 };
 
-struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys {
+struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, LoraOptions {
   std::string chat_template;
   std::string system_prompt;
   std::string dataset_prompt_column;
@@ -122,6 +122,7 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys {
     RewardKeys::fields(v);
     generation_fields(v);
     loss_fields(v);
+    LoraOptions::fields(v);
     TrainingOptions::fields(v);
     v("log_completions", log_completions, "Print completions with their rewards at each logged step");
     v("num_completions_to_print", num_completions_to_print, "How many; unset: all", at_least(1));

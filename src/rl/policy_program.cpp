@@ -28,7 +28,8 @@ Program trace_loss(const Model& model, const PolicyLossOptions& loss, const Loss
   program.output("logp", trace.logp);
   program.output("entropy", trace.entropy);
   if (terms.kl) program.output("kl", terms.kl);
-  return finish_loss(std::move(program), trainable ? "loss" : nullptr, options);
+  return finish_loss(model.adapted(std::move(program), {.trainable = trainable}), trainable ? "loss" : nullptr,
+                     options);
 }
 
 }  // namespace
@@ -78,7 +79,7 @@ Program trace_reference(const Model& model, double temperature, const LossProgra
   trace_log_probabilities(trace, model, options.capacity, false, temperature);
   trace.program.output("logp", trace.logp);
   trace.program.output("entropy", trace.entropy);
-  return finish_loss(std::move(trace.program), nullptr, options);
+  return finish_loss(model.adapted(std::move(trace.program), {}), nullptr, options);
 }
 
 }  // namespace hone

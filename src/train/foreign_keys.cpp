@@ -14,7 +14,6 @@ constexpr std::string_view kOwnLoader = "hone reads and tokenises data in its ow
 constexpr std::string_view kNoHub = "nothing is pushed to a hub";
 constexpr std::string_view kOwnCompletions = "completions are kept in output_dir/completions";
 constexpr std::string_view kOwnEngine = "completions come from hone's engine in this process";
-constexpr std::string_view kNoLora = "use_peft is not set";
 constexpr std::string_view kOwnSandbox = "programs run in hone's own sandbox";
 constexpr std::string_view kNoContests = "it is for ioi_code and cf_code, which hone does not have yet";
 constexpr std::string_view kOneProcess = "one process trains, on one device, and holds all state";
@@ -52,15 +51,6 @@ constexpr std::array kKeys = std::to_array<ForeignKey>({
     {"fp8_weight_quant", kNoEffect, "use_fp8 is not set"},
     {"fp8_activation_quant", kNoEffect, "use_fp8 is not set"},
     // LoRA.
-    {"use_peft", kNotYet, "LoRA is"},
-    {"lora_r", kNoEffect, kNoLora},
-    {"lora_alpha", kNoEffect, kNoLora},
-    {"lora_dropout", kNoEffect, kNoLora},
-    {"lora_target_modules", kNoEffect, kNoLora},
-    {"lora_modules_to_save", kNoEffect, kNoLora},
-    {"lora_task_type", kNoEffect, kNoLora},
-    {"use_rslora", kNoEffect, kNoLora},
-    {"use_dora", kNoEffect, kNoLora},
     {"bnb_4bit_quant_type", kNoEffect, "4-bit weights are not offered"},
     {"use_bnb_nested_quant", kNoEffect, "4-bit weights are not offered"},
     // Data.

@@ -11,6 +11,7 @@
 #include "core/strings.h"
 #include "data/encode.h"
 #include "data/split.h"
+#include "model/lora.h"
 #include "model/registry.h"
 #include "passes/offload.h"
 #include "train/fit.h"
@@ -70,6 +71,10 @@ void use_chatml(LanguageRun& run, const SftOptions& options) {
                    options.eos_token.empty() ? "<|im_end|>" : options.eos_token));
   const std::int64_t rows = run.model->shape().vocab_size;
   if (run.tokenizer.vocab_size() <= rows) return;
+  if (options.use_peft) {
+    throw Error("use_peft", "the model has no chat template, and ChatML's tokens would need embeddings of their own",
+                "set chat_template to one of tokens that the model has, or train all weights");
+  }
   Json config = run.model->config();
   config["vocab_size"] = run.tokenizer.vocab_size();
   run.model = family_registry().create(config);
@@ -111,7 +116,7 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
   LanguageRun run{.command = "pretrain",
                   .options = options,
                   .options_json = as_json(options),
-                  .tokenizer = Tokenizer::load(resolve_model(tokenizer_name))};
+                  .tokenizer = load_tokenizer(resolve_model(tokenizer_name))};
   run.generation_config = default_generation_config(run.tokenizer).dump();
   if (options.model_config_path.empty()) {
     open_model(run, options);
@@ -156,10 +161,12 @@ LanguageRun prepare_sft(const SftOptions& options) {
   LanguageRun run{.command = "sft",
                   .options = options,
                   .options_json = as_json(options),
-                  .tokenizer = Tokenizer::load(resolve_model(options.model_name_or_path))};
+                  .tokenizer = load_tokenizer(resolve_model(options.model_name_or_path))};
   open_model(run, options);
   check_vocabulary(*run.model, run.tokenizer);
   if (run.tokenizer.chat_template().empty() && options.chat_template.empty()) use_chatml(run, options);
+  run.model = with_adapter(std::move(run.model), options, options.model_name_or_path);
+  run.loss = options.loss_type;
   if (!options.eos_token.empty()) run.tokenizer.set_eos_token(options.eos_token);
   const ChatTemplate chat_template = chat_template_of(run.tokenizer, options.chat_template);
   if (const auto id = run.tokenizer.eos_token_id()) {
@@ -209,6 +216,7 @@ LanguagePrograms trace_with(const LanguageRun& run, const TrainingOptions& train
   LanguagePrograms programs;
   add_training_state(programs.memory, *run.model, run.dtype, optimizer_options(training));
   LossProgramOptions options = loss_program_options(training, capacity, run.dtype, programs.memory);
+  options.dynamic = run.loss == SftLoss::dft;
   programs.training = trace_training(*run.model, options);
   programs.memory.add_program(plan_memory(programs.training, options.device));
   programs.memory.offloaded = TensorStore::bytes_of(offloaded_types(programs.training));
@@ -242,9 +250,8 @@ std::size_t bytes_with(const LanguageRun& run, const TrainingOptions& options) {
 MetricValues train(LanguageRun& run) {
   LanguagePrograms programs = trace_run(run);
   const BatchWork work = work_of(programs.training, run.batches->limits().tokens);
-  log_info(text_of(run_title(run.command, run.options), ": ", format_count(parameter_count(*run.model)),
-                   " parameters in ", name_of(run.dtype), ", ", format_count(run.total_steps), " steps, ",
-                   format_bytes(programs.memory.total())));
+  log_info(text_of(run_title(run.command, run.options), ": ", parameters_text(*run.model), " in ", name_of(run.dtype),
+                   ", ", format_count(run.total_steps), " steps, ", format_bytes(programs.memory.total())));
 
   Device& device = open_device(run.options.device);
   set_gemm_tuning(device, run.options.gemm.tuning());
@@ -256,6 +263,9 @@ MetricValues train(LanguageRun& run) {
       run.initial != nullptr
           ? load_weights(*run.model, *run.initial, run.dtype, device, Vocabulary::may_grow)
           : random_weights(*run.model, static_cast<std::uint64_t>(run.options.seed), run.dtype, device);
+  if (const LoraModel* lora = run.model->adapter()) {
+    initialize_adapter(*lora, weights, static_cast<std::uint64_t>(run.options.seed));
+  }
   Optimizer optimizer(*run.model, weights, arena, optimizer_options(run.options));
   const TensorStore offloaded = offload_store(device, programs.training);
   const Bindings bindings{.weights = &weights, .gradients = &optimizer.gradients(), .states = &offloaded};

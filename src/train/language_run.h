@@ -24,6 +24,7 @@ struct LanguageRun {
   std::unique_ptr<ModelDirectory> initial = nullptr;  // null: random weights
   std::string generation_config = "{}";               // JSON
   DType dtype = DType::f32;
+  SftLoss loss = SftLoss::nll;  // of training and of evaluations
   std::unique_ptr<BatchLoader> batches = nullptr;
   std::unique_ptr<BatchLoader> eval_batches = nullptr;  // may stay null
   std::int64_t total_steps = 0;

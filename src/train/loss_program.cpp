@@ -7,6 +7,7 @@
 #include "ops/dropout/dropout.h"
 #include "ops/fill/fill.h"
 #include "ops/linear_logprobs/linear_logprobs.h"
+#include "ops/policy_term/policy_term.h"
 #include "ops/scale/scale.h"
 #include "ops/weighted_sum/weighted_sum.h"
 #include "passes/fusion.h"
@@ -18,16 +19,26 @@
 namespace hone {
 namespace {
 
+// -log p, or -p log p with the factor held constant: CISPO's term of ratio p / 1 and advantage 1.
+Tensor term_of(Tensor logp, bool dynamic) {
+  if (!dynamic) return scale(logp, -1.0);
+  Program& program = logp.program();
+  return policy_term(logp, fill(program, logp.type(), 0.0), {}, fill(program, logp.type(), 1.0),
+                     {.kind = "cispo", .epsilon_high = 1.0})
+      .term;
+}
+
 Program trace_nll(const Model& model, const LossProgramOptions& options, bool trainable) {
   LossTrace trace;
   trace_log_probabilities(trace, model, options.capacity, trainable, 1.0, trainable);
   Program& program = trace.program;
   const Tensor weights = program.input("loss_weights", {DType::f32, {{options.capacity.tokens, Count::tokens}}});
   const Tensor counted = program.input("counted", weights.type());
-  program.output("loss", weighted_sum(scale(trace.logp, -1.0), weights));
+  program.output("loss", weighted_sum(term_of(trace.logp, options.dynamic), weights));
   program.output("entropy", weighted_sum(trace.entropy, counted));
   program.output("hits", weighted_sum(trace.hit, counted));
-  return finish_loss(std::move(program), trainable ? "loss" : nullptr, options);
+  return finish_loss(model.adapted(std::move(program), {.trainable = trainable, .dropout = trainable}),
+                     trainable ? "loss" : nullptr, options);
 }
 
 // The program and its backward pass, from the output named `loss`.

@@ -22,6 +22,7 @@ struct LossProgramOptions {
   DeviceKind device = DeviceKind::cpu;
   GradientSums gradients = GradientSums::wide;
   bool offload = false;  // passes/offload.h
+  bool dynamic = false;  // each token's loss times its probability, held constant (dft)
 };
 
 // A loss as it is traced: the program, the batch and, per token, the log-probability of its target.
@@ -39,7 +40,8 @@ void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacit
 // Precision and forward fusion; then, where `loss` names an output [1], its gradients, recomputation and offload.
 [[nodiscard]] Program finish_loss(Program program, const char* loss, const LossProgramOptions& options);
 
-// loss = sum of loss_weights[t] x -log p(target[t]); accumulates the gradients of all weights. Outputs [1]:
+// loss = sum of loss_weights[t] x -log p(target[t]), with `dynamic` times p(target[t]), which gets no gradient (Wu et
+// al., "On the generalization of SFT", 2025); accumulates the gradients of all weights. Outputs [1]:
 // "loss"; "entropy" and "hits" (how often the target was the likeliest token), sums over the tokens that input
 // "counted" marks with 1. A model with dropouts drops.
 [[nodiscard]] Program trace_training(const Model& model, const LossProgramOptions& options);

@@ -107,6 +107,7 @@ void check_options(const PretrainOptions& options, const OptionInput& input) {
 
 void check_options(const SftOptions& options, const OptionInput& input) {
   check_training(options, options, options, true, input);
+  check_lora(options, input);
   const bool packs = options.packing || options.eval_packing == true;
   if (packs && !options.max_length) {
     throw Error(input.place_of(options.packing ? "packing" : "eval_packing"), "packing needs a max_length, saw null",

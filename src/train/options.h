@@ -12,6 +12,7 @@
 #include "core/dtype.h"
 #include "core/options.h"
 #include "data/source.h"
+#include "train/lora_options.h"
 #include "train/schedule.h"
 
 namespace hone {
@@ -60,6 +61,10 @@ template <>
 inline constexpr EnumTable kEnumTable<WindowSampling>{.names = "blocks|windows"};
 template <>
 inline constexpr EnumTable kEnumTable<SampleBy>{.names = "document|paragraph|line"};
+
+enum class SftLoss : std::uint8_t { nll, dft };
+template <>
+inline constexpr EnumTable kEnumTable<SftLoss>{.names = "nll|dft", .not_yet = "chunked_nll"};
 
 // Of counts that are multiplied with each other.
 constexpr Range kCount = within(1, 1'000'000);
@@ -262,7 +267,7 @@ struct PretrainOptions : ModelOptions, DatasetOptions, TrainingOptions {
   }
 };
 
-struct SftOptions : ModelOptions, DatasetOptions, TrainingOptions {
+struct SftOptions : ModelOptions, DatasetOptions, TrainingOptions, LoraOptions {
   std::string chat_template;
   std::string eos_token;
   std::string system_prompt;
@@ -274,6 +279,7 @@ struct SftOptions : ModelOptions, DatasetOptions, TrainingOptions {
   PackingStrategy packing_strategy = PackingStrategy::bfd;
   std::optional<bool> completion_only_loss;
   bool assistant_only_loss = false;
+  SftLoss loss_type = SftLoss::nll;
 
   SftOptions() { learning_rate = 2e-5; }
 
@@ -292,6 +298,8 @@ struct SftOptions : ModelOptions, DatasetOptions, TrainingOptions {
     v("packing_strategy", packing_strategy, "How: best fit decreasing, or one stream cut at max_length");
     v("completion_only_loss", completion_only_loss, "Loss on completions only; unset: where there are prompts");
     v("assistant_only_loss", assistant_only_loss, "Loss on assistant turns only");
+    v("loss_type", loss_type, "nll; dft: each token's loss times its probability, held constant");
+    LoraOptions::fields(v);
     v.alias("max_seq_length", "max_length");
     TrainingOptions::fields(v);
   }

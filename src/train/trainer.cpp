@@ -15,6 +15,7 @@
 #include "core/log.h"
 #include "core/progress.h"
 #include "core/strings.h"
+#include "model/adapter_files.h"
 #include "model/weights.h"
 #include "tracker/tracker.h"
 #include "train/usage.h"
@@ -27,10 +28,14 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// A checkpoint is a model folder too, so that it can be evaluated and chatted with.
+// A checkpoint is a model folder, or an adapter's, too, so that it can be evaluated and chatted with.
 void write_model_folder(const fs::path& path, const TrainingSubject& subject) {
   const Json generation_config = parse_json(subject.generation_config, "generation_config.json");
-  save_model(path, subject.model, subject.weights, &generation_config);
+  if (const LoraModel* lora = subject.model.adapter()) {
+    save_adapter(path, *lora, subject.weights, &generation_config);
+  } else {
+    save_model(path, subject.model, subject.weights, &generation_config);
+  }
   subject.tokenizer.save(path);
 }
 
@@ -113,6 +118,11 @@ Trainer::Trainer(const TrainingOptions& options, TrainerSetup setup, TrainingSub
 Trainer::~Trainer() = default;
 
 void Trainer::load_model(const fs::path& checkpoint) {
+  if (const LoraModel* lora = subject_.model.adapter()) return load_adapter(checkpoint, *lora, subject_.weights);
+  if (is_adapter_folder(checkpoint)) {
+    throw Error(checkpoint.string(), "holds an adapter, and use_peft is not set",
+                "set use_peft, or another output_dir");
+  }
   const ModelDirectory directory(checkpoint);
   const DType dtype = subject_.weights.tensors().front().type.dtype;
   subject_.weights.copy_from(load_weights(subject_.model, directory, dtype, subject_.weights.device()));

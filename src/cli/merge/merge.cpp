@@ -1,0 +1,77 @@
+// hone merge: a base model and its adapter as one model.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "checkpoint/model_directory.h"
+#include "cli/registry.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "engine/loaded_model.h"
+
+namespace hone {
+namespace {
+
+enum class MergedType : std::uint8_t { as_base, bfloat16, float32 };
+
+}  // namespace
+
+template <>
+inline constexpr EnumTable kEnumTable<MergedType>{.names = "auto|bfloat16|float32"};
+
+namespace {
+
+struct MergeOptions {
+  std::string model_name_or_path;
+  std::string output_dir;
+  MergedType torch_dtype = MergedType::as_base;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v.group("Model");
+    v("model_name_or_path", model_name_or_path, "Folder of the adapter; also the first argument");
+    v("output_dir", output_dir, "Folder of the model to write");
+    v("torch_dtype", torch_dtype, "Type of its weights; auto is the base model's");
+  }
+};
+
+std::optional<DType> dtype_of(MergedType type) {
+  if (type == MergedType::as_base) return std::nullopt;
+  return type == MergedType::bfloat16 ? DType::bf16 : DType::f32;
+}
+
+int run(const MergeOptions& options, const OptionInput& input) {
+  const std::string name = model_argument("merge", options.model_name_or_path, input);
+  const std::filesystem::path folder = resolve_model(name);
+  if (!is_adapter_folder(folder)) {
+    throw Error(folder.string(), "holds no adapter: there is no adapter_config.json, or a model's weights beside it",
+                "name the output_dir of a run with use_peft");
+  }
+  if (options.output_dir.empty()) throw Error("output_dir", "is not set", "the folder of the model to write");
+  claim_folder(options.output_dir, "output_dir");
+  if (std::filesystem::equivalent(folder, options.output_dir)) {
+    throw Error(input.place_of("output_dir"), "is the adapter's own folder", "choose another");
+  }
+  const LoadedModel merged = load_model(name, dtype_of(options.torch_dtype), open_device(DeviceChoice::cpu));
+  const Json generation_config = parse_json(merged.generation_config, "generation_config.json");
+  save_model(options.output_dir, *merged.model, merged.weights, &generation_config);
+  merged.tokenizer.save(options.output_dir);
+  log_info(text_of("wrote ", options.output_dir, ": ", format_count(parameter_count(*merged.model)), " parameters in ",
+                   name_of(merged.weights.tensors().front().type.dtype)));
+  return 0;
+}
+
+}  // namespace
+
+void register_merge(CommandRegistry& registry) {
+  registry.add(make_command<MergeOptions>({.name = "merge",
+                                           .summary = "Merge an adapter into its base model",
+                                           .positionals = "[ADAPTER]",
+                                           .details = "Sums in f32 and rounds once, to the type of the weights.\n"},
+                                          run));
+}
+
+}  // namespace hone

@@ -1,0 +1,218 @@
+#include "model/lora.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "core/strings.h"
+#include "model/weights.h"
+#include "program/kernel.h"
+
+namespace hone {
+namespace {
+
+constexpr std::string_view kAllLinear = "all-linear";
+constexpr std::string_view kWeight = ".weight";
+
+std::string joined(const std::set<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+std::string last_name(std::string_view module) {
+  const std::size_t dot = module.rfind('.');
+  return std::string(dot == std::string_view::npos ? module : module.substr(dot + 1));
+}
+
+// A matrix of a linear layer: neither an embedding nor the head.
+bool is_linear(const Model& model, const WeightSpec& spec) {
+  return spec.shape.size() == 2 && spec.decays && spec.name.starts_with("layers.") && spec.name != model.head();
+}
+
+// The values of a store's tensor, as f32.
+std::vector<float> values_of(const TensorStore& store, std::string_view name) {
+  const std::vector<std::byte> bytes = store.download(name);
+  std::vector<float> values(static_cast<std::size_t>(store.type(name).elements()));
+  for_floating(store.type(name).dtype, [&]<class T>() {
+    const auto* from = reinterpret_cast<const T*>(bytes.data());
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(from[i]);
+  });
+  return values;
+}
+
+void upload(TensorStore& store, std::string_view name, std::span<const float> values) {
+  std::vector<std::byte> bytes(store.type(name).bytes());
+  HONE_ASSERT(static_cast<std::int64_t>(values.size()) == store.type(name).elements(), values.size(), " values for ",
+              name);
+  for_floating(store.type(name).dtype, [&]<class T>() {
+    auto* to = reinterpret_cast<T*>(bytes.data());
+    for (std::size_t i = 0; i < values.size(); ++i) to[i] = static_cast<T>(values[i]);
+  });
+  store.upload(name, bytes);
+}
+
+}  // namespace
+
+double LoraConfig::scale() const {
+  const auto rank = static_cast<double>(r);
+  return rslora ? alpha / std::sqrt(rank) : alpha / rank;
+}
+
+std::string module_of(std::string_view part) {
+  return std::string(part.ends_with(kWeight) ? part.substr(0, part.size() - kWeight.size()) : part);
+}
+
+bool is_module(std::string_view module, std::string_view wanted) {
+  if (module == wanted) return true;
+  return module.size() > wanted.size() && module.ends_with(wanted) && module[module.size() - wanted.size() - 1] == '.';
+}
+
+LoraModel::LoraModel(std::unique_ptr<Model> base, LoraConfig config)
+    : base_(std::move(base)), config_(std::move(config)), specs_(base_->weights()) {
+  for (WeightSpec& spec : specs_) spec.trainable = false;
+  add_adapters();
+  add_saved();
+}
+
+void LoraModel::add_adapters() {
+  std::set<std::string> linear;
+  for (const WeightSpec& spec : base_->weights()) {
+    if (!is_linear(*base_, spec)) continue;
+    for (const WeightPart& part : spec.parts) linear.insert(last_name(module_of(part.name)));
+  }
+  std::vector<std::string> wanted = config_.target_modules;
+  if (wanted.empty()) {
+    wanted =
+        linear.contains("q_proj") ? std::vector<std::string>{"q_proj", "v_proj"} : std::vector<std::string>{"c_attn"};
+  }
+  const bool all = wanted.size() == 1 && wanted[0] == kAllLinear;
+  std::set<std::string> unused(wanted.begin(), wanted.end());
+  for (const WeightSpec& spec : base_->weights()) {
+    if (!is_linear(*base_, spec)) continue;
+    std::vector<WeightPart> parts;
+    for (const WeightPart& part : spec.parts) {
+      const std::string module = module_of(part.name);
+      const auto fits = [&](const std::string& name) { return is_module(module, name); };
+      if (!all && std::none_of(wanted.begin(), wanted.end(), fits)) continue;
+      std::erase_if(unused, fits);
+      parts.push_back(part);
+      targets_.push_back(module);
+    }
+    if (!parts.empty()) add_block(spec, parts);
+  }
+  if (!all && !unused.empty()) {
+    throw Error("lora_target_modules", text_of("'", *unused.begin(), "' names no linear layer of this model"),
+                text_of("some of ", joined(linear), "; or all-linear. Embeddings and the head: lora_modules_to_save"));
+  }
+}
+
+void LoraModel::add_block(const WeightSpec& block, const std::vector<WeightPart>& parts) {
+  const std::int64_t rank = config_.r;
+  const std::int64_t rows = block.shape[0];
+  const auto count = static_cast<std::int64_t>(parts.size());
+  WeightSpec down{.name = down_name(block.name), .shape = {rank * count, block.shape[1]}, .parts = {}};
+  WeightSpec up{.name = up_name(block.name), .shape = {rows, rank}, .parts = {}};
+  WeightSpec magnitude{.name = magnitude_name(block.name), .shape = {rows}, .parts = {}};
+  LoraParts adapted;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::string name = text_of(kPeftPrefix, module_of(parts[i].name));
+    down.parts.push_back({name + ".lora_A.weight", static_cast<std::int64_t>(i) * rank, rank});
+    up.parts.push_back({name + ".lora_B.weight", parts[i].row, parts[i].rows});
+    magnitude.parts.push_back({name + ".lora_magnitude_vector", parts[i].row, parts[i].rows});
+    adapted.add(parts[i].row, parts[i].rows);
+  }
+  for (WeightSpec* spec : {&down, &up, &magnitude}) {
+    if (spec == &magnitude && !config_.dora) continue;
+    spec->in_folder = false;
+    specs_.push_back(std::move(*spec));
+  }
+  blocks_.emplace(block.name, adapted);
+}
+
+void LoraModel::add_saved() {
+  const bool tied = base_->head() == "embedding";
+  for (const std::string& wanted : config_.modules_to_save) {
+    bool found = false;
+    for (const WeightSpec& spec : base_->weights()) {
+      const auto fits = [&](const WeightPart& part) { return is_module(module_of(part.name), wanted); };
+      if (std::none_of(spec.parts.begin(), spec.parts.end(), fits)) continue;
+      if (spec.parts.size() > 1 || spec.parts[0].transposed || blocks_.contains(spec.name)) {
+        throw Error("lora_modules_to_save", text_of("'", wanted, "' is a linear layer inside a layer"),
+                    "make it one of lora_target_modules");
+      }
+      if (tied && spec.name == "embedding") {
+        throw Error("lora_modules_to_save", text_of("'", wanted, "' is embedding and head of this model at once"),
+                    "adapters train it for models with a head of its own only");
+      }
+      found = true;
+      if (saved_.contains(spec.name)) continue;
+      WeightSpec copy = spec;
+      copy.name = spec.name + ".saved";
+      copy.in_folder = false;
+      copy.trainable = true;
+      copy.parts[0].name = text_of(kPeftPrefix, spec.parts[0].name);
+      saved_.emplace(spec.name, copy.name);
+      specs_.push_back(std::move(copy));
+    }
+    if (!found) {
+      throw Error("lora_modules_to_save", text_of("'", wanted, "' names no module of this model"),
+                  "for example lm_head, embed_tokens");
+    }
+  }
+}
+
+std::vector<std::string> LoraModel::target_names() const {
+  std::set<std::string> names;
+  for (const std::string& module : targets_) names.insert(last_name(module));
+  // Where the last names would fit modules without adapters too, the full ones are told.
+  for (const WeightSpec& spec : base_->weights()) {
+    if (!is_linear(*base_, spec)) continue;
+    for (const WeightPart& part : spec.parts) {
+      const std::string module = module_of(part.name);
+      if (!names.contains(last_name(module))) continue;
+      if (std::find(targets_.begin(), targets_.end(), module) == targets_.end()) return targets_;
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+void initialize_adapter(const LoraModel& model, TensorStore& weights, std::uint64_t seed) {
+  for (const auto& [block, parts] : model.blocks()) {
+    const std::string down = LoraModel::down_name(block);
+    for (const WeightSpec& spec : model.weights()) {
+      if (spec.name != down) continue;
+      const std::int64_t columns = spec.shape[1];
+      const auto bound = static_cast<float>(1.0 / std::sqrt(static_cast<double>(columns)));
+      std::vector<float> values(static_cast<std::size_t>(spec.shape[0] * columns));
+      for (const WeightPart& part : spec.parts) {
+        const RandomStream random(seed, part.name);
+        for (std::int64_t i = 0; i < part.rows * columns; ++i) {
+          values[static_cast<std::size_t>(part.row * columns + i)] =
+              bound * (2.0f * random.uniform(static_cast<std::uint64_t>(i)) - 1.0f);
+        }
+      }
+      upload(weights, down, values);
+    }
+    const std::string up = LoraModel::up_name(block);
+    upload(weights, up, std::vector<float>(static_cast<std::size_t>(weights.type(up).elements())));
+    if (!model.lora().dora) continue;
+    const std::vector<float> rows = values_of(weights, block);
+    const std::string magnitude = LoraModel::magnitude_name(block);
+    const auto count = static_cast<std::size_t>(weights.type(magnitude).elements());
+    const std::size_t columns = rows.size() / count;
+    std::vector<float> norms(count);
+    for (std::size_t row = 0; row < count; ++row) {
+      double sum = 0;
+      for (std::size_t i = 0; i < columns; ++i) sum += std::pow(static_cast<double>(rows[row * columns + i]), 2);
+      norms[row] = static_cast<float>(std::sqrt(sum));
+    }
+    upload(weights, magnitude, norms);
+  }
+  for (const auto& [from, to] : model.saved()) weights.upload(to, weights.download(from));
+}
+
+}  // namespace hone

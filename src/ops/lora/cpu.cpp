@@ -1,0 +1,165 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "backend/cpu/gemm.h"
+#include "ops/linear/products.h"
+#include "ops/lora/lora.h"
+#include "ops/registry.h"
+#include "ops/rows.h"
+
+namespace hone {
+namespace {
+
+LoraParts parts_of(const KernelCall& call) { return lora_parts_from_text(call.attributes_as<LoraAttributes>().parts); }
+
+template <class T>
+void spread(const KernelCall& call) {
+  const LoraParts parts = parts_of(call);
+  const auto scale = static_cast<Accumulator<T>>(call.attributes_as<LoraAttributes>().scale);
+  const T* b = call.in(0).as<T>();
+  T* up = call.out(0).as<T>();
+  const std::int64_t rank = call.in(0).row_size();
+  const std::int64_t width = call.out(0).row_size();
+  for_rows(call.out(0).capacity(), width, [&](std::int64_t row) {
+    const int part = parts.of(row);
+    for (std::int64_t column = 0; column < width; ++column) {
+      up[row * width + column] =
+          column / rank == part ? static_cast<T>(widen(b[row * rank + column % rank]) * scale) : T(0.0f);
+    }
+  });
+}
+
+// G: what the gradient is summed in.
+template <class A, class G>
+void collect(const KernelCall& call) {
+  const LoraParts parts = parts_of(call);
+  const auto scale = static_cast<A>(call.attributes_as<LoraAttributes>().scale);
+  const A* dup = call.in(0).as<A>();
+  G* db = call.out(0).as<G>();
+  const std::int64_t rank = call.out(0).row_size();
+  const std::int64_t width = call.in(0).row_size();
+  for_rows(call.out(0).capacity(), rank, [&](std::int64_t row) {
+    const int part = parts.of(row);
+    if (part < 0) return;
+    for (std::int64_t i = 0; i < rank; ++i) {
+      G& sum = db[row * rank + i];
+      sum = static_cast<G>(widen(sum) + dup[row * width + part * rank + i] * scale);
+    }
+  });
+}
+
+void collect(const KernelCall& call) {
+  if (call.in(0).dtype() == DType::f64) return collect<double, double>(call);
+  if (call.out(0).dtype() == DType::bf16) return collect<float, BFloat16>(call);
+  collect<float, float>(call);
+}
+
+void adapted(const KernelCall& call) {
+  GemmArgs args = linear_product(*call.in(0).type, *call.in(1).type, *call.out(0).type);
+  args.m = call.in(0).rows();
+  args.a = call.in(0).data;
+  args.b = call.in(1).data;
+  args.c = call.out(0).data;
+  args.workspace = call.workspace;
+  if (call.in(2)) {
+    args.bias = call.in(2).data;
+    args.bias_type = call.in(2).dtype();
+  }
+  gemm(args);
+  GemmArgs more = linear_product(*call.in(3).type, *call.in(4).type, *call.out(0).type);
+  more.m = args.m;
+  more.a = call.in(3).data;
+  more.b = call.in(4).data;
+  more.c = call.out(0).data;
+  more.accumulate = true;
+  more.workspace = call.workspace;
+  gemm(more);
+  zero_tail(call.out(0));
+}
+
+std::size_t adapted_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
+  GemmArgs more = linear_product(*inputs[3], *inputs[4], outputs[0]);
+  more.accumulate = true;
+  return std::max(gemm_workspace_bytes(linear_product(*inputs[0], *inputs[1], outputs[0]), thread_count()),
+                  gemm_workspace_bytes(more, thread_count()));
+}
+
+template <class T>
+void norm(const KernelCall& call) {
+  using A = Accumulator<T>;
+  const T* weight = call.in(0).as<T>();
+  const T* delta = call.in(1).as<T>();
+  A* norms = call.out(0).as<A>();
+  const std::int64_t n = call.in(0).row_size();
+  for_rows(call.out(0).capacity(), n, [&](std::int64_t row) {
+    const A sum = lane_sum<A>(n, [&](std::int64_t i) {
+      const A value = widen(weight[row * n + i]) + widen(delta[row * n + i]);
+      return value * value;
+    });
+    norms[row] = std::max(std::sqrt(sum), A(1e-12));
+  });
+}
+
+template <class T>
+void scale(const KernelCall& call) {
+  using A = Accumulator<T>;
+  const LoraParts parts = parts_of(call);
+  const TensorView& z = call.in(0);
+  const std::int64_t n = z.row_size();
+  std::vector<A> factors(static_cast<std::size_t>(n), A(1));
+  std::vector<A> biases(static_cast<std::size_t>(n), A(0));
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (parts.of(i) >= 0) factors[at] = widen(call.in(1).as<T>()[i]) / call.in(2).as<A>()[i];
+    if (call.in(3)) biases[at] = widen(call.in(3).as<T>()[i]);
+  }
+  const T* from = z.as<T>();
+  T* to = call.out(0).as<T>();
+  for_rows(z.rows(), n, [&](std::int64_t row) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      to[row * n + i] = static_cast<T>(widen(from[row * n + i]) * factors[at] + biases[at]);
+    }
+  });
+  zero_tail(call.out(0));
+}
+
+template <class T>
+void product(const KernelCall& call) {
+  using A = Accumulator<T>;
+  const LoraParts parts = parts_of(call);
+  const TensorView& dy = call.in(0);
+  const std::int64_t n = dy.row_size();
+  const T* dys = dy.as<T>();
+  const T* zs = call.in(1).as<T>();
+  const A* norms = call.in(2).as<A>();
+  T* to = call.out(0).as<T>();
+  std::vector<char> has_part(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) has_part[static_cast<std::size_t>(i)] = parts.of(i) >= 0 ? 1 : 0;
+  for_rows(dy.rows(), n, [&](std::int64_t row) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t at = row * n + i;
+      to[at] = has_part[static_cast<std::size_t>(i)] != 0 ? static_cast<T>(widen(dys[at]) * widen(zs[at]) / norms[i])
+                                                          : T(0.0f);
+    }
+  });
+  zero_tail(call.out(0));
+}
+
+}  // namespace
+
+void register_lora_cpu(KernelRegistry& registry) {
+  const auto add = [&](std::string_view op, auto run) { registry.add(op, DeviceKind::cpu, {std::move(run), {}}); };
+  add("lora_spread",
+      [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { spread<T>(call); }); });
+  add("lora_collect", [](const KernelCall& call) { collect(call); });
+  registry.add("linear_adapted", DeviceKind::cpu, {adapted, adapted_workspace});
+  add("dora_norm", [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { norm<T>(call); }); });
+  add("dora_scale",
+      [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { scale<T>(call); }); });
+  add("dora_product",
+      [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { product<T>(call); }); });
+}
+
+}  // namespace hone

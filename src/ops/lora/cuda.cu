@@ -1,0 +1,203 @@
+// All rows of the capacity are multiplied: those past the count are finite in x and exactly zero in dy.
+#include <algorithm>
+
+#include "ops/cuda_kernel.cuh"
+#include "ops/linear/products.h"
+#include "ops/lora/lora.h"
+#include "ops/registry.h"
+
+namespace hone {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kColumns = 8;  // a thread, where rows are scaled
+
+LoraParts parts_of(const KernelCall& call) { return lora_parts_from_text(call.attributes_as<LoraAttributes>().parts); }
+
+unsigned blocks_for(std::int64_t elements) { return static_cast<unsigned>(ceil_div(elements, kThreads)); }
+
+__device__ std::int64_t element() { return static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; }
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    spread_kernel(const T* b, T* up, LoraParts parts, std::int64_t rank, std::int64_t width, std::int64_t elements,
+                  CudaAccumulator<T> scale) {
+  const std::int64_t at = element();
+  if (at >= elements) return;
+  const std::int64_t row = at / width;
+  const std::int64_t column = at % width;
+  const bool own = column / rank == parts.of(row);
+  up[at] = own ? narrowed<T>(widened(b[row * rank + column % rank]) * scale) : narrowed<T>(0);
+}
+
+template <class T>
+void spread(const KernelCall& call) {
+  const TensorView& up = call.out(0);
+  if (up.elements() == 0) return;
+  const auto scale = static_cast<CudaAccumulator<T>>(call.attributes_as<LoraAttributes>().scale);
+  spread_kernel<T><<<blocks_for(up.elements()), kThreads, 0, stream_of(call)>>>(
+      cuda_data<T>(call.in(0)), cuda_data<T>(up), parts_of(call), call.in(0).row_size(), up.row_size(), up.elements(),
+      scale);
+  check_launch("lora_spread");
+}
+
+template <class A, class G>
+__global__ void __launch_bounds__(kThreads) collect_kernel(const A* dup, G* db, LoraParts parts, std::int64_t rank,
+                                                           std::int64_t width, std::int64_t elements, A scale) {
+  const std::int64_t at = element();
+  if (at >= elements) return;
+  const std::int64_t row = at / rank;
+  const int part = parts.of(row);
+  if (part < 0) return;
+  db[at] = narrowed<G>(widened(db[at]) + dup[row * width + part * rank + at % rank] * scale);
+}
+
+template <class A, class G>
+void collect(const KernelCall& call) {
+  const TensorView& db = call.out(0);
+  if (db.elements() == 0) return;
+  collect_kernel<A, G><<<blocks_for(db.elements()), kThreads, 0, stream_of(call)>>>(
+      cuda_data<A>(call.in(0)), cuda_data<G>(db), parts_of(call), db.row_size(), call.in(0).row_size(), db.elements(),
+      static_cast<A>(call.attributes_as<LoraAttributes>().scale));
+  check_launch("lora_collect");
+}
+
+void collect(const KernelCall& call) {
+  if (call.in(0).dtype() == DType::f64) return collect<double, double>(call);
+  if (call.out(0).dtype() == DType::bf16) return collect<float, __nv_bfloat16>(call);
+  collect<float, float>(call);
+}
+
+void adapted(const KernelCall& call) {
+  CudaDevice& device = cuda_device_of(call);
+  GemmArgs args = linear_product(*call.in(0).type, *call.in(1).type, *call.out(0).type);
+  args.a = call.in(0).data;
+  args.b = call.in(1).data;
+  args.c = call.out(0).data;
+  args.workspace = call.workspace.first(kCublasWorkspace);
+  if (call.in(2)) {
+    args.bias = call.in(2).data;
+    args.bias_type = call.in(2).dtype();
+  }
+  device.cublas().gemm(args, device.stream());
+  GemmArgs more = linear_product(*call.in(3).type, *call.in(4).type, *call.out(0).type);
+  more.a = call.in(3).data;
+  more.b = call.in(4).data;
+  more.c = call.out(0).data;
+  more.accumulate = true;
+  more.workspace = args.workspace;
+  device.cublas().gemm(more, device.stream());
+}
+
+std::size_t adapted_workspace(InputTypes, std::span<const Type>, const Attributes&) { return kCublasWorkspace; }
+
+// A block a row.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    norm_kernel(const T* weight, const T* delta, std::int64_t n, CudaAccumulator<T>* norms) {
+  using A = CudaAccumulator<T>;
+  __shared__ A shared[32];
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * n;
+  A mine = 0;
+#pragma unroll 4
+  for (std::int64_t i = threadIdx.x; i < n; i += kThreads) {
+    const A value = widened(weight[begin + i]) + widened(delta[begin + i]);
+    mine += value * value;
+  }
+  const A total = block_sum(mine, shared);
+  if (threadIdx.x != 0) return;
+  const A root = sqrt(total);
+  norms[blockIdx.x] = root > A(1e-12) ? root : A(1e-12);
+}
+
+template <class T>
+void norm(const KernelCall& call) {
+  const std::int64_t rows = call.out(0).elements();
+  if (rows == 0) return;
+  norm_kernel<T><<<static_cast<unsigned>(rows), kThreads, 0, stream_of(call)>>>(
+      cuda_data<T>(call.in(0)), cuda_data<T>(call.in(1)), call.in(0).row_size(),
+      cuda_data<CudaAccumulator<T>>(call.out(0)));
+  check_launch("dora_norm");
+}
+
+// Where a thread works: kColumns elements of one row, a block's width apart.
+struct Place {
+  std::int64_t row, column;
+};
+__device__ Place place_of(std::int64_t tiles) {
+  return {blockIdx.x / tiles, blockIdx.x % tiles * (kThreads * kColumns) + threadIdx.x};
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    scale_kernel(const T* z, const T* magnitude, const CudaAccumulator<T>* norms, const T* bias, T* y, RowCount rows,
+                 std::int64_t n, std::int64_t tiles, LoraParts parts) {
+  using A = CudaAccumulator<T>;
+  const Place place = place_of(tiles);
+  const bool used = place.row < rows.get();
+#pragma unroll
+  for (int k = 0; k < kColumns; ++k) {
+    const std::int64_t column = place.column + k * kThreads;
+    if (column >= n) return;
+    const std::int64_t at = place.row * n + column;
+    const A factor = parts.of(column) >= 0 ? widened(magnitude[column]) / norms[column] : A(1);
+    const A offset = bias != nullptr ? widened(bias[column]) : A(0);
+    y[at] = used ? narrowed<T>(widened(z[at]) * factor + offset) : narrowed<T>(0);
+  }
+}
+
+template <class T>
+void scale(const KernelCall& call) {
+  const TensorView& z = call.in(0);
+  if (z.elements() == 0) return;
+  const std::int64_t tiles = ceil_div(z.row_size(), kThreads * kColumns);
+  scale_kernel<T><<<static_cast<unsigned>(z.capacity() * tiles), kThreads, 0, stream_of(call)>>>(
+      cuda_data<T>(z), cuda_data<T>(call.in(1)), cuda_data<CudaAccumulator<T>>(call.in(2)), cuda_data<T>(call.in(3)),
+      cuda_data<T>(call.out(0)), row_count(call, z), z.row_size(), tiles, parts_of(call));
+  check_launch("dora_scale");
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    product_kernel(const T* dy, const T* z, const CudaAccumulator<T>* norms, T* to, RowCount rows, std::int64_t n,
+                   std::int64_t tiles, LoraParts parts) {
+  const Place place = place_of(tiles);
+  const bool used = place.row < rows.get();
+#pragma unroll
+  for (int k = 0; k < kColumns; ++k) {
+    const std::int64_t column = place.column + k * kThreads;
+    if (column >= n) return;
+    const std::int64_t at = place.row * n + column;
+    const bool counts = used && parts.of(column) >= 0;
+    to[at] = counts ? narrowed<T>(widened(dy[at]) * widened(z[at]) / norms[column]) : narrowed<T>(0);
+  }
+}
+
+template <class T>
+void product(const KernelCall& call) {
+  const TensorView& dy = call.in(0);
+  if (dy.elements() == 0) return;
+  const std::int64_t tiles = ceil_div(dy.row_size(), kThreads * kColumns);
+  product_kernel<T><<<static_cast<unsigned>(dy.capacity() * tiles), kThreads, 0, stream_of(call)>>>(
+      cuda_data<T>(dy), cuda_data<T>(call.in(1)), cuda_data<CudaAccumulator<T>>(call.in(2)), cuda_data<T>(call.out(0)),
+      row_count(call, dy), dy.row_size(), tiles, parts_of(call));
+  check_launch("dora_product");
+}
+
+}  // namespace
+
+void register_lora_cuda(KernelRegistry& registry) {
+  const auto add = [&](std::string_view op, auto run) { registry.add(op, DeviceKind::cuda, {std::move(run), {}}); };
+  add("lora_spread",
+      [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { spread<T>(call); }); });
+  add("lora_collect", [](const KernelCall& call) { collect(call); });
+  registry.add("linear_adapted", DeviceKind::cuda, {adapted, adapted_workspace});
+  add("dora_norm",
+      [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { norm<T>(call); }); });
+  add("dora_scale",
+      [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { scale<T>(call); }); });
+  add("dora_product",
+      [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { product<T>(call); }); });
+}
+
+}  // namespace hone

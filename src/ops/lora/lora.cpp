@@ -1,0 +1,237 @@
+#include "ops/lora/lora.h"
+
+#include <charconv>
+#include <vector>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "ops/fill/fill.h"
+#include "ops/linear/linear.h"
+#include "ops/registry.h"
+#include "program/gradient_builder.h"
+#include "program/kernel.h"
+
+namespace hone {
+namespace {
+
+LoraParts parts_of(const Attributes& attributes) { return lora_parts_from_text(attributes.as<LoraAttributes>().parts); }
+
+void expect_vector(InputTypes inputs, std::size_t index, std::string_view op, const char* what, const Type& wanted) {
+  const Type& seen = required(inputs, index, op);
+  expect(seen == wanted, op, text_of(what, " is ", to_text(seen), "; wanted ", to_text(wanted)));
+}
+
+// (dup, db) -> db, in place.
+class LoraCollect final : public Op {
+ public:
+  std::string_view name() const override { return "lora_collect"; }
+  Attributes default_attributes() const override { return LoraAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& dup = required(inputs, 0, name());
+    const Type& db = required(inputs, 1, name());
+    const std::int64_t parts = parts_of(attributes).count;
+    expect(accumulator_of(dup.dtype) == dup.dtype && is_floating(db.dtype) && dup.shape.size() == 2 &&
+               db.shape.size() == 2 && dup.shape[0] == db.shape[0] && dup.shape[1].size == parts * db.shape[1].size,
+           name(), text_of(to_text(dup), " into ", to_text(db), " of ", parts, " parts"));
+    return {db};
+  }
+  std::optional<std::size_t> alias(std::size_t) const override { return 1; }
+};
+
+const LoraCollect kCollect;
+
+class LoraSpread final : public Op {
+ public:
+  std::string_view name() const override { return "lora_spread"; }
+  Attributes default_attributes() const override { return LoraAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& b = required(inputs, 0, name());
+    expect(is_floating(b.dtype) && b.shape.size() == 2, name(), text_of("b is ", to_text(b), "; wanted [n, r]"));
+    const std::int64_t parts = parts_of(attributes).count;
+    expect(parts > 0, name(), "no part has an adapter");
+    return {Type{b.dtype, {b.shape[0], parts * b.shape[1].size}}};
+  }
+  void gradient(GradientBuilder& builder, const Node& node) const override {
+    const Tensor dup = builder.output_gradient(0);
+    if (!dup || !builder.needs(0)) return;
+    builder.set_accumulator(0, builder.program().append1(kCollect, node.attributes, {dup, builder.accumulator(0)}));
+  }
+};
+
+const LoraSpread kSpread;
+
+// (x, weight, bias or none, h, up) -> y
+class LinearAdapted final : public Op {
+ public:
+  std::string_view name() const override { return "linear_adapted"; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const Type& x = required(inputs, 0, name());
+    const Type& weight = required(inputs, 1, name());
+    const Type& h = required(inputs, 3, name());
+    const Type& up = required(inputs, 4, name());
+    const auto product = [](const Type& a, const Type& b) {
+      return a.shape.size() == 2 && b.shape.size() == 2 && a.shape[1] == b.shape[1] && a.dtype == b.dtype;
+    };
+    expect(product(x, weight) && product(h, up) && x.shape[0] == h.shape[0] && weight.shape[0] == up.shape[0] &&
+               x.dtype == h.dtype,
+           name(),
+           text_of("x is ", to_text(x), ", weight ", to_text(weight), ", h ", to_text(h), ", up ", to_text(up),
+                   "; wanted [rows, k], [n, k], [rows, q], [n, q]"));
+    if (inputs[2]) expect_vector(inputs, 2, name(), "bias", {x.dtype, {weight.shape[0]}});
+    return {Type{x.dtype, {x.shape[0], weight.shape[0].size}}};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 2.0 * static_cast<double>(outputs[0].elements()) *
+                 static_cast<double>(inputs[1]->shape[1].size + inputs[4]->shape[1].size);
+    return cost;
+  }
+  void gradient(GradientBuilder& builder, const Node& node) const override {
+    const Tensor dy = builder.output_gradient(0);
+    if (!dy) return;
+    HONE_ASSERT(!builder.needs(1) && !builder.needs(2), "at ", node.scope, ": a weight with an adapter is not frozen");
+    Program& program = builder.program();
+    const Tensor up = builder.input(4);
+    if (builder.needs(4)) {
+      const Tensor sum = fill(program, {accumulator_of(up.dtype()), up.shape()}, 0.0);
+      builder.add(4, transposed_product(dy, builder.input(3), sum));
+    }
+    if (builder.needs(3)) builder.add(3, product(dy, up));
+    if (builder.needs(0)) builder.add(0, product(dy, builder.input(1)));
+  }
+};
+
+class DoraNorm final : public Op {
+ public:
+  std::string_view name() const override { return "dora_norm"; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const Type& weight = required(inputs, 0, name());
+    expect_vector(inputs, 1, name(), "delta", weight);
+    expect(is_floating(weight.dtype) && weight.shape.size() == 2, name(), text_of("the weight is ", to_text(weight)));
+    return {Type{accumulator_of(weight.dtype), {weight.shape[0]}}};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 3.0 * static_cast<double>(inputs[0]->elements());
+    return cost;
+  }
+  void gradient(GradientBuilder&, const Node&) const override {}
+};
+
+// (dy, z, norm) -> dy z / norm in the columns of parts, 0 in the others: what a magnitude's gradient is the sum of.
+class DoraProduct final : public Op {
+ public:
+  std::string_view name() const override { return "dora_product"; }
+  Attributes default_attributes() const override { return LoraAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const Type& dy = required(inputs, 0, name());
+    expect(required(inputs, 1, name()) == dy, name(), text_of("dy is ", to_text(dy), ", z ", to_text(*inputs[1])));
+    expect_vector(inputs, 2, name(), "the norm", {accumulator_of(dy.dtype), {dy.shape[1]}});
+    return {dy};
+  }
+};
+
+const DoraProduct kProduct;
+
+// (z, magnitude, norm, bias or none) -> y
+class DoraScale final : public Op {
+ public:
+  std::string_view name() const override { return "dora_scale"; }
+  Attributes default_attributes() const override { return LoraAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const Type& z = required(inputs, 0, name());
+    expect(is_floating(z.dtype) && z.shape.size() == 2, name(), text_of("z is ", to_text(z)));
+    const Shape columns{z.shape[1]};
+    expect_vector(inputs, 1, name(), "the magnitude", {z.dtype, columns});
+    expect_vector(inputs, 2, name(), "the norm", {accumulator_of(z.dtype), columns});
+    if (inputs.size() > 3 && inputs[3]) expect_vector(inputs, 3, name(), "bias", {z.dtype, columns});
+    return {z};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 2.0 * static_cast<double>(outputs[0].elements());
+    return cost;
+  }
+  void gradient(GradientBuilder& builder, const Node& node) const override {
+    const Tensor dy = builder.output_gradient(0);
+    if (!dy) return;
+    HONE_ASSERT(!builder.needs(3), "at ", node.scope, ": the bias of a weight with an adapter is not frozen");
+    Program& program = builder.program();
+    const Tensor norm = builder.input(2);
+    if (builder.needs(1)) {
+      const Tensor each = program.append1(kProduct, node.attributes, {dy, builder.input(0), norm});
+      builder.set_accumulator(1, column_sum(each, builder.accumulator(1)));
+    }
+    if (builder.needs(0)) {
+      builder.add(0, program.append1(*this, node.attributes, {dy, builder.input(1), norm, Tensor()}));
+    }
+  }
+};
+
+const LinearAdapted kAdapted;
+const DoraNorm kNorm;
+const DoraScale kScale;
+
+std::int64_t number(std::string_view text, std::string_view whole) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) {
+    throw Error(text_of("'", whole, "' are no parts of a block; wanted FIRST+ROWS,..."));
+  }
+  return value;
+}
+
+}  // namespace
+
+void LoraParts::add(std::int64_t first_row, std::int64_t row_count) {
+  HONE_ASSERT(count < kMost, "a block of more than ", kMost, " adapted parts");
+  first.at(static_cast<std::size_t>(count)) = first_row;
+  rows.at(static_cast<std::size_t>(count)) = row_count;
+  ++count;
+}
+
+std::string to_text(const LoraParts& parts) {
+  std::string text;
+  for (int part = 0; part < parts.count; ++part) {
+    const auto at = static_cast<std::size_t>(part);
+    text += text_of(part == 0 ? "" : ",", parts.first.at(at), "+", parts.rows.at(at));
+  }
+  return text;
+}
+
+LoraParts lora_parts_from_text(std::string_view text) {
+  LoraParts parts;
+  if (text.empty()) return parts;
+  for (const std::string& entry : split(text, ',')) {
+    const std::size_t plus = entry.find('+');
+    if (plus == std::string::npos || parts.count == LoraParts::kMost) (void)number({}, text);
+    parts.add(number(std::string_view(entry).substr(0, plus), text),
+              number(std::string_view(entry).substr(plus + 1), text));
+  }
+  return parts;
+}
+
+Tensor lora_spread(Tensor b, const LoraParts& parts, double scale) {
+  return b.program().append1(kSpread, LoraAttributes{.parts = to_text(parts), .scale = scale}, {b});
+}
+
+Tensor linear_adapted(Tensor x, Tensor weight, Tensor bias, Tensor h, Tensor up) {
+  return x.program().append1(kAdapted, {}, {x, weight, bias, h, up});
+}
+
+Tensor dora_norm(Tensor weight, Tensor delta) { return weight.program().append1(kNorm, {}, {weight, delta}); }
+
+Tensor dora_scale(Tensor z, Tensor magnitude, Tensor norm, Tensor bias, const LoraParts& parts) {
+  return z.program().append1(kScale, LoraAttributes{.parts = to_text(parts)}, {z, magnitude, norm, bias});
+}
+
+void register_lora(OpRegistry& registry) {
+  registry.add(kSpread);
+  registry.add(kCollect);
+  registry.add(kAdapted);
+  registry.add(kNorm);
+  registry.add(kScale);
+  registry.add(kProduct);
+}
+
+}  // namespace hone

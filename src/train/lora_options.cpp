@@ -1,0 +1,43 @@
+#include "train/lora_options.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "core/log.h"
+#include "core/strings.h"
+#include "model/lora.h"
+
+namespace hone {
+
+void check_lora(const LoraOptions& options, const OptionInput& input) {
+  if (options.use_peft) return;
+  for (const char* key : {"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_modules_to_save",
+                          "lora_task_type", "use_rslora", "use_dora"}) {
+    if (input.was_set(key)) log_once(text_of(input.place_of(key), " has no effect: use_peft is not set"));
+  }
+}
+
+std::unique_ptr<Model> with_adapter(std::unique_ptr<Model> model, const LoraOptions& options,
+                                    const std::string& model_name_or_path) {
+  if (!options.use_peft) return model;
+  const bool is_local = std::filesystem::is_directory(model_name_or_path);
+  LoraConfig config{
+      .r = options.lora_r,
+      .alpha = options.lora_alpha,
+      .dropout = options.lora_dropout,
+      .target_modules = options.lora_target_modules,
+      .modules_to_save = options.lora_modules_to_save,
+      .rslora = options.use_rslora,
+      .dora = options.use_dora,
+      .base_name = is_local ? std::filesystem::canonical(model_name_or_path).string() : model_name_or_path};
+  return std::make_unique<LoraModel>(std::move(model), std::move(config));
+}
+
+std::string parameters_text(const Model& model) {
+  const std::int64_t trained = trained_parameter_count(model);
+  const std::int64_t all = parameter_count(model);
+  const std::string text = format_count(all) + " parameters";
+  return trained == all ? text : text_of(text, ", ", format_count(trained), " of them trained");
+}
+
+}  // namespace hone

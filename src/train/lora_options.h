@@ -1,0 +1,57 @@
+// The keys of LoRA, for all commands that train adapters.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/options.h"
+
+namespace hone {
+
+class Model;
+
+enum class LoraTask : std::uint8_t { causal_lm };
+template <>
+inline constexpr EnumTable kEnumTable<LoraTask>{.names = "CAUSAL_LM"};
+
+// Adapters, with the names and defaults of TRL's ModelConfig.
+struct LoraOptions {
+  bool use_peft = false;
+  std::int64_t lora_r = 16;
+  double lora_alpha = 32;
+  double lora_dropout = 0.05;
+  std::vector<std::string> lora_target_modules;
+  std::vector<std::string> lora_modules_to_save;
+  LoraTask lora_task_type = LoraTask::causal_lm;
+  bool use_rslora = false;
+  bool use_dora = false;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v.group("LoRA");
+    v("use_peft", use_peft, "Train a low-rank adapter; the model's own weights stay as they are");
+    v("lora_r", lora_r, "Rank", within(1, 4096));
+    v("lora_alpha", lora_alpha, "The adapter is scaled by lora_alpha / lora_r", above(0));
+    v("lora_dropout", lora_dropout, "Share of its inputs that an adapter of sft drops in training",
+      {.least = 0, .most = 1, .most_excluded = true});
+    v("lora_target_modules", lora_target_modules,
+      "Linear layers that get an adapter, by name, or all-linear; unset: q_proj and v_proj, or c_attn");
+    v("lora_modules_to_save", lora_modules_to_save, "Modules outside the layers that are trained whole, as copies");
+    v("lora_task_type", lora_task_type, "What adapter_config.json says");
+    v("use_rslora", use_rslora, "Scale by lora_alpha / sqrt(lora_r)");
+    v("use_dora", use_dora, "Weight-decomposed adapters: magnitudes are trained too (DoRA)");
+  }
+};
+
+// Says once which of the keys have no effect.
+void check_lora(const LoraOptions& options, const OptionInput& input);
+
+// The model with a new adapter on it where use_peft is set, else itself. Throws Error where the keys do not fit it.
+[[nodiscard]] std::unique_ptr<Model> with_adapter(std::unique_ptr<Model> model, const LoraOptions& options,
+                                                  const std::string& model_name_or_path);
+// "12,345 parameters", or "12,345 parameters, 678 of them trained".
+[[nodiscard]] std::string parameters_text(const Model& model);
+
+}  // namespace hone

@@ -1,0 +1,145 @@
+// Adapters as a user trains, resumes, merges and uses them, on a miniature.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "support/miniature.h"
+#include "support/paths.h"
+#include "train/metrics.h"
+
+namespace hone::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class LoraCommands : public testing::Test {
+ protected:
+  void SetUp() override {
+    write_miniature(folder_.path());
+    run(pretrain_arguments(folder_.path(),
+                           {"--max_steps", "2", "--per_device_train_batch_size", "2", "--output_dir", path("model")}));
+  }
+  [[nodiscard]] std::string path(const std::string& relative) const { return (folder_.path() / relative).string(); }
+  static std::string run(const std::vector<std::string>& arguments, int code = 0) {
+    const Ended ended = run_program(arguments);
+    EXPECT_EQ(ended.code, code) << ended.output;
+    return ended.output;
+  }
+  // `hone COMMAND` on some of the data, four steps with an adapter.
+  [[nodiscard]] std::vector<std::string> sft(const std::string& model, const std::string& output,
+                                             std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments{"sft",
+                                       "--model_name_or_path",
+                                       path(model),
+                                       "--dataset_name",
+                                       path("data/sft.jsonl"),
+                                       "--output_dir",
+                                       path(output),
+                                       "--max_steps",
+                                       "4",
+                                       "--per_device_train_batch_size",
+                                       "2",
+                                       "--logging_steps",
+                                       "1",
+                                       "--save_steps",
+                                       "2",
+                                       "--learning_rate",
+                                       "1e-2",
+                                       "--use_peft",
+                                       "--lora_r",
+                                       "4",
+                                       "--lora_target_modules",
+                                       "all-linear"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  [[nodiscard]] std::vector<double> losses(const std::string& output) const {
+    return metric_series(read_metrics(path(output + "/metrics.jsonl")), "loss").values;
+  }
+
+  TemporaryDirectory folder_;
+};
+
+TEST_F(LoraCommands, TrainsResumesAndMerges) {
+  const std::string output = run(sft("model", "whole"));
+  EXPECT_THAT(output, HasSubstr(" of them trained in f32"));
+  EXPECT_FALSE(is_file(path("whole/model.safetensors")));
+  EXPECT_FALSE(is_file(path("whole/checkpoint-2/model.safetensors")));
+  EXPECT_EQ(read_json(path("whole/adapter_config.json")).at("base_model_name_or_path"),
+            fs::canonical(path("model")).string());
+
+  // From a checkpoint, with dropout as it would have drawn.
+  fs::create_directories(path("resumed"));
+  fs::copy(path("whole/checkpoint-2"), path("resumed/checkpoint-2"), fs::copy_options::recursive);
+  EXPECT_THAT(run(sft("model", "resumed")), HasSubstr("resumed from"));
+  const std::vector<double> all = losses("whole");
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_EQ(losses("resumed"), (std::vector<double>{all[2], all[3]}));
+  EXPECT_EQ(read_file(path("resumed/adapter_model.safetensors")), read_file(path("whole/adapter_model.safetensors")));
+
+  // Merged, it is the model that training goes on from as if the adapter's folder were named.
+  EXPECT_THAT(run({"merge", path("whole"), "--output_dir", path("merged")}), HasSubstr("wrote"));
+  EXPECT_TRUE(is_file(path("merged/tokenizer.json")));
+  run(sft("merged", "after-merge"));
+  run(sft("whole", "after-adapter"));
+  EXPECT_EQ(losses("after-merge"), losses("after-adapter"));
+  // An adapter on an adapter.
+  run({"merge", path("after-adapter"), "--output_dir", path("merged-twice")});
+  run({"merge", path("after-merge"), "--output_dir", path("merged-once-more")});
+  EXPECT_EQ(read_file(path("merged-twice/config.json")), read_file(path("merged-once-more/config.json")));
+}
+
+TEST_F(LoraCommands, GrpoTakesAnAdapterAsItsModel) {
+  run(sft("model", "adapter"));
+  const std::vector<std::string> grpo{"grpo",
+                                      "--model_name_or_path",
+                                      path("adapter"),
+                                      "--dataset_name",
+                                      path("data/prompts.jsonl"),
+                                      "--dataset_prompt_column",
+                                      "problem",
+                                      "--num_generations",
+                                      "4",
+                                      "--per_device_train_batch_size",
+                                      "8",
+                                      "--max_completion_length",
+                                      "8",
+                                      "--max_steps",
+                                      "2",
+                                      "--reward_funcs",
+                                      "length,tag_count",
+                                      "--use_peft",
+                                      "--output_dir",
+                                      path("grpo")};
+  run(grpo);
+  EXPECT_TRUE(is_file(path("grpo/adapter_model.safetensors")));
+  std::vector<std::string> plan = grpo;
+  plan.insert(plan.begin(), "plan");
+  const std::string text = run(plan);
+  EXPECT_THAT(text, HasSubstr("adapter "));
+  EXPECT_THAT(text, testing::Not(HasSubstr("reference model")));
+  std::vector<std::string> synced = grpo;
+  synced.insert(synced.end(), {"--sync_ref_model", "true"});
+  EXPECT_THAT(run(synced, 1), HasSubstr("the reference of an adapter is the base model"));
+}
+
+TEST_F(LoraCommands, MistakesAreNamed) {
+  EXPECT_THAT(run(sft("model", "o", {"--lora_target_modules", "q_porj"}), 1),
+              HasSubstr("lora_target_modules: 'q_porj' names no linear layer of this model"));
+  EXPECT_THAT(run(sft("model", "o", {"--lora_task_type", "SEQ_CLS"}), 1), HasSubstr("CAUSAL_LM"));
+  EXPECT_THAT(run({"merge", path("model"), "--output_dir", path("x")}, 1), HasSubstr("holds no adapter"));
+  run(sft("model", "adapter", {"--max_steps", "2"}));
+  EXPECT_THAT(run({"merge", path("adapter"), "--output_dir", path("adapter")}, 1), HasSubstr("own folder"));
+  EXPECT_THAT(run({"merge", path("adapter")}, 1), HasSubstr("output_dir: is not set"));
+  EXPECT_THAT(run(sft("model", "adapter", {"--lora_r", "8"}), 1), HasSubstr("resume with the lora options"));
+  fs::rename(path("model"), path("moved"));
+  EXPECT_THAT(run({"merge", path("adapter"), "--output_dir", path("y")}, 1), HasSubstr("base_model_name_or_path"));
+}
+
+}  // namespace
+}  // namespace hone::test

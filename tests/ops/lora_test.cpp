@@ -1,0 +1,146 @@
+#include "ops/lora/lora.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "ops/op_case.h"
+
+namespace hone::test {
+namespace {
+
+constexpr std::int64_t kRows = 9, kIn = 12, kOut = 10, kRank = 3;
+
+LoraParts some_parts() {
+  LoraParts parts;
+  parts.add(0, 4);
+  parts.add(7, 3);
+  return parts;
+}
+
+// a [m, k] b [n, k]^T, added to `to` [m, n].
+void add_product(Values& to, const Values& a, const Values& b, std::int64_t k, std::int64_t n, std::int64_t rows) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      for (std::int64_t l = 0; l < k; ++l) {
+        to[static_cast<std::size_t>(i * n + j)] +=
+            a[static_cast<std::size_t>(i * k + l)] * b[static_cast<std::size_t>(j * k + l)];
+      }
+    }
+  }
+}
+
+OpCase adapted_case(std::int64_t rows, bool with_bias) {
+  OpCase test{.name = with_bias ? "linear_adapted with bias" : "linear_adapted",
+              .inputs = {{"x", {DType::f32, {Dim(rows, Count::tokens), kIn}}},
+                         {"weight", {DType::f32, {kOut, kIn}}, false, {}, 0.3, false},
+                         {"h", {DType::f32, {Dim(rows, Count::tokens), 2 * kRank}}},
+                         {"up", {DType::f32, {kOut, 2 * kRank}}, false, {}, 0.3}},
+              .below = {}};
+  if (with_bias) test.inputs.push_back({"bias", {DType::f32, {kOut}}, false, {}, 1.0, false});
+  test.below[static_cast<std::size_t>(Count::tokens)] = rows - 2;
+  test.build = [with_bias](Program&, std::span<const Tensor> in) {
+    return std::vector<Tensor>{linear_adapted(in[0], in[1], with_bias ? in[4] : Tensor(), in[2], in[3])};
+  };
+  test.reference = [with_bias, rows](std::span<const Values> in, const Counts& counts) {
+    Values y(static_cast<std::size_t>(rows * kOut));
+    const std::int64_t used = counts[static_cast<std::size_t>(Count::tokens)];
+    add_product(y, in[0], in[1], kIn, kOut, used);
+    add_product(y, in[2], in[3], 2 * kRank, kOut, used);
+    for (std::int64_t i = 0; with_bias && i < used * kOut; ++i) {
+      y[static_cast<std::size_t>(i)] += in[4][static_cast<std::size_t>(i % kOut)];
+    }
+    return std::vector<Values>{y};
+  };
+  return test;
+}
+
+TEST(Lora, LinearAdapted) {
+  for (const std::int64_t rows : {3, 9, 40}) {
+    check(adapted_case(rows, false));
+    check(adapted_case(rows, true));
+  }
+}
+
+TEST(Lora, SpreadPutsEachPartIntoItsColumns) {
+  OpCase test{.name = "lora_spread", .inputs = {{"b", {DType::f32, {kOut, kRank}}, true}}, .below = {}};
+  test.build = [](Program&, std::span<const Tensor> in) {
+    return std::vector<Tensor>{lora_spread(in[0], some_parts(), 2.5)};
+  };
+  test.reference = [](std::span<const Values> in, const Counts&) {
+    Values up(static_cast<std::size_t>(kOut * 2 * kRank));
+    for (std::int64_t row = 0; row < kOut; ++row) {
+      const int part = row < 4 ? 0 : row >= 7 ? 1 : -1;
+      for (std::int64_t i = 0; part >= 0 && i < kRank; ++i) {
+        up[static_cast<std::size_t>(row * 2 * kRank + part * kRank + i)] =
+            2.5 * in[0][static_cast<std::size_t>(row * kRank + i)];
+      }
+    }
+    return std::vector<Values>{up};
+  };
+  check(test);
+}
+
+TEST(Lora, DoraScale) {
+  for (const bool with_bias : {false, true}) {
+    Values norms;
+    for (std::int64_t i = 0; i < kOut; ++i) norms.push_back(0.5 + 0.25 * static_cast<double>(i));
+    OpCase test{.name = "dora_scale",
+                .inputs = {{"z", {DType::f32, {Dim(kRows, Count::tokens), kOut}}},
+                           {"magnitude", {DType::f32, {kOut}}, true},
+                           {"norm", {DType::f32, {kOut}}, false, norms, 1.0, false, true}},
+                .below = {}};
+    if (with_bias) test.inputs.push_back({"bias", {DType::f32, {kOut}}, false, {}, 1.0, false});
+    test.below[static_cast<std::size_t>(Count::tokens)] = 5;
+    test.build = [with_bias](Program&, std::span<const Tensor> in) {
+      return std::vector<Tensor>{dora_scale(in[0], in[1], in[2], with_bias ? in[3] : Tensor(), some_parts())};
+    };
+    test.reference = [with_bias](std::span<const Values> in, const Counts& counts) {
+      Values y(static_cast<std::size_t>(kRows * kOut));
+      for (std::int64_t i = 0; i < counts[static_cast<std::size_t>(Count::tokens)] * kOut; ++i) {
+        const auto column = static_cast<std::size_t>(i % kOut);
+        const bool adapted = column < 4 || column >= 7;
+        y[static_cast<std::size_t>(i)] =
+            in[0][static_cast<std::size_t>(i)] * (adapted ? in[1][column] / in[2][column] : 1.0) +
+            (with_bias ? in[3][column] : 0.0);
+      }
+      return std::vector<Values>{y};
+    };
+    check(test);
+  }
+}
+
+TEST(Lora, DoraNorm) {
+  OpCase test{.name = "dora_norm",
+              .inputs = {{"weight", {DType::f32, {kOut, kIn}}, false, {}, 1.0, false},
+                         {"delta", {DType::f32, {kOut, kIn}}, false, {}, 0.5, false}},
+              .below = {}};
+  test.build = [](Program&, std::span<const Tensor> in) { return std::vector<Tensor>{dora_norm(in[0], in[1])}; };
+  test.reference = [](std::span<const Values> in, const Counts&) {
+    Values norms(static_cast<std::size_t>(kOut));
+    for (std::size_t i = 0; i < in[0].size(); ++i) {
+      norms[i / static_cast<std::size_t>(kIn)] += std::pow(in[0][i] + in[1][i], 2);
+    }
+    for (double& norm : norms) norm = std::sqrt(norm);
+    return std::vector<Values>{norms};
+  };
+  test.seeded = {false};
+  check(test);
+}
+
+TEST(Lora, PartsAreText) {
+  EXPECT_EQ(to_text(some_parts()), "0+4,7+3");
+  const LoraParts parts = lora_parts_from_text("0+4,7+3");
+  EXPECT_EQ(parts.count, 2);
+  EXPECT_EQ(parts.of(3), 0);
+  EXPECT_EQ(parts.of(4), -1);
+  EXPECT_EQ(parts.of(9), 1);
+  EXPECT_EQ(parts.of(10), -1);
+  for (const char* text : {"1", "a+1", "1+", "1+2,", "-1+2", "0+1,1+1,2+1,3+1,4+1,5+1,6+1,7+1,8+1"}) {
+    EXPECT_THROW((void)lora_parts_from_text(text), Error) << text;
+  }
+}
+
+}  // namespace
+}  // namespace hone::test

@@ -1,0 +1,380 @@
+// Adapters against PEFT: what tests/fixtures/lora/make_lora.py made and computed.
+#include "model/lora.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "engine/engine.h"
+#include "model/adapter_files.h"
+#include "ops/linear/linear.h"
+#include "support/device.h"
+#include "support/models.h"
+#include "support/paths.h"
+#include "train/loss_program.h"
+#include "train/optimizer.h"
+
+namespace hone::test {
+namespace {
+
+constexpr const char* kAdapters[] = {"qwen2_default", "llama_all", "llama_saved", "qwen2_dora", "gpt2_all"};
+
+// Those of the fixtures, or others that scripts/check_peft.sh has just had made.
+std::filesystem::path adapters_folder() {
+  const char* other = std::getenv("HONE_PEFT_ADAPTERS");
+  return other != nullptr ? std::filesystem::path(other) : fixture("lora");
+}
+
+Capacity capacity_of(const HostBatch& batch) { return {batch.token_count(), batch.document_count()}; }
+
+std::vector<std::string> strings_of(const Json& value) {
+  if (value.is_array()) return value.get<std::vector<std::string>>();
+  return value.is_string() ? std::vector<std::string>{value.get<std::string>()} : std::vector<std::string>{};
+}
+
+LoraConfig config_of(const Json& json) {
+  return {.r = json.at("r").get<std::int64_t>(),
+          .alpha = json.at("lora_alpha").get<double>(),
+          .target_modules = strings_of(json.at("target_modules")),
+          .modules_to_save = strings_of(json.at("modules_to_save")),
+          .rslora = json.at("use_rslora").get<bool>(),
+          .dora = json.at("use_dora").get<bool>(),
+          .base_name = json.at("base_model_name_or_path").get<std::string>()};
+}
+
+// A base model with an adapter of PEFT's on it.
+struct AdaptedModel {
+  explicit AdaptedModel(const std::string& name, DType dtype = DType::f32)
+      : folder(adapters_folder() / name),
+        reference(folder / "reference.safetensors"),
+        directory(folder),
+        model(family_registry().create(directory.config()), config_of(read_json(folder / "adapter_config.json"))),
+        weights(load_weights(model, ModelDirectory(base_folder()), dtype, test_device())) {
+    initialize_adapter(model, weights, 1);
+    load_adapter(folder, model, weights);
+  }
+
+  [[nodiscard]] std::filesystem::path base_folder() const {
+    return folder / read_json(folder / "adapter_config.json").at("base_model_name_or_path").get<std::string>();
+  }
+  // Documents of the base's reference.
+  [[nodiscard]] HostBatch batch() const { return FixtureModel(base_folder().filename().string()).batch(); }
+
+  std::filesystem::path folder;
+  SafetensorsFile reference;
+  ModelDirectory directory;
+  LoraModel model;
+  TensorStore weights;
+};
+
+std::vector<float> logits_of(const Model& model, const TensorStore& weights, const HostBatch& batch) {
+  Program program;
+  DocumentBatch documents(program, capacity_of(batch));
+  WeightBinder binder(program, model.weights(), false);
+  const Tensor hidden = model.forward(binder, documents);
+  program.output("logits", linear(hidden, binder(model.head())));
+  Executable executable(model.adapted(std::move(program), {}), std::make_shared<Arena>(test_device()),
+                        {.weights = &weights});
+  feed(executable, batch);
+  executable.run();
+  std::vector<float> logits(static_cast<std::size_t>(batch.token_count() * model.shape().vocab_size));
+  executable.get<float>("logits", logits);
+  return logits;
+}
+
+// A part of an adapter's gradient.
+std::vector<float> gradient_of(const Optimizer& optimizer, const WeightSpec& spec, const WeightPart& part) {
+  const std::vector<std::byte> bytes = optimizer.gradients().download(spec.name);
+  const auto* values = reinterpret_cast<const float*>(bytes.data());
+  const std::int64_t row = optimizer.gradients().type(spec.name).row_size();
+  return {values + part.row * row, values + (part.row + part.rows) * row};
+}
+
+TEST(Lora, LogitsArePefts) {
+  for (const char* name : kAdapters) {
+    const AdaptedModel adapted(name);
+    const HostBatch batch = adapted.batch();
+    const auto expected = read_values<float>(adapted.reference.at("logits"));
+    EXPECT_LE(relative_difference(logits_of(adapted.model, adapted.weights, batch), expected), 2e-5) << name;
+    // Without the adapter they are others.
+    EXPECT_GE(relative_difference(logits_of(adapted.model.base(), adapted.weights, batch), expected), 1e-2) << name;
+  }
+}
+
+TEST(Lora, MergedLogitsArePefts) {
+  for (const char* name : kAdapters) {
+    const ModelDirectory directory(adapters_folder() / name);
+    const std::unique_ptr<Model> model = family_registry().create(directory.config());
+    const TensorStore weights = load_weights(*model, directory, DType::f32, test_device());
+    const AdaptedModel adapted(name);
+    const auto expected = read_values<float>(adapted.reference.at("logits"));
+    EXPECT_LE(relative_difference(logits_of(*model, weights, adapted.batch()), expected), 2e-5) << name;
+  }
+}
+
+TEST(Lora, LossGradientsAndStepsArePefts) {
+  for (const char* name : kAdapters) {
+    AdaptedModel adapted(name);
+    const HostBatch batch = adapted.batch();
+    const std::vector<std::byte> frozen = adapted.weights.download("layers.0.attention.out");
+    auto arena = std::make_shared<Arena>(test_device());
+    Optimizer optimizer(adapted.model, adapted.weights, arena, {});
+    Executable executable(trace_training(adapted.model, {.capacity = capacity_of(batch)}), arena,
+                          {.weights = &adapted.weights, .gradients = &optimizer.gradients()});
+    const auto losses = read_values<float>(adapted.reference.at("losses"));
+    for (std::size_t step = 0; step < losses.size(); ++step) {
+      const LossSums sums = run_loss(executable, batch, 1.0 / static_cast<double>(batch.target_tokens));
+      EXPECT_NEAR(sums.loss, static_cast<double>(losses[step]), 2e-4 * losses[step]) << name << " step " << step;
+      std::size_t compared = 0;
+      for (const WeightSpec& spec : adapted.model.weights()) {
+        if (step > 0 || !spec.trainable) continue;
+        for (const WeightPart& part : spec.parts) {
+          const auto expected = read_values<float>(adapted.reference.at("gradient." + part.name));
+          EXPECT_LE(relative_difference(gradient_of(optimizer, spec, part), expected), 1e-4) << name << part.name;
+          ++compared;
+        }
+      }
+      if (step == 0)
+        EXPECT_EQ(compared, SafetensorsFile(adapted.folder / "adapter_model.safetensors").tensors().size());
+      optimizer.update(1e-2, 1.0);
+    }
+    EXPECT_EQ(adapted.weights.download("layers.0.attention.out"), frozen) << name;
+  }
+}
+
+// What PEFT wrote comes back tensor by tensor, and with what a reader needs of its configuration.
+TEST(Lora, FilesArePefts) {
+  for (const char* name : kAdapters) {
+    const AdaptedModel adapted(name);
+    const TemporaryDirectory folder;
+    save_adapter(folder.path(), adapted.model, adapted.weights, nullptr);
+    const SafetensorsFile written(folder.path() / "adapter_model.safetensors");
+    const SafetensorsFile expected(adapted.folder / "adapter_model.safetensors");
+    ASSERT_EQ(written.tensors().size(), expected.tensors().size()) << name;
+    for (const StoredTensor& tensor : expected.tensors()) {
+      const StoredTensor& ours = written.at(tensor.name);
+      EXPECT_EQ(ours.shape, tensor.shape) << tensor.name;
+      EXPECT_EQ(read_values<float>(ours), read_values<float>(tensor)) << tensor.name;
+    }
+    const Json ours = read_json(folder.path() / "adapter_config.json");
+    const Json theirs = read_json(adapted.folder / "adapter_config.json");
+    for (const char* key : {"base_model_name_or_path", "bias", "fan_in_fan_out", "lora_alpha", "modules_to_save",
+                            "peft_type", "r", "task_type", "use_dora", "use_rslora"}) {
+      EXPECT_EQ(ours.at(key), theirs.at(key)) << name << " " << key;
+    }
+    std::set<std::string> wanted;  // PEFT writes all-linear out, module by module
+    for (const std::string& module : strings_of(theirs.at("target_modules"))) {
+      wanted.insert(module.substr(module.rfind('.') + 1));
+    }
+    const std::vector<std::string> targets = strings_of(ours.at("target_modules"));
+    EXPECT_EQ(std::set<std::string>(targets.begin(), targets.end()), wanted) << name;
+  }
+}
+
+// Adapters that hone makes and trains, with the logits that it then has, for tests/fixtures/lora/check_adapter.py.
+TEST(Lora, SavesForPeft) {
+  const char* folder = std::getenv("HONE_SAVE_ADAPTERS_TO");
+  if (folder == nullptr) GTEST_SKIP() << "scripts/check_peft.sh says where to";
+  struct Case {
+    const char* name;
+    const char* base;
+    LoraConfig config;
+  };
+  const Case cases[] = {{"qwen2", "qwen2", {.r = 4, .alpha = 8}},
+                        {"llama", "llama", {.r = 5, .target_modules = {"all-linear"}, .rslora = true}},
+                        {"llama_saved", "llama", {.r = 2, .modules_to_save = {"lm_head", "embed_tokens"}}},
+                        {"qwen3_dora", "qwen3", {.r = 3, .target_modules = {"all-linear"}, .dora = true}},
+                        {"one_layer", "qwen2", {.r = 3, .target_modules = {"model.layers.1.self_attn.k_proj"}}},
+                        {"gpt2", "gpt2", {.r = 4, .target_modules = {"all-linear"}, .dora = true}}};
+  for (const Case& one : cases) {
+    const FixtureModel base(one.base);
+    LoraConfig config = one.config;
+    config.base_name = fixture("models/").string() + one.base;
+    const LoraModel model(family_registry().create(base.directory.config()), config);
+    TensorStore weights = load_weights(model, base.directory, DType::f32, test_device());
+    initialize_adapter(model, weights, 3);
+    const HostBatch batch = base.batch();
+    auto arena = std::make_shared<Arena>(test_device());
+    Optimizer optimizer(model, weights, arena, {});
+    Executable executable(trace_training(model, {.capacity = capacity_of(batch)}), arena,
+                          {.weights = &weights, .gradients = &optimizer.gradients()});
+    for (int step = 0; step < 8; ++step) {
+      (void)run_loss(executable, batch, 1.0 / static_cast<double>(batch.target_tokens));
+      optimizer.update(2e-2, 1.0);
+    }
+    const std::filesystem::path path = std::filesystem::path(folder) / one.name;
+    save_adapter(path, model, weights, nullptr);
+    const std::vector<float> logits = logits_of(model, weights, batch);
+    const TensorSource source =
+        tensor_source<float>("logits", {batch.token_count(), model.shape().vocab_size}, std::span<const float>(logits));
+    write_safetensors(path / "logits.safetensors", {&source, 1});
+  }
+}
+
+// Frozen weights have neither gradients nor states; what is planned is what an adapter takes.
+TEST(Lora, OnlyAdaptersHaveGradientsAndStates) {
+  const AdaptedModel adapted("qwen2_default");
+  std::size_t elements = 0;
+  for (const NamedType& gradient : Optimizer::gradient_types(adapted.model, DType::bf16, {})) {
+    EXPECT_TRUE(gradient.name.ends_with(".lora_A") || gradient.name.ends_with(".lora_B")) << gradient.name;
+    elements += static_cast<std::size_t>(gradient.type.elements());
+  }
+  // Two layers of A [2 x 4, 64] and B [64 + 32 + 32, 4], of which k's rows are of no account.
+  EXPECT_EQ(elements, 2u * (8 * 64 + 128 * 4));
+  EXPECT_EQ(trained_parameter_count(adapted.model), 2 * (8 * 64 + 96 * 4));
+  for (const NamedType& state : Optimizer::state_types(adapted.model, DType::bf16, {})) {
+    EXPECT_TRUE(state.name == "nonfinite" || state.name.find(".lora_") != std::string::npos) << state.name;
+  }
+  const Program program = trace_training(adapted.model, {.capacity = {64, 4}, .dtype = DType::bf16});
+  std::size_t gradients = 0;
+  for (const Value& value : program.values()) gradients += value.role == Role::gradient ? 1 : 0;
+  EXPECT_EQ(gradients, 4u);
+}
+
+// A new adapter changes nothing, whatever its kind, and its numbers do not depend on what else has one.
+TEST(Lora, ANewAdapterChangesNothing) {
+  const FixtureModel base("qwen2");
+  const HostBatch batch = base.batch();
+  const auto expected = read_values<float>(base.reference.at("logits"));
+  for (const bool dora : {false, true}) {
+    const LoraModel model(family_registry().create(base.directory.config()),
+                          {.r = 4, .target_modules = {"all-linear"}, .modules_to_save = {"lm_head"}, .dora = dora});
+    TensorStore weights = load_weights(model, base.directory, DType::f32, test_device());
+    initialize_adapter(model, weights, 7);
+    EXPECT_LE(relative_difference(logits_of(model, weights, batch), expected), 1e-4);
+    const auto down = weights.download("layers.1.mlp.down.lora_A");
+    const auto* values = reinterpret_cast<const float*>(down.data());
+    double most = 0;
+    for (std::int64_t i = 0; i < 4 * 80; ++i) most = std::max(most, static_cast<double>(std::abs(values[i])));
+    EXPECT_LE(most, 1 / std::sqrt(80.0));
+    EXPECT_GE(most, 0.9 / std::sqrt(80.0));
+  }
+}
+
+// bf16, with dropout, recomputed layer by layer: the same losses and weights.
+TEST(Lora, RecomputationChangesNoBit) {
+  const auto train = [](Recompute policy) {
+    AdaptedModel adapted("qwen2_dora", DType::bf16);
+    LoraConfig config = adapted.model.lora();
+    config.dropout = 0.25;
+    const LoraModel model(family_registry().create(adapted.directory.config()), config);
+    const HostBatch batch = adapted.batch();
+    auto arena = std::make_shared<Arena>(test_device());
+    Optimizer optimizer(model, adapted.weights, arena, {});
+    Executable executable(
+        trace_training(model, {.capacity = capacity_of(batch), .dtype = DType::bf16, .recompute = policy}), arena,
+        {.weights = &adapted.weights, .gradients = &optimizer.gradients()});
+    std::vector<double> losses;
+    for (std::int64_t step = 0; step < 4; ++step) {
+      LossLaunches launches(executable, 1, 5, step);
+      launches.launch(batch, 1.0 / static_cast<double>(batch.target_tokens));
+      losses.push_back(launches.sums().loss);
+      optimizer.update(1e-2, 1.0);
+    }
+    return std::pair(losses, adapted.weights.download("layers.0.attention.qkv.lora_B"));
+  };
+  const auto whole = train(Recompute::none);
+  EXPECT_EQ(whole, train(Recompute::layers));
+  EXPECT_NE(whole.first[0], whole.first[3]);
+}
+
+// Rollout and trainer compute the same probabilities with an adapter too.
+TEST(Lora, LogProbabilitiesAreTheTrainersBitForBit) {
+  for (const char* name : {"llama_saved", "qwen2_dora"}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const AdaptedModel adapted(name, dtype);
+      const Tokenizer tokenizer = letter_tokenizer(adapted.model.shape().vocab_size);
+      Engine engine(adapted.model, tokenizer, adapted.weights, std::make_shared<Arena>(test_device()),
+                    {.max_model_len = 64, .max_num_seqs = 2});
+      const Request request{{5, 9, 200, 13}, {.temperature = 1.0, .max_tokens = 24}};
+      const std::vector<Completion> completions = engine.generate({&request, 1});
+      std::vector<TokenId> document = request.prompt;
+      document.insert(document.end(), completions[0].tokens.begin(), completions[0].tokens.end());
+      const HostBatch batch = batch_of({&document, 1});
+      LossTrace trace;
+      trace_log_probabilities(trace, adapted.model, capacity_of(batch), false, 1.0);
+      trace.program.output("logp", trace.logp);
+      Executable executable(finish_loss(adapted.model.adapted(std::move(trace.program), {}), nullptr,
+                                        {.capacity = capacity_of(batch), .dtype = dtype}),
+                            std::make_shared<Arena>(test_device()), {.weights = &adapted.weights});
+      feed(executable, batch);
+      executable.set<std::int32_t>("targets", batch.targets);
+      executable.run();
+      std::vector<float> logps(batch.tokens.size());
+      executable.get<float>("logp", logps);
+      ASSERT_FALSE(completions[0].tokens.empty());
+      for (std::size_t t = 0; t < completions[0].tokens.size(); ++t) {
+        ASSERT_EQ(logps[request.prompt.size() - 1 + t], completions[0].logps[t]) << name << " token " << t;
+      }
+    }
+  }
+}
+
+std::string error_of(const LoraConfig& config, const char* base = "qwen2") {
+  try {
+    const LoraModel model(family_registry().create(FixtureModel(base).directory.config()), config);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Lora, NamesWhatDoesNotFit) {
+  EXPECT_EQ(error_of({.target_modules = {"layers.1.self_attn.q_proj", "down_proj"}}), "no error");
+  EXPECT_NE(error_of({.target_modules = {"q_porj"}}).find("lora_target_modules: 'q_porj' names no linear layer"),
+            std::string::npos);
+  EXPECT_NE(error_of({.target_modules = {"lm_head"}}).find("lora_modules_to_save"), std::string::npos);
+  EXPECT_NE(error_of({.modules_to_save = {"lm_haed"}}).find("lora_modules_to_save: 'lm_haed' names no module"),
+            std::string::npos);
+  EXPECT_NE(error_of({.modules_to_save = {"embed_tokens"}}, "qwen2_tied").find("embedding and head"),
+            std::string::npos);
+  EXPECT_EQ(error_of({.modules_to_save = {"o_proj"}}), "no error");
+  EXPECT_NE(error_of({.modules_to_save = {"c_proj"}}, "gpt2").find("is a linear layer"), std::string::npos);
+  EXPECT_NE(error_of({.target_modules = {"o_proj"}, .modules_to_save = {"o_proj"}}).find("is a linear layer"),
+            std::string::npos);
+}
+
+std::string load_error(const std::filesystem::path& folder) {
+  try {
+    const ModelDirectory directory(folder);
+    const std::unique_ptr<Model> model = family_registry().create(directory.config());
+    (void)load_weights(*model, directory, DType::f32, test_device());
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Lora, BrokenFoldersAreNamed) {
+  const TemporaryDirectory copy;
+  const std::filesystem::path folder = copy.path() / "adapter";
+  const auto fresh = [&] {
+    std::filesystem::remove_all(folder);
+    std::filesystem::copy(fixture("lora/qwen2_default"), folder);
+    Json config = read_json(folder / "adapter_config.json");
+    config["base_model_name_or_path"] = fixture("models/qwen2").string();
+    return config;
+  };
+  const auto error_with = [&](const char* key, const Json& value) {
+    Json config = fresh();
+    config[key] = value;
+    write_json(folder / "adapter_config.json", config);
+    return load_error(folder);
+  };
+  EXPECT_EQ(error_with("r", 4), "no error");
+  EXPECT_NE(error_with("base_model_name_or_path", "nowhere/at/all").find("base_model_name_or_path"), std::string::npos);
+  EXPECT_NE(error_with("base_model_name_or_path", nullptr).find("is not set"), std::string::npos);
+  EXPECT_NE(error_with("base_model_name_or_path", folder.string()).find("one on itself"), std::string::npos);
+  EXPECT_NE(error_with("base_model_name_or_path", fixture("models/gpt2").string()).find("belongs to no weight"),
+            std::string::npos);
+  EXPECT_NE(error_with("base_model_name_or_path", fixture("models/qwen3").string()).find("wants"), std::string::npos);
+  EXPECT_NE(error_with("peft_type", "IA3").find("peft_type 'IA3' is not known"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hone::test
