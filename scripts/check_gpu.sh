@@ -42,6 +42,8 @@ check() {
     command=(compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 5 "${command[@]}")
   fi
   timeout "$seconds" "${command[@]}" >"$log" 2>&1 || status=$?
+  # compute-sanitizer's complaint about tests that use no GPU.
+  if grep -q 'terminated before first instrumented API call' "$log" && ! grep -q FAILED "$log"; then status=0; fi
   if ((status != 0)); then
     echo "FAILED ($status) $program $filter: $(grep -m1 -E 'Failure|=========.*(Error|error|Invalid|Race|hazard|Uninit)' "$log" || tail -n 1 "$log")"
   fi
