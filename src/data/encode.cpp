@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -86,11 +87,14 @@ EncodedExample encode_example(const Json& row, const Tokenizer& tokenizer, const
 
 }  // namespace
 
-void encode_rows(const Source& source, EncodingReport& report,
-                 const std::function<void(std::size_t, const Json&)>& encode,
-                 const std::function<void(std::size_t)>& take) {
+std::vector<std::uint32_t> encode_rows(const Source& source, EncodingReport& report,
+                                       const std::function<void(std::size_t, const Json&)>& encode,
+                                       const std::function<void(std::size_t)>& take) {
   std::vector<PendingRow> block;
   std::int64_t taken = 0;
+  constexpr std::uint32_t kUnusable = std::numeric_limits<std::uint32_t>::max();
+  std::vector<std::uint32_t> numbers;  // of the visited rows, where the source has an order
+  const bool has_order = !source.order().empty();
   const std::int64_t bad_before = report.bad.count();
   const auto flush = [&] {
     encode_block(block, encode);
@@ -98,8 +102,10 @@ void encode_rows(const Source& source, EncodingReport& report,
       if (block[slot].defect) std::rethrow_exception(block[slot].defect);
       if (!block[slot].fault.empty()) {
         report.bad.add(block[slot].place, block[slot].fault);
+        if (has_order) numbers.push_back(kUnusable);
         continue;
       }
+      if (has_order) numbers.push_back(static_cast<std::uint32_t>(taken));
       take(slot);
       ++taken;
     }
@@ -115,6 +121,11 @@ void encode_rows(const Source& source, EncodingReport& report,
   if (taken == 0) {
     throw Error(source.name(), rows == 0 ? "holds no rows" : "leaves nothing to use: " + report.bad.describe(rows));
   }
+  std::vector<std::uint32_t> order;
+  for (const std::uint32_t row : source.order()) {
+    if (row < numbers.size() && numbers[row] != kUnusable) order.push_back(numbers[row]);
+  }
+  return order;
 }
 
 void EncodingReport::log(std::string_view source, std::string_view limit) const {
@@ -144,7 +155,7 @@ ExampleSet encode_examples(const Source& source, const Tokenizer& tokenizer, con
   const Json variables = template_variables(tokenizer);
   std::vector<EncodedExample> slots(kRowsAtOnce);
   ExampleSetBuilder builder;
-  encode_rows(
+  const std::vector<std::uint32_t> order = encode_rows(
       source, report,
       [&](std::size_t slot, const Json& row) {
         slots[slot] = encode_example(row, tokenizer, chat_template, variables, options);
@@ -157,7 +168,11 @@ ExampleSet encode_examples(const Source& source, const Tokenizer& tokenizer, con
         report.target_tokens += encoded.targets;
         report.cut += encoded.is_cut ? 1 : 0;
       });
-  return std::move(builder).finish();
+  ExampleSet set = std::move(builder).finish();
+  if (order.empty()) return set;
+  ExampleSetBuilder ordered;
+  for (const std::uint32_t example : order) ordered.add(set[example]);
+  return std::move(ordered).finish();
 }
 
 }  // namespace hone

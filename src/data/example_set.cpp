@@ -60,7 +60,7 @@ ExampleSet ExampleSet::slice(std::int64_t begin, std::int64_t end) const {
   return {part(tokens_, begin, end), part(is_target_, begin, end), offsets, std::move(owner)};
 }
 
-void ExampleSetBuilder::add(const TokenizedExample& example) {
+void ExampleSetBuilder::add(ExampleView example) {
   const auto& mask = example.is_target;
   HONE_ASSERT(mask.empty() || mask.size() == example.tokens.size(), mask.size(), " of ", example.tokens.size());
   if (!mask.empty() && is_target_.empty()) is_target_.assign(tokens_.size(), 1);

@@ -53,7 +53,8 @@ class ExampleSet {
 class ExampleSetBuilder {
  public:
   // Throws Defect where the mask is neither empty nor as long as the tokens.
-  void add(const TokenizedExample& example);
+  void add(ExampleView example);
+  void add(const TokenizedExample& example) { add(ExampleView{example.tokens, example.is_target}); }
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(offsets_.size()) - 1; }
   [[nodiscard]] ExampleSet finish() &&;
 

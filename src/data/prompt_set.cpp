@@ -32,7 +32,8 @@ EncodedPrompt encode_prompt(const Json& row, const Tokenizer& tokenizer, const C
   if (out.is_cut) tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(limit));
   if (tokens.empty()) throw Error("the template renders the prompt as nothing");
   out.prompt.prefill = std::move(rendered.prefill);
-  out.prompt.row = row.dump();
+  // A text file may hold what is no UTF-8.
+  out.prompt.row = row.dump(-1, ' ', false, Json::error_handler_t::replace);
   return out;
 }
 
@@ -54,10 +55,19 @@ std::string_view PromptSet::prefill(std::int64_t prompt) const {
   return std::string_view(texts_).substr(begin, end_of(prefill_ends_, prompt) - begin);
 }
 
-Json PromptSet::row(std::int64_t prompt) const {
+std::string_view PromptSet::row_text(std::int64_t prompt) const {
   HONE_ASSERT(prompt >= 0 && prompt < size(), prompt, " of ", size());
   const std::size_t begin = end_of(prefill_ends_, prompt - 1);
-  return parse_json(std::string_view(texts_).substr(begin, end_of(row_ends_, prompt) - begin), "prompt");
+  return std::string_view(texts_).substr(begin, end_of(row_ends_, prompt) - begin);
+}
+
+Json PromptSet::row(std::int64_t prompt) const { return parse_json(row_text(prompt), "prompt"); }
+
+Prompt PromptSet::copy(std::int64_t prompt) const {
+  const auto ids = tokens(prompt);
+  return {.tokens = {ids.begin(), ids.end()},
+          .prefill = std::string(prefill(prompt)),
+          .row = std::string(row_text(prompt))};
 }
 
 void PromptSet::add(const Prompt& prompt) {
@@ -78,7 +88,7 @@ PromptSet encode_prompts(const Source& source, const Tokenizer& tokenizer, const
   const Json variables = template_variables(tokenizer);
   std::vector<EncodedPrompt> slots(kRowsAtOnce);
   PromptSet set;
-  encode_rows(
+  const std::vector<std::uint32_t> order = encode_rows(
       source, report,
       [&](std::size_t slot, const Json& row) {
         slots[slot] = encode_prompt(row, tokenizer, chat_template, variables, options);
@@ -90,7 +100,10 @@ PromptSet encode_prompts(const Source& source, const Tokenizer& tokenizer, const
         report.tokens += static_cast<std::int64_t>(encoded.prompt.tokens.size());
         report.cut += encoded.is_cut ? 1 : 0;
       });
-  return set;
+  if (order.empty()) return set;
+  PromptSet ordered;
+  for (const std::uint32_t prompt : order) ordered.add(set.copy(prompt));
+  return ordered;
 }
 
 }  // namespace hone

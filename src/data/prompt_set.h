@@ -25,9 +25,12 @@ class PromptSet {
   [[nodiscard]] std::string_view prefill(std::int64_t prompt) const;
   [[nodiscard]] Json row(std::int64_t prompt) const;               // all columns, as the source had them
   [[nodiscard]] std::int64_t longest() const { return longest_; }  // tokens
+  [[nodiscard]] Prompt copy(std::int64_t prompt) const;
   void add(const Prompt& prompt);
 
  private:
+  [[nodiscard]] std::string_view row_text(std::int64_t prompt) const;
+
   std::vector<TokenId> tokens_;
   std::string texts_;  // row, prefill, row, prefill ...
   std::vector<std::int64_t> token_ends_;

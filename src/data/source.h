@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,9 +53,6 @@ struct SourceOptions {
   std::string split = "train";  // train, validation or test: of a folder's files, by their names
 };
 
-// Whether `path` is a folder whose names deal its files to splits. Throws Error where it cannot be listed.
-[[nodiscard]] bool names_splits(const std::filesystem::path& path);
-
 // Reads one file, row by row. One implementation a format.
 class RowReader {
  public:
@@ -64,23 +62,35 @@ class RowReader {
   [[nodiscard]] virtual bool next(Json& row, RowPlace& place, BadRows& bad) = 0;
 };
 
-// A file, or a folder of files, known to exist and to be of formats that can be read.
+// Files, and which of their rows and columns belong to a source.
+struct SourcePart {
+  std::vector<std::filesystem::path> files;
+  std::vector<std::string> columns;  // empty: all; a row that lacks one has a null there
+  std::vector<bool> kept;            // [rows of the files]; empty: all
+};
+
+// A file, a folder of files, or several of them; known to exist and to be of formats that can be read.
 class Source {
  public:
-  // A folder's files are taken in the order of their paths. They are dealt to splits as Hugging Face's loader does: by
-  // the words train, validation (valid, dev, val) and test (testing, eval, evaluation) in the file names, else in the
-  // folder names below `path`; where there is none of them all files are train. Throws Error.
+  // A local file, folder or pattern (data/data_files.h says which files of a folder are the split). Throws Error.
   Source(const std::filesystem::path& path, const SourceOptions& options);
+  // `order`: see order(). Throws Error.
+  Source(std::string name, std::vector<SourcePart> parts, const SourceOptions& options,
+         std::vector<std::uint32_t> order = {});
 
   [[nodiscard]] const std::string& name() const { return name_; }  // the path as given
-  [[nodiscard]] const std::vector<std::filesystem::path>& files() const { return files_; }
-  // Calls visit for every usable row in order.
+  [[nodiscard]] const std::vector<SourcePart>& parts() const { return parts_; }
+  [[nodiscard]] const SourceOptions& options() const { return options_; }
+  // The order of the rows, by the number in which for_each_row visits them, from 0; empty: as they are visited.
+  [[nodiscard]] std::span<const std::uint32_t> order() const { return order_; }
+  // Calls visit for every usable row, as the files have them. Throws Error.
   void for_each_row(BadRows& bad, const std::function<void(Json& row, const RowPlace& place)>& visit) const;
 
  private:
   std::string name_;
-  std::vector<std::filesystem::path> files_;
+  std::vector<SourcePart> parts_;
   SourceOptions options_;
+  std::vector<std::uint32_t> order_;
 };
 
 }  // namespace hone

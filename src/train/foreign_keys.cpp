@@ -15,7 +15,6 @@ constexpr std::string_view kNoHub = "nothing is pushed to a hub";
 constexpr std::string_view kOwnCompletions = "completions are kept in output_dir/completions";
 constexpr std::string_view kOwnEngine = "completions come from hone's engine in this process";
 constexpr std::string_view kOwnSandbox = "programs run in hone's own sandbox";
-constexpr std::string_view kNoContests = "it is for ioi_code and cf_code, which hone does not have yet";
 constexpr std::string_view kOneProcess = "one process trains, on one device, and holds all state";
 constexpr std::string_view kNoPadding = "hone lays sequences end to end and pads nothing";
 
@@ -67,7 +66,6 @@ constexpr std::array kKeys = std::to_array<ForeignKey>({
     {"padding_free", kNoEffect, kNoPadding},
     {"pad_to_multiple_of", kNoEffect, kNoPadding},
     {"pad_token", kNoEffect, kNoPadding},
-    {"dataset_mixture", kNotYet, "mixing datasets is"},
     {"dataset_kwargs", kNotYet, "passing arguments to the dataset is"},
     {"dataset_streaming", kNotYet, "streaming a dataset from a hub is"},
     {"dataloader_drop_last", kNotYet, "dropping the last batch is"},
@@ -149,8 +147,6 @@ constexpr std::array kKeys = std::to_array<ForeignKey>({
     {"wandb_log_completions", kNoEffect, kOwnCompletions},
     // GRPO: code rewards.
     {"code_provider", kNoEffect, kOwnSandbox},
-    {"code_eval_test_batch_size", kNoEffect, kNoContests, "1"},
-    {"code_eval_scoring_mode", kNoEffect, kNoContests, "weighted_sum"},
     {"parallel_code_exec_per_proc", kNoEffect, "as many programs run at a time as there are threads", "2"},
     {"ioi_provider", kNoEffect, kOwnSandbox},
     {"e2b_router_url", kNoEffect, kOwnSandbox},

@@ -99,7 +99,7 @@ ExampleSet encode(const Source& source, const LanguageRun& run, const ChatTempla
 
 Packing packing_of(const SftOptions& options, bool packs) {
   if (!packs) return Packing::none;
-  return options.packing_strategy == PackingStrategy::wrapped ? Packing::wrapped : Packing::bfd;
+  return packing_from_name(name_of(options.packing_strategy));
 }
 
 std::unique_ptr<BatchLoader> rows_in_order(const ExampleSet& set, Packing packing, std::int64_t capacity,

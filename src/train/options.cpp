@@ -60,7 +60,9 @@ void check_steps(double value, std::string_view key, const OptionInput& input) {
 void check_training(const ModelOptions& model, const DatasetOptions& data, const TrainingOptions& training,
                     bool needs_model, const OptionInput& input) {
   if (needs_model) require_text(model.model_name_or_path, "model_name_or_path", "the folder of the model to train");
-  require_text(data.dataset_name, "dataset_name", "the file or folder of the data to train on");
+  if (data.dataset_mixture.kind == YamlValue::Kind::null) {
+    require_text(data.dataset_name, "dataset_name", "the file or folder of the data to train on");
+  }
   require_text(training.output_dir, "output_dir", "the folder for checkpoints and the final model");
   if (!training.config_file.empty()) read_launch_file(model, training);
   check_trackers(training, input);

@@ -51,9 +51,9 @@ enum class OnNonfinite : std::uint8_t { stop, skip };
 template <>
 inline constexpr EnumTable kEnumTable<OnNonfinite>{.names = "stop|skip"};
 
-enum class PackingStrategy : std::uint8_t { bfd, wrapped };
+enum class PackingStrategy : std::uint8_t { bfd, bfd_split, wrapped };
 template <>
-inline constexpr EnumTable kEnumTable<PackingStrategy>{.names = "bfd|wrapped", .not_yet = "bfd_split|ffd"};
+inline constexpr EnumTable kEnumTable<PackingStrategy>{.names = "bfd|bfd_split|wrapped", .not_yet = "ffd"};
 
 // How pre-training takes its sequences from the text.
 enum class WindowSampling : std::uint8_t { blocks, windows };
@@ -87,6 +87,7 @@ struct ModelOptions {
 struct DatasetOptions {
   std::string dataset_name;
   std::string dataset_config;
+  YamlValue dataset_mixture;
   std::string dataset_train_split = "train";
   std::string dataset_test_split = "test";
   std::string eval_dataset_name;
@@ -94,8 +95,10 @@ struct DatasetOptions {
   template <class Visitor>
   void fields(Visitor& v) {
     v.group("Data");
-    v("dataset_name", dataset_name, "File or folder of the data");
-    v("dataset_config", dataset_config, "Folder inside dataset_name to read, where it has one of this name");
+    v("dataset_name", dataset_name, "File, folder or pattern of the data, or the name of a dataset on the hub");
+    v("dataset_config", dataset_config, "Configuration of the dataset, as its README.md says, or a folder inside it");
+    v("dataset_mixture", dataset_mixture,
+      "In place of dataset_name: {datasets: [{id, config, split, columns, weight}], seed, test_split_size}");
     v("dataset_train_split", dataset_train_split, "Split to train on");
     v("dataset_test_split", dataset_test_split, "Split to evaluate on, of eval_dataset_name or else of dataset_name");
     v("eval_dataset_name", eval_dataset_name, "File or folder to evaluate on; a file is taken whole");
@@ -295,7 +298,8 @@ struct SftOptions : ModelOptions, DatasetOptions, TrainingOptions, LoraOptions {
     v("max_length", max_length, "Tokens a sequence; longer ones are cut; null: no limit", at_least(2));
     v("packing", packing, "Put several documents into one sequence; they never see each other");
     v("eval_packing", eval_packing, "The same for what is evaluated on; unset: as packing");
-    v("packing_strategy", packing_strategy, "How: best fit decreasing, or one stream cut at max_length");
+    v("packing_strategy", packing_strategy,
+      "How; bfd cuts what is longer than max_length, bfd_split splits it there, wrapped cuts one stream");
     v("completion_only_loss", completion_only_loss, "Loss on completions only; unset: where there are prompts");
     v("assistant_only_loss", assistant_only_loss, "Loss on assistant turns only");
     v("loss_type", loss_type, "nll; dft: each token's loss times its probability, held constant");

@@ -1,10 +1,13 @@
 #include "train/setup.h"
 
-#include <filesystem>
+#include <optional>
+#include <utility>
 
 #include "backend/host_memory.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "data/dataset.h"
+#include "data/mixture.h"
 #include "passes/offload.h"
 #include "train/fit.h"
 #include "train/optim_args.h"
@@ -24,13 +27,14 @@ Recompute recompute_policy(Recomputation choice) {
   return Recompute::automatic;
 }
 
-std::filesystem::path dataset_path(const DatasetOptions& options) {
-  const std::filesystem::path path = options.dataset_name;
-  if (options.dataset_config.empty()) return path;
-  if (std::filesystem::is_directory(path / options.dataset_config)) return path / options.dataset_config;
-  log_once(text_of("dataset_config ", options.dataset_config, ": ", options.dataset_name,
-                   " has no folder of that name, all of it is read"));
-  return path;
+bool has_mixture(const DatasetOptions& options) { return options.dataset_mixture.kind != YamlValue::Kind::null; }
+
+MixtureSources open_mixture(const DatasetOptions& options, SampleBy sample_by) {
+  const Mixture mixture = read_mixture(options.dataset_mixture, "dataset_mixture");
+  return hone::open_mixture(mixture, {.sample_by = sample_by}, [&](const MixtureDataset& dataset) {
+    return open_dataset({.name = dataset.id, .config = dataset.config},
+                        {.sample_by = sample_by, .split = dataset.split});
+  });
 }
 
 Moments moments_of(OptimizerType type) {
@@ -61,23 +65,33 @@ GradientSums gradient_sums(const TrainingOptions& options) {
 }  // namespace
 
 Source open_training_data(const DatasetOptions& options, SampleBy sample_by) {
-  return {dataset_path(options), {.sample_by = sample_by, .split = options.dataset_train_split}};
+  if (has_mixture(options)) return open_mixture(options, sample_by).train;
+  return open_dataset({.name = options.dataset_name, .config = options.dataset_config},
+                      {.sample_by = sample_by, .split = options.dataset_train_split});
 }
 
 Source open_eval_data(const DatasetOptions& options, const TrainingOptions& training, SampleBy sample_by) {
   const bool own = options.eval_dataset_name.empty();
-  const std::filesystem::path path = own ? dataset_path(options) : std::filesystem::path(options.eval_dataset_name);
-  const bool has_splits = names_splits(path);
-  if (own && !has_splits) {
+  const auto fail = [&](std::string_view data, std::string_view fix) {
     const bool by_strategy = training.eval_strategy != Interval::no;
     throw Error(by_strategy              ? "eval_strategy"
                 : training.eval_on_start ? "eval_on_start"
                                          : "do_eval",
-                text_of("is ", by_strategy ? name_of(training.eval_strategy) : "true", ", but ", path.string(),
-                        " has no split '", options.dataset_test_split, "' to evaluate on"),
-                "set eval_dataset_name; hone pretrain may hold out test_split_size");
+                text_of("is ", by_strategy ? name_of(training.eval_strategy) : "true", ", but ", data), fix);
+  };
+  if (own && has_mixture(options)) {
+    std::optional<Source> test = open_mixture(options, sample_by).test;
+    if (!test) fail("dataset_mixture has no test_split_size to hold rows out", "set it, or eval_dataset_name");
+    return std::move(*test);
   }
-  return {path, {.sample_by = sample_by, .split = has_splits ? options.dataset_test_split : "train"}};
+  const DatasetName data{.name = own ? options.dataset_name : options.eval_dataset_name,
+                         .config = own ? options.dataset_config : std::string()};
+  const bool has_splits = names_splits(data);
+  if (own && !has_splits) {
+    fail(text_of(data.name, " has no split '", options.dataset_test_split, "' to evaluate on"),
+         "set eval_dataset_name; hone pretrain may hold out test_split_size");
+  }
+  return open_dataset(data, {.sample_by = sample_by, .split = has_splits ? options.dataset_test_split : "train"});
 }
 
 std::string run_title(std::string_view command, const TrainingOptions& options) {

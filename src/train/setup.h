@@ -8,11 +8,11 @@
 
 namespace hone {
 
-// The data to train on: dataset_train_split of dataset_name. Where dataset_config names a folder in that one, of this
-// folder; where it names none, it is said once that all is read. Throws Error.
+// The data to train on: dataset_train_split of dataset_name, or what dataset_mixture makes. Throws Error.
 [[nodiscard]] Source open_training_data(const DatasetOptions& options, SampleBy sample_by = SampleBy::document);
-// The data to evaluate on: eval_dataset_name, or dataset_test_split of it where its names say splits; without such a
-// name dataset_test_split of dataset_name. Throws Error, naming eval_strategy where there is nothing.
+// The data to evaluate on: the test part of dataset_mixture; or eval_dataset_name, or dataset_test_split of it where
+// its names say splits; without such a name dataset_test_split of dataset_name. Throws Error, naming eval_strategy
+// where there is nothing.
 [[nodiscard]] Source open_eval_data(const DatasetOptions& options, const TrainingOptions& training,
                                     SampleBy sample_by = SampleBy::document);
 

@@ -174,6 +174,7 @@ TEST(ResolveModel, FindsAFolder) {
 TEST(ResolveModel, FindsASnapshotInTheCache) {
   const TemporaryDirectory home;
   const Environment hf_home("HF_HOME", home.path().c_str());
+  const Environment offline("HF_HUB_OFFLINE", "1");
   const Environment hub_cache("HF_HUB_CACHE", nullptr);
   const fs::path cached = home.path() / "hub" / "models--Org--Model-1.5B";
   const auto message = [](std::string_view name, std::string_view revision = "main") -> std::string {

@@ -1,0 +1,86 @@
+// Models by name: a folder, the cache, or the hub.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "checkpoint/model_directory.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/yaml.h"
+#include "hub/hub.h"
+
+namespace hone {
+namespace fs = std::filesystem;
+namespace {
+
+// The files that hone reads of a model: not what holds the same weights once more.
+bool is_model_file(std::string_view path) {
+  if (path.find('/') != std::string_view::npos) return false;
+  if (path.ends_with(".safetensors")) return !path.starts_with("consolidated");
+  return path.ends_with(".json") || path.ends_with(".jinja") || path.ends_with(".model") || path == "merges.txt" ||
+         path == "vocab.txt";
+}
+
+bool has_weights(const fs::path& folder) {
+  if (is_file(folder / "model.safetensors") || is_file(folder / "adapter_model.safetensors")) return true;
+  const fs::path index = folder / "model.safetensors.index.json";
+  if (!is_file(index)) return false;
+  const Json content = read_json(index);
+  const auto map = content.is_object() ? content.find("weight_map") : content.end();
+  if (map == content.end() || !map->is_object()) return true;  // its reader says what is wrong
+  std::set<std::string> shards;
+  for (const auto& [tensor, shard] : map->items()) {
+    if (shard.is_string()) shards.insert(shard.get<std::string>());
+  }
+  return std::ranges::all_of(shards, [&](const std::string& shard) { return is_file(folder / shard); });
+}
+
+bool is_complete(const fs::path& snapshot) {
+  const bool described = is_file(snapshot / "config.json") || is_file(snapshot / "tokenizer.json");
+  return described && has_weights(snapshot);
+}
+
+}  // namespace
+
+fs::path resolve_model(std::string_view name, std::string_view revision) {
+  if (name.empty() || name.find('\0') != std::string_view::npos) {
+    throw Error("the model's name is empty, or holds a zero byte");
+  }
+  fs::path local = expand_home(std::string(name));
+  if (is_folder(local)) return local;
+  if (is_file(local)) throw Error(local.string(), "is a file, not a model folder");
+  if (!is_repo_name(name)) {
+    throw Error(shown(name), "there is no such model folder", "name one that holds config.json, weights and tokenizer");
+  }
+
+  const HubRepo repo{.kind = RepoKind::model, .name = std::string(name), .revision = std::string(revision)};
+  const fs::path snapshot = snapshot_folder(repo);
+  const bool is_cached = is_folder(snapshot);
+  if (is_cached && (is_offline() || is_complete(snapshot))) return snapshot;
+  if (is_offline() || name.find('/') == std::string_view::npos) {
+    throw Error(shown(name),
+                text_of("not found: neither the folder ", fs::absolute(local).string(), " nor ", snapshot.string(),
+                        is_offline() ? ", and HF_HUB_OFFLINE forbids to download it" : ""),
+                "give the path of a model folder, a name such as Qwen/Qwen2.5-0.5B, or set HF_HOME to the cache");
+  }
+  HubListing listing;
+  try {
+    listing = list_repo(repo);
+  } catch (const Error& error) {
+    if (!is_cached) throw;
+    log_warning(text_of(error.what(), "; what the cache has of it is used"));
+    return snapshot;
+  }
+  std::vector<std::string> paths;
+  for (const HubFile& file : listing.files) {
+    if (is_model_file(file.path)) paths.push_back(file.path);
+  }
+  if (paths.empty()) throw Error(shown(name), "the hub has no files of a model there");
+  return download(repo, listing, paths);
+}
+
+}  // namespace hone

@@ -1,0 +1,303 @@
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "core/digest.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/interrupt.h"
+#include "core/log.h"
+#include "core/progress.h"
+#include "core/strings.h"
+#include "core/yaml.h"
+#include "hub/http.h"
+#include "hub/hub.h"
+#include "hub/refusal.h"
+
+namespace hone {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr int kMostTries = 6;
+constexpr std::chrono::milliseconds kFirstPause{250};  // doubled each time
+constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
+
+[[noreturn]] void fail_system(const fs::path& path, std::string_view action) {
+  throw Error(path.string(), text_of(action, ": ", std::strerror(errno)));
+}
+
+class Descriptor {
+ public:
+  Descriptor(const fs::path& path, int flags) : path_(path), fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+    if (fd_ < 0) fail_system(path, "cannot be opened");
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() { ::close(fd_); }
+
+  // One process at a time; Hugging Face's libraries lock in the same way.
+  void lock() const {
+    while (::flock(fd_, LOCK_EX) != 0) {
+      if (errno != EINTR) fail_system(path_, "cannot be locked");
+    }
+  }
+  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(::lseek(fd_, 0, SEEK_END)); }
+  void truncate() const {
+    if (::ftruncate(fd_, 0) != 0 || ::lseek(fd_, 0, SEEK_SET) != 0) fail_system(path_, "cannot be emptied");
+  }
+  void append(std::string_view bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+      if (written < 0 && errno != EINTR) fail_system(path_, "cannot write");
+      if (written > 0) bytes.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+
+ private:
+  fs::path path_;
+  int fd_;
+};
+
+// The same bar for all files of a download, in MiB.
+class DownloadBar {
+ public:
+  DownloadBar(const std::string& name, std::int64_t bytes) {
+    if (bytes >= kMebibyte) bar_.emplace(text_of("Downloading ", name), bytes / kMebibyte, "MiB");
+  }
+  void add(std::int64_t bytes) {
+    const std::int64_t before = bytes_ / kMebibyte;
+    bytes_ += bytes;
+    if (bar_ && bytes_ / kMebibyte > before) bar_->advance(bytes_ / kMebibyte - before);
+  }
+
+ private:
+  std::optional<Progress> bar_;
+  std::int64_t bytes_ = 0;
+};
+
+void pause(int tries) {
+  const auto until = std::chrono::steady_clock::now() + kFirstPause * (1 << tries);
+  while (std::chrono::steady_clock::now() < until) {
+    throw_if_interrupted();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+std::string without_quotes(std::string_view etag) {
+  if (etag.starts_with("W/")) etag.remove_prefix(2);
+  while (etag.starts_with('"')) etag.remove_prefix(1);
+  while (etag.ends_with('"')) etag.remove_suffix(1);
+  return std::string(etag);
+}
+
+// A name that is no checksum (of a hub that is no Hugging Face's) is one all the same.
+bool is_blob_name(std::string_view etag) {
+  return !etag.empty() && etag.size() <= 200 && etag.front() != '.' && std::ranges::all_of(etag, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+  });
+}
+
+class Downloader {
+ public:
+  Downloader(const HubRepo& repo, const HubListing& listing, std::int64_t bytes)
+      : repo_(repo),
+        commit_(listing.commit),
+        folder_(repo_folder(repo)),
+        locks_(hub_cache() / ".locks" / folder_.filename()),
+        token_(hub_token()),
+        bar_(repo.name, bytes) {
+    hone::create_directories(folder_ / "blobs");
+    hone::create_directories(locks_);
+  }
+
+  // The blob of a file, which is there then.
+  std::string fetch(HubFile file) {
+    if (file.etag.empty()) ask_for_etag(file);
+    const fs::path blob = folder_ / "blobs" / file.etag;
+    const Descriptor lock(locks_ / (file.etag + ".lock"), O_RDWR | O_CREAT);
+    lock.lock();
+    if (is_file(blob)) {
+      bar_.add(std::max<std::int64_t>(file.size, 0));
+      return file.etag;
+    }
+    const fs::path partial = blob.string() + ".incomplete";
+    const bool resumed = is_file(partial);
+    fetch_into(partial, file);
+    std::string wrong = fault_of(partial, file);
+    if (!wrong.empty() && resumed) {  // what was there before may be what is wrong
+      remove_path(partial);
+      fetch_into(partial, file);
+      wrong = fault_of(partial, file);
+    }
+    if (!wrong.empty()) {
+      remove_path(partial);
+      throw Error(text_of(shown(repo_.name), " ", file.path), wrong, "try again; nothing of it was kept");
+    }
+    sync_path(partial);
+    rename_path(partial, blob);
+    return file.etag;
+  }
+
+ private:
+  [[nodiscard]] std::string url_of(const HubFile& file) const {
+    return text_of(hub_endpoint(), repo_.kind == RepoKind::model ? "/" : "/datasets/", repo_.name, "/resolve/", commit_,
+                   "/", url_escaped(file.path));
+  }
+
+  void ask_for_etag(HubFile& file) const {
+    HttpAnswer answer;
+    for (int tries = 0; tries < kMostTries; ++tries) {
+      answer = http_get({.url = url_of(file), .token = token_, .head = true, .take = {}});
+      if (!is_passing(answer)) break;
+      if (tries + 1 < kMostTries) pause(tries);
+    }
+    if (answer.status != 200 || !answer.failure.empty()) fail_refused(repo_, file.path, answer);
+    const auto header = [&](const char* linked, const char* own) {
+      const auto found = answer.headers.find(linked);
+      const auto plain = answer.headers.find(own);
+      return found != answer.headers.end() ? found->second : plain != answer.headers.end() ? plain->second : "";
+    };
+    file.etag = without_quotes(header("x-linked-etag", "etag"));
+    if (!is_blob_name(file.etag))
+      throw Error(text_of(shown(repo_.name), " ", file.path), "the hub names no checksum of it");
+  }
+
+  void fetch_into(const fs::path& partial, const HubFile& file) {
+    const Descriptor out(partial, O_WRONLY | O_CREAT);
+    bar_.add(out.size());
+    std::int64_t furthest = -1;
+    for (int tries = 0;; ++tries) {
+      std::int64_t have = out.size();
+      if (file.size >= 0 && have > file.size) {
+        out.truncate();
+        have = 0;
+      }
+      if (have == file.size) return;
+      if (have > furthest) tries = 0;  // it gets on
+      furthest = std::max(furthest, have);
+      bool begun = false;
+      const HttpAnswer answer = http_get({.url = url_of(file),
+                                          .token = token_,
+                                          .from = have,
+                                          .most = file.size < 0 ? -1 : file.size,
+                                          .take = [&](const HttpAnswer& so_far, std::string_view piece) {
+                                            if (!begun && so_far.status == 200 && have > 0) out.truncate();
+                                            begun = true;
+                                            out.append(piece);
+                                            bar_.add(static_cast<std::int64_t>(piece.size()));
+                                          }});
+      const bool is_good = answer.status == 200 || answer.status == 206;
+      if (is_good && answer.failure.empty()) return;
+      if (answer.is_too_long) {
+        throw Error(text_of(shown(repo_.name), " ", file.path),
+                    text_of("is longer than the ", file.size, " bytes that the hub says"));
+      }
+      if (answer.status == 416) {
+        if (file.size < 0) return;  // there was all of it
+        out.truncate();
+      } else if (!is_passing(answer)) {
+        fail_refused(repo_, file.path, answer);
+      }
+      if (tries + 1 >= kMostTries) fail_refused(repo_, file.path, answer);
+      log_info(text_of(repo_.name, " ", file.path, ": ",
+                       answer.failure.empty() ? text_of("the hub answers ", answer.status) : answer.failure,
+                       "; going on at ", format_bytes(static_cast<std::uint64_t>(out.size()))));
+      pause(tries);
+    }
+  }
+
+  // "" where size and checksum are right.
+  static std::string fault_of(const fs::path& path, const HubFile& file) {
+    const MappedFile content(path);
+    const std::string_view text = content.text();
+    if (file.size >= 0 && text.size() != static_cast<std::size_t>(file.size)) {
+      return text_of("has ", text.size(), " bytes, the hub says ", file.size);
+    }
+    const bool is_hexadecimal = file.etag.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (!is_hexadecimal || (file.etag.size() != 64 && file.etag.size() != 40)) return "";
+    std::string digest;
+    if (file.etag.size() == 64) {
+      Sha256 sha;
+      sha.update(text);
+      digest = sha.finish();
+    } else {
+      Sha1 sha;  // of git's header and the content
+      sha.update(text_of("blob ", text.size()));
+      sha.update(std::string_view("\0", 1));
+      sha.update(text);
+      digest = sha.finish();
+    }
+    return digest == file.etag ? "" : text_of("its checksum is ", digest, ", the hub says ", file.etag);
+  }
+
+  const HubRepo& repo_;
+  std::string commit_;
+  fs::path folder_;
+  fs::path locks_;
+  std::string token_;
+  DownloadBar bar_;
+};
+
+const HubFile& file_in(const HubListing& listing, const HubRepo& repo, const std::string& path) {
+  const auto found = std::ranges::find(listing.files, path, &HubFile::path);
+  if (found == listing.files.end()) throw Error(text_of(shown(repo.name), " ", path), "the hub has no such file");
+  return *found;
+}
+
+// A link in the snapshot to a blob, relative as Hugging Face's libraries make them; replaced at once where it is there.
+void link_blob(const fs::path& snapshot, const std::string& path, const std::string& etag) {
+  const fs::path link = snapshot / path;
+  hone::create_directories(link.parent_path());
+  fs::path target = "../..";
+  for (auto depth = std::ranges::count(path, '/'); depth > 0; --depth) target /= "..";
+  const fs::path fresh = text_of(link.string(), ".", ::getpid(), ".link");
+  std::error_code error;
+  fs::remove(fresh, error);
+  fs::create_symlink(target / "blobs" / etag, fresh, error);
+  if (!error) fs::rename(fresh, link, error);
+  if (error) throw Error(link.string(), text_of("cannot be linked: ", error.message()));
+}
+
+}  // namespace
+
+fs::path download(const HubRepo& repo, const HubListing& listing, std::span<const std::string> paths) {
+  const fs::path folder = repo_folder(repo);
+  std::int64_t bytes = 0;
+  std::int64_t missing = 0;
+  for (const std::string& path : paths) {
+    const HubFile& file = file_in(listing, repo, path);
+    bytes += std::max<std::int64_t>(file.size, 0);
+    if (!is_file(folder / "blobs" / file.etag)) missing += std::max<std::int64_t>(file.size, 0);
+  }
+  hone::create_directories(folder);
+  std::error_code ignored;
+  const fs::space_info space = fs::space(folder, ignored);
+  if (!ignored && space.available < static_cast<std::uintmax_t>(missing)) {
+    throw Error(shown(repo.name),
+                text_of("needs ", format_bytes(static_cast<std::uint64_t>(missing)), " in ", folder.string(),
+                        ", where ", format_bytes(space.available), " are free"),
+                "make room, or set HF_HOME to another disk");
+  }
+  Downloader downloader(repo, listing, bytes);
+  std::vector<std::string> etags;
+  for (const std::string& path : paths) etags.push_back(downloader.fetch(file_in(listing, repo, path)));
+
+  fs::path snapshot = folder / "snapshots" / listing.commit;
+  for (std::size_t i = 0; i < paths.size(); ++i) link_blob(snapshot, paths[i], etags[i]);
+  if (repo.revision != listing.commit) {
+    const fs::path reference = folder / "refs" / repo.revision;
+    hone::create_directories(reference.parent_path());
+    write_file(reference, listing.commit);
+  }
+  return snapshot;
+}
+
+}  // namespace hone

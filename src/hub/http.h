@@ -1,0 +1,37 @@
+// Requests over HTTP, through libcurl, which is opened at the first.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace hone {
+
+struct HttpRequest {
+  std::string url;
+  std::string token;       // sent to the host of `url` alone
+  bool head = false;       // ask for the headers alone
+  std::int64_t from = 0;   // ask for the bytes from here on
+  std::int64_t most = -1;  // give up where the body is longer; -1: any length
+  // Takes a piece of the body of an answer 200 or 206; may throw, which ends the request. Unset: the body is kept.
+  std::function<void(const struct HttpAnswer& answer, std::string_view piece)> take;
+};
+
+struct HttpAnswer {
+  long status = 0;                             // 0: there was no answer
+  std::map<std::string, std::string> headers;  // names in lower case; of several hops the first that said it
+  std::string body;                            // what `take` did not take; of an error at most 64 KiB
+  bool is_too_long = false;                    // the body has more than `most` bytes
+  std::string failure;                         // why there is no whole answer; empty where there is one
+};
+
+// Follows redirections. Gives up where nothing comes for 30 seconds. Throws Error where libcurl cannot be opened,
+// Interrupted after Ctrl+C, and what `take` throws.
+[[nodiscard]] HttpAnswer http_get(const HttpRequest& request);
+
+// "/" stays; all but letters, digits, "-", "_", "." and "~" is escaped.
+[[nodiscard]] std::string url_escaped(std::string_view text);
+
+}  // namespace hone
