@@ -50,10 +50,10 @@ TEST(Profile, SortsOperations) {
 }
 
 TEST(Profile, TakesLayersAsOne) {
-  EXPECT_EQ(module_of("layers.3.attention"), "layers.*.attention");
-  EXPECT_EQ(module_of("layers.31"), "layers.*");
-  EXPECT_EQ(module_of("head"), "head");
-  EXPECT_EQ(module_of(""), "model");
+  EXPECT_EQ(module_of_scope("layers.3.attention"), "layers.*.attention");
+  EXPECT_EQ(module_of_scope("layers.31"), "layers.*");
+  EXPECT_EQ(module_of_scope("head"), "head");
+  EXPECT_EQ(module_of_scope(""), "model");
 }
 
 TEST(Profile, CountsPairsOfDocumentsOnly) {

@@ -59,7 +59,7 @@ std::string_view category_of(std::string_view op) {
   return category;
 }
 
-std::string module_of(std::string_view scope) {
+std::string module_of_scope(std::string_view scope) {
   if (scope.empty()) return "model";
   std::vector<std::string> parts = split(scope, '.');
   for (std::string& part : parts) {

@@ -16,6 +16,6 @@ inline constexpr std::array<std::string_view, 10> kCategories{
 [[nodiscard]] std::string_view category_of(std::string_view op);
 
 // A scope without the numbers of its layers: "layers.3.mlp" -> "layers.*.mlp".
-[[nodiscard]] std::string module_of(std::string_view scope);
+[[nodiscard]] std::string module_of_scope(std::string_view scope);
 
 }  // namespace hone

@@ -92,7 +92,7 @@ ProfileReport make_report(const Timeline& timeline, const DeviceLimits& limits) 
   double inside = 0;
   for (const ProfiledRun& run : timeline.runs) {
     const ProfiledNode& node = timeline.nodes[run.node];
-    const std::string module = node.phase == Phase::update ? "update" : module_of(node.scope);
+    const std::string module = node.phase == Phase::update ? "update" : module_of_scope(node.scope);
     KernelSummary& kernel = kernels[{node.op, module, node.phase, node.shapes}];
     kernel.op = node.op;
     kernel.category = node.category;
