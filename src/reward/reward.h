@@ -34,6 +34,13 @@ enum class SandboxMode : std::uint8_t {
   none,  // no isolation: the limits, but for the one on processes, and a folder of its own
 };
 
+// What cf_code makes of the tests that pass.
+enum class CodeScoring : std::uint8_t {
+  pass_fail,     // 1 where all pass
+  partial,       // passed/total
+  weighted_sum,  // pass_fail + 0.1 partial
+};
+
 // The recipe's keys that rewards read, with open-r1's names and defaults.
 struct RewardOptions {
   bool strip_thoughts = false;   // accuracy and its kin: only what follows the last </think> counts
@@ -49,7 +56,9 @@ struct RewardOptions {
   std::int64_t soft_punish_cache = 4096;    // tokens
   LengthScope length_scope = LengthScope::group;
   SandboxMode sandbox = SandboxMode::bubblewrap;
-  std::string code_language = "python";  // code_format, where the row does not say
+  std::string code_language = "python";        // code_format, where the row does not say
+  std::int64_t code_eval_test_batch_size = 1;  // ioi_code, cf_code: tests between looks at whether one failed; -1: all
+  CodeScoring code_eval_scoring_mode = CodeScoring::weighted_sum;  // cf_code
 };
 
 struct Reward {

@@ -1,6 +1,7 @@
 #include "rl/grpo_run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "model/lora.h"
 #include "model/registry.h"
 #include "passes/offload.h"
+#include "reward/own/own_reward.h"
 #include "train/fit.h"
 #include "train/setup.h"
 
@@ -57,7 +59,9 @@ RewardOptions reward_options(const RewardKeys& keys, bool think_prefilled) {
           .soft_punish_cache = keys.soft_punish_cache,
           .length_scope = keys.length_scope,
           .sandbox = keys.sandbox,
-          .code_language = keys.code_language};
+          .code_language = keys.code_language,
+          .code_eval_test_batch_size = keys.code_eval_test_batch_size,
+          .code_eval_scoring_mode = keys.code_eval_scoring_mode};
 }
 
 void make_rewards(GrpoRun& run) {
@@ -66,7 +70,10 @@ void make_rewards(GrpoRun& run) {
   const bool prefilled = prefills_think(run);
   if (prefilled) log_info("the chat template opens <think> itself: the format reward counts it as present");
   const RewardOptions options = reward_options(run.options, prefilled);
-  for (const std::string& name : run.options.reward_funcs) run.rewards.push_back(registry.make(name, options));
+  const std::chrono::milliseconds limit(static_cast<std::int64_t>(std::ceil(run.options.reward_timeout * 1000)));
+  for (const std::string& name : run.options.reward_funcs) {
+    run.rewards.push_back(is_own_reward(name) ? make_own_reward(name, limit) : registry.make(name, options));
+  }
   run.reward_weights = run.options.reward_weights;
   if (run.reward_weights.empty()) run.reward_weights.assign(run.rewards.size(), 1.0);
 }

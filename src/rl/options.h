@@ -33,6 +33,8 @@ template <>
 inline constexpr EnumTable kEnumTable<LengthScope>{.names = "group|call"};
 template <>
 inline constexpr EnumTable kEnumTable<SandboxMode>{.names = "bubblewrap|none"};
+template <>
+inline constexpr EnumTable kEnumTable<CodeScoring>{.names = "pass_fail|partial|weighted_sum"};
 
 struct RewardKeys {
   std::vector<std::string> reward_funcs{"accuracy", "format", "tag_count"};
@@ -49,12 +51,16 @@ struct RewardKeys {
   std::int64_t max_completion_len = 16384;
   std::int64_t soft_punish_cache = 4096;
   std::string code_language = "python";
+  std::int64_t code_eval_test_batch_size = 1;
+  CodeScoring code_eval_scoring_mode = CodeScoring::weighted_sum;
+  double reward_timeout = 60;
   SandboxMode sandbox = SandboxMode::bubblewrap;
 
   template <class Visitor>
   void fields(Visitor& v) {
     v.group("Rewards");
-    v("reward_funcs", reward_funcs, "Rewards by name");
+    v("reward_funcs", reward_funcs,
+      "Rewards by name; a path (with a slash) is one of your own: an executable or a .so");
     v("reward_weights", reward_weights, "One weight a reward; unset: 1 each");
     v("strip_thoughts", strip_thoughts, "accuracy: judge only what follows the last </think>");
     v("length_scope", length_scope, "length: over what the shortest and longest completion are taken");
@@ -69,7 +75,12 @@ struct RewardKeys {
     v("max_completion_len", max_completion_len, "soft_overlong_punishment: tokens at which it is -1", at_least(1));
     v("soft_punish_cache", soft_punish_cache, "soft_overlong_punishment: tokens over which it falls", at_least(1));
     v("code_language", code_language, "code_format: the language of the block, where the row does not say");
-    v("sandbox", sandbox, "code, binary_code: what programs run in; none: nothing keeps them from this machine");
+    v("code_eval_test_batch_size", code_eval_test_batch_size,
+      "ioi_code, cf_code: tests after which a failure is looked for; -1: all at once", at_least(-1));
+    v("code_eval_scoring_mode", code_eval_scoring_mode, "cf_code: what is made of the share of tests that pass");
+    v("reward_timeout", reward_timeout, "A reward of your own: seconds for a batch of completions", above(0));
+    v("sandbox", sandbox,
+      "Rewards that run programs: what programs run in; none: nothing keeps them from this machine");
   }
 };
 

@@ -6,9 +6,12 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "reward/registry.h"
 #include "reward/sandbox/judge_code.h"
+#include "reward/sandbox/outputs.h"
 #include "reward/sandbox/runner.h"
+#include "support/paths.h"
 
 namespace hone {
 namespace {
@@ -133,6 +136,40 @@ TEST(CodeRewards, outputs_are_compared_by_stripped_lines) {
   EXPECT_FALSE(same_output("1\n2", "1"));
   EXPECT_FALSE(same_output("1 2", "1  2"));
   EXPECT_FALSE(same_output("", "1"));
+}
+
+TEST(CodeRewards, agree_with_open_r1) {
+  SKIP_WITHOUT_SANDBOX();
+  const Json fixture = read_json(test::fixture("reward/code_rewards.json"))["code"];
+  std::vector<std::string> completions;
+  std::vector<Json> rows;
+  for (const Json& one : fixture) {
+    completions.push_back(one["completion"].get<std::string>());
+    rows.push_back(row_with(one["test_cases"]));
+  }
+  std::vector<RewardInput> batch;
+  for (std::size_t i = 0; i < rows.size(); ++i) batch.push_back({.completion = completions[i], .row = &rows[i]});
+  ASSERT_GE(batch.size(), 30u);
+  RewardRegistry registry;
+  register_all_reward(registry);
+  const RewardScores shares = registry.make("code", {}).score(batch);
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    EXPECT_EQ(shares[i], fixture[i]["code"].get<double>()) << completions[i];
+    EXPECT_EQ(*shares[i] > 0.99 ? 1.0 : 0.0, fixture[i]["binary_code"].get<double>()) << completions[i];
+  }
+}
+
+TEST(CodeRewards, code_format_agrees_with_open_r1) {
+  const Json fixture = read_json(test::fixture("reward/code_rewards.json"))["code_format"];
+  std::size_t formatted = 0;
+  for (const Json& one : fixture) {
+    const RewardScores judged =
+        scores("code_format", {one["text"].get<std::string>()}, {{"language", one["language"]}});
+    EXPECT_EQ(judged[0], one["code_format"].get<double>()) << one.dump();
+    formatted += one["code_format"].get<double>() == 1.0 ? 1 : 0;
+  }
+  EXPECT_GE(formatted, 30u);
+  EXPECT_GE(fixture.size() - formatted, 30u);
 }
 
 // The expected values are those of open-r1's pattern under Python's re.

@@ -149,6 +149,10 @@ std::vector<Attack> attacks(const fs::path& outside, const std::string& socket_n
       {"kill_all", End::blocked, "os.kill(-1, 9)"},
       {"kill_hone", End::blocked, "os.kill(" + own + ", 9)"},
       {"read_hone", End::blocked, "open('/proc/" + own + "/environ').read()"},
+      {"memory_of_init", End::blocked,
+       "at = next(l for l in open('/proc/1/maps') if 'rw-p' in l).split('-')[0]\nf = os.open('/proc/1/mem', "
+       "os.O_RDWR)\n"
+       "os.lseek(f, int(at, 16), 0)\nos.write(f, b'x')"},
       {"trace_init", End::blocked, "call('ptrace', 16, 1, 0, 0)"},
       // files
       {"walk", End::blocked,

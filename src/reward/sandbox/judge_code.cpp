@@ -10,6 +10,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "reward/sandbox/outputs.h"
 #include "reward/sandbox/runner.h"
 
 namespace hone {
@@ -48,13 +49,6 @@ std::vector<TestCase> test_cases(const Json& row) {
   std::vector<TestCase> cases;
   for (const Json& test : info["test_cases"]) cases.push_back({text_at(test, "input"), text_at(test, "output")});
   return cases;
-}
-
-std::string_view next_line(std::string_view& text) {
-  const std::size_t end = text.find('\n');
-  const std::string_view line = text.substr(0, end);
-  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  return trim(line);
 }
 
 // One completion: its program, its cases, and where its tasks stand among those of the batch.
@@ -142,15 +136,6 @@ std::optional<std::string_view> last_code_block(std::string_view text, std::stri
     last = text.substr(start, close - start);
     at = close + kFence.size();
   }
-}
-
-bool same_output(std::string_view printed, std::string_view expected) {
-  printed = trim(printed);
-  expected = trim(expected);
-  while (!printed.empty() && !expected.empty()) {
-    if (next_line(printed) != next_line(expected)) return false;
-  }
-  return printed.empty() && expected.empty();
 }
 
 }  // namespace hone

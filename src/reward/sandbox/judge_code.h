@@ -22,7 +22,5 @@ using CodeJudge = std::function<std::vector<std::optional<double>>(std::span<con
 
 // What stands in the text's last "```LANGUAGE\n ... ```"; nothing where there is none.
 [[nodiscard]] std::optional<std::string_view> last_code_block(std::string_view text, std::string_view language);
-// Whether the texts, stripped, have the same number of lines and the lines, stripped, are the same.
-[[nodiscard]] bool same_output(std::string_view printed, std::string_view expected);
 
 }  // namespace hone

@@ -4,20 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <filesystem>
 #include <fstream>
-#include <mutex>
-#include <thread>
 
 #include "core/error.h"
-#include "core/parallel.h"
 #include "core/strings.h"
 #include "reward/sandbox/child.h"
+#include "reward/sandbox/many.h"
 #include "reward/sandbox/seccomp_filter.h"
 #include "reward/sandbox/watch.h"
 
@@ -45,13 +41,28 @@ Pipe make_pipe() {
   return made;
 }
 
-std::vector<ResourceLimit> resource_limits(const SandboxLimits& limits) {
-  return {{RLIMIT_CPU, static_cast<rlim_t>(limits.cpu_seconds)},
-          {RLIMIT_AS, limits.memory_bytes},
-          {RLIMIT_FSIZE, limits.file_bytes},
-          {RLIMIT_NOFILE, kOpenFiles},
-          {RLIMIT_CORE, 0},
-          {RLIMIT_MEMLOCK, 0}};
+std::vector<ResourceLimit> resource_limits(const SandboxProgram& program, const SandboxLimits& limits) {
+  std::uint64_t largest = limits.file_bytes;
+  for (const SandboxFile& file : program.files) largest = std::max<std::uint64_t>(largest, file.content.size());
+  std::vector<ResourceLimit> all = {{RLIMIT_CPU, static_cast<rlim_t>(limits.cpu_seconds)},
+                                    {RLIMIT_AS, limits.memory_bytes},
+                                    {RLIMIT_FSIZE, largest},
+                                    {RLIMIT_NOFILE, kOpenFiles},
+                                    {RLIMIT_CORE, 0},
+                                    {RLIMIT_MEMLOCK, 0}};
+  // A finite one would be what each thread reserves; this process may not be allowed more than it has.
+  rlimit stack{};
+  if (limits.deep_stack && getrlimit(RLIMIT_STACK, &stack) == 0) all.push_back({RLIMIT_STACK, stack.rlim_max});
+  return all;
+}
+
+// Names may come from a data set.
+void check_name(const std::string& name) {
+  const fs::path path(name);
+  const bool leaves = path.is_absolute() || std::ranges::find(path, fs::path("..")) != path.end();
+  if (path.filename().empty() || leaves || name.find('\0') != std::string::npos) {
+    throw Error("a file for a program", text_of("the name '", name, "' does not stay in the program's folder"));
+  }
 }
 
 std::vector<std::string> environment(std::string_view home) {
@@ -67,6 +78,7 @@ void add(std::vector<std::string>& all, std::initializer_list<std::string_view> 
   for (const std::string_view text : more) all.emplace_back(text);
 }
 
+// /proc is read-only, for else a program may write into the memory of others, the first process among them.
 // /usr, the links to it in the root folder, and what the linker and the links of /usr/bin lead to.
 std::vector<std::string> base_arguments() {
   std::vector<std::string> all;
@@ -105,23 +117,20 @@ std::vector<std::string> base_arguments() {
     add(all, {"--dev-bind", device, device});
   }
   add(all, {"--symlink", "/proc/self/fd", "/dev/fd", "--symlink", "/proc/self/fd/0", "/dev/stdin", "--symlink",
-            "/proc/self/fd/1", "/dev/stdout", "--symlink", "/proc/self/fd/2", "/dev/stderr", "--proc", "/proc"});
+            "/proc/self/fd/1", "/dev/stdout", "--symlink", "/proc/self/fd/2", "/dev/stderr", "--proc", "/proc",
+            "--remount-ro", "/proc"});
   return all;
 }
 
 // A folder of its own for a program that runs without bubblewrap.
 class ProgramFolder {
  public:
-  explicit ProgramFolder(std::span<const SandboxFile> files) {
+  explicit ProgramFolder(const SandboxProgram& program) {
     std::string pattern = (fs::temp_directory_path() / "hone-program-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr) throw Error(pattern, std::strerror(errno));
     path_ = pattern;
-    for (const SandboxFile& file : files) {
-      std::ofstream out(path_ / file.name, std::ios::binary);
-      if (!out.write(file.content.data(), static_cast<std::streamsize>(file.content.size())).flush()) {
-        throw Error((path_ / file.name).string(), "cannot be written");
-      }
-    }
+    for (const SandboxFile& file : program.files) add(file);
+    for (const SandboxPipe& pipe : program.pipes) fs::create_symlink(pipe.path, path_ / pipe.name);
   }
   ProgramFolder(const ProgramFolder&) = delete;
   ProgramFolder& operator=(const ProgramFolder&) = delete;
@@ -132,11 +141,22 @@ class ProgramFolder {
   [[nodiscard]] const fs::path& path() const { return path_; }
 
  private:
+  void add(const SandboxFile& file) const {
+    const fs::path path = path_ / file.name;
+    std::error_code error;
+    fs::create_directories(path.parent_path(), error);
+    std::ofstream out(path, std::ios::binary);
+    if (!out.write(file.content.data(), static_cast<std::streamsize>(file.content.size())).flush()) {
+      throw Error(path.string(), "cannot be written");
+    }
+    if (file.executable) fs::permissions(path, fs::perms::owner_all);
+  }
+
   fs::path path_;
 };
 
 SandboxResult run_unwrapped(const SandboxProgram& program, std::string_view input, const SandboxLimits& limits) {
-  const ProgramFolder folder(program.files);
+  const ProgramFolder folder(program);
   const Descriptor standard_input = sealed_file(input);
   Pipe output = make_pipe();
   Pipe error = make_pipe();
@@ -144,7 +164,7 @@ SandboxResult run_unwrapped(const SandboxProgram& program, std::string_view inpu
                                 .environment = environment(folder.path().string()),
                                 .folder = folder.path().string(),
                                 .descriptors = {standard_input.number(), output.write.number(), error.write.number()},
-                                .limits = resource_limits(limits)});
+                                .limits = resource_limits(program, limits)});
   output.write = Descriptor();
   error.write = Descriptor();
   return watch({.id = id, .output = std::move(output.read), .error = std::move(error.read), .status = {}}, limits);
@@ -175,6 +195,7 @@ Sandbox::Sandbox(SandboxMode mode) : mode_(mode), is_root_(geteuid() == 0) {
 }
 
 SandboxResult Sandbox::run(const SandboxProgram& program, std::string_view input, const SandboxLimits& limits) const {
+  for (const SandboxFile& file : program.files) check_name(file.name);
   return mode_ == SandboxMode::none ? run_unwrapped(program, input, limits) : run_wrapped(program, input, limits);
 }
 
@@ -191,16 +212,20 @@ SandboxResult Sandbox::run_wrapped(const SandboxProgram& program, std::string_vi
                  .folder = "/",
                  .descriptors = {kept[0].number(), output.write.number(), error.write.number(), kept[1].number(),
                                  status.write.number()},
-                 .limits = resource_limits(limits),
+                 .limits = resource_limits(program, limits),
                  .drop_root = is_root_};
   plan.arguments.insert(plan.arguments.end(), base_.begin(), base_.end());
   for (const std::string& folder : program.readable) add(plan.arguments, {"--ro-bind", folder, folder});
-  add(plan.arguments, {"--size", std::to_string(limits.disk_bytes), "--tmpfs", "/tmp"});
+  std::uint64_t disk_bytes = limits.disk_bytes;
+  for (const SandboxFile& file : program.files) disk_bytes += file.content.size();
+  add(plan.arguments, {"--size", std::to_string(disk_bytes), "--tmpfs", "/tmp"});
   for (const SandboxFile& file : program.files) {
     kept.push_back(sealed_file(file.content));
+    if (file.executable) add(plan.arguments, {"--perms", "0755"});
     add(plan.arguments, {"--file", std::to_string(plan.descriptors.size()), text_of("/tmp/", file.name)});
     plan.descriptors.push_back(kept.back().number());
   }
+  for (const SandboxPipe& pipe : program.pipes) add(plan.arguments, {"--bind", pipe.path, text_of("/tmp/", pipe.name)});
   add(plan.arguments,
       {"--chdir", "/tmp", "--remount-ro", "/", "--", "/bin/sh", "-c", kInit, "sh", std::to_string(limits.processes)});
   plan.arguments.insert(plan.arguments.end(), program.arguments.begin(), program.arguments.end());
@@ -215,27 +240,8 @@ SandboxResult Sandbox::run_wrapped(const SandboxProgram& program, std::string_vi
 
 std::vector<SandboxResult> Sandbox::run(std::span<const SandboxTask> tasks, int workers) const {
   std::vector<SandboxResult> results(tasks.size());
-  std::atomic<std::size_t> next = 0;
-  std::mutex mutex;
-  std::exception_ptr failure;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < tasks.size(); i = next++) {
-      try {
-        results[i] = run(*tasks[i].program, tasks[i].input, tasks[i].limits);
-      } catch (...) {
-        const std::scoped_lock lock(mutex);
-        if (!failure) failure = std::current_exception();
-        next = tasks.size();
-      }
-    }
-  };
-  {
-    const auto wanted = static_cast<std::size_t>(workers > 0 ? workers : thread_count());
-    std::vector<std::jthread> threads;
-    for (std::size_t i = 1; i < std::min(wanted, tasks.size()); ++i) threads.emplace_back(work);
-    work();
-  }
-  if (failure) std::rethrow_exception(failure);
+  run_many(tasks.size(), workers,
+           [&](std::size_t i) { results[i] = run(*tasks[i].program, tasks[i].input, tasks[i].limits); });
   return results;
 }
 

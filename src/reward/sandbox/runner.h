@@ -13,14 +13,22 @@
 namespace hone {
 
 struct SandboxFile {
-  std::string name;  // in the program's folder
+  std::string name;  // in the program's folder; may begin with folders of it
   std::string_view content;
+  bool executable = false;
+};
+
+// A named pipe of this machine, by which programs in several sandboxes talk.
+struct SandboxPipe {
+  std::string path;  // on this machine
+  std::string name;  // in the program's folder
 };
 
 struct SandboxProgram {
   std::vector<std::string> arguments;  // the first is an absolute path
   std::vector<SandboxFile> files;      // laid into the folder in which the program starts
   std::vector<std::string> readable;   // folders of this machine that it may read, besides /usr
+  std::vector<SandboxPipe> pipes;
 };
 
 struct SandboxLimits {
@@ -28,9 +36,10 @@ struct SandboxLimits {
   std::int64_t cpu_seconds = 6;             // each process
   std::uint64_t memory_bytes = 1ULL << 30;  // address space, each process
   std::int64_t processes = 32;              // with threads
-  std::uint64_t file_bytes = 16ULL << 20;   // each file
-  std::uint64_t disk_bytes = 64ULL << 20;   // all files, which live in memory
+  std::uint64_t file_bytes = 16ULL << 20;   // each file that it writes, or the largest that is laid into its folder
+  std::uint64_t disk_bytes = 64ULL << 20;   // all files that it writes, which live in memory
   std::uint64_t output_bytes = 1ULL << 20;  // of each stream; beyond, the program is killed
+  bool deep_stack = false;                  // the stack may take all of memory_bytes, as in contests
 };
 
 struct SandboxResult {

@@ -1,0 +1,193 @@
+// open-r1's reward for Codeforces problems (rewards.py, competitive_programming/cf_scoring.py at 1416fa0; programs are
+// run and judged as by the package `codeforces` of the execution server that open-r1 names), in hone's own sandbox. The
+// row: official_tests [{input, output}, ...]; language "cpp" (also where there is none) or "python"; time_limit in
+// seconds, memory_limit in MiB, input_mode "stdio" or "file"; generated_checker, a Python program or null.
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "reward/registry.h"
+#include "reward/sandbox/contest.h"
+#include "reward/sandbox/judge_code.h"
+#include "reward/sandbox/outputs.h"
+
+namespace hone {
+namespace {
+
+constexpr std::string_view kName = "cf_code";
+constexpr double kNoCode = -1.0;
+constexpr double kDoesNotCompile = -0.1;
+constexpr double kPartialWeight = 0.1;
+constexpr double kSeconds = 2;  // the usual limits of the site, where the row has none
+constexpr double kMebibytes = 256;
+
+struct Problem {
+  std::vector<std::pair<std::string_view, std::string_view>> tests;  // input and output; they lie in the row
+  std::string language = "cpp";
+  std::string checker;  // Python; empty: words are compared
+  double seconds = kSeconds;
+  double memory_bytes = 0;
+  bool reads_files = false;
+};
+
+std::string optional_text(const Json& row, const char* name, std::string otherwise) {
+  const auto place = row.find(name);
+  return place == row.end() || place->is_null() ? std::move(otherwise) : text_column(row, name, kName);
+}
+
+Problem problem_of(const Json& row) {
+  Problem problem;
+  const Json& tests = column(row, "official_tests", kName);
+  if (!tests.is_null() && !tests.is_array()) {
+    throw Error("the cf_code reward", text_of("the column official_tests is ", tests.dump().substr(0, 40)),
+                "a list of {input, output} is wanted");
+  }
+  for (const Json& test : tests) {
+    problem.tests.emplace_back(text_in(column(test, "input", kName), "a test's input", kName),
+                               text_in(column(test, "output", kName), "a test's output", kName));
+  }
+  problem.language = optional_text(row, "language", "cpp");
+  problem.checker = optional_text(row, "generated_checker", "");
+  problem.reads_files = optional_text(row, "input_mode", "stdio") == "file";
+  problem.seconds = number_column(row, "time_limit", kName).value_or(kSeconds);
+  problem.memory_bytes = number_column(row, "memory_limit", kName).value_or(kMebibytes) * (1 << 20);
+  return problem;
+}
+
+// Old problems are solved by reading input.txt and writing output.txt; what the program prints is dropped.
+void print_file(SandboxProgram& program) {
+  std::vector<std::string> all = {"/bin/sh", "-c",
+                                  R"("$@" >/dev/null 2>&1 || exit; cat output.txt 2>/dev/null; exit 0)", "sh"};
+  all.insert(all.end(), program.arguments.begin(), program.arguments.end());
+  program.arguments = std::move(all);
+}
+
+class CodeforcesJudge {
+ public:
+  explicit CodeforcesJudge(const RewardOptions& options)
+      : options_(options), sandbox_(options.sandbox), python_(find_python(sandbox_)), compiler_(sandbox_) {
+    check_batch_size(options.code_eval_test_batch_size);
+  }
+
+  RewardScores operator()(std::span<const RewardInput> batch) {
+    return judge_contest(batch.size(), options_.code_eval_test_batch_size, kName,
+                         [&](std::size_t i) { return prepare(batch[i]); });
+  }
+
+ private:
+  static ContestVerdict settled(std::optional<double> score) {
+    ContestVerdict verdict;
+    verdict.has_settled = true;
+    verdict.settled = score;
+    return verdict;
+  }
+
+  ContestVerdict prepare(const RewardInput& input) {
+    auto problem = std::make_shared<const Problem>(problem_of(*input.row));
+    if (problem->language != "cpp" && problem->language != "python") {
+      log_once(text_of("cf_code: programs of the language ", problem->language, " are not judged"));
+      return settled(std::nullopt);
+    }
+    if (problem->tests.empty()) return settled(std::nullopt);
+    const std::optional<std::string_view> code = last_code_block(input.completion, problem->language);
+    if (!code || code->empty()) return settled(kNoCode);
+    std::shared_ptr<const CompiledProgram> compiled;
+    SandboxProgram program;
+    if (problem->language == "python") {
+      program = python_;
+      program.arguments.emplace_back("main.py");
+      program.files.push_back({"main.py", *code});
+    } else {
+      compiled = compiler_.compile({.flags = {"-DONLINE_JUDGE", "-O2", "-std=c++17", "-pipe", "-s"},
+                                    .files = {{"main.cpp", *code}},
+                                    .sources = {"main.cpp"}});
+      if (!compiled->failure.empty()) {
+        log_warning(text_of("the cf_code reward: the compiler could not be run: ", compiled->failure));
+        return settled(std::nullopt);
+      }
+      if (compiled->binary.empty()) return settled(kDoesNotCompile);
+      program = {.arguments = {"./a.out"}, .files = {{"a.out", compiled->binary, true}}, .readable = {}, .pipes = {}};
+    }
+    if (problem->reads_files) print_file(program);
+    ContestVerdict verdict;
+    verdict.run.tests = problem->tests.size();
+    verdict.run.stops = options_.code_eval_scoring_mode == CodeScoring::pass_fail;
+    verdict.run.run = [this, problem, compiled, program = std::move(program)](std::size_t test) {
+      return run_test(*problem, program, test);
+    };
+    verdict.score = [this](std::span<const double> tests) { return score(tests); };
+    return verdict;
+  }
+
+  std::optional<double> run_test(const Problem& problem, SandboxProgram program, std::size_t test) const {
+    const auto& [input, output] = problem.tests[test];
+    const std::string given = unix_lines(input);
+    const std::string expected = filled_lines(unix_lines(text_of(output, '\n')));
+    if (problem.reads_files) program.files.push_back({"input.txt", given});
+    const SandboxLimits limits = contest_limits(problem.seconds, problem.memory_bytes, output.size());
+    const SandboxResult result = sandbox_.run(program, problem.reads_files ? std::string_view() : given, limits);
+    if (!result.failure.empty()) return std::nullopt;
+    if (!result.succeeded()) return 0.0;
+    const std::string printed = filled_lines(result.output);
+    if (problem.checker.empty()) return same_words(printed, expected) ? 1.0 : 0.0;
+    return check(problem, given, expected, printed);
+  }
+
+  // Away from the program that it judges.
+  std::optional<double> check(const Problem& problem, std::string_view input, std::string_view expected,
+                              std::string_view printed) const {
+    SandboxProgram checker = python_;
+    for (const char* name : {"checker.py", "input.txt", "correct_output.txt", "solution_output.txt"}) {
+      checker.arguments.emplace_back(name);
+    }
+    checker.files = {{"checker.py", problem.checker},
+                     {"input.txt", input},
+                     {"correct_output.txt", expected},
+                     {"solution_output.txt", printed}};
+    SandboxLimits limits;
+    limits.wall_time = std::chrono::seconds(10);
+    limits.cpu_seconds = 12;
+    const SandboxResult result = sandbox_.run(checker, {}, limits);
+    if (!result.failure.empty()) return std::nullopt;
+    std::string said = result.output;
+    std::erase_if(said, [](char c) { return trim({&c, 1}).empty(); });
+    return result.succeeded() && (said == "1" || said == "100") ? 1.0 : 0.0;
+  }
+
+  double score(std::span<const double> tests) const {
+    double passed = 0;
+    for (const double test : tests) passed += test;
+    const auto total = static_cast<double>(tests.size());
+    const double all = passed == total ? 1.0 : 0.0;
+    switch (options_.code_eval_scoring_mode) {
+      case CodeScoring::pass_fail:
+        return all;
+      case CodeScoring::partial:
+        return passed / total;
+      case CodeScoring::weighted_sum:
+        break;
+    }
+    return all + kPartialWeight * (passed / total);
+  }
+
+  RewardOptions options_;
+  Sandbox sandbox_;
+  SandboxProgram python_;
+  Compiler compiler_;
+};
+
+}  // namespace
+
+void register_cf_code(RewardRegistry& registry) {
+  registry.add("cf_code", "cf_code_reward", [](const RewardOptions& options) -> RewardFunction {
+    return [judge = std::make_shared<CodeforcesJudge>(options)](std::span<const RewardInput> batch) {
+      return (*judge)(batch);
+    };
+  });
+}
+
+}  // namespace hone

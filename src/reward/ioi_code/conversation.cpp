@@ -1,0 +1,106 @@
+#include "reward/ioi_code/conversation.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace hone {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr uid_t kNobody = 65534;
+
+// A folder of named pipes that goes with this object.
+class PipeFolder {
+ public:
+  PipeFolder() {
+    std::string pattern = (fs::temp_directory_path() / "hone-pipes-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw Error(pattern, std::strerror(errno));
+    path_ = pattern;
+    fs::permissions(path_, fs::perms::owner_all | fs::perms::group_exec | fs::perms::others_exec);
+  }
+  PipeFolder(const PipeFolder&) = delete;
+  PipeFolder& operator=(const PipeFolder&) = delete;
+  ~PipeFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+
+  // Where this process is root, programs run as "nobody", to whom the pipe is given.
+  [[nodiscard]] SandboxPipe make(const std::string& name) const {
+    const std::string path = (path_ / name).string();
+    if (mkfifo(path.c_str(), 0600) != 0 || (geteuid() == 0 && chown(path.c_str(), kNobody, kNobody) != 0)) {
+      throw Error(path, std::strerror(errno));
+    }
+    return {path, name};
+  }
+
+ private:
+  fs::path path_;
+};
+
+SandboxProgram user_process(const IoiProblem& problem, std::string_view binary, int index, SandboxPipe reads,
+                            SandboxPipe writes) {
+  SandboxProgram program{.arguments = {"./program"}, .files = {{"program", binary, true}}, .readable = {}, .pipes = {}};
+  const bool numbered = problem.processes != 1;
+  if (problem.pipes_named) {
+    program.arguments.insert(program.arguments.end(), {reads.name, writes.name});
+    if (numbered) program.arguments.push_back(std::to_string(index));
+  } else {
+    program.arguments = {
+        "/bin/sh", "-c",       R"(in=$1; out=$2; shift 2; exec ./program "$@" <"$in" >"$out" 2>/dev/null)",
+        "sh",      reads.name, writes.name};
+    if (numbered) program.arguments.push_back(std::to_string(index));
+  }
+  program.pipes = {std::move(reads), std::move(writes)};
+  return program;
+}
+
+}  // namespace
+
+SandboxResult converse(const Sandbox& sandbox, const IoiProblem& problem, std::string_view program,
+                       std::string_view manager, std::string_view input, const SandboxLimits& limits) {
+  const PipeFolder folder;
+  SandboxProgram judge{.arguments = {"./manager"}, .files = {{"manager", manager, true}}, .readable = {}, .pipes = {}};
+  std::vector<SandboxProgram> users;
+  for (int i = 0; i < problem.processes; ++i) {
+    SandboxPipe from = folder.make(text_of("u", i, "_to_m"));
+    SandboxPipe to = folder.make(text_of("m_to_u", i));
+    judge.arguments.insert(judge.arguments.end(), {from.name, to.name});
+    judge.pipes.insert(judge.pipes.end(), {from, to});
+    users.push_back(user_process(problem, program, i, std::move(to), std::move(from)));
+  }
+  for (const std::string& argument : split(problem.manager_arguments, ' ')) {
+    if (!argument.empty()) judge.arguments.push_back(argument);
+  }
+  std::vector<std::string> failures(users.size());
+  SandboxResult result;
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < users.size(); ++i) {
+      threads.emplace_back([&, i] {
+        try {
+          failures[i] = sandbox.run(users[i], {}, limits).failure;
+        } catch (const Error& error) {
+          failures[i] = error.what();
+        }
+      });
+    }
+    result = sandbox.run(judge, input, limits);
+  }
+  for (const std::string& failure : failures) {
+    if (result.failure.empty()) result.failure = failure;
+  }
+  return result;
+}
+
+}  // namespace hone

@@ -1,0 +1,135 @@
+// open-r1's reward for problems of the International Olympiad in Informatics (rewards.py,
+// competitive_programming/ioi_scoring.py at 1416fa0; programs are compiled, run and judged as by the package `cms_ioi`
+// of the execution server that open-r1 names), in hone's own sandbox: the least score over a subtask's tests, rounded.
+// The submission, the manager and the checker run in sandboxes of their own.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "reward/ioi_code/conversation.h"
+#include "reward/ioi_code/ioi_problem.h"
+#include "reward/registry.h"
+#include "reward/sandbox/contest.h"
+#include "reward/sandbox/judge_code.h"
+#include "reward/sandbox/outputs.h"
+
+namespace hone {
+namespace {
+
+constexpr std::string_view kName = "ioi_code";
+
+using Binary = std::shared_ptr<const CompiledProgram>;
+
+struct Subtask {
+  IoiProblem problem;
+  Binary program;
+  Binary checker;  // null: outputs are compared
+  Binary manager;  // null: a Batch task
+};
+
+class IoiJudge {
+ public:
+  explicit IoiJudge(const RewardOptions& options)
+      : batch_size_(options.code_eval_test_batch_size), sandbox_(options.sandbox), compiler_(sandbox_) {
+    check_batch_size(batch_size_);
+  }
+
+  RewardScores operator()(std::span<const RewardInput> batch) {
+    return judge_contest(batch.size(), batch_size_, kName, [&](std::size_t i) { return prepare(batch[i]); });
+  }
+
+ private:
+  static ContestVerdict settled(std::optional<double> score) {
+    ContestVerdict verdict;
+    verdict.has_settled = true;
+    verdict.settled = score;
+    return verdict;
+  }
+
+  ContestVerdict prepare(const RewardInput& input) {
+    auto subtask = std::make_shared<Subtask>();
+    IoiProblem& problem = subtask->problem;
+    problem = ioi_problem(*input.row);
+    const std::optional<std::string_view> code = last_code_block(input.completion, "cpp");
+    if (!code || code->empty() || problem.tests.empty()) return settled(0.0);
+    const std::string source = with_includes(*code, problem.id);
+    subtask->program = compiler_.compile(submission_source(problem, source));
+    if (!subtask->program->failure.empty()) return infrastructure("the compiler", *subtask->program);
+    if (subtask->program->binary.empty()) return settled(0.0);
+    if (problem.has("checker/checker.cpp")) subtask->checker = compiler_.compile(checker_source(problem));
+    if (problem.task == IoiTask::communication) subtask->manager = compiler_.compile(manager_source(problem));
+    for (const auto& [name, binary] : {std::pair("the checker", subtask->checker), {"the manager", subtask->manager}}) {
+      if (binary && binary->binary.empty()) return infrastructure(name, *binary);
+    }
+    ContestVerdict verdict;
+    verdict.run.tests = problem.tests.size();
+    verdict.run.stops = true;
+    verdict.run.run = [this, subtask](std::size_t test) { return run_test(*subtask, test); };
+    verdict.score = [precision = problem.score_precision](std::span<const double> tests) {
+      return rounded(*std::ranges::min_element(tests), precision);
+    };
+    return verdict;
+  }
+
+  static ContestVerdict infrastructure(std::string_view what, const CompiledProgram& program) {
+    const std::string& messages = program.failure.empty() ? program.messages : program.failure;
+    log_warning(text_of("the ioi_code reward: ", what,
+                        " does not work, its completion has no score: ", messages.substr(0, 300)));
+    return settled(std::nullopt);
+  }
+
+  std::optional<double> run_test(const Subtask& subtask, std::size_t index) const {
+    const IoiProblem& problem = subtask.problem;
+    const IoiTest& test = problem.tests[index];
+    const SandboxLimits limits = contest_limits(problem.seconds, problem.memory_bytes, test.output.size());
+    const std::string_view binary = subtask.program->binary;
+    const SandboxResult result =
+        subtask.manager
+            ? converse(sandbox_, problem, binary, subtask.manager->binary, test.input, limits)
+            : sandbox_.run(
+                  {.arguments = {"./program"}, .files = {{"program", binary, true}}, .readable = {}, .pipes = {}},
+                  test.input, limits);
+    if (!result.failure.empty()) return std::nullopt;
+    if (!result.succeeded()) return 0.0;
+    const bool expected = test.output.find_first_not_of('\n') != std::string_view::npos;
+    if (expected && subtask.checker) return check(*subtask.checker, test, result.output);
+    // A manager, or a grader that knows the answer, prints the score.
+    if (!expected || subtask.manager) return score_in(result.output);
+    return same_but_for_blanks(result.output, test.output) ? 1.0 : 0.0;
+  }
+
+  std::optional<double> check(const CompiledProgram& checker, const IoiTest& test, std::string_view printed) const {
+    std::string expected(test.output);
+    while (expected.ends_with('\n')) expected.pop_back();
+    expected += '\n';
+    const SandboxProgram program{.arguments = {"./checker", "input.txt", "correct_output.txt", "solution_output.txt"},
+                                 .files = {{"checker", checker.binary, true},
+                                           {"input.txt", test.input},
+                                           {"correct_output.txt", expected},
+                                           {"solution_output.txt", printed}},
+                                 .readable = {},
+                                 .pipes = {}};
+    SandboxLimits limits = contest_limits(10, double{2ULL << 30}, 0);
+    const SandboxResult result = sandbox_.run(program, {}, limits);
+    if (!result.failure.empty()) return std::nullopt;
+    return result.timed_out ? 0.0 : score_in(result.output);
+  }
+
+  std::int64_t batch_size_;
+  Sandbox sandbox_;
+  Compiler compiler_;
+};
+
+}  // namespace
+
+void register_ioi_code(RewardRegistry& registry) {
+  registry.add("ioi_code", "ioi_code_reward", [](const RewardOptions& options) -> RewardFunction {
+    return
+        [judge = std::make_shared<IoiJudge>(options)](std::span<const RewardInput> batch) { return (*judge)(batch); };
+  });
+}
+
+}  // namespace hone

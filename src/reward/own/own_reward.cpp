@@ -1,0 +1,145 @@
+#include "reward/own/own_reward.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "reward/own/host.h"
+#include "reward/sandbox/child.h"
+#include "reward/sandbox/watch.h"
+
+namespace hone {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kAnswerBytes = 256;       // on average; what a batch may answer
+constexpr std::uint64_t kLeastOutput = 64 << 10;  // of a stream
+
+std::string lines_of(std::span<const RewardInput> batch) {
+  std::string lines;
+  for (const RewardInput& input : batch) {
+    const Json line = {{"completion", input.completion},
+                       {"row", input.row != nullptr ? *input.row : Json::object()},
+                       {"group", input.group},
+                       {"token_count", input.token_count},
+                       {"ended", input.ended}};
+    lines += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
+  return lines;
+}
+
+class OwnReward {
+ public:
+  OwnReward(std::string path, std::chrono::milliseconds time_limit)
+      : path_(std::move(path)), is_object_(path_.ends_with(".so")), time_limit_(time_limit) {
+    std::error_code error;
+    if (!fs::is_regular_file(path_, error)) refuse("there is no such file", "a path in reward_funcs is a reward's");
+    if (!is_object_ && access(path_.c_str(), X_OK) != 0) {
+      refuse("it cannot be executed", "chmod +x, or a shared object whose name ends in .so");
+    }
+    path_ = fs::absolute(path_).string();
+    if (is_object_) (void)judge({});
+  }
+
+  [[nodiscard]] RewardScores judge(std::span<const RewardInput> batch) const {
+    const SandboxResult result = run(batch);
+    const std::string_view said = last_line(result.error);
+    const std::string why = said.empty() ? std::string() : text_of("; it said: ", said.substr(0, 300));
+    if (result.timed_out) refuse(text_of("no end within ", format_seconds(), why), "reward_timeout is the limit");
+    if (result.output_exceeded) refuse("it prints without end", "one line a completion is wanted");
+    if (result.signal != 0) refuse(text_of("it was ended by signal ", result.signal, why));
+    if (result.exit_status != 0) refuse(text_of("it ended with status ", result.exit_status, why));
+    for (const std::string& line : split(trim(result.error), '\n')) {
+      if (!line.empty()) log_info(text_of(path_, ": ", line));
+    }
+    return scores_in(result.output, batch.size());
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string_view what, std::string_view fix = {}) const {
+    throw Error(text_of("the reward ", path_), what, fix);
+  }
+
+  static std::string_view last_line(std::string_view text) {
+    text = trim(text);
+    const std::size_t at = text.rfind('\n');
+    return at == std::string_view::npos ? text : text.substr(at + 1);
+  }
+
+  [[nodiscard]] std::string format_seconds() const {
+    return text_of(static_cast<double>(time_limit_.count()) / 1000, " s");
+  }
+
+  [[nodiscard]] SandboxResult run(std::span<const RewardInput> batch) const {
+    const Descriptor input = sealed_file(lines_of(batch));
+    std::array<Descriptor, 2> reading;
+    std::array<Descriptor, 2> writing;
+    for (std::size_t i = 0; i < 2; ++i) {
+      int ends[2];
+      if (pipe2(ends, O_CLOEXEC) != 0) throw Error("a pipe to a reward", std::strerror(errno));
+      reading[i] = Descriptor(ends[0]);
+      writing[i] = Descriptor(ends[1]);
+      fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    }
+    ChildPlan plan{.arguments = {is_object_ ? "/proc/self/exe" : path_},
+                   .environment = {},
+                   .folder = {},
+                   .descriptors = {input.number(), writing[0].number(), writing[1].number()},
+                   .limits = {}};
+    for (char** variable = environ; *variable != nullptr; ++variable) plan.environment.emplace_back(*variable);
+    if (is_object_) plan.environment.push_back(text_of(host_variable(), '=', path_));
+    const pid_t id = start_child(plan);
+    for (Descriptor& end : writing) end = Descriptor();
+    SandboxLimits limits;
+    limits.wall_time = time_limit_;
+    limits.output_bytes = kLeastOutput + kAnswerBytes * batch.size();
+    return watch({.id = id, .output = std::move(reading[0]), .error = std::move(reading[1]), .status = {}}, limits);
+  }
+
+  [[nodiscard]] RewardScores scores_in(std::string_view output, std::size_t wanted) const {
+    std::vector<std::string> lines = split(output, '\n');
+    if (!lines.empty() && trim(lines.back()).empty()) lines.pop_back();
+    if (lines.size() != wanted) {
+      refuse(text_of("it answers ", lines.size(), " lines for ", wanted, " completions"),
+             "one number or null a line, in order");
+    }
+    RewardScores scores;
+    for (const std::string& line : lines) scores.push_back(score_in(trim(line), scores.size() + 1));
+    return scores;
+  }
+
+  [[nodiscard]] std::optional<double> score_in(std::string_view text, std::size_t line) const {
+    if (text == "null") return std::nullopt;
+    double score = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), score);
+    if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(score)) {
+      refuse(text_of("line ", line, " answers '", text.substr(0, 60), "'"), "a finite number or null is wanted");
+    }
+    return score;
+  }
+
+  std::string path_;
+  bool is_object_ = false;
+  std::chrono::milliseconds time_limit_;
+};
+
+}  // namespace
+
+bool is_own_reward(std::string_view name) { return name.find('/') != std::string_view::npos; }
+
+Reward make_own_reward(const std::string& path, std::chrono::milliseconds time_limit) {
+  return {path, fs::path(path).stem().string(),
+          [reward = OwnReward(path, time_limit)](std::span<const RewardInput> batch) { return reward.judge(batch); }};
+}
+
+}  // namespace hone
