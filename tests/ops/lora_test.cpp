@@ -31,24 +31,37 @@ void add_product(Values& to, const Values& a, const Values& b, std::int64_t k, s
   }
 }
 
+// What lora_spread makes of b [kOut, kRank] with some_parts().
+Values spread(const Values& b, double scale) {
+  Values up(static_cast<std::size_t>(kOut * 2 * kRank));
+  for (std::int64_t row = 0; row < kOut; ++row) {
+    const int part = row < 4 ? 0 : row >= 7 ? 1 : -1;
+    for (std::int64_t i = 0; part >= 0 && i < kRank; ++i) {
+      up[static_cast<std::size_t>(row * 2 * kRank + part * kRank + i)] =
+          scale * b[static_cast<std::size_t>(row * kRank + i)];
+    }
+  }
+  return up;
+}
+
 OpCase adapted_case(std::int64_t rows, bool with_bias) {
   OpCase test{.name = with_bias ? "linear_adapted with bias" : "linear_adapted",
               .inputs = {{"x", {DType::f32, {Dim(rows, Count::tokens), kIn}}},
                          {"weight", {DType::f32, {kOut, kIn}}, false, {}, 0.3, false},
                          {"h", {DType::f32, {Dim(rows, Count::tokens), 2 * kRank}}},
-                         {"up", {DType::f32, {kOut, 2 * kRank}}, false, {}, 0.3}},
+                         {"b", {DType::f32, {kOut, kRank}}, true, {}, 0.3}},
               .below = {}};
   if (with_bias) test.inputs.push_back({"bias", {DType::f32, {kOut}}, false, {}, 1.0, false});
   test.below[static_cast<std::size_t>(Count::tokens)] = rows - 2;
   test.build = [with_bias](Program&, std::span<const Tensor> in) {
-    return std::vector<Tensor>{linear_adapted(in[0], in[1], with_bias ? in[4] : Tensor(), in[2], in[3])};
+    const Tensor up = lora_spread(in[3], some_parts(), 1.5);
+    return std::vector<Tensor>{linear_adapted(in[0], in[1], with_bias ? in[4] : Tensor(), in[2], up)};
   };
-  test.reference = [with_bias, rows](std::span<const Values> in, const Counts& counts) {
+  test.reference = [with_bias, rows](std::span<const Values> in, const Counts&) {
     Values y(static_cast<std::size_t>(rows * kOut));
-    const std::int64_t used = counts[static_cast<std::size_t>(Count::tokens)];
-    add_product(y, in[0], in[1], kIn, kOut, used);
-    add_product(y, in[2], in[3], 2 * kRank, kOut, used);
-    for (std::int64_t i = 0; with_bias && i < used * kOut; ++i) {
+    add_product(y, in[0], in[1], kIn, kOut, rows);
+    add_product(y, in[2], spread(in[3], 1.5), 2 * kRank, kOut, rows);
+    for (std::int64_t i = 0; with_bias && i < rows * kOut; ++i) {
       y[static_cast<std::size_t>(i)] += in[4][static_cast<std::size_t>(i % kOut)];
     }
     return std::vector<Values>{y};
@@ -68,17 +81,7 @@ TEST(Lora, SpreadPutsEachPartIntoItsColumns) {
   test.build = [](Program&, std::span<const Tensor> in) {
     return std::vector<Tensor>{lora_spread(in[0], some_parts(), 2.5)};
   };
-  test.reference = [](std::span<const Values> in, const Counts&) {
-    Values up(static_cast<std::size_t>(kOut * 2 * kRank));
-    for (std::int64_t row = 0; row < kOut; ++row) {
-      const int part = row < 4 ? 0 : row >= 7 ? 1 : -1;
-      for (std::int64_t i = 0; part >= 0 && i < kRank; ++i) {
-        up[static_cast<std::size_t>(row * 2 * kRank + part * kRank + i)] =
-            2.5 * in[0][static_cast<std::size_t>(row * kRank + i)];
-      }
-    }
-    return std::vector<Values>{up};
-  };
+  test.reference = [](std::span<const Values> in, const Counts&) { return std::vector<Values>{spread(in[0], 2.5)}; };
   check(test);
 }
 
@@ -96,9 +99,9 @@ TEST(Lora, DoraScale) {
     test.build = [with_bias](Program&, std::span<const Tensor> in) {
       return std::vector<Tensor>{dora_scale(in[0], in[1], in[2], with_bias ? in[3] : Tensor(), some_parts())};
     };
-    test.reference = [with_bias](std::span<const Values> in, const Counts& counts) {
+    test.reference = [with_bias](std::span<const Values> in, const Counts&) {
       Values y(static_cast<std::size_t>(kRows * kOut));
-      for (std::int64_t i = 0; i < counts[static_cast<std::size_t>(Count::tokens)] * kOut; ++i) {
+      for (std::int64_t i = 0; i < kRows * kOut; ++i) {
         const auto column = static_cast<std::size_t>(i % kOut);
         const bool adapted = column < 4 || column >= 7;
         y[static_cast<std::size_t>(i)] =

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "backend/cpu/gemm.h"
@@ -30,12 +31,13 @@ void spread(const KernelCall& call) {
   });
 }
 
-// G: what the gradient is summed in.
-template <class A, class G>
+// D: of dup; G: what the gradient is summed in.
+template <class D, class G>
 void collect(const KernelCall& call) {
+  using A = Accumulator<D>;
   const LoraParts parts = parts_of(call);
   const auto scale = static_cast<A>(call.attributes_as<LoraAttributes>().scale);
-  const A* dup = call.in(0).as<A>();
+  const D* dup = call.in(0).as<D>();
   G* db = call.out(0).as<G>();
   const std::int64_t rank = call.out(0).row_size();
   const std::int64_t width = call.in(0).row_size();
@@ -44,15 +46,18 @@ void collect(const KernelCall& call) {
     if (part < 0) return;
     for (std::int64_t i = 0; i < rank; ++i) {
       G& sum = db[row * rank + i];
-      sum = static_cast<G>(widen(sum) + dup[row * width + part * rank + i] * scale);
+      sum = static_cast<G>(widen(sum) + widen(dup[row * width + part * rank + i]) * scale);
     }
   });
 }
 
+template <class D>
 void collect(const KernelCall& call) {
-  if (call.in(0).dtype() == DType::f64) return collect<double, double>(call);
-  if (call.out(0).dtype() == DType::bf16) return collect<float, BFloat16>(call);
-  collect<float, float>(call);
+  if (call.out(0).dtype() == DType::bf16) {
+    if constexpr (!std::is_same_v<D, double>) collect<D, BFloat16>(call);
+  } else {
+    collect<D, Accumulator<D>>(call);
+  }
 }
 
 void adapted(const KernelCall& call) {
@@ -153,7 +158,8 @@ void register_lora_cpu(KernelRegistry& registry) {
   const auto add = [&](std::string_view op, auto run) { registry.add(op, DeviceKind::cpu, {std::move(run), {}}); };
   add("lora_spread",
       [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { spread<T>(call); }); });
-  add("lora_collect", [](const KernelCall& call) { collect(call); });
+  add("lora_collect",
+      [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { collect<T>(call); }); });
   registry.add("linear_adapted", DeviceKind::cpu, {adapted, adapted_workspace});
   add("dora_norm", [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { norm<T>(call); }); });
   add("dora_scale",

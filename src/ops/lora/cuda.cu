@@ -41,31 +41,35 @@ void spread(const KernelCall& call) {
   check_launch("lora_spread");
 }
 
-template <class A, class G>
-__global__ void __launch_bounds__(kThreads) collect_kernel(const A* dup, G* db, LoraParts parts, std::int64_t rank,
-                                                           std::int64_t width, std::int64_t elements, A scale) {
+template <class D, class G>
+__global__ void __launch_bounds__(kThreads)
+    collect_kernel(const D* dup, G* db, LoraParts parts, std::int64_t rank, std::int64_t width, std::int64_t elements,
+                   CudaAccumulator<D> scale) {
   const std::int64_t at = element();
   if (at >= elements) return;
   const std::int64_t row = at / rank;
   const int part = parts.of(row);
   if (part < 0) return;
-  db[at] = narrowed<G>(widened(db[at]) + dup[row * width + part * rank + at % rank] * scale);
+  db[at] = narrowed<G>(widened(db[at]) + widened(dup[row * width + part * rank + at % rank]) * scale);
 }
 
-template <class A, class G>
+template <class D, class G>
 void collect(const KernelCall& call) {
   const TensorView& db = call.out(0);
   if (db.elements() == 0) return;
-  collect_kernel<A, G><<<blocks_for(db.elements()), kThreads, 0, stream_of(call)>>>(
-      cuda_data<A>(call.in(0)), cuda_data<G>(db), parts_of(call), db.row_size(), call.in(0).row_size(), db.elements(),
-      static_cast<A>(call.attributes_as<LoraAttributes>().scale));
+  collect_kernel<D, G><<<blocks_for(db.elements()), kThreads, 0, stream_of(call)>>>(
+      cuda_data<D>(call.in(0)), cuda_data<G>(db), parts_of(call), db.row_size(), call.in(0).row_size(), db.elements(),
+      static_cast<CudaAccumulator<D>>(call.attributes_as<LoraAttributes>().scale));
   check_launch("lora_collect");
 }
 
+template <class D>
 void collect(const KernelCall& call) {
-  if (call.in(0).dtype() == DType::f64) return collect<double, double>(call);
-  if (call.out(0).dtype() == DType::bf16) return collect<float, __nv_bfloat16>(call);
-  collect<float, float>(call);
+  if (call.out(0).dtype() == DType::bf16) {
+    if constexpr (!std::is_same_v<D, double>) collect<D, __nv_bfloat16>(call);
+  } else {
+    collect<D, CudaAccumulator<D>>(call);
+  }
 }
 
 void adapted(const KernelCall& call) {
@@ -190,7 +194,8 @@ void register_lora_cuda(KernelRegistry& registry) {
   const auto add = [&](std::string_view op, auto run) { registry.add(op, DeviceKind::cuda, {std::move(run), {}}); };
   add("lora_spread",
       [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { spread<T>(call); }); });
-  add("lora_collect", [](const KernelCall& call) { collect(call); });
+  add("lora_collect",
+      [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { collect<T>(call); }); });
   registry.add("linear_adapted", DeviceKind::cuda, {adapted, adapted_workspace});
   add("dora_norm",
       [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { norm<T>(call); }); });

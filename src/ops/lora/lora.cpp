@@ -21,7 +21,7 @@ void expect_vector(InputTypes inputs, std::size_t index, std::string_view op, co
   expect(seen == wanted, op, text_of(what, " is ", to_text(seen), "; wanted ", to_text(wanted)));
 }
 
-// (dup, db) -> db, in place.
+// (dup, db) -> db, in place. dup is wider than up where it comes from linear_adapted, so that it is rounded once.
 class LoraCollect final : public Op {
  public:
   std::string_view name() const override { return "lora_collect"; }
@@ -30,8 +30,9 @@ class LoraCollect final : public Op {
     const Type& dup = required(inputs, 0, name());
     const Type& db = required(inputs, 1, name());
     const std::int64_t parts = parts_of(attributes).count;
-    expect(accumulator_of(dup.dtype) == dup.dtype && is_floating(db.dtype) && dup.shape.size() == 2 &&
-               db.shape.size() == 2 && dup.shape[0] == db.shape[0] && dup.shape[1].size == parts * db.shape[1].size,
+    expect(is_floating(dup.dtype) && is_floating(db.dtype) && accumulator_of(dup.dtype) == accumulator_of(db.dtype) &&
+               dup.shape.size() == 2 && db.shape.size() == 2 && dup.shape[0] == db.shape[0] &&
+               dup.shape[1].size == parts * db.shape[1].size,
            name(), text_of(to_text(dup), " into ", to_text(db), " of ", parts, " parts"));
     return {db};
   }
