@@ -1,4 +1,5 @@
-// A data file as JSON lines, as a JSON array and as text; and what its rows come to as training text and as prompts.
+// A data file as JSON lines, as a JSON array, as CSV and as text, compressed or not; and what its rows come to as
+// training text and as prompts.
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +12,8 @@
 
 namespace hone::fuzz {
 namespace {
+
+constexpr std::int64_t kMostRows = 10'000;  // few bytes may decompress to many rows
 
 void render(const Json& row) {
   static const ChatTemplate chat_template(chatml_template());
@@ -35,7 +38,7 @@ void read(const std::unique_ptr<RowReader>& reader) {
   RowPlace place;
   BadRows bad;
   std::int64_t rows = 0;
-  while (reader->next(row, place, bad)) {
+  while (rows < kMostRows && reader->next(row, place, bad)) {
     ++rows;
     HONE_ASSERT(row.is_object() && !row.empty(), "a row is ", row.type_name());
     HONE_ASSERT(place.number > 0, "a row stands in line ", place.number);
@@ -52,7 +55,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static fuzz::MemoryFile file;
   file.set(fuzz::as_text(data, size));
   fuzz::accepts([&] { fuzz::read(make_json_reader(file.path())); });
-  fuzz::accepts([&] { fuzz::read(make_jsonl_reader(file.path())); });
+  for (const Compression compression : {Compression::none, Compression::gzip, Compression::zstd}) {
+    fuzz::accepts([&] { fuzz::read(make_jsonl_reader(file.path(), compression)); });
+    fuzz::accepts([&] { fuzz::read(make_csv_reader(file.path(), compression, ',')); });
+  }
   for (const SampleBy sample_by : {SampleBy::document, SampleBy::paragraph, SampleBy::line}) {
     fuzz::accepts([&] { fuzz::read(make_text_reader(file.path(), Compression::none, sample_by)); });
   }

@@ -1,0 +1,38 @@
+// A data file as Parquet and as Arrow.
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "data/readers.h"
+#include "fuzz/target.h"
+
+namespace hone::fuzz {
+namespace {
+
+// Few bytes may say that there are many rows of nulls.
+constexpr std::int64_t kMostRows = 2'000;
+
+void read(const std::unique_ptr<RowReader>& reader) {
+  Json row;
+  RowPlace place;
+  BadRows bad;
+  std::int64_t rows = 0;
+  while (rows + bad.count() < kMostRows && reader->next(row, place, bad)) {
+    ++rows;
+    HONE_ASSERT(row.is_object() && !row.empty(), "a row is ", row.type_name());
+    HONE_ASSERT(place.number > 0, "a row stands at ", place.number);
+    HONE_ASSERT(!row.dump().empty(), "a row cannot be printed");
+  }
+  HONE_ASSERT(bad.describe(rows + bad.count()).find('\n') == std::string::npos, "bad rows on two lines");
+}
+
+}  // namespace
+}  // namespace hone::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace hone;
+  static fuzz::MemoryFile file;
+  file.set(fuzz::as_text(data, size));
+  fuzz::accepts([&] { fuzz::read(make_parquet_reader(file.path())); });
+  fuzz::accepts([&] { fuzz::read(make_arrow_reader(file.path())); });
+  return 0;
+}
