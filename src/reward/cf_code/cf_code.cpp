@@ -2,6 +2,7 @@
 // run and judged as by the package `codeforces` of the execution server that open-r1 names), in hone's own sandbox. The
 // row: official_tests [{input, output}, ...]; language "cpp" (also where there is none) or "python"; time_limit in
 // seconds, memory_limit in MiB, input_mode "stdio" or "file"; generated_checker, a Python program or null.
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -71,6 +72,9 @@ class CodeforcesJudge {
   explicit CodeforcesJudge(const RewardOptions& options)
       : options_(options), sandbox_(options.sandbox), python_(find_python(sandbox_)), compiler_(sandbox_) {
     check_batch_size(options.code_eval_test_batch_size);
+    if (std::getenv("CF_TESTS_FOLDER") != nullptr) {
+      log_once("CF_TESTS_FOLDER has no effect: cf_code judges by the row's official_tests alone");
+    }
   }
 
   RewardScores operator()(std::span<const RewardInput> batch) {

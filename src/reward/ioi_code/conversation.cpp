@@ -48,6 +48,11 @@ class PipeFolder {
   fs::path path_;
 };
 
+// Opening a pipe waits for its other side, and managers open theirs in either order: the third descriptor, which the
+// program keeps, lets neither wait for the other.
+constexpr std::string_view kUserScript =
+    R"(in=$1; out=$2; shift 2; exec 3<>"$out"; exec ./program "$@" <"$in" >"$out" 2>/dev/null)";
+
 SandboxProgram user_process(const IoiProblem& problem, std::string_view binary, int index, SandboxPipe reads,
                             SandboxPipe writes) {
   SandboxProgram program{.arguments = {"./program"}, .files = {{"program", binary, true}}, .readable = {}, .pipes = {}};
@@ -56,9 +61,7 @@ SandboxProgram user_process(const IoiProblem& problem, std::string_view binary, 
     program.arguments.insert(program.arguments.end(), {reads.name, writes.name});
     if (numbered) program.arguments.push_back(std::to_string(index));
   } else {
-    program.arguments = {
-        "/bin/sh", "-c",       R"(in=$1; out=$2; shift 2; exec ./program "$@" <"$in" >"$out" 2>/dev/null)",
-        "sh",      reads.name, writes.name};
+    program.arguments = {"/bin/sh", "-c", std::string(kUserScript), "sh", reads.name, writes.name};
     if (numbered) program.arguments.push_back(std::to_string(index));
   }
   program.pipes = {std::move(reads), std::move(writes)};

@@ -1,6 +1,7 @@
 #include "reward/ioi_code/ioi_problem.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
