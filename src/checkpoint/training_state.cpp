@@ -167,12 +167,11 @@ fs::path CheckpointStore::save(const CheckpointContent& content) {
   }
   rename_path(partial, folder);
   if (replaces) remove_path(replaced);
-  last_saved_ = content.step;
+  saved_.push_back(content.step);
   return folder;
 }
 
-void CheckpointStore::apply_limit(std::int64_t limit, std::span<const std::int64_t> keep) {
-  HONE_ASSERT(limit >= 1, "limit ", limit);
+std::vector<std::int64_t> CheckpointStore::whole_steps() const {
   std::vector<std::int64_t> whole;
   for (const CheckpointFolder& folder : checkpoints_in(output_dir_)) {
     try {
@@ -182,12 +181,25 @@ void CheckpointStore::apply_limit(std::int64_t limit, std::span<const std::int64
       continue;  // damaged, or not hone's: neither counted nor touched
     }
   }
+  return whole;
+}
+
+void CheckpointStore::apply_limit(std::int64_t limit, std::span<const std::int64_t> keep) {
+  HONE_ASSERT(limit >= 1, "limit ", limit);
+  const std::vector<std::int64_t> whole = whole_steps();
   auto excess = static_cast<std::int64_t>(whole.size()) - limit;
   for (const std::int64_t step : whole) {
     if (excess <= 0) break;
-    if (step == last_saved_ || std::ranges::find(keep, step) != keep.end()) continue;
+    const bool is_last = !saved_.empty() && step == saved_.back();
+    if (is_last || std::ranges::find(keep, step) != keep.end()) continue;
     remove(step);
     --excess;
+  }
+}
+
+void CheckpointStore::remove_others() {
+  for (const std::int64_t step : whole_steps()) {
+    if (std::ranges::find(saved_, step) == saved_.end()) remove(step);
   }
 }
 

@@ -74,6 +74,9 @@ class CheckpointStore {
   // the steps in `keep` (the best one, say) are never deleted, but counted.
   void apply_limit(std::int64_t limit, std::span<const std::int64_t> keep = {});
 
+  // Deletes whole checkpoints that were not saved through this store: those of a run that this one replaces.
+  void remove_others();
+
  private:
   // Holds the folder until it dies or the process does.
   class Lock {
@@ -88,11 +91,12 @@ class CheckpointStore {
   };
 
   void recover();
+  [[nodiscard]] std::vector<std::int64_t> whole_steps() const;
   void remove(std::int64_t step);
 
   std::filesystem::path output_dir_;
   Lock lock_;
-  std::optional<std::int64_t> last_saved_;
+  std::vector<std::int64_t> saved_;
 };
 
 }  // namespace hone

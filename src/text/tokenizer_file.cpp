@@ -99,6 +99,10 @@ TokenizerFile::TokenizerFile(std::string_view text, std::string_view where) {
   if (!json.is_object()) throw Error(where, "is not a JSON object");
   const Json& model = member(json, "model");
   if (!model.is_object()) throw Error(where, "has no model");
+  const Json& type = member(model, "type");
+  if (!type.is_null() && type != "BPE") {
+    throw Error(where, text_of("the model type ", type.dump(), " is not supported (known: BPE)"));
+  }
   const Json& listed = member(model, "merges");
   if (!listed.is_array()) throw Error(where, "model has no list merges");
   merges.reserve(listed.size());
@@ -128,10 +132,6 @@ AddedToken read_added_token(const Json& json, std::string_view where) {
 }
 
 BpeModel::Options read_model_options(const Json& model, bool byte_level, std::string_view where) {
-  const Json& type = member(model, "type");
-  if (!type.is_null() && type != "BPE") {
-    throw Error(where, text_of("the model type ", type.dump(), " is not supported (known: BPE)"));
-  }
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const Json& value = member(model, key);
     if (!value.is_null() && value != "")

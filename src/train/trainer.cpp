@@ -130,6 +130,14 @@ void Trainer::load_model(const fs::path& checkpoint) {
 
 void Trainer::load_checkpoint(const fs::path& checkpoint, TrainingTask& task) {
   const TrainingState state(checkpoint);
+  if (state.json().value("model_only", false)) {
+    throw Error(checkpoint.string(), "holds the model alone: it was saved with save_only_model and cannot be resumed",
+                "name it as model_name_or_path, with another output_dir");
+  }
+  if (const std::string command = state.json().value("command", setup_.command); command != setup_.command) {
+    throw Error(checkpoint.string(), text_of("is a checkpoint of hone ", command, ", not of hone ", setup_.command),
+                "name it as model_name_or_path, with another output_dir");
+  }
   load_model(checkpoint);
   for (TensorStore* states : subject_.optimizer.states()) load_store(*states, state.tensors(), kOptimizer);
   if (TensorStore* extra = task.extra_state()) load_store(*extra, state.tensors(), kExtra);
@@ -144,14 +152,14 @@ std::int64_t Trainer::resume(TrainingTask& task) {
   const std::string& from = options_.resume_from_checkpoint;
   std::optional<CheckpointFolder> checkpoint;
   if (from.empty() || from == "true") {
-    if (from.empty() && options_.overwrite_output_dir) return 0;
-    checkpoint = last_good_checkpoint(output_dir_);
+    if (!from.empty() || !options_.overwrite_output_dir) checkpoint = last_good_checkpoint(output_dir_);
     if (!checkpoint && from == "true") {
       throw Error("resume_from_checkpoint", text_of("there is no checkpoint in ", output_dir_.string()));
     }
   } else if (from != "false") {
     checkpoint = CheckpointFolder{TrainingState(from).step(), from};
   }
+  replaces_ = !checkpoint && options_.overwrite_output_dir;
   if (!checkpoint) return 0;
   load_checkpoint(checkpoint->path, task);
   log_info(text_of("resumed from ", checkpoint->path.string(), " at step ", checkpoint->step));
@@ -163,6 +171,8 @@ void Trainer::save_checkpoint(std::int64_t step, TrainingTask& task) {
   if (step == last_saved_) return;
   Json state{{"task", task.state()},
              {"optimizer_steps", subject_.optimizer.steps()},
+             {"command", setup_.command},
+             {"model_only", options_.save_only_model},
              {"options", parse_json(setup_.options, "options")}};
   if (best_) state["best"] = {{"step", best_->step}, {"value", best_->value}};
   std::vector<std::byte> staging;
@@ -174,6 +184,7 @@ void Trainer::save_checkpoint(std::int64_t step, TrainingTask& task) {
   checkpoints_->save({.step = step, .state = state, .tensors = tensors, .write_model = [this](const fs::path& folder) {
                         write_model_folder(folder, subject_);
                       }});
+  if (std::exchange(replaces_, false)) checkpoints_->remove_others();
   if (options_.save_total_limit) {
     checkpoints_->apply_limit(*options_.save_total_limit,
                               best_ ? std::span<const std::int64_t>(&best_->step, 1) : std::span<const std::int64_t>());

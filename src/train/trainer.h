@@ -115,6 +115,7 @@ class Trainer {
   std::unique_ptr<Trackers> trackers_;
   std::unique_ptr<UsageMeter> usage_;
   std::int64_t last_saved_ = -1;
+  bool replaces_ = false;  // an earlier run, whose checkpoints go with the first one saved
   std::optional<Best> best_;
 };
 

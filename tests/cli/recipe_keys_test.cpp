@@ -143,8 +143,8 @@ TEST(RecipeKeys, BooleansOfYaml11) {
     EXPECT_EQ(json(text_of("gradient_checkpointing: ", yes)), json("gradient_checkpointing: true")) << yes;
   }
   for (const char* no : {"no", "No", "false", "False", "off", "OFF", "n", "'no'", "\"false\""}) {
-    for (const char* key : {"packing", "eval_strategy", "save_strategy", "gradient_checkpointing",
-                            "push_to_hub", "use_peft", "bf16"}) {
+    for (const char* key :
+         {"packing", "eval_strategy", "save_strategy", "gradient_checkpointing", "push_to_hub", "use_peft", "bf16"}) {
       EXPECT_EQ(json(text_of(key, ": ", no)), json(text_of(key, ": no"))) << key << " " << no;
     }
   }

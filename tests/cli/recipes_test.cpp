@@ -1,0 +1,131 @@
+// The recipes of open-r1's documents and their accelerate file, unchanged: the model is found by its name in a cache of
+// Hugging Face's layout, the data is named on the command line.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "cli/registry.h"
+#include "core/files.h"
+#include "core/strings.h"
+#include "support/miniature.h"
+#include "support/paths.h"
+#include "train/metrics.h"
+
+namespace hone::test {
+namespace {
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+struct Ended {
+  int code = 0;
+  std::string said;     // on standard error
+  std::string printed;  // on standard output
+};
+
+Ended run(const std::vector<std::string>& arguments) {
+  CommandRegistry registry;
+  register_all_cli(registry);
+  Ended ended;
+  testing::internal::CaptureStderr();
+  testing::internal::CaptureStdout();
+  ended.code = run_command_line(registry, arguments);
+  ended.printed = testing::internal::GetCapturedStdout();
+  ended.said = testing::internal::GetCapturedStderr();
+  return ended;
+}
+
+std::string recipe(const char* name) { return fixture("train/recipes/" + std::string(name)).string(); }
+
+class Recipes : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::make_unique<TemporaryDirectory>();
+    write_miniature(root());
+    const Ended ended = run({"pretrain", "--model_config_path", at("model.json"), "--tokenizer_name_or_path",
+                             at("tokenizer"), "--dataset_name", at("data/corpus.jsonl"), "--block_size", "64",
+                             "--max_steps", "1", "--save_strategy", "no", "--output_dir", at("model")});
+    ASSERT_EQ(ended.code, 0) << ended.said;
+    // Where a download would have put it.
+    const fs::path snapshot = root() / "hf/hub/models--Qwen--Qwen2.5-Math-7B/snapshots/abc";
+    fs::create_directories(snapshot);
+    for (const std::string& name : names_in(root() / "model")) {
+      if (is_file(root() / "model" / name)) fs::copy_file(root() / "model" / name, snapshot / name);
+    }
+    const std::string config = read_file(snapshot / "config.json");
+    const std::string positions = "\"max_position_embeddings\": 256";
+    ASSERT_NE(config.find(positions), std::string::npos);
+    write_file(snapshot / "config.json", std::string(config).replace(config.find(positions), positions.size(),
+                                                                     "\"max_position_embeddings\": 8192"));
+    fs::create_directories(snapshot.parent_path().parent_path() / "refs");
+    write_file(snapshot.parent_path().parent_path() / "refs/main", "abc");
+    ::setenv("HF_HOME", (root() / "hf").c_str(), 1);
+  }
+  static void TearDownTestSuite() {
+    ::unsetenv("HF_HOME");
+    folder_.reset();
+  }
+  [[nodiscard]] static fs::path root() { return folder_->path(); }
+  [[nodiscard]] static std::string at(const std::string& relative) { return (root() / relative).string(); }
+
+  inline static std::unique_ptr<TemporaryDirectory> folder_;
+};
+
+TEST_F(Recipes, SftTrainsUnderItsAccelerateFile) {
+  const Ended ended = run({"sft", "--config", recipe("sft.yaml"), "--config_file", recipe("accelerate.yaml"),
+                           "--dataset_name", at("data/sft.jsonl"), "--output_dir", at("sft"), "--max_steps", "2"});
+  ASSERT_EQ(ended.code, 0) << ended.said;
+  EXPECT_THAT(ended.said, HasSubstr("num_processes is 8, but one process trains, on one device"));
+  EXPECT_THAT(ended.said, HasSubstr("dataset_num_proc has no effect"));
+  EXPECT_EQ(read_metrics(at("sft/metrics.jsonl")).back().step, 2);
+}
+
+TEST_F(Recipes, GrpoIsReadyToStart) {
+  const Ended ended = run({"grpo", "--config", recipe("grpo.yaml"), "--dataset_name", at("data/prompts.jsonl"),
+                           "--output_dir", at("grpo"), "--dry_run"});
+  ASSERT_EQ(ended.code, 0) << ended.said;
+  EXPECT_THAT(ended.said, HasSubstr("use_vllm and vllm_server_url have no effect"));
+  EXPECT_THAT(ended.printed, HasSubstr("a generation is 2 x 16 completions"));
+  EXPECT_THAT(ended.printed, HasSubstr("dry run: nothing was trained, nothing was written"));
+  EXPECT_FALSE(fs::exists(at("grpo")));
+}
+
+TEST_F(Recipes, GrpoTrainsWithShorterCompletions) {
+  const Ended ended = run({"grpo", "--config", recipe("grpo.yaml"), "--dataset_name", at("data/prompts.jsonl"),
+                           "--output_dir", at("grpo"), "--max_completion_length", "8", "--max_steps", "1"});
+  ASSERT_EQ(ended.code, 0) << ended.said;
+  EXPECT_TRUE(read_metrics(at("grpo/metrics.jsonl")).back().find("rewards/accuracy_reward/mean").has_value());
+}
+
+TEST_F(Recipes, ADryRunSaysWhatWouldHappen) {
+  const std::vector<std::string> sft{
+      "sft",         "--config", recipe("sft.yaml"), "--dataset_name", at("data/sft.jsonl"), "--output_dir", at("dry"),
+      "--max_steps", "40",       "--dry_run"};
+  const Ended ended = run(sft);
+  ASSERT_EQ(ended.code, 0) << ended.said;
+  for (const char* part : {"parameters, in bf16", "weights", "it fits", "steps 40",
+                           "cosine_with_min_lr, 2 steps of warm-up", "starts anew", "micro-batches an epoch"}) {
+    EXPECT_THAT(ended.printed, HasSubstr(part));
+  }
+  EXPECT_FALSE(fs::exists(at("dry")));
+  // Something is wrong that only the first step would meet: the weights' shapes, the output.
+  std::vector<std::string> wrong = sft;
+  wrong[6] = at("model.json");
+  const Ended refused = run(wrong);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.said, HasSubstr("hone: error: output_dir: cannot create the folder"));
+  fs::copy(root() / "model", root() / "other");
+  const std::string config = read_file(root() / "other/config.json");
+  const std::string size = "\"intermediate_size\": 48";
+  ASSERT_NE(config.find(size), std::string::npos);
+  write_file(root() / "other/config.json",
+             std::string(config).replace(config.find(size), size.size(), "\"intermediate_size\": 64"));
+  std::vector<std::string> shape = sft;
+  shape.insert(shape.end(), {"--model_name_or_path", at("other")});
+  const Ended mismatch = run(shape);
+  EXPECT_EQ(mismatch.code, 1);
+  EXPECT_THAT(mismatch.said, HasSubstr("config.json wants"));
+}
+
+}  // namespace
+}  // namespace hone::test

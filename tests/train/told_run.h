@@ -1,0 +1,22 @@
+// A training run on one batch of a small model, whose evaluations are told.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "train/options.h"
+
+namespace hone::test {
+
+struct ToldRun {
+  TrainingOptions options;
+  std::vector<double> evaluations = {};  // after step 1, 2, ...
+  std::int64_t steps = 1;
+  std::string metric = "eval_loss";  // what evaluations tell
+  std::int64_t steps_per_epoch = 1'000'000;
+};
+// Runs it, with output_dir `folder`. Throws what training throws.
+void run_told(const std::filesystem::path& folder, ToldRun run);
+
+}  // namespace hone::test
