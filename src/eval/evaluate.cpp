@@ -1,42 +1,117 @@
 #include "eval/evaluate.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
+#include "core/error.h"
+#include "core/interrupt.h"
+#include "core/log.h"
 #include "core/progress.h"
 #include "core/random.h"
+#include "core/strings.h"
 #include "data/encode.h"
 
 namespace hone {
+namespace {
 
-std::vector<std::vector<EvalSample>> answer_problems(Engine& engine, const Tokenizer& tokenizer,
-                                                     const ChatTemplate& chat_template,
-                                                     std::span<const EvalProblem> problems,
-                                                     const AnswerOptions& options) {
+constexpr const char* kKey = "key";
+
+// One answer that is asked for.
+struct Question {
+  Request request;
+  std::string key;  // of all that its answer depends on
+};
+
+std::string key_of(const AnswerOptions& options, std::string_view prompt, const SamplingParams& sampling) {
+  return content_key(Json{
+      {"model", options.model_key},
+      {"prompt", prompt},
+      {"temperature", sampling.temperature},
+      {"top_p", sampling.top_p},
+      {"min_p", sampling.min_p},
+      {"top_k", sampling.top_k},
+      {"max_tokens", sampling.max_tokens},
+      {"seed",
+       sampling.seed}}.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+std::vector<Question> make_questions(const Tokenizer& tokenizer, const ChatTemplate& chat_template,
+                                     std::span<const EvalProblem> problems, const AnswerOptions& options) {
   const Json variables = template_variables(tokenizer);
-  std::vector<Request> requests;
+  std::vector<Question> questions;
   for (std::size_t p = 0; p < problems.size(); ++p) {
     Json messages = Json::array();
     if (!options.system_prompt.empty()) messages.push_back({{"role", "system"}, {"content", options.system_prompt}});
     messages.push_back({{"role", "user"}, {"content", problems[p].prompt}});
-    const std::vector<TokenId> prompt = tokenizer.encode(chat_template.render(messages, true, variables).text);
+    const std::string text = chat_template.render(messages, true, variables).text;
+    const std::vector<TokenId> prompt = tokenizer.encode(text);
     const RandomStream seeds(options.seed, "eval", p);
     for (std::int64_t s = 0; s < options.samples; ++s) {
-      Request request{prompt, options.sampling};
+      Question question{{prompt, options.sampling}, {}};
       const auto at = static_cast<std::uint64_t>(2 * s);
-      request.sampling.seed = (std::uint64_t{seeds.bits(at)} << 32) | seeds.bits(at + 1);
-      requests.push_back(std::move(request));
+      question.request.sampling.seed = (std::uint64_t{seeds.bits(at)} << 32) | seeds.bits(at + 1);
+      question.key = key_of(options, text, question.request.sampling);
+      questions.push_back(std::move(question));
     }
   }
-  Progress progress("eval", static_cast<std::int64_t>(requests.size()), "answer");
-  const std::vector<Completion> completions = engine.generate(requests, [&](std::int64_t) { progress.advance(); });
-  progress.finish();
+  return questions;
+}
 
+EvalSample sample_of(const Completion& completion) {
+  return {.completion = completion.text,
+          .token_count = std::ssize(completion.tokens),
+          .ended = completion.finish_reason == FinishReason::stop};
+}
+
+EvalSample sample_of(const Json& row) {
+  return {.completion = row.at("completion").get<std::string>(),
+          .token_count = row.at("tokens").get<std::int64_t>(),
+          .ended = row.at("ended").get<bool>()};
+}
+
+}  // namespace
+
+std::vector<std::vector<EvalSample>> answer_problems(Engine& engine, const Tokenizer& tokenizer,
+                                                     const ChatTemplate& chat_template,
+                                                     std::span<const EvalProblem> problems,
+                                                     const AnswerOptions& options, Journal* journal) {
+  const std::vector<Question> questions = make_questions(tokenizer, chat_template, problems, options);
+  std::vector<EvalSample> answers(questions.size());
+  std::unordered_map<RequestId, std::size_t> waiting;
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    if (journal != nullptr && journal->contains(questions[i].key)) {
+      answers[i] = sample_of(journal->read(questions[i].key));
+    } else {
+      waiting.emplace(engine.add(questions[i].request), i);
+    }
+  }
+  const auto total = std::ssize(questions);
+  const std::int64_t had = total - std::ssize(waiting);
+  if (had > 0) log_info(text_of(format_count(had), " of ", format_count(total), " answers were given before"));
+  Progress progress("eval", total, "answer", had);
+  while (engine.has_work()) {
+    for (const Engine::Update& update : engine.step()) {
+      if (update.finish_reason == FinishReason::none) continue;
+      const std::size_t at = waiting.at(update.id);
+      EvalSample& answer = answers[at] = sample_of(engine.take(update.id));
+      waiting.erase(update.id);
+      progress.advance();
+      if (journal == nullptr) continue;
+      journal->append({{kKey, questions[at].key},
+                       {"completion", answer.completion},
+                       {"tokens", answer.token_count},
+                       {"ended", answer.ended}});
+    }
+    if (interrupted()) {
+      for (const auto& [id, at] : waiting) engine.cancel(id);
+      throw Interrupted();
+    }
+  }
+  progress.finish();
   std::vector<std::vector<EvalSample>> samples(problems.size());
-  for (std::size_t i = 0; i < completions.size(); ++i) {
-    samples[i / static_cast<std::size_t>(options.samples)].push_back(
-        {.completion = completions[i].text,
-         .token_count = static_cast<std::int64_t>(completions[i].tokens.size()),
-         .ended = completions[i].finish_reason == FinishReason::stop});
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    samples[i / static_cast<std::size_t>(options.samples)].push_back(std::move(answers[i]));
   }
   return samples;
 }

@@ -18,7 +18,7 @@ double mean_of(std::span<const double> values) {
 
 }  // namespace
 
-Estimate estimate_mean(std::span<const double> values) {
+Estimate estimate_difference(std::span<const double> values) {
   HONE_ASSERT(!values.empty(), "a mean needs a value");
   Estimate estimate{.value = mean_of(values)};
   if (values.size() < 2) return estimate;
@@ -26,8 +26,15 @@ Estimate estimate_mean(std::span<const double> values) {
   for (const double value : values) squares += (value - estimate.value) * (value - estimate.value);
   const auto count = static_cast<double>(values.size());
   estimate.standard_error = std::sqrt(squares / (count - 1.0) / count);
-  estimate.low = std::max(0.0, estimate.value - kNormal95 * *estimate.standard_error);
-  estimate.high = std::min(1.0, estimate.value + kNormal95 * *estimate.standard_error);
+  estimate.low = estimate.value - kNormal95 * *estimate.standard_error;
+  estimate.high = estimate.value + kNormal95 * *estimate.standard_error;
+  return estimate;
+}
+
+Estimate estimate_mean(std::span<const double> values) {
+  Estimate estimate = estimate_difference(values);
+  if (estimate.low) estimate.low = std::max(0.0, *estimate.low);
+  if (estimate.high) estimate.high = std::min(1.0, *estimate.high);
   return estimate;
 }
 

@@ -21,6 +21,9 @@ struct Estimate {
 // `values`: one a problem, at least one.
 [[nodiscard]] Estimate estimate_mean(std::span<const double> values);
 
+// The same for differences in [-1, 1], the interval not cut.
+[[nodiscard]] Estimate estimate_difference(std::span<const double> values);
+
 // avg@n. `scores`: [problems][samples], each at least one, in [0, 1].
 [[nodiscard]] Estimate average_score(std::span<const std::vector<double>> scores);
 

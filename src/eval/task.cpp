@@ -4,6 +4,8 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/strings.h"
+#include "data/dataset.h"
 #include "data/source.h"
 
 namespace hone {
@@ -22,6 +24,18 @@ std::vector<fs::path> named_files(const EvalTask& task, const fs::path& folder) 
   return files.size() == task.files.size() ? files : std::vector<fs::path>{};
 }
 
+// A file whole; of a folder or a dataset of the hub the task's split.
+Source open_problems(const EvalTask& task, const fs::path& path) {
+  if (is_file(path)) return {path, {}};
+  const bool is_local = is_folder(path);
+  if (!is_local && !task.files.empty()) {
+    throw Error("dataset_name", text_of(path.string(), " is no folder"),
+                text_of("the folder that holds ", join(task.files, " and "), " of ", task.dataset));
+  }
+  return open_dataset({.name = path.string(), .config = is_local ? "" : task.dataset_config},
+                      {.split = task.dataset_split.empty() ? "test" : task.dataset_split});
+}
+
 }  // namespace
 
 AnswerMatching answer_matching_from_name(std::string_view name) {
@@ -33,8 +47,6 @@ AnswerMatching answer_matching_from_name(std::string_view name) {
 std::vector<EvalProblem> read_problems(const EvalTask& task, const std::filesystem::path& path, std::int64_t limit) {
   std::vector<EvalProblem> problems;
   BadRows bad;
-  SourceOptions options;
-  if (std::filesystem::is_directory(path)) options.split = task.dataset_split.empty() ? "test" : task.dataset_split;
   const auto visit = [&](Json& row, const RowPlace& place) {
     try {
       problems.push_back(task.read(row));
@@ -46,7 +58,7 @@ std::vector<EvalProblem> read_problems(const EvalTask& task, const std::filesyst
   };
   try {
     for (const fs::path& file : named_files(task, path)) Source(file, {}).for_each_row(bad, visit);
-    if (named_files(task, path).empty()) Source(path, options).for_each_row(bad, visit);
+    if (named_files(task, path).empty()) open_problems(task, path).for_each_row(bad, visit);
   } catch (const Enough&) {
   }
   if (bad.count() > 0) throw Error(path.string(), "a row cannot be read: " + bad.first().front());

@@ -14,6 +14,7 @@
 #include "model/registry.h"
 #include "passes/offload.h"
 #include "reward/own/own_reward.h"
+#include "rl/reward_options.h"
 #include "train/fit.h"
 #include "train/setup.h"
 
@@ -45,6 +46,16 @@ bool prefills_think(const GrpoRun& run) {
   return run.tokenizer.decode(run.prompts.tokens(0)).ends_with("<think>\n");
 }
 
+void make_rewards(GrpoRun& run) {
+  const bool prefilled = prefills_think(run);
+  if (prefilled) log_info("the chat template opens <think> itself: the format reward counts it as present");
+  run.rewards = rewards_of(run.options, prefilled);
+  run.reward_weights = run.options.reward_weights;
+  if (run.reward_weights.empty()) run.reward_weights.assign(run.rewards.size(), 1.0);
+}
+
+}  // namespace
+
 RewardOptions reward_options(const RewardKeys& keys, bool think_prefilled) {
   return {.strip_thoughts = keys.strip_thoughts,
           .think_prefilled = think_prefilled,
@@ -64,21 +75,17 @@ RewardOptions reward_options(const RewardKeys& keys, bool think_prefilled) {
           .code_eval_scoring_mode = keys.code_eval_scoring_mode};
 }
 
-void make_rewards(GrpoRun& run) {
+std::vector<Reward> rewards_of(const RewardKeys& keys, bool think_prefilled) {
   RewardRegistry registry;
   register_all_reward(registry);
-  const bool prefilled = prefills_think(run);
-  if (prefilled) log_info("the chat template opens <think> itself: the format reward counts it as present");
-  const RewardOptions options = reward_options(run.options, prefilled);
-  const std::chrono::milliseconds limit(static_cast<std::int64_t>(std::ceil(run.options.reward_timeout * 1000)));
-  for (const std::string& name : run.options.reward_funcs) {
-    run.rewards.push_back(is_own_reward(name) ? make_own_reward(name, limit) : registry.make(name, options));
+  const RewardOptions options = reward_options(keys, think_prefilled);
+  const std::chrono::milliseconds limit(static_cast<std::int64_t>(std::ceil(keys.reward_timeout * 1000)));
+  std::vector<Reward> rewards;
+  for (const std::string& name : keys.reward_funcs) {
+    rewards.push_back(is_own_reward(name) ? make_own_reward(name, limit) : registry.make(name, options));
   }
-  run.reward_weights = run.options.reward_weights;
-  if (run.reward_weights.empty()) run.reward_weights.assign(run.rewards.size(), 1.0);
+  return rewards;
 }
-
-}  // namespace
 
 GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   const std::filesystem::path path = resolve_model(options.model_name_or_path);

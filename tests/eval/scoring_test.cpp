@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "eval/compare.h"
 #include "eval/registry.h"
 #include "eval/report.h"
 #include "support/paths.h"
@@ -113,6 +114,47 @@ TEST(Report, writes_results_and_every_sample) {
   EXPECT_EQ(rows[1]["score"], 0.0);
   EXPECT_EQ(rows[5]["ended"], false);
   EXPECT_EQ(rows[5]["completion"], "\xEF\xBF\xBD(") << "a broken character is replaced";
+}
+
+TEST(Compare, pairs_problems_and_shows_them) {
+  const test::TemporaryDirectory folder;
+  TaskRegistry registry;
+  register_all_eval(registry);
+  const EvalTask task = registry.make("gsm8k", {});
+  const std::vector<EvalProblem> problems = {{"1", "<b>p1</b>", "6"}, {"2", "p2", "7"}, {"3", "p3", "8"}};
+  const auto write = [&](const char* name, const std::vector<std::vector<EvalSample>>& samples) {
+    const std::vector<TaskResult> results = {run_scoring(task, problems, samples)};
+    write_report(folder.path() / name, results, {{"model_name_or_path", "m"}});
+  };
+  write("a", {{{"\\boxed{6}"}, {"\\boxed{5}"}}, {{"\\boxed{7}"}, {"\\boxed{7}"}}, {{"none"}, {"none"}}});
+  write("b", {{{"\\boxed{6}"}, {"\\boxed{6}"}}, {{"\\boxed{7}"}, {"\\boxed{1}"}}, {{"\\boxed{8}"}, {"\\boxed{8}"}}});
+  const std::vector<std::string> folders = {(folder.path() / "a").string(), (folder.path() / "b").string()};
+  const std::vector<ComparedRun> runs = read_runs(folders);
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[0].name, "a");
+  ASSERT_EQ(runs[0].tasks.size(), 1u);
+  EXPECT_EQ(runs[0].tasks[0].scores.front().name, "avg@2");
+  EXPECT_DOUBLE_EQ(runs[0].tasks[0].problems[0].score, 0.5);
+  const auto paired = paired_difference(runs[0].tasks[0], runs[1].tasks[0]);
+  ASSERT_TRUE(paired.has_value());
+  EXPECT_EQ(paired->problems, 3);
+  EXPECT_EQ(paired->better, 2);
+  EXPECT_EQ(paired->worse, 1);
+  EXPECT_NEAR(paired->estimate.value, (0.5 - 0.5 + 1.0) / 3, 1e-12);
+  EXPECT_NEAR(*paired->estimate.standard_error, std::sqrt(7.0 / 12 / 3), 1e-12);  // of 1/2, -1/2, 1
+  const std::string page = comparison_page(runs);
+  EXPECT_NE(page.find("+33.3"), std::string::npos);
+  EXPECT_NE(page.find("&lt;b&gt;p1&lt;/b&gt;"), std::string::npos);
+  EXPECT_EQ(page.find("<b>p1"), std::string::npos);
+  EXPECT_LT(page.find("problem 3"), page.find("problem 1"));  // on which the runs differ most
+  EXPECT_EQ(page.find("http"), std::string::npos);
+  write_file(folder.path() / "b" / "samples.jsonl", "{\"task\": \"gsm8k\"}\n");
+  try {
+    (void)read_runs(folders);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("line 1: is no sample"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace

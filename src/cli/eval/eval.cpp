@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "engine/loaded_model.h"
 #include "engine/sampling_keys.h"
+#include "eval/compare.h"
 #include "eval/evaluate.h"
 #include "eval/registry.h"
 #include "eval/report.h"
@@ -41,6 +42,7 @@ struct EvalOptions : SamplingKeys {
   std::int64_t max_num_seqs = 64;
   DeviceChoice device = DeviceChoice::automatic;
   std::string output_dir;
+  std::vector<std::string> compare;
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -68,6 +70,7 @@ struct EvalOptions : SamplingKeys {
     v("max_num_seqs", max_num_seqs, "Answers that are generated at a time", at_least(1));
     v.group("Output");
     v("output_dir", output_dir, "Folder for results.json and samples.jsonl");
+    v("compare", compare, "Such folders: score nothing, but write compare.html, a page that sets them side by side");
   }
 };
 
@@ -113,7 +116,27 @@ std::vector<Evaluation> read_evaluations(const EvalOptions& options) {
   return evaluations;
 }
 
+// The folder, with the size and age of each of its files of weights.
+std::string weights_key(const std::filesystem::path& folder) {
+  std::string key = std::filesystem::absolute(folder).string();
+  for (const std::string& name : names_in(folder)) {
+    if (!name.ends_with(".safetensors")) continue;
+    const auto written = std::filesystem::last_write_time(folder / name).time_since_epoch().count();
+    key += text_of("\n", name, " ", std::filesystem::file_size(folder / name), " ", written);
+  }
+  return key;
+}
+
+int compare(const EvalOptions& options) {
+  const std::filesystem::path folder = options.output_dir.empty() ? "." : options.output_dir;
+  claim_folder(folder, "output_dir");
+  write_file(folder / "compare.html", comparison_page(read_runs(options.compare)));
+  log_info(text_of("wrote ", (folder / "compare.html").string()));
+  return 0;
+}
+
 int run(const EvalOptions& given, const OptionInput& input) {
+  if (!given.compare.empty()) return compare(given);
   EvalOptions options = given;
   options.model_name_or_path = model_argument("eval", given.model_name_or_path, input);
   if (!options.output_dir.empty()) claim_folder(options.output_dir, "output_dir");
@@ -133,16 +156,23 @@ int run(const EvalOptions& given, const OptionInput& input) {
                                     stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer));
   catch_interrupts();
   const ChatTemplate chat_template = chat_template_of(loaded.tokenizer, options.chat_template);
+  // Answers of an evaluation that was stopped; of one that has ended nothing is left.
+  const std::filesystem::path answered = std::filesystem::path(options.output_dir) / "answers.jsonl";
+  std::optional<Journal> journal;
+  if (!options.output_dir.empty()) journal.emplace(answered, "key");
+  answers.model_key = weights_key(loaded.path);
   std::vector<TaskResult> results;
   for (Evaluation& evaluation : evaluations) {
     answers.samples = options.samples.value_or(evaluation.task.samples);
-    auto samples = answer_problems(engine, loaded.tokenizer, chat_template, evaluation.problems, answers);
+    auto samples = answer_problems(engine, loaded.tokenizer, chat_template, evaluation.problems, answers,
+                                   journal ? &*journal : nullptr);
     results.push_back(run_scoring(evaluation.task, std::move(evaluation.problems), std::move(samples)));
   }
   std::fputs(report_table(results).c_str(), stdout);
   if (!options.output_dir.empty()) {
     EvalOptions copy = options;
     write_report(options.output_dir, results, option_json(OptionTable(copy)));
+    remove_path(answered);
     log_info(text_of("wrote ", options.output_dir, "/results.json and samples.jsonl"));
   }
   return 0;

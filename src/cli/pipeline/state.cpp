@@ -1,0 +1,86 @@
+#include "cli/pipeline/state.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/strings.h"
+
+namespace hone {
+namespace {
+
+// "learning_rate was 1e-3, is 2e-3": the first line that differs.
+std::string difference(const std::string& before, const std::string& now) {
+  const std::vector<std::string> was = split(before, '\n');
+  const std::vector<std::string> is = split(now, '\n');
+  for (std::size_t i = 0; i < std::max(was.size(), is.size()); ++i) {
+    const std::string a = i < was.size() ? was[i] : "";
+    const std::string b = i < is.size() ? is[i] : "";
+    if (a != b) return text_of("was `", a, "`, is `", b, "`");
+  }
+  return "";
+}
+
+}  // namespace
+
+PipelineState::PipelineState(const std::filesystem::path& output_dir) : path_(output_dir / "pipeline.json") {
+  if (!is_file(path_)) return;
+  const Json state = read_json(path_);
+  try {
+    for (const Json& entry : state.at("stages")) {
+      entries_.push_back({entry.at("name").get<std::string>(), entry.at("recipe").get<std::string>(),
+                          entry.at("status").get<std::string>() == "done"});
+    }
+  } catch (const Json::exception&) {
+    throw Error(path_.string(), "is no state of a pipeline", "remove it to begin anew");
+  }
+}
+
+void PipelineState::check(std::span<const Stage> stages) const {
+  const std::string fix = "--from STAGE runs a stage and those behind it anew";
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (i >= stages.size() || stages[i].name != entries_[i].name) {
+      throw Error(path_.string(),
+                  text_of("stage ", i + 1, " was ", entries_[i].name, ", is ",
+                          i < stages.size() ? stages[i].name : std::string("missing")),
+                  fix);
+    }
+    if (stages[i].recipe != entries_[i].recipe) {
+      throw Error(path_.string(),
+                  text_of("stage ", i + 1, " (", stages[i].name,
+                          ") was begun with other keys: ", difference(entries_[i].recipe, stages[i].recipe)),
+                  fix);
+    }
+  }
+}
+
+bool PipelineState::is_done(std::size_t stage) const { return stage < entries_.size() && entries_[stage].done; }
+
+void PipelineState::begin(std::span<const Stage> stages, std::size_t stage) {
+  if (stage < entries_.size()) return;
+  HONE_ASSERT(stage == entries_.size(), "stage ", stage, " of ", entries_.size());
+  entries_.push_back({stages[stage].name, stages[stage].recipe, false});
+  write();
+}
+
+void PipelineState::finish(std::size_t stage) {
+  entries_.at(stage).done = true;
+  write();
+}
+
+void PipelineState::forget_from(std::size_t stage) {
+  entries_.resize(std::min(entries_.size(), stage));
+  write();
+}
+
+void PipelineState::write() const {
+  Json stages = Json::array();
+  for (const Entry& entry : entries_) {
+    stages.push_back({{"name", entry.name}, {"status", entry.done ? "done" : "running"}, {"recipe", entry.recipe}});
+  }
+  write_json(path_, {{"stages", std::move(stages)}});
+}
+
+}  // namespace hone

@@ -1,0 +1,18 @@
+// From generations to data: rewards, filters, the file.
+#pragma once
+
+#include <filesystem>
+#include <span>
+
+#include "data/journal.h"
+#include "generate/prompts.h"
+
+namespace hone {
+
+// Reads the prompts' generations from the journal, in order, filters them, and writes `path` whole or not at all. The
+// journal's rows hold "generations" (texts), "finish_reasons" and "completion_tokens", a list each. Throws Error where
+// a reward lacks what it needs, or nothing is kept.
+void collect_data(const GenerateOptions& options, std::span<const GeneratePrompt> prompts, const Journal& journal,
+                  const std::filesystem::path& path, GenerateCounts& counts);
+
+}  // namespace hone

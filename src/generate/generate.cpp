@@ -1,0 +1,220 @@
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/interrupt.h"
+#include "core/log.h"
+#include "core/progress.h"
+#include "core/random.h"
+#include "core/strings.h"
+#include "data/journal.h"
+#include "engine/engine.h"
+#include "engine/loaded_model.h"
+#include "generate/collect.h"
+#include "generate/options.h"
+#include "generate/prompts.h"
+#include "rl/reward_options.h"
+
+namespace hone {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kKey = "prompt_hash";
+
+// The keys on which generations depend: a folder that holds some from others is not gone on with.
+Json generation_settings(const GenerateOptions& options) {
+  return {{"model_name_or_path", options.model_name_or_path},
+          {"chat_template", options.chat_template},
+          {"system_prompt", options.system_prompt},
+          {"prompt_template", options.prompt_template},
+          {"dataset_prompt_column", options.dataset_prompt_column},
+          {"num_generations", options.num_generations},
+          {"max_new_tokens", options.max_new_tokens},
+          {"temperature", options.temperature},
+          {"top_p", options.top_p},
+          {"top_k", options.top_k},
+          {"min_p", options.min_p},
+          {"seed", options.seed}};
+}
+
+void claim_settings(const fs::path& folder, const GenerateOptions& options) {
+  const fs::path path = folder / "settings.json";
+  const Json settings = generation_settings(options);
+  if (options.overwrite_output_dir) {
+    for (const char* name : {"generations.jsonl", "data.jsonl", "settings.json"}) remove_path(folder / name);
+  }
+  if (!is_file(path)) {
+    if (is_file(folder / "generations.jsonl")) {
+      throw Error((folder / "generations.jsonl").string(), "was made with settings that are not known",
+                  "take another output_dir, or set overwrite_output_dir");
+    }
+    write_json(path, settings);
+    return;
+  }
+  const Json before = read_json(path);
+  for (const auto& [key, value] : settings.items()) {
+    const Json old = before.contains(key) ? before[key] : Json(nullptr);
+    if (old == value) continue;
+    throw Error(key,
+                text_of("is ", value.dump(), ", but ", folder.string(), " holds generations made with ", old.dump()),
+                "take another output_dir, or set overwrite_output_dir");
+  }
+}
+
+// A prompt whose completions are on their way.
+struct Running {
+  const GeneratePrompt* prompt = nullptr;
+  std::vector<RequestId> ids;
+  std::size_t ended = 0;
+};
+
+class Generation {
+ public:
+  Generation(const GenerateOptions& options, Engine& engine, Journal& journal, SamplingParams sampling)
+      : options_(options), engine_(engine), journal_(journal), sampling_(std::move(sampling)) {}
+
+  // Generates for the prompts that the journal lacks. A prompt's row is appended when its last completion has ended.
+  void run(std::span<const GeneratePrompt> prompts) {
+    const auto total = std::ssize(prompts);
+    const auto had = static_cast<std::int64_t>(
+        std::ranges::count_if(prompts, [&](const auto& prompt) { return journal_.contains(prompt.key); }));
+    if (had > 0) log_info(text_of(format_count(had), " of ", format_count(total), " prompts were done before"));
+    Progress progress("generate", total, "prompt", had);
+    const auto start = std::chrono::steady_clock::now();
+    std::size_t next = 0;
+    while (true) {
+      // Enough to keep the engine full, so that memory does not grow with the dataset.
+      for (; next < prompts.size() && waiting_ < 2 * options_.max_num_seqs; ++next) {
+        if (!journal_.contains(prompts[next].key)) begin(prompts[next]);
+      }
+      if (!engine_.has_work()) break;
+      for (const Engine::Update& update : engine_.step()) {
+        if (update.finish_reason != FinishReason::none && end(update.id)) progress.advance();
+      }
+      throw_if_interrupted();
+      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+      const double tokens = static_cast<double>(engine_.statistics().generated_tokens);
+      progress.set_postfix(
+          text_of(format_count(static_cast<std::int64_t>(tokens / std::max(passed.count(), 1e-3))), " tokens/s"));
+    }
+  }
+
+ private:
+  void begin(const GeneratePrompt& prompt) {
+    Running running{&prompt, {}, 0};
+    const RandomStream seeds(static_cast<std::uint64_t>(options_.seed), "generate " + prompt.key);
+    for (std::int64_t i = 0; i < options_.num_generations; ++i) {
+      Request request{prompt.tokens, sampling_};
+      const auto at = static_cast<std::uint64_t>(2 * i);
+      request.sampling.seed = (std::uint64_t{seeds.bits(at)} << 32) | seeds.bits(at + 1);
+      running.ids.push_back(engine_.add(std::move(request)));
+      owners_[running.ids.back()] = &prompt;
+    }
+    waiting_ += options_.num_generations;
+    running_.emplace(&prompt, std::move(running));
+  }
+
+  // Whether this was the prompt's last.
+  bool end(RequestId id) {
+    const auto owner = owners_.extract(id);
+    Running& running = running_.at(owner.mapped());
+    --waiting_;
+    if (++running.ended < running.ids.size()) return false;
+    Json row = parse_json(running.prompt->row, "row");
+    row["generations"] = Json::array();
+    row["finish_reasons"] = Json::array();
+    row["completion_tokens"] = Json::array();
+    for (const RequestId each : running.ids) {
+      const Completion completion = engine_.take(each);
+      row["generations"].push_back(running.prompt->prefill + completion.text);
+      row["finish_reasons"].push_back(name_of(completion.finish_reason));
+      row["completion_tokens"].push_back(completion.tokens.size());
+    }
+    row[kKey] = running.prompt->key;
+    journal_.append(row);
+    running_.erase(running.prompt);
+    return true;
+  }
+
+  const GenerateOptions& options_;
+  Engine& engine_;
+  Journal& journal_;
+  SamplingParams sampling_;
+  std::unordered_map<RequestId, const GeneratePrompt*> owners_;
+  std::unordered_map<const GeneratePrompt*, Running> running_;
+  std::int64_t waiting_ = 0;
+};
+
+void generate_missing(const GenerateOptions& options, std::span<const GeneratePrompt> prompts, Journal& journal) {
+  std::size_t longest = 0;
+  for (const GeneratePrompt& prompt : prompts) longest = std::max(longest, prompt.tokens.size());
+  Device& device = open_device(options.device);
+  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device);
+  EngineOptions engine_options;
+  engine_options.max_num_seqs = options.max_num_seqs;
+  engine_options.max_batch_tokens = std::max(engine_options.max_batch_tokens, options.max_num_seqs);
+  engine_options.max_model_len = std::min(loaded.model->shape().max_position_embeddings,
+                                          static_cast<std::int64_t>(longest) + options.max_new_tokens);
+  if (static_cast<std::int64_t>(longest) >= engine_options.max_model_len) {
+    throw Error("dataset_name", text_of("a prompt has ", longest, " tokens, the model knows ",
+                                        loaded.model->shape().max_position_embeddings));
+  }
+  Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device), engine_options);
+  SamplingParams sampling =
+      options.params(options.max_new_tokens, stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer));
+  Generation(options, engine, journal, std::move(sampling)).run(prompts);
+}
+
+}  // namespace
+
+std::string output_folder(const GenerateOptions& options) {
+  return options.output_dir.empty() ? options.output_dataset_name : options.output_dir;
+}
+
+void check_options(const GenerateOptions& options, const OptionInput& input) {
+  if (options.model_name_or_path.empty()) throw Error("model_name_or_path", "is not set", "the folder of a model");
+  if (options.dataset_name.empty()) throw Error("dataset_name", "is not set", "the file with the prompts");
+  if (output_folder(options).empty()) throw Error("output_dir", "is not set", "the folder for what is generated");
+  if (options.dataset_start_index && options.dataset_end_index &&
+      *options.dataset_end_index <= *options.dataset_start_index) {
+    throw Error(
+        input.place_of("dataset_end_index"),
+        text_of(*options.dataset_end_index, " is not above dataset_start_index ", *options.dataset_start_index));
+  }
+  const bool needs_rewards = options.min_reward || options.pass_rate_min || options.pass_rate_max || options.easy_first;
+  if (needs_rewards && options.reward_funcs.empty()) {
+    throw Error("reward_funcs", "is empty, but min_reward, pass_rate_min, pass_rate_max or easy_first is set",
+                "accuracy, for example");
+  }
+  if (!options.reward_weights.empty() && options.reward_weights.size() != options.reward_funcs.size()) {
+    throw Error(input.place_of("reward_weights"), text_of("has ", options.reward_weights.size(), " numbers for ",
+                                                          options.reward_funcs.size(), " rewards"));
+  }
+  if (options.pass_rate_min.value_or(0.1) >= options.pass_rate_max.value_or(0.9)) {
+    throw Error(input.place_of("pass_rate_min"),
+                text_of("pass_rate_min ", options.pass_rate_min.value_or(0.1), " is not below pass_rate_max ",
+                        options.pass_rate_max.value_or(0.9)));
+  }
+  // Unknown names are refused before anything is generated.
+  (void)rewards_of(options, false);
+}
+
+GenerateCounts generate(const GenerateOptions& options) {
+  const fs::path folder = output_folder(options);
+  claim_folder(folder, "output_dir");
+  const Tokenizer tokenizer = load_tokenizer(resolve_model(options.model_name_or_path));
+  GenerateCounts counts;
+  const std::vector<GeneratePrompt> prompts =
+      read_prompts(options, tokenizer, chat_template_of(tokenizer, options.chat_template), counts);
+  claim_settings(folder, options);
+  Journal journal(folder / "generations.jsonl", kKey);
+  const bool whole = std::ranges::all_of(prompts, [&](const auto& prompt) { return journal.contains(prompt.key); });
+  if (!whole) generate_missing(options, prompts, journal);
+  collect_data(options, prompts, journal, folder / "data.jsonl", counts);
+  return counts;
+}
+
+}  // namespace hone

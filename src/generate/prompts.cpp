@@ -1,0 +1,152 @@
+#include "generate/prompts.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "data/columns.h"
+#include "data/dataset.h"
+#include "data/journal.h"
+#include "data/render.h"
+#include "data/source.h"
+#include "eval/math_task.h"
+#include "generate/ngrams.h"
+#include "reward/tags.h"
+
+namespace hone {
+namespace {
+
+// A single file is taken whole.
+std::string split_for(const std::string& name, const std::string& split) { return is_file(name) ? "train" : split; }
+
+// The test split where there is one.
+Source open_benchmark(const std::string& name) {
+  const DatasetName dataset{.name = name};
+  if (is_file(name) || !names_splits(dataset)) return open_dataset(dataset, {});
+  try {
+    return open_dataset(dataset, {.split = "test"});
+  } catch (const Error&) {
+    return open_dataset(dataset, {});
+  }
+}
+
+// The text of a prompt's column; of messages what the user says.
+std::string prompt_text(const Json& row, std::string_view column) {
+  if (is_text(row, column)) return text_in(row, column);
+  std::string text;
+  for (const Json& message : messages_in(row, column)) {
+    if (message["role"] != "user" || !message.contains("content") || !message["content"].is_string()) continue;
+    text += (text.empty() ? "" : "\n") + message["content"].get<std::string>();
+  }
+  return text;
+}
+
+std::string benchmark_text(const Json& row, const std::string& column) {
+  if (!column.empty()) return column_text(row, column);
+  for (const char* usual : {"problem", "question", "Question", "question_content", "prompt"}) {
+    if (std::string text = column_text(row, usual); !text.empty()) return text;
+  }
+  throw Error("", "has none of the columns problem, question, Question, question_content and prompt",
+              "name it: decontaminate: FILE:COLUMN");
+}
+
+void add_benchmark(NgramSet& ngrams, const std::string& entry) {
+  std::string name = entry;
+  std::string column;
+  const std::size_t colon = entry.rfind(':');
+  if (colon != std::string::npos && !std::filesystem::exists(entry)) {
+    name = entry.substr(0, colon);
+    column = entry.substr(colon + 1);
+  }
+  BadRows bad;
+  std::int64_t rows = 0;
+  open_benchmark(name).for_each_row(bad, [&](const Json& row, const RowPlace& place) {
+    ++rows;
+    try {
+      ngrams.add(benchmark_text(row, column));
+    } catch (const Error& error) {
+      throw Error(text_of(*place.file, " ", place.unit, " ", place.number), error.what());
+    }
+  });
+  if (rows == 0 || bad.count() > 0) {
+    throw Error("decontaminate", text_of(name, rows == 0 ? " has no rows" : " has a row that cannot be read"),
+                bad.count() > 0 ? bad.first().front() : "");
+  }
+}
+
+Json messages_of(Json& row, std::string_view column, const GenerateOptions& options) {
+  Json messages;
+  if (!options.prompt_template.empty()) {
+    messages = Json::array({{{"role", "user"}, {"content", fill_template(options.prompt_template, row)}}});
+  } else if (is_text(row, column)) {
+    messages = Json::array({{{"role", "user"}, {"content", text_in(row, column)}}});
+  } else {
+    messages = messages_in(row, column);
+  }
+  add_system_prompt(messages, {.prompt_column = {}, .system_prompt = options.system_prompt});
+  return messages;
+}
+
+bool is_within(std::int64_t index, const GenerateOptions& options) {
+  return index >= options.dataset_start_index.value_or(0) &&
+         (!options.dataset_end_index || index < *options.dataset_end_index);
+}
+
+}  // namespace
+
+std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const Tokenizer& tokenizer,
+                                         const ChatTemplate& chat_template, GenerateCounts& counts) {
+  NgramSet benchmarks(static_cast<std::size_t>(options.ngram_size));
+  for (const std::string& entry : options.decontaminate) add_benchmark(benchmarks, entry);
+  const Json variables = template_variables(tokenizer);
+  const ColumnOptions columns{.prompt_column = options.dataset_prompt_column};
+  const Source source = open_dataset({.name = options.dataset_name, .config = options.dataset_config},
+                                     {.split = split_for(options.dataset_name, options.dataset_split)});
+  std::vector<GeneratePrompt> prompts;
+  std::unordered_set<std::string> seen;
+  std::unordered_map<std::string, int> occurrences;
+  std::int64_t index = 0;
+  BadRows bad;
+  source.for_each_row(bad, [&](Json& row, const RowPlace& place) {
+    if (!is_within(index++, options)) return;
+    ++counts.rows;
+    try {
+      const std::string_view column = prompt_column_of(row, columns);
+      const std::string text = prompt_text(row, column);
+      if (benchmarks.count() > 0 && benchmarks.overlaps(text)) {
+        ++counts.contaminated;
+        return;
+      }
+      if (options.deduplicate && !seen.insert(normalized_words(text)).second) {
+        ++counts.duplicates;
+        return;
+      }
+      GeneratePrompt prompt;
+      const Json messages = messages_of(row, column, options);
+      prompt.messages = messages.dump(-1, ' ', false, Json::error_handler_t::replace);
+      RenderedPrompt rendered = render_prompt(messages, chat_template, row_variables(row, variables));
+      prompt.tokens = tokenizer.encode(rendered.text);
+      if (prompt.tokens.empty()) throw Error("the template renders the prompt as nothing");
+      prompt.prefill = std::move(rendered.prefill);
+      prompt.opens_thoughts = prompt.prefill.empty() && rendered.text.ends_with(kThinkOpening);
+      prompt.key = content_key(rendered.text);
+      if (const int count = ++occurrences[prompt.key]; count > 1) prompt.key += text_of("-", count);
+      prompt.row = row.dump(-1, ' ', false, Json::error_handler_t::replace);
+      prompts.push_back(std::move(prompt));
+    } catch (const Error& error) {
+      throw Error(text_of(*place.file, " ", place.unit, " ", place.number), error.what());
+    }
+  });
+  if (const std::string left_out = bad.describe(index); !left_out.empty()) log_warning(left_out);
+  if (counts.rows == 0) throw Error("dataset_name", text_of(options.dataset_name, " has no rows within the indices"));
+  if (prompts.empty()) throw Error("dataset_name", "no prompt is left", "all are duplicates or contaminated");
+  counts.prompts = std::ssize(prompts);
+  return prompts;
+}
+
+}  // namespace hone

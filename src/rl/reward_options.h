@@ -1,0 +1,15 @@
+// From a recipe's keys to what rewards read.
+#pragma once
+
+#include <vector>
+
+#include "rl/options.h"
+
+namespace hone {
+
+// `think_prefilled`: the prompts end in "<think>\n".
+[[nodiscard]] RewardOptions reward_options(const RewardKeys& keys, bool think_prefilled);
+// The rewards that reward_funcs names, the user's own among them. Throws Error.
+[[nodiscard]] std::vector<Reward> rewards_of(const RewardKeys& keys, bool think_prefilled);
+
+}  // namespace hone
