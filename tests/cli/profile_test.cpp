@@ -241,7 +241,8 @@ TEST(BenchCommand, MeasuresKernelsAndProducts) {
     for (const char* name : {"shape", "unit", "machine", "command", "commit", "date"}) EXPECT_TRUE(row.contains(name));
     EXPECT_THAT(row["command"].get<std::string>(), HasSubstr("hone bench kernels --model quickstart"));
   }
-  for (const char* name : {"copy", "matmul", "kernel attention_backward", "kernel adamw", "kernel linear_logprobs"}) {
+  for (const char* name :
+       {"copy", "matmul", "kernel attention_backward", "kernel adamw", "kernel linear_logprobs_joint"}) {
     EXPECT_THAT(seen, testing::Contains(name));
   }
   const std::string products = directory.path() / "products.json";

@@ -45,7 +45,7 @@ Values spread(const Values& b, double scale) {
 }
 
 OpCase adapted_case(std::int64_t rows, bool with_bias) {
-  OpCase test{.name = with_bias ? "linear_adapted with bias" : "linear_adapted",
+  OpCase test{.name = with_bias ? "lora_linear with bias" : "lora_linear",
               .inputs = {{"x", {DType::f32, {Dim(rows, Count::tokens), kIn}}},
                          {"weight", {DType::f32, {kOut, kIn}}, false, {}, 0.3, false},
                          {"h", {DType::f32, {Dim(rows, Count::tokens), 2 * kRank}}},
@@ -89,7 +89,7 @@ TEST(Lora, DoraScale) {
   for (const bool with_bias : {false, true}) {
     Values norms;
     for (std::int64_t i = 0; i < kOut; ++i) norms.push_back(0.5 + 0.25 * static_cast<double>(i));
-    OpCase test{.name = "dora_scale",
+    OpCase test{.name = "lora_dora_scale",
                 .inputs = {{"z", {DType::f32, {Dim(kRows, Count::tokens), kOut}}},
                            {"magnitude", {DType::f32, {kOut}}, true},
                            {"norm", {DType::f32, {kOut}}, false, norms, 1.0, false, true}},
@@ -115,7 +115,7 @@ TEST(Lora, DoraScale) {
 }
 
 TEST(Lora, DoraNorm) {
-  OpCase test{.name = "dora_norm",
+  OpCase test{.name = "lora_dora_norm",
               .inputs = {{"weight", {DType::f32, {kOut, kIn}}, false, {}, 1.0, false},
                          {"delta", {DType::f32, {kOut, kIn}}, false, {}, 0.5, false}},
               .below = {}};

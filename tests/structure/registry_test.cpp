@@ -51,8 +51,19 @@ TEST(Registry, Trackers) {
 TEST(Registry, Tasks) {
   TaskRegistry registry;
   register_all_eval(registry);
-  EXPECT_EQ(registry.names().size(), folders("eval").size());
-  EXPECT_FALSE(registry.names().empty());
+  // A folder may hold several versions of a task: their names begin with the folder's.
+  Names found;
+  const Names known = folders("eval");
+  for (const std::string& task : registry.names()) {
+    std::string folder;
+    for (const std::string& name : known) {
+      if (task.starts_with(name) && name.size() > folder.size()) folder = name;
+    }
+    EXPECT_FALSE(folder.empty()) << "task " << task << " is in no folder of its name";
+    found.insert(folder);
+  }
+  EXPECT_EQ(found, known);
+  EXPECT_FALSE(found.empty());
 }
 
 TEST(Registry, Commands) {

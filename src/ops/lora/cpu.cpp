@@ -160,11 +160,12 @@ void register_lora_cpu(KernelRegistry& registry) {
       [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { spread<T>(call); }); });
   add("lora_collect",
       [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { collect<T>(call); }); });
-  registry.add("linear_adapted", DeviceKind::cpu, {adapted, adapted_workspace});
-  add("dora_norm", [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { norm<T>(call); }); });
-  add("dora_scale",
+  registry.add("lora_linear", DeviceKind::cpu, {adapted, adapted_workspace});
+  add("lora_dora_norm",
+      [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { norm<T>(call); }); });
+  add("lora_dora_scale",
       [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { scale<T>(call); }); });
-  add("dora_product",
+  add("lora_dora_product",
       [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { product<T>(call); }); });
 }
 

@@ -121,7 +121,7 @@ void norm(const KernelCall& call) {
   norm_kernel<T><<<static_cast<unsigned>(rows), kThreads, 0, stream_of(call)>>>(
       cuda_data<T>(call.in(0)), cuda_data<T>(call.in(1)), call.in(0).row_size(),
       cuda_data<CudaAccumulator<T>>(call.out(0)));
-  check_launch("dora_norm");
+  check_launch("lora_dora_norm");
 }
 
 // Where a thread works: kColumns elements of one row, a block's width apart.
@@ -158,7 +158,7 @@ void scale(const KernelCall& call) {
   scale_kernel<T><<<static_cast<unsigned>(z.capacity() * tiles), kThreads, 0, stream_of(call)>>>(
       cuda_data<T>(z), cuda_data<T>(call.in(1)), cuda_data<CudaAccumulator<T>>(call.in(2)), cuda_data<T>(call.in(3)),
       cuda_data<T>(call.out(0)), row_count(call, z), z.row_size(), tiles, parts_of(call));
-  check_launch("dora_scale");
+  check_launch("lora_dora_scale");
 }
 
 template <class T>
@@ -185,7 +185,7 @@ void product(const KernelCall& call) {
   product_kernel<T><<<static_cast<unsigned>(dy.capacity() * tiles), kThreads, 0, stream_of(call)>>>(
       cuda_data<T>(dy), cuda_data<T>(call.in(1)), cuda_data<CudaAccumulator<T>>(call.in(2)), cuda_data<T>(call.out(0)),
       row_count(call, dy), dy.row_size(), tiles, parts_of(call));
-  check_launch("dora_product");
+  check_launch("lora_dora_product");
 }
 
 }  // namespace
@@ -196,12 +196,12 @@ void register_lora_cuda(KernelRegistry& registry) {
       [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { spread<T>(call); }); });
   add("lora_collect",
       [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { collect<T>(call); }); });
-  registry.add("linear_adapted", DeviceKind::cuda, {adapted, adapted_workspace});
-  add("dora_norm",
+  registry.add("lora_linear", DeviceKind::cuda, {adapted, adapted_workspace});
+  add("lora_dora_norm",
       [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { norm<T>(call); }); });
-  add("dora_scale",
+  add("lora_dora_scale",
       [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { scale<T>(call); }); });
-  add("dora_product",
+  add("lora_dora_product",
       [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { product<T>(call); }); });
 }
 

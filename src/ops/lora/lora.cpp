@@ -64,7 +64,7 @@ const LoraSpread kSpread;
 // (x, weight, bias or none, h, up) -> y
 class LinearAdapted final : public Op {
  public:
-  std::string_view name() const override { return "linear_adapted"; }
+  std::string_view name() const override { return "lora_linear"; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, 0, name());
     const Type& weight = required(inputs, 1, name());
@@ -104,7 +104,7 @@ class LinearAdapted final : public Op {
 
 class DoraNorm final : public Op {
  public:
-  std::string_view name() const override { return "dora_norm"; }
+  std::string_view name() const override { return "lora_dora_norm"; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& weight = required(inputs, 0, name());
     expect_vector(inputs, 1, name(), "delta", weight);
@@ -122,7 +122,7 @@ class DoraNorm final : public Op {
 // (dy, z, norm) -> dy z / norm in the columns of parts, 0 in the others: what a magnitude's gradient is the sum of.
 class DoraProduct final : public Op {
  public:
-  std::string_view name() const override { return "dora_product"; }
+  std::string_view name() const override { return "lora_dora_product"; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& dy = required(inputs, 0, name());
@@ -137,7 +137,7 @@ const DoraProduct kProduct;
 // (z, magnitude, norm, bias or none) -> y
 class DoraScale final : public Op {
  public:
-  std::string_view name() const override { return "dora_scale"; }
+  std::string_view name() const override { return "lora_dora_scale"; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& z = required(inputs, 0, name());
