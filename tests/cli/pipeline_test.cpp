@@ -46,18 +46,18 @@ TEST(Stages, take_what_the_stage_before_left) {
       "- {stage: eval, task: gsm8k, model_name_or_path: '${last}'}\n");
   ASSERT_EQ(stages.size(), 7u);
   EXPECT_EQ(stages[0].recipe,
-            "dataset_name: traces.jsonl\nlr_scheduler_kwargs: {min_lr_rate: 0.1}\nmodel_name_or_path: base\n"
+            "dataset_name: traces.jsonl\nlr_scheduler_kwargs: {min_lr_rate: \"0.1\"}\nmodel_name_or_path: base\n"
             "output_dir: out/01-sft\n");
   EXPECT_EQ(stages[1].recipe,
             "reward_funcs: [accuracy, format]\nmodel_name_or_path: out/01-sft\ndataset_name: prompts.jsonl\n"
             "output_dir: out/02-grpo\n");
   EXPECT_EQ(stages[2].recipe,
-            "num_generations: 2\nmodel_name_or_path: out/02-grpo\ndataset_name: prompts.jsonl\n"
+            "num_generations: \"2\"\nmodel_name_or_path: out/02-grpo\ndataset_name: prompts.jsonl\n"
             "reward_funcs: accuracy\noutput_form: conversations\noutput_dir: out/03-rejection_sampling\n");
   EXPECT_EQ(stages[3].recipe,
             "model_name_or_path: base\ndataset_name: out/03-rejection_sampling/data.jsonl\noutput_dir: out/04-last\n");
   EXPECT_EQ(stages[5].name, "grpo2");
-  EXPECT_NE(stages[5].recipe.find("dataset_name: out/05-curriculum/data.jsonl\nshuffle_dataset: false\n"),
+  EXPECT_NE(stages[5].recipe.find("dataset_name: out/05-curriculum/data.jsonl\nshuffle_dataset: \"false\"\n"),
             std::string::npos)
       << stages[5].recipe;
   EXPECT_EQ(stages[6].recipe, "task: gsm8k\nmodel_name_or_path: out/04-last\noutput_dir: out/07-eval\n");
@@ -156,7 +156,7 @@ TEST_F(PipelineRun, KilledInEachStageItLeavesTheSameBits) {
   write_recipe("2e-3");
   const Ended refused = run_program(arguments("killed"));
   EXPECT_EQ(refused.code, 1);
-  EXPECT_NE(refused.output.find("was `learning_rate: 1e-3`, is `learning_rate: 2e-3`"), std::string::npos)
+  EXPECT_NE(refused.output.find("was `learning_rate: \"1e-3\"`, is `learning_rate: \"2e-3\"`"), std::string::npos)
       << refused.output;
   const Ended anew = run_program(arguments("killed", {"--from", "sft"}));
   EXPECT_EQ(anew.code, 0) << anew.output;
