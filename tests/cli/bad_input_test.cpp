@@ -70,6 +70,7 @@ class BadInput : public testing::Test {
                              "--max_steps", "2", "--save_steps", "1", "--output_dir", at("run")});
     ASSERT_EQ(ended.code, 0) << ended.said;
     fs::create_directories(root() / "model");
+    fs::create_directories(root() / "broken");
     for (const std::string& name : names_in(root() / "run")) {
       if (is_file(root() / "run" / name)) fs::copy_file(root() / "run" / name, root() / "model" / name);
     }
