@@ -71,8 +71,8 @@ void append(MetricValues& values, const NamedValues& more) { values.insert(value
 GrpoTask::GrpoTask(Setup setup)
     : setup_(std::move(setup)),
       loss_(policy_loss_options(setup_.options, setup_.batch)),
-      order_(setup_.prompts.size(), setup_.batch.prompts, setup_.options.order_seed(),
-             setup_.options.shuffle_dataset) {}
+      order_(setup_.prompts.size(), setup_.batch.prompts, setup_.options.order_seed(), setup_.options.shuffle_dataset) {
+}
 
 std::int64_t GrpoTask::micro_steps_per_epoch(const GrpoOptions& options, const GrpoBatch& batch, std::int64_t prompts) {
   return prompts / batch.prompts * batch.steps_per_generation * options.num_iterations;

@@ -205,7 +205,8 @@ TEST_F(CommandsTest, WhatIsWrongGetsOneLine) {
            " line 1 and 2 more: no column messages, 'text' (dataset_text_field), prompt with completion, or problem "
            "with solution; the columns are: foo"},
       {{"sft", "--dataset_name", "no/such.jsonl", "--output_dir", path("o")},
-       "no/such.jsonl: no such file or folder (give the path of a .jsonl, .json, .csv, .tsv, .txt (each also .gz or .zst), "
+       "no/such.jsonl: no such file or folder (give the path of a .jsonl, .json, .csv, .tsv, .txt (each also .gz or "
+       ".zst), "
        ".parquet or .arrow file, or of a folder of them)"},
       {{"sft", "--dataset_name", data, "--output_dir", path("empty.jsonl")},
        "output_dir: cannot create the folder " + path("empty.jsonl") + ": Not a directory"},

@@ -7,8 +7,8 @@
 
 #include "core/error.h"
 #include "core/files.h"
-#include "generate/collect.h"
 #include "data/journal.h"
+#include "generate/collect.h"
 #include "generate/ngrams.h"
 #include "support/paths.h"
 

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
-#include "support/paths.h"
 #include "ops/update_run.h"
+#include "support/paths.h"
 
 namespace hone::test {
 namespace {

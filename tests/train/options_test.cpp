@@ -146,7 +146,8 @@ TEST(TrainingOptions, ContradictionsGetOneExactLine) {
       {{"--load_in_4bit", "true"}, "--load_in_4bit: 4-bit weights are not offered, saw 'true' (remove the key)"},
       {{"--report_to", "wandb,tensorboard"}, "no error"},
       {{"--report_to", "comet_ml"},
-       "--report_to: hone does not report to 'comet_ml', but to tensorboard, wandb, all or none (metrics.jsonl is always "
+       "--report_to: hone does not report to 'comet_ml', but to tensorboard, wandb, all or none (metrics.jsonl is "
+       "always "
        "written)"},
       {{"--learning_rat", "1"}, "--learning_rat: unknown key (did you mean learning_rate?)"},
       {{"--output_dir="}, "output_dir: is not set (the folder for checkpoints and the final model)"},
