@@ -42,7 +42,7 @@ Json config_of(const LoraModel& model) {
           {"peft_type", "LORA"},
           {"r", lora.r},
           {"rank_pattern", Json::object()},
-          {"revision", nullptr},
+          {"revision", lora.base_revision == "main" ? Json(nullptr) : Json(lora.base_revision)},
           {"target_modules", model.target_names()},
           {"task_type", "CAUSAL_LM"},
           {"use_dora", lora.dora},

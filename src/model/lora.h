@@ -22,7 +22,8 @@ struct LoraConfig {
   std::vector<std::string> modules_to_save;  // trained whole, as copies
   bool rslora = false;                       // scale alpha / sqrt(r), not alpha / r
   bool dora = false;
-  std::string base_name;  // base_model_name_or_path of adapter_config.json
+  std::string base_name;               // base_model_name_or_path of adapter_config.json
+  std::string base_revision = "main";  // of a base from the hub
 
   [[nodiscard]] double scale() const;
 };

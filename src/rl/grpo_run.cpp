@@ -88,7 +88,7 @@ std::vector<Reward> rewards_of(const RewardKeys& keys, bool think_prefilled) {
 }
 
 GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
-  const std::filesystem::path path = resolve_model(options.model_name_or_path);
+  const std::filesystem::path path = resolve_model(options.model_name_or_path, options.model_revision);
   GrpoRun run{.options = options,
               .options_json = {},
               .batch = grpo_batch(options, 1, input),
@@ -101,7 +101,7 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   check_vocabulary(*run.model, run.tokenizer);
   run.dtype = weight_dtype(options).value_or(checkpoint_dtype(*run.initial));
   run.generation_config = run.initial->generation_config() != nullptr ? run.initial->generation_config()->dump() : "{}";
-  run.model = with_adapter(std::move(run.model), options, options.model_name_or_path);
+  run.model = with_adapter(std::move(run.model), options, options);
   run.stop_token_ids = stop_token_ids(run.generation_config, *run.model, run.tokenizer);
   if (run.stop_token_ids.empty()) {
     throw Error(path.string(), "no end token: neither generation_config.json, config.json nor the tokenizer name one",

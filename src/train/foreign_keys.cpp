@@ -38,7 +38,6 @@ constexpr std::array kKeys = std::to_array<ForeignKey>({
     {"torch_compile_backend", kNoEffect, "hone is compiled"},
     {"torch_compile_mode", kNoEffect, "hone is compiled"},
     {"disable_dropout", kNoEffect, "GRPO drops nothing"},
-    {"model_revision", kNotYet, "a revision of a model other than its main one is", "main"},
     {"tokenizer_name", kNotYet, "a tokenizer that is not the model's is"},
     {"config_overrides", kNotYet, "overriding a model's config is"},
     {"model_init_kwargs", kNotYet, "passing arguments to the model is"},

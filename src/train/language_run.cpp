@@ -53,7 +53,7 @@ Json complete_config(Json config, const Tokenizer& tokenizer) {
 }
 
 void open_model(LanguageRun& run, const ModelOptions& options) {
-  const std::filesystem::path path = resolve_model(options.model_name_or_path);
+  const std::filesystem::path path = resolve_model(options.model_name_or_path, options.model_revision);
   run.initial = std::make_unique<ModelDirectory>(path);
   run.model = family_registry().create(run.initial->config());
   run.dtype = weight_dtype(options).value_or(checkpoint_dtype(*run.initial));
@@ -111,12 +111,13 @@ std::unique_ptr<BatchLoader> rows_in_order(const ExampleSet& set, Packing packin
 }  // namespace
 
 LanguageRun prepare_pretrain(const PretrainOptions& options) {
-  const std::string& tokenizer_name =
-      options.tokenizer_name_or_path.empty() ? options.model_name_or_path : options.tokenizer_name_or_path;
+  const std::filesystem::path tokenizer = options.tokenizer_name_or_path.empty()
+                                              ? resolve_model(options.model_name_or_path, options.model_revision)
+                                              : resolve_model(options.tokenizer_name_or_path);
   LanguageRun run{.command = "pretrain",
                   .options = options,
                   .options_json = as_json(options),
-                  .tokenizer = load_tokenizer(resolve_model(tokenizer_name))};
+                  .tokenizer = load_tokenizer(tokenizer)};
   run.generation_config = default_generation_config(run.tokenizer).dump();
   if (options.model_config_path.empty()) {
     open_model(run, options);
@@ -161,11 +162,11 @@ LanguageRun prepare_sft(const SftOptions& options) {
   LanguageRun run{.command = "sft",
                   .options = options,
                   .options_json = as_json(options),
-                  .tokenizer = load_tokenizer(resolve_model(options.model_name_or_path))};
+                  .tokenizer = load_tokenizer(resolve_model(options.model_name_or_path, options.model_revision))};
   open_model(run, options);
   check_vocabulary(*run.model, run.tokenizer);
   if (run.tokenizer.chat_template().empty() && options.chat_template.empty()) use_chatml(run, options);
-  run.model = with_adapter(std::move(run.model), options, options.model_name_or_path);
+  run.model = with_adapter(std::move(run.model), options, options);
   run.loss = options.loss_type;
   if (!options.eos_token.empty()) run.tokenizer.set_eos_token(options.eos_token);
   const ChatTemplate chat_template = chat_template_of(run.tokenizer, options.chat_template);

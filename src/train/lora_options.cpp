@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "model/lora.h"
+#include "train/options.h"
 
 namespace hone {
 
@@ -18,18 +19,19 @@ void check_lora(const LoraOptions& options, const OptionInput& input) {
 }
 
 std::unique_ptr<Model> with_adapter(std::unique_ptr<Model> model, const LoraOptions& options,
-                                    const std::string& model_name_or_path) {
+                                    const ModelOptions& base) {
   if (!options.use_peft) return model;
-  const bool is_local = std::filesystem::is_directory(model_name_or_path);
-  LoraConfig config{
-      .r = options.lora_r,
-      .alpha = options.lora_alpha,
-      .dropout = options.lora_dropout,
-      .target_modules = options.lora_target_modules,
-      .modules_to_save = options.lora_modules_to_save,
-      .rslora = options.use_rslora,
-      .dora = options.use_dora,
-      .base_name = is_local ? std::filesystem::canonical(model_name_or_path).string() : model_name_or_path};
+  const std::string& name = base.model_name_or_path;
+  const bool is_local = std::filesystem::is_directory(name);
+  LoraConfig config{.r = options.lora_r,
+                    .alpha = options.lora_alpha,
+                    .dropout = options.lora_dropout,
+                    .target_modules = options.lora_target_modules,
+                    .modules_to_save = options.lora_modules_to_save,
+                    .rslora = options.use_rslora,
+                    .dora = options.use_dora,
+                    .base_name = is_local ? std::filesystem::canonical(name).string() : name,
+                    .base_revision = base.model_revision};
   return std::make_unique<LoraModel>(std::move(model), std::move(config));
 }
 

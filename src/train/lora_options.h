@@ -11,6 +11,7 @@
 namespace hone {
 
 class Model;
+struct ModelOptions;
 
 enum class LoraTask : std::uint8_t { causal_lm };
 template <>
@@ -50,7 +51,7 @@ void check_lora(const LoraOptions& options, const OptionInput& input);
 
 // The model with a new adapter on it where use_peft is set, else itself. Throws Error where the keys do not fit it.
 [[nodiscard]] std::unique_ptr<Model> with_adapter(std::unique_ptr<Model> model, const LoraOptions& options,
-                                                  const std::string& model_name_or_path);
+                                                  const ModelOptions& base);
 // "12,345 parameters", or "12,345 parameters, 678 of them trained".
 [[nodiscard]] std::string parameters_text(const Model& model);
 

@@ -71,13 +71,16 @@ constexpr Range kCount = within(1, 1'000'000);
 
 struct ModelOptions {
   std::string model_name_or_path;
+  std::string model_revision = "main";
   TorchDtype torch_dtype = TorchDtype::automatic;
   std::optional<bool> bf16;
 
   template <class Visitor>
   void fields(Visitor& v) {
     v.group("Model");
-    v("model_name_or_path", model_name_or_path, "Folder of the model to start from");
+    v("model_name_or_path", model_name_or_path,
+      "Folder of the model to start from, or its name on the Hugging Face hub");
+    v("model_revision", model_revision, "Branch, tag or commit of a model from the hub");
     v("torch_dtype", torch_dtype, "Type of the weights; auto is the checkpoint's");
     v("bf16", bf16, "Compute in bfloat16");
     v.alias("dtype", "torch_dtype");

@@ -57,8 +57,12 @@ class Recipes : public testing::Test {
     ASSERT_NE(config.find(positions), std::string::npos);
     write_file(snapshot / "config.json", std::string(config).replace(config.find(positions), positions.size(),
                                                                      "\"max_position_embeddings\": 8192"));
+    fs::copy(snapshot, snapshot.parent_path() / "def");
+    fs::create_directories(snapshot.parent_path() / "empty");
     fs::create_directories(snapshot.parent_path().parent_path() / "refs");
     write_file(snapshot.parent_path().parent_path() / "refs/main", "abc");
+    write_file(snapshot.parent_path().parent_path() / "refs/v2", "def");
+    write_file(snapshot.parent_path().parent_path() / "refs/v3", "empty");
     ::setenv("HF_HOME", (root() / "hf").c_str(), 1);
   }
   static void TearDownTestSuite() {
@@ -125,6 +129,28 @@ TEST_F(Recipes, ADryRunSaysWhatWouldHappen) {
   const Ended mismatch = run(shape);
   EXPECT_EQ(mismatch.code, 1);
   EXPECT_THAT(mismatch.said, HasSubstr("config.json wants"));
+}
+
+TEST_F(Recipes, TheModelsRevisionIsTaken) {
+  for (const char* command : {"sft", "grpo"}) {
+    const std::string data = at(command == std::string_view("sft") ? "data/sft.jsonl" : "data/prompts.jsonl");
+    const auto dry_run = [&](const char* revision) {
+      return run({command, "--config", recipe((std::string(command) + ".yaml").c_str()), "--dataset_name", data,
+                  "--output_dir", at("dry"), "--model_revision", revision, "--dry_run"});
+    };
+    EXPECT_EQ(dry_run("v2").code, 0);
+    const Ended ended = dry_run("v3");
+    EXPECT_EQ(ended.code, 1);
+    EXPECT_THAT(ended.said, HasSubstr("snapshots/empty"));
+  }
+}
+
+TEST_F(Recipes, AnAdapterRemembersTheRevisionOfItsBase) {
+  const Ended ended =
+      run({"sft", "--config", recipe("sft.yaml"), "--dataset_name", at("data/sft.jsonl"), "--output_dir", at("adapter"),
+           "--model_revision", "v2", "--use_peft", "true", "--max_steps", "1"});
+  ASSERT_EQ(ended.code, 0) << ended.said;
+  EXPECT_THAT(read_file(at("adapter/adapter_config.json")), HasSubstr(R"("revision": "v2")"));
 }
 
 }  // namespace

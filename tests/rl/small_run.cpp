@@ -72,7 +72,9 @@ GrpoRun make_run(const GrpoOptions& options, std::int64_t steps, const char* mod
               .model = nullptr,
               .tokenizer = letter_tokenizer(1)};
   run.model = family_registry().create(run.initial->config());
-  run.model = with_adapter(std::move(run.model), options, folder.string());
+  GrpoOptions named = options;
+  named.model_name_or_path = folder.string();
+  run.model = with_adapter(std::move(run.model), named, named);
   const std::int64_t vocab = run.model->shape().vocab_size;
   run.tokenizer = letter_tokenizer(vocab);
   run.generation_config = "{}";
