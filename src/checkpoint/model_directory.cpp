@@ -1,11 +1,11 @@
 #include "checkpoint/model_directory.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 
 namespace hone {
 namespace fs = std::filesystem;

@@ -1,6 +1,5 @@
 // Models by name: a folder, the cache, or the hub.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/yaml.h"
 #include "hub/hub.h"

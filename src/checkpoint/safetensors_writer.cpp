@@ -1,22 +1,21 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
+#include "core/json_value.h"
 
 namespace hone {
 namespace {
 
 std::string header_text(std::span<const TensorSource* const> sources,
                         const std::map<std::string, std::string>& metadata) {
-  std::string text = "{\"__metadata__\":" + nlohmann::json(metadata).dump();
+  std::string text = "{\"__metadata__\":" + Json(metadata).dump();
   std::uint64_t offset = 0;
   for (const TensorSource* source : sources) {
     const std::uint64_t end = offset + source->byte_count();
-    text +=
-        text_of(",", nlohmann::json(source->name).dump(), ":{\"dtype\":\"", name_of(stored_type_of(source->dtype)),
-                "\",\"shape\":", nlohmann::json(source->shape).dump(), ",\"data_offsets\":[", offset, ",", end, "]}");
+    text += text_of(",", Json(source->name).dump(), ":{\"dtype\":\"", name_of(stored_type_of(source->dtype)),
+                    "\",\"shape\":", Json(source->shape).dump(), ",\"data_offsets\":[", offset, ",", end, "]}");
     offset = end;
   }
   text += "}";

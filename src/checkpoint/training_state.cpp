@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <ranges>
 #include <string_view>
 #include <utility>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 #include "core/log.h"
 
 namespace hone {

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <regex>
 
 #include "checkpoint/safetensors_header.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 #include "core/strings.h"
 
 namespace hone {
@@ -48,8 +47,9 @@ std::map<std::string, std::vector<std::string>> read_index(const fs::path& path)
 }
 
 bool is_shard_name(const std::string& name) {
-  static const std::regex pattern("model-[0-9]{5}-of-[0-9]{5}\\.safetensors");
-  return std::regex_match(name, pattern);
+  std::size_t number = 0;
+  std::size_t count = 0;
+  return std::sscanf(name.c_str(), "model-%5zu-of-%5zu", &number, &count) == 2 && name == shard_name(number, count);
 }
 
 std::vector<std::string> shards_in(const fs::path& folder) {

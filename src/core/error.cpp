@@ -3,7 +3,7 @@
 namespace hone {
 namespace {
 
-std::string join(std::string_view where, std::string_view what, std::string_view fix) {
+std::string one_line(std::string_view where, std::string_view what, std::string_view fix) {
   std::string text;
   if (!where.empty()) text.append(where).append(": ");
   text.append(what);
@@ -24,7 +24,7 @@ std::string on_one_line(std::string text) {
 Error::Error(const std::string& what) : std::runtime_error(on_one_line(what)) {}
 
 Error::Error(std::string_view where, std::string_view what, std::string_view fix)
-    : std::runtime_error(on_one_line(join(where, what, fix))) {}
+    : std::runtime_error(on_one_line(one_line(where, what, fix))) {}
 
 void fail_assertion(const char* condition, const char* file, int line, const std::string& message) {
   throw Defect(text_of(file, ":", line, ": ", condition, message.empty() ? "" : ": ", message));

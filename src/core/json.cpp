@@ -1,10 +1,17 @@
 #include "core/json.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
+
+template class nlohmann::basic_json<nlohmann::ordered_map>;
+template class nlohmann::detail::serializer<hone::Json>;
+template class nlohmann::detail::lexer<hone::Json, hone::JsonInput<std::string>>;
+template class nlohmann::detail::lexer<hone::Json, hone::JsonInput<std::string_view>>;
+template class nlohmann::detail::parser<hone::Json, hone::JsonInput<std::string>>;
+template class nlohmann::detail::parser<hone::Json, hone::JsonInput<std::string_view>>;
 
 namespace hone {
 

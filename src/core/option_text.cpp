@@ -1,8 +1,8 @@
 // Options as text for people: help, the table in the docs, and the values in effect.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/option_value.h"
 #include "core/options.h"
 #include "core/strings.h"

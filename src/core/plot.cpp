@@ -49,7 +49,7 @@ std::optional<Bounds> bounds_of(std::span<const PlotSeries> all) {
   return bounds;
 }
 
-std::string number_text(double value, const char* format = "%.4g") {
+std::string tick_text(double value, const char* format = "%.4g") {
   std::array<char, 32> buffer{};
   std::snprintf(buffer.data(), buffer.size(), format, value);
   return buffer.data();
@@ -170,7 +170,7 @@ struct Frame {
   }
 };
 
-std::string pixel(double value) { return number_text(value, "%.1f"); }
+std::string pixel(double value) { return tick_text(value, "%.1f"); }
 
 std::string svg_text(double x, double y, std::string_view anchor, std::string_view extra, std::string_view text) {
   return text_of("<text x=\"", pixel(x), "\" y=\"", pixel(y), "\" text-anchor=\"", anchor, "\"", extra, ">",
@@ -182,10 +182,10 @@ std::string svg_grid(const Frame& frame) {
   for (const double tick : plot_ticks(frame.bounds.y_low, frame.bounds.y_high, 5)) {
     const std::string y = pixel(frame.y(tick));
     svg += text_of("<path d=\"M", pixel(kLeft), " ", y, "H", pixel(kWidth - kRight), "\" stroke=\"#e3e3e3\"/>\n");
-    svg += svg_text(kLeft - 8, frame.y(tick) + 4, "end", "", number_text(tick));
+    svg += svg_text(kLeft - 8, frame.y(tick) + 4, "end", "", tick_text(tick));
   }
   for (const double tick : plot_ticks(frame.bounds.x_low, frame.bounds.x_high, 8)) {
-    svg += svg_text(frame.x(tick), kHeight - kBottom + 18, "middle", "", number_text(tick));
+    svg += svg_text(frame.x(tick), kHeight - kBottom + 18, "middle", "", tick_text(tick));
   }
   return svg + text_of("<path d=\"M", pixel(kLeft), " ", pixel(kTop), "V", pixel(kHeight - kBottom), "H",
                        pixel(kWidth - kRight), "\" fill=\"none\" stroke=\"#666\"/>\n");
@@ -225,8 +225,8 @@ std::string terminal_plot(std::span<const PlotSeries> series, const PlotLabels& 
   const std::optional<Bounds> bounds = bounds_of(series);
   std::string text = labels.title.empty() ? "" : labels.title + "\n";
   if (!bounds) return text + "(no data)\n";
-  const std::string high = number_text(bounds->y_high);
-  const std::string low = number_text(bounds->y_low);
+  const std::string high = tick_text(bounds->y_high);
+  const std::string low = tick_text(bounds->y_low);
   const std::size_t margin = std::max(high.size(), low.size());
   const int columns = std::max(8, width - static_cast<int>(margin) - 2);
   const int rows = std::max(2, height);
@@ -248,8 +248,8 @@ std::string terminal_plot(std::span<const PlotSeries> series, const PlotLabels& 
   }
   text += std::string(margin + 1, ' ') + "└";
   for (int i = 0; i < columns; ++i) text += "─";
-  const std::string left = number_text(bounds->x_low);
-  const std::string right = (labels.x.empty() ? "" : labels.x + " ") + number_text(bounds->x_high);
+  const std::string left = tick_text(bounds->x_low);
+  const std::string right = (labels.x.empty() ? "" : labels.x + " ") + tick_text(bounds->x_high);
   text +=
       "\n" + std::string(margin + 2, ' ') + left +
       padded_left(right, static_cast<std::size_t>(columns) - std::min(left.size(), static_cast<std::size_t>(columns))) +

@@ -1,12 +1,12 @@
 #include "data/arithmetic.h"
 
 #include <array>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "core/random.h"
 #include "core/strings.h"
 

@@ -5,10 +5,10 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "text/unicode.h"
 
 namespace hone {

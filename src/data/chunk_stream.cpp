@@ -17,7 +17,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kChunkBytes = std::size_t{1} << 18;
-constexpr std::string_view kFetchAgain = "is it whole? fetch it again";
 
 class PlainChunks final : public ChunkStream {
  public:

@@ -1,10 +1,10 @@
 #include "data/columns.h"
 
 #include <array>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/strings.h"
 
 namespace hone {

@@ -1,10 +1,10 @@
 // CSV as RFC 4180 has it: a header, fields in double quotes that may hold separators, line breaks and doubled quotes.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/strings.h"
 #include "data/chunk_stream.h"
 #include "data/readers.h"

@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <exception>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/parallel.h"
 #include "core/strings.h"

@@ -5,8 +5,11 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace hone {
+
+inline constexpr std::string_view kFetchAgain = "is it whole? fetch it again";  // what to do about a damaged file
 
 enum class DataFormat : std::uint8_t { jsonl, json, csv, tsv, text, parquet, arrow };
 enum class Compression : std::uint8_t { none, gzip, zstd };

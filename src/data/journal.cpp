@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 
 namespace hone {
 namespace fs = std::filesystem;

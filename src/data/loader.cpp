@@ -4,12 +4,12 @@
 #include <cstddef>
 #include <iomanip>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/random.h"
 
 namespace hone {

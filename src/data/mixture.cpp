@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/options.h"
 #include "core/strings.h"

@@ -1,10 +1,10 @@
 #include "data/prompt_set.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "data/encode_rows.h"
 #include "data/render.h"
 

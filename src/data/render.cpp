@@ -1,9 +1,9 @@
 #include "data/render.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/strings.h"
 
 namespace hone {

@@ -1,10 +1,10 @@
 #include "data/source.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/strings.h"
 #include "data/data_files.h"
 #include "data/readers.h"

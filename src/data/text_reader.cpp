@@ -1,7 +1,7 @@
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/strings.h"
 #include "data/chunk_stream.h"
 #include "data/readers.h"

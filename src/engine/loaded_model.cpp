@@ -1,10 +1,10 @@
 #include "engine/loaded_model.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 #include "model/registry.h"
 
 namespace hone {

@@ -1,12 +1,12 @@
 #include "eval/compare.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "data/source.h"
 
 namespace hone {

@@ -74,8 +74,6 @@ std::string printed(const char* format, Values... values) {
   return text.data();
 }
 
-std::string percent(double share) { return printed("%.1f", 100.0 * share); }
-
 // A point with its interval on an axis from `least` to `most`.
 std::string plot(const Estimate& estimate, double least, double most, std::string_view zero_line) {
   const auto x = [&](double value) { return 1000.0 * (std::clamp(value, least, most) - least) / (most - least); };
@@ -94,7 +92,7 @@ std::string plot(const Estimate& estimate, double least, double most, std::strin
 
 std::string interval(const Estimate& estimate) {
   if (!estimate.low) return "";
-  return percent(*estimate.low) + " to " + percent(*estimate.high);
+  return percent_text(*estimate.low) + " to " + percent_text(*estimate.high);
 }
 
 std::vector<std::string> task_names(std::span<const ComparedRun> runs) {
@@ -121,8 +119,9 @@ std::string score_table(std::span<const ComparedRun> runs, const std::string& na
     if (task == nullptr) continue;
     for (const auto& [score, estimate] : task->scores) {
       html += "<tr><td>" + (&score == &task->scores.front().name ? escaped(run.name) : std::string()) + "</td><td>" +
-              escaped(score) + "</td><td class=\"number\">" + percent(estimate.value) + "</td><td class=\"number\">" +
-              (estimate.standard_error ? percent(*estimate.standard_error) : std::string()) +
+              escaped(score) + "</td><td class=\"number\">" + percent_text(estimate.value) +
+              "</td><td class=\"number\">" +
+              (estimate.standard_error ? percent_text(*estimate.standard_error) : std::string()) +
               "</td><td class=\"number\">" + interval(estimate) + "</td><td class=\"plot\">" +
               plot(estimate, 0, 1, "") + "</td></tr>\n";
     }
@@ -198,7 +197,8 @@ std::string samples(std::span<const ComparedRun> runs, const std::string& name, 
   for (const Row& row : std::span(rows).first(shown)) {
     html += "<details><summary>problem " + escaped(row.problem->id) + " <span class=\"soft\">";
     for (std::size_t r = 0; r < runs.size(); ++r) {
-      if (row.answers[r] != nullptr) html += escaped(runs[r].name) + " " + percent(row.answers[r]->score) + "% &ensp;";
+      if (row.answers[r] != nullptr)
+        html += escaped(runs[r].name) + " " + percent_text(row.answers[r]->score) + "% &ensp;";
     }
     html += "</span></summary>\n<div class=\"prompt\"><span class=\"soft\">gold " + escaped(row.problem->gold) +
             "</span><pre>" + shortened(row.problem->prompt) + "</pre></div><div class=\"sides\">\n";

@@ -1,11 +1,11 @@
 #include "eval/evaluate.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "core/error.h"
 #include "core/interrupt.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/progress.h"
 #include "core/random.h"

@@ -1,9 +1,9 @@
 #include "eval/math_task.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "reward/answers.h"
 #include "reward/math/workers.h"

@@ -2,26 +2,20 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 
 namespace hone {
 namespace {
 
-std::string percent(double share) {
-  char text[32];
-  (void)std::snprintf(text, sizeof text, "%.1f", 100.0 * share);
-  return text;
-}
-
 // "45.3% +- 1.4 (42.6-48.0)".
 std::string describe(const Estimate& estimate) {
-  std::string text = percent(estimate.value) + "%";
+  std::string text = percent_text(estimate.value) + "%";
   if (estimate.standard_error) {
-    text += text_of(" +- ", percent(*estimate.standard_error), " (", percent(*estimate.low), "-",
-                    percent(*estimate.high), ")");
+    text += text_of(" +- ", percent_text(*estimate.standard_error), " (", percent_text(*estimate.low), "-",
+                    percent_text(*estimate.high), ")");
   }
   return text;
 }
@@ -61,7 +55,7 @@ std::string report_table(std::span<const TaskResult> results) {
   for (const TaskResult& result : results) {
     rows.push_back({result.task, std::to_string(result.problems.size()), text_of("avg@", result.samples),
                     describe(result.average), text_of(static_cast<std::int64_t>(result.mean_tokens + 0.5)),
-                    percent(result.truncated) + "%", percent(result.without_answer) + "%"});
+                    percent_text(result.truncated) + "%", percent_text(result.without_answer) + "%"});
     if (result.majority) rows.push_back({"", "", text_of("maj@", result.samples), describe(*result.majority)});
     for (const auto& [k, estimate] : result.pass) rows.push_back({"", "", text_of("pass@", k), describe(estimate)});
   }

@@ -1,7 +1,9 @@
 #include "eval/statistics.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
 
 #include "core/error.h"
 
@@ -61,6 +63,12 @@ Estimate pass_at_k(std::span<const std::vector<double>> scores, std::int64_t k) 
     values.push_back(pass_at_k(std::ssize(samples), std::ranges::count(samples, 1.0), k));
   }
   return estimate_mean(values);
+}
+
+std::string percent_text(double share) {
+  std::array<char, 32> text{};
+  (void)std::snprintf(text.data(), text.size(), "%.1f", 100.0 * share);
+  return text.data();
 }
 
 }  // namespace hone

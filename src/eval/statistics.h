@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace hone {
@@ -32,5 +33,8 @@ struct Estimate {
 [[nodiscard]] double pass_at_k(std::int64_t n, std::int64_t c, std::int64_t k);
 // The mean over problems; a sample is right where its score is 1. k is at most the samples of each problem.
 [[nodiscard]] Estimate pass_at_k(std::span<const std::vector<double>> scores, std::int64_t k);
+
+// A share as per cent with one decimal place and no sign: "45.3".
+[[nodiscard]] std::string percent_text(double share);
 
 }  // namespace hone

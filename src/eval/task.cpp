@@ -1,9 +1,8 @@
 #include "eval/task.h"
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 #include "core/strings.h"
 #include "data/dataset.h"
 #include "data/source.h"

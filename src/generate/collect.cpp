@@ -1,13 +1,13 @@
 #include "generate/collect.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_set>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
+#include "core/json_value.h"
 #include "reward/registry.h"
 #include "reward/tags.h"
 #include "rl/reward_options.h"

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/progress.h"
 #include "core/random.h"

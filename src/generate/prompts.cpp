@@ -1,12 +1,12 @@
 #include "generate/prompts.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "data/columns.h"

@@ -1,10 +1,10 @@
 #include "hub/hub.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "core/strings.h"
 #include "core/yaml.h"
 #include "hub/http.h"

@@ -1,11 +1,11 @@
 #include "model/adapter_files.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 #include "model/config_reader.h"
 
 namespace hone {

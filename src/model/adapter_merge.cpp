@@ -1,9 +1,9 @@
 #include "model/adapter_merge.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/parallel.h"
 #include "model/config_reader.h"
 #include "model/lora.h"

@@ -1,8 +1,7 @@
 #include "model/config_reader.h"
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
+#include "core/json_value.h"
 
 namespace hone {
 

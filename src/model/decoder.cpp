@@ -1,9 +1,9 @@
 #include "model/decoder.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "model/config_reader.h"
 #include "ops/add/add.h"
 #include "ops/embedding/embedding.h"

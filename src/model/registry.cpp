@@ -1,8 +1,7 @@
 #include "model/registry.h"
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/strings.h"
 #include "ops/registry.h"
 

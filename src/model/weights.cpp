@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/random.h"
 #include "model/adapter_merge.h"
 #include "model/config_reader.h"

@@ -1,9 +1,9 @@
 #include "reward/answers.h"
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "reward/characters.h"
 #include "reward/tags.h"

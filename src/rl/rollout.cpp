@@ -1,10 +1,10 @@
 #include "rl/rollout.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 
 namespace hone {
 namespace {

@@ -11,25 +11,26 @@
 namespace hone {
 namespace {
 
-using Kind = BpeTrainerOptions::Kind;
 constexpr std::string_view kWhere = "tokenizer training";
 
-Json normalizer_json(Kind kind) { return kind == Kind::kQwen2 ? Json{{"type", "NFC"}} : Json(); }
+Json normalizer_json(BpeTrainerOptions::Kind kind) {
+  return kind == BpeTrainerOptions::Kind::kQwen2 ? Json{{"type", "NFC"}} : Json();
+}
 
 Json byte_level_json(bool use_regex) {
   return Json{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
 }
 
-Json pre_tokenizer_json(Kind kind) {
-  if (kind == Kind::kCharacters) return Json();
-  if (kind == Kind::kGpt2) return byte_level_json(true);
+Json pre_tokenizer_json(BpeTrainerOptions::Kind kind) {
+  if (kind == BpeTrainerOptions::Kind::kCharacters) return Json();
+  if (kind == BpeTrainerOptions::Kind::kGpt2) return byte_level_json(true);
   const Json split{
       {"type", "Split"}, {"pattern", Json{{"Regex", kQwen2Pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
   return Json{{"type", "Sequence"}, {"pretokenizers", Json::array({split, byte_level_json(false)})}};
 }
 
 Tokenizer assemble(const BpeTrainerOptions& options, Json vocabulary, Json merges) {
-  const bool characters = options.kind == Kind::kCharacters;
+  const bool characters = options.kind == BpeTrainerOptions::Kind::kCharacters;
   Json added = Json::array();
   for (const std::string& token : options.special_tokens) {
     added.push_back(Json{{"id", vocabulary[token]},
@@ -79,15 +80,17 @@ void check(const BpeTrainerOptions& options) {
     if (token.empty() || !is_valid_utf8(token))
       throw Error(kWhere, "a special token must be UTF-8 text that is not empty");
     if (!seen.insert(token).second) throw Error(kWhere, text_of("the special token ", token, " is given twice"));
-    const bool taken = options.kind == Kind::kCharacters ? count_code_points(token) == 1
-                                                         : alphabet_to_bytes(token).value_or("").size() == 1;
+    const bool taken = options.kind == BpeTrainerOptions::Kind::kCharacters
+                           ? count_code_points(token) == 1
+                           : alphabet_to_bytes(token).value_or("").size() == 1;
     if (taken) throw Error(kWhere, text_of("the special token ", token, " is a single character"), "use a longer one");
   }
   if (!options.eos_token.empty() && !seen.contains(options.eos_token)) {
     throw Error(kWhere, text_of("the eos_token ", options.eos_token, " is not one of the special tokens"));
   }
   const auto least = static_cast<std::int64_t>(256 + options.special_tokens.size());
-  if (options.kind != Kind::kCharacters && (options.vocab_size < least || options.vocab_size > kMostTokens)) {
+  if (options.kind != BpeTrainerOptions::Kind::kCharacters &&
+      (options.vocab_size < least || options.vocab_size > kMostTokens)) {
     throw Error(kWhere, text_of("vocab_size is ", options.vocab_size, ", expected ", least,
                                 " (the bytes and the special tokens) to ", kMostTokens));
   }
@@ -116,7 +119,7 @@ void BpeTrainer::add(std::string_view document) {
       words_.emplace(word, 1);
     }
   };
-  if (options_.kind == Kind::kCharacters) {
+  if (options_.kind == BpeTrainerOptions::Kind::kCharacters) {
     for (std::size_t at = 0; at < document.size();) {
       const std::size_t size = decode_utf8(document, at).size;
       count(document.substr(at, size));
@@ -131,7 +134,7 @@ void BpeTrainer::add(std::string_view document) {
 
 Tokenizer BpeTrainer::train() const {
   if (words_.empty()) throw Error(kWhere, "there is no text to train on");
-  if (options_.kind == Kind::kCharacters) {
+  if (options_.kind == BpeTrainerOptions::Kind::kCharacters) {
     std::vector<std::string> names;
     for (const auto& [character, count] : words_) names.push_back(character);
     std::sort(names.begin(), names.end());  // UTF-8 sorts by code point

@@ -1,8 +1,7 @@
 #include "text/chat_template.h"
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
+#include "core/json_value.h"
 #include "text/template_parser.h"
 #include "text/template_renderer.h"
 
@@ -28,7 +27,7 @@ Json with_reasoning(const Json& message) {
   return aliased;
 }
 
-Value conversation(const Json& messages) {
+TemplateValue conversation(const Json& messages) {
   if (!messages.is_array())
     throw TemplateFailure(text_of("the messages are ", messages.type_name(), ", expected a list"));
   Json aliased = Json::array();
@@ -37,7 +36,7 @@ Value conversation(const Json& messages) {
       throw TemplateFailure(text_of("a message is ", message.type_name(), ", expected an object"));
     aliased.push_back(with_reasoning(message));
   }
-  return Value::from_json(aliased);
+  return TemplateValue::from_json(aliased);
 }
 
 }  // namespace
@@ -52,7 +51,7 @@ RenderedChat ChatTemplate::render(const Json& messages, bool add_generation_prom
     globals->set("tools", None{});
     globals->set("documents", None{});
     if (!variables.is_null() && !variables.is_object()) throw TemplateFailure("the variables are not an object");
-    for (const auto& [name, value] : variables.items()) globals->set(name, Value::from_json(value));
+    for (const auto& [name, value] : variables.items()) globals->set(name, TemplateValue::from_json(value));
     globals->set("messages", conversation(messages));
     globals->set("add_generation_prompt", add_generation_prompt);
   } catch (const TemplateFailure& failure) {

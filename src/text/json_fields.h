@@ -1,12 +1,12 @@
 // Reads of objects whose errors name the file and the key. Only for .cpp files: it includes the whole parser.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_value.h"
 
 namespace hone {
 

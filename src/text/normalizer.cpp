@@ -9,7 +9,7 @@
 namespace hone {
 namespace {
 
-constexpr int kDeepest = 16;  // Sequences within Sequences
+constexpr int kDeepestNormalizer = 16;  // Sequences within Sequences
 
 std::string stripped(std::string_view text, bool left, bool right) {
   const auto is_space = [&](std::size_t at) { return properties_of(decode_utf8(text, at).value).white_space(); };
@@ -82,7 +82,8 @@ void Normalizer::add(const Json& json, std::string_view where, int depth) {
   const std::string type = type_member(json, "normalizer", where);
   if (type == "Sequence") {
     const Json& parts = member(json, "normalizers");
-    if (!parts.is_array() || depth >= kDeepest) throw Error(where, "normalizer Sequence has no list normalizers");
+    if (!parts.is_array() || depth >= kDeepestNormalizer)
+      throw Error(where, "normalizer Sequence has no list normalizers");
     for (const Json& part : parts) add(part, where, depth + 1);
     return;
   }

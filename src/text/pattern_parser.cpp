@@ -11,7 +11,7 @@ constexpr std::uint32_t kUnbounded = std::numeric_limits<std::uint32_t>::max();
 constexpr std::uint32_t kMostRepeats = 1000;  // of {m,n}, as of a set
 constexpr std::uint32_t kMostCopies = 32;     // of {m,n} on a group, which is unrolled
 constexpr std::size_t kMostNodes = 20'000;
-constexpr int kDeepest = 100;
+constexpr int kDeepestGroup = 100;
 
 constexpr std::string_view kCategoryNames[kCategoryCount] = {
     "Cn", "Cc", "Cf", "Co", "Cs", "Ll", "Lm", "Lo", "Lt", "Lu", "Mc", "Me", "Mn", "Nd", "Nl",
@@ -72,7 +72,7 @@ char32_t PatternParser::next_code_point() {
 }
 
 PatternParser::Alternatives PatternParser::parse_alternatives() {
-  if (++depth_ > kDeepest) fail("groups nested too deep");
+  if (++depth_ > kDeepestGroup) fail("groups nested too deep");
   Alternatives alternatives;
   do alternatives.push_back(parse_sequence());
   while (accept("|"));
@@ -285,7 +285,7 @@ CodePointSet PatternParser::parse_class() {
     is_first = false;
     if (accept("[")) {
       if (peek() == ':') fail("a POSIX class");
-      if (++depth_ > kDeepest) fail("classes nested too deep");
+      if (++depth_ > kDeepestGroup) fail("classes nested too deep");
       set.add_set(parse_class());
       --depth_;
       continue;

@@ -10,7 +10,7 @@
 namespace hone {
 namespace {
 
-constexpr int kDeepest = 16;  // Sequences within Sequences
+constexpr int kDeepestPreTokenizer = 16;  // Sequences within Sequences
 
 struct Span {
   std::string_view text;
@@ -126,7 +126,8 @@ void PreTokenizer::add(const Json& json, std::string_view where, int depth) {
   const std::string type = type_member(json, "pre_tokenizer", where);
   if (type == "Sequence") {
     const Json& parts = member(json, "pretokenizers");
-    if (!parts.is_array() || depth >= kDeepest) throw Error(where, "pre_tokenizer Sequence has no list pretokenizers");
+    if (!parts.is_array() || depth >= kDeepestPreTokenizer)
+      throw Error(where, "pre_tokenizer Sequence has no list pretokenizers");
     for (const Json& part : parts) add(part, where, depth + 1);
     return;
   }

@@ -125,16 +125,16 @@ std::string character_of(std::int64_t value) {
 // The arguments of a % in their order.
 class PercentArguments {
  public:
-  explicit PercentArguments(const Value& all)
-      : all_(all), is_tuple_(all.is_list() && all.as<Value::List>()->is_tuple) {}
+  explicit PercentArguments(const TemplateValue& all)
+      : all_(all), is_tuple_(all.is_list() && all.as<TemplateValue::List>()->is_tuple) {}
 
-  const Value& next() {
+  const TemplateValue& next() {
     if (is_tuple_ ? used_ >= all_.items().size() : used_ > 0) fail_format("not enough arguments for format string");
     return is_tuple_ ? all_.items()[used_++] : (++used_, all_);
   }
-  const Value& named(std::string_view name) {
+  const TemplateValue& named(std::string_view name) {
     if (!all_.is_dict()) fail_format("format requires a mapping");
-    const Value* value = all_.dict_data().find(name);
+    const TemplateValue* value = all_.dict_data().find(name);
     if (value == nullptr) fail_format(text_of("there is no key '", name, "'"));
     used_ = 1;
     return *value;
@@ -145,12 +145,12 @@ class PercentArguments {
   }
 
  private:
-  const Value& all_;
+  const TemplateValue& all_;
   bool is_tuple_;
   std::size_t used_ = 0;
 };
 
-std::string percent_value(TemplateMeter& meter, const Value& value, Field& field) {
+std::string percent_value(TemplateMeter& meter, const TemplateValue& value, Field& field) {
   const char type = field.type;
   if (type == 's' || type == 'r') {
     meter.charge_bytes(value.shape().size);
@@ -186,7 +186,7 @@ Field read_percent(std::string_view format, std::size_t& at, PercentArguments& a
   const auto number = [&]() -> std::int64_t {
     if (at >= format.size() || format[at] != '*') return read_number(format, at);
     ++at;
-    const Value& value = arguments.next();
+    const TemplateValue& value = arguments.next();
     if (!value.is_integral() || std::abs(value.integer()) > kWidest) fail_format("* wants a small int");
     return value.integer();
   };
@@ -241,7 +241,7 @@ Field read_specification(std::string_view spec) {
   return field;
 }
 
-std::string formatted(TemplateMeter& meter, const Value& value, std::string_view spec) {
+std::string formatted(TemplateMeter& meter, const TemplateValue& value, std::string_view spec) {
   meter.charge_bytes(value.shape().size);
   if (spec.empty()) return to_text(value);
   Field field = read_specification(spec);
@@ -266,11 +266,12 @@ std::string formatted(TemplateMeter& meter, const Value& value, std::string_view
 }
 
 // {0.name[key]}: from the argument on.
-Value field_value(TemplateMeter& meter, std::string_view name, TemplateArguments& arguments, std::size_t& automatic) {
+TemplateValue field_value(TemplateMeter& meter, std::string_view name, TemplateArguments& arguments,
+                          std::size_t& automatic) {
   std::size_t at = std::min(name.find_first_of(".["), name.size());
   const std::string first(name.substr(0, at));
   const bool is_index = first.find_first_not_of("0123456789") == std::string::npos;
-  const Value* found = nullptr;
+  const TemplateValue* found = nullptr;
   if (is_index) {
     if (first.size() > 6) fail_format("an index that is too large");
     const std::size_t index = first.empty() ? automatic++ : static_cast<std::size_t>(std::stoul(first));
@@ -280,14 +281,15 @@ Value field_value(TemplateMeter& meter, std::string_view name, TemplateArguments
     found = arguments.find(arguments.positional.size(), first);
     if (found == nullptr) fail_format(text_of("there is no argument '", first, "'"));
   }
-  Value value = *found;
+  TemplateValue value = *found;
   while (at < name.size()) {
     const bool is_item = name[at] == '[';
     const std::size_t end = is_item ? name.find(']', at) : std::min(name.find_first_of(".[", at + 1), name.size());
     if (end == std::string_view::npos) fail_format("a [ without its ]");
     const std::string part(name.substr(at + 1, end - at - 1));
     const bool number = !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == std::string::npos;
-    value = is_item ? get_item(meter, value, number ? Value(static_cast<std::int64_t>(std::stol(part))) : Value(part))
+    value = is_item ? get_item(meter, value,
+                               number ? TemplateValue(static_cast<std::int64_t>(std::stol(part))) : TemplateValue(part))
                     : get_attribute(value, part);
     if (value.is_undefined()) throw TemplateFailure(value.as<Undefined>().name);
     at = end + (is_item ? 1 : 0);
@@ -297,7 +299,7 @@ Value field_value(TemplateMeter& meter, std::string_view name, TemplateArguments
 
 }  // namespace
 
-std::string format_percent(TemplateMeter& meter, std::string_view format, const Value& values) {
+std::string format_percent(TemplateMeter& meter, std::string_view format, const TemplateValue& values) {
   PercentArguments arguments(values);
   std::string out;
   for (std::size_t at = 0; at < format.size();) {
@@ -306,7 +308,7 @@ std::string format_percent(TemplateMeter& meter, std::string_view format, const 
       continue;
     }
     ++at;
-    const Value* named = nullptr;
+    const TemplateValue* named = nullptr;
     if (at < format.size() && format[at] == '(') {
       const std::size_t end = format.find(')', at);
       if (end == std::string_view::npos) fail_format("incomplete format key");
@@ -346,7 +348,7 @@ std::string format_braces(TemplateMeter& meter, std::string_view format, Templat
     field = field.substr(0, colon);
     const std::size_t mark = field.find('!');
     const std::string_view conversion = mark == std::string_view::npos ? std::string_view() : field.substr(mark + 1);
-    Value value = field_value(meter, field.substr(0, mark), arguments, automatic);
+    TemplateValue value = field_value(meter, field.substr(0, mark), arguments, automatic);
     if (conversion != "" && conversion != "s" && conversion != "r") fail_format("the conversion is not !r or !s");
     meter.charge_bytes(value.shape().size);
     if (!conversion.empty()) value = conversion == "r" ? to_repr(value) : to_text(value);

@@ -9,7 +9,7 @@
 namespace hone {
 
 // format % arguments: a tuple, a dict for %(name)s, or one value. Throws TemplateFailure where Python raises.
-[[nodiscard]] std::string format_percent(TemplateMeter& meter, std::string_view format, const Value& arguments);
+[[nodiscard]] std::string format_percent(TemplateMeter& meter, std::string_view format, const TemplateValue& arguments);
 // format.format(arguments). Fields may have attributes, items, !r, !s and a specification.
 [[nodiscard]] std::string format_braces(TemplateMeter& meter, std::string_view format, TemplateArguments& arguments);
 

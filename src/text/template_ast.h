@@ -39,7 +39,7 @@ struct Expression {
   Kind kind = Kind::kConstant;
   int line = 1;
   std::string name;
-  Value value;
+  TemplateValue value;
   std::vector<ExpressionPtr> arguments;
   std::vector<std::pair<std::string, ExpressionPtr>> named;
   std::vector<std::string> operators;

@@ -11,12 +11,11 @@
 namespace hone {
 namespace {
 
-using Kind = Expression::Kind;
 constexpr std::int64_t kLongestText = 64 << 20;
 constexpr std::int64_t kLongestList = 1'000'000;
 
-[[noreturn]] void fail_operands(std::string_view name, const Value& a, const Value& b) {
-  for (const Value* value : {&a, &b}) {
+[[noreturn]] void fail_operands(std::string_view name, const TemplateValue& a, const TemplateValue& b) {
+  for (const TemplateValue* value : {&a, &b}) {
     if (value->is_undefined()) throw TemplateFailure(value->as<Undefined>().name);
   }
   throw TemplateFailure(text_of("unsupported operand types for ", name, ": ", a.type_name(), " and ", b.type_name()));
@@ -27,7 +26,7 @@ std::int64_t checked(bool overflows, std::int64_t value) {
   return value;
 }
 
-Value repeated(const Value& a, std::int64_t times) {
+TemplateValue repeated(const TemplateValue& a, std::int64_t times) {
   times = std::max<std::int64_t>(times, 0);
   const auto size = static_cast<std::int64_t>(a.is_string() ? a.text().size() : a.items().size());
   if (size > 0 && times > (a.is_string() ? kLongestText : kLongestList) / size)
@@ -37,13 +36,14 @@ Value repeated(const Value& a, std::int64_t times) {
     for (std::int64_t i = 0; i < (size > 0 ? times : 0); ++i) text += a.text();
     return text;
   }
-  std::vector<Value> items;
+  std::vector<TemplateValue> items;
   for (std::int64_t i = 0; i < (size > 0 ? times : 0); ++i)
     items.insert(items.end(), a.items().begin(), a.items().end());
-  return a.as<Value::List>()->is_tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
+  return a.as<TemplateValue::List>()->is_tuple ? TemplateValue::tuple(std::move(items))
+                                               : TemplateValue::list(std::move(items));
 }
 
-Value multiply(const Value& a, const Value& b) {
+TemplateValue multiply(const TemplateValue& a, const TemplateValue& b) {
   if (a.is_integral() && b.is_integral()) {
     std::int64_t product = 0;
     const bool overflows = __builtin_mul_overflow(a.integer(), b.integer(), &product);
@@ -56,7 +56,7 @@ Value multiply(const Value& a, const Value& b) {
 }
 
 // Python's // and %: rounded towards minus infinity.
-Value divide(const std::string& name, const Value& a, const Value& b) {
+TemplateValue divide(const std::string& name, const TemplateValue& a, const TemplateValue& b) {
   if (!a.is_number() || !b.is_number()) fail_operands(name, a, b);
   if (b.number() == 0.0) throw TemplateFailure("division by zero");
   if (name == "/") return a.number() / b.number();
@@ -65,13 +65,15 @@ Value divide(const std::string& name, const Value& a, const Value& b) {
     return name == "//" ? quotient : a.number() - quotient * b.number();
   }
   const std::int64_t x = a.integer(), y = b.integer();
-  if (y == -1) return name == "%" ? Value(std::int64_t{0}) : Value(checked(x == INT64_MIN, x == INT64_MIN ? 0 : -x));
+  if (y == -1)
+    return name == "%" ? TemplateValue(std::int64_t{0})
+                       : TemplateValue(checked(x == INT64_MIN, x == INT64_MIN ? 0 : -x));
   const std::int64_t remainder = x % y;
   const bool adjust = remainder != 0 && (remainder < 0) != (y < 0);
   return name == "//" ? x / y - (adjust ? 1 : 0) : remainder + (adjust ? y : 0);
 }
 
-Value power(const Value& a, const Value& b) {
+TemplateValue power(const TemplateValue& a, const TemplateValue& b) {
   if (!a.is_number() || !b.is_number()) fail_operands("**", a, b);
   if (!a.is_integral() || !b.is_integral() || b.integer() < 0) return std::pow(a.number(), b.number());
   const auto product = [](std::int64_t x, std::int64_t y) {
@@ -87,7 +89,7 @@ Value power(const Value& a, const Value& b) {
   return result;
 }
 
-bool compare(const std::string& name, const Value& a, const Value& b) {
+bool compare(const std::string& name, const TemplateValue& a, const TemplateValue& b) {
   if (name == "==") return equal(a, b);
   if (name == "!=") return !equal(a, b);
   if (name == "in") return contains(b, a);
@@ -101,7 +103,7 @@ bool compare(const std::string& name, const Value& a, const Value& b) {
 
 }  // namespace
 
-Value add_values(const Value& a, const Value& b) {
+TemplateValue add_values(const TemplateValue& a, const TemplateValue& b) {
   if (a.is_integral() && b.is_integral()) {
     std::int64_t sum = 0;
     const bool overflows = __builtin_add_overflow(a.integer(), b.integer(), &sum);
@@ -109,16 +111,17 @@ Value add_values(const Value& a, const Value& b) {
   }
   if (a.is_number() && b.is_number()) return a.number() + b.number();
   if (a.is_string() && b.is_string()) return a.text() + b.text();
-  if (a.is_list() && b.is_list() && a.as<Value::List>()->is_tuple == b.as<Value::List>()->is_tuple) {
-    std::vector<Value> items = a.items();
+  if (a.is_list() && b.is_list() && a.as<TemplateValue::List>()->is_tuple == b.as<TemplateValue::List>()->is_tuple) {
+    std::vector<TemplateValue> items = a.items();
     items.insert(items.end(), b.items().begin(), b.items().end());
     if (static_cast<std::int64_t>(items.size()) > kLongestList) throw TemplateFailure("a list is too long");
-    return a.as<Value::List>()->is_tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
+    return a.as<TemplateValue::List>()->is_tuple ? TemplateValue::tuple(std::move(items))
+                                                 : TemplateValue::list(std::move(items));
   }
   fail_operands("+", a, b);
 }
 
-Value TemplateRenderer::evaluate(const Expression& expression) {
+TemplateValue TemplateRenderer::evaluate(const Expression& expression) {
   try {
     const Depth depth(depth_);
     meter_.step();
@@ -128,58 +131,60 @@ Value TemplateRenderer::evaluate(const Expression& expression) {
   }
 }
 
-Value TemplateRenderer::evaluate_inner(const Expression& expression) {
+TemplateValue TemplateRenderer::evaluate_inner(const Expression& expression) {
   const auto& arguments = expression.arguments;
   switch (expression.kind) {
-    case Kind::kConstant:
+    case Expression::Kind::kConstant:
       return expression.value;
-    case Kind::kName:
+    case Expression::Kind::kName:
       return evaluate_name(expression);
-    case Kind::kList:
-      return Value::list(evaluate_all(expression, 0));
-    case Kind::kTuple:
-      return Value::tuple(evaluate_all(expression, 0));
-    case Kind::kDict:
+    case Expression::Kind::kList:
+      return TemplateValue::list(evaluate_all(expression, 0));
+    case Expression::Kind::kTuple:
+      return TemplateValue::tuple(evaluate_all(expression, 0));
+    case Expression::Kind::kDict:
       return evaluate_dict(expression);
-    case Kind::kAttribute:
+    case Expression::Kind::kAttribute:
       return get_attribute(evaluate(*arguments[0]), expression.name);
-    case Kind::kItem: {
-      const Value object = evaluate(*arguments[0]);
+    case Expression::Kind::kItem: {
+      const TemplateValue object = evaluate(*arguments[0]);
       return get_item(meter_, object, evaluate(*arguments[1]));
     }
-    case Kind::kSlice:
+    case Expression::Kind::kSlice:
       return evaluate_slice(expression);
-    case Kind::kCall:
+    case Expression::Kind::kCall:
       return evaluate_call(expression, nullptr);
-    case Kind::kFilter:
+    case Expression::Kind::kFilter:
       return evaluate_filter(expression, nullptr);
-    case Kind::kTest: {
-      const Value subject = evaluate(*arguments[0]);
+    case Expression::Kind::kTest: {
+      const TemplateValue subject = evaluate(*arguments[0]);
       TemplateArguments given = arguments_of(expression);
       return apply_test(meter_, expression.name, subject, given);
     }
-    case Kind::kNot:
+    case Expression::Kind::kNot:
       return !evaluate(*arguments[0]).truthy();
-    case Kind::kNegate:
-    case Kind::kPlus: {
-      const Value value = evaluate(*arguments[0]);
-      if (!value.is_number()) fail_operands(expression.kind == Kind::kPlus ? "unary +" : "unary -", value, value);
-      if (expression.kind == Kind::kPlus) return value.is_integral() ? Value(value.integer()) : value;
+    case Expression::Kind::kNegate:
+    case Expression::Kind::kPlus: {
+      const TemplateValue value = evaluate(*arguments[0]);
+      if (!value.is_number())
+        fail_operands(expression.kind == Expression::Kind::kPlus ? "unary +" : "unary -", value, value);
+      if (expression.kind == Expression::Kind::kPlus)
+        return value.is_integral() ? TemplateValue(value.integer()) : value;
       if (value.is<double>()) return -value.number();
       return checked(value.integer() == INT64_MIN, value.integer() == INT64_MIN ? 0 : -value.integer());
     }
-    case Kind::kAnd:
-    case Kind::kOr: {
-      Value left = evaluate(*arguments[0]);
-      return left.truthy() == (expression.kind == Kind::kOr) ? left : evaluate(*arguments[1]);
+    case Expression::Kind::kAnd:
+    case Expression::Kind::kOr: {
+      TemplateValue left = evaluate(*arguments[0]);
+      return left.truthy() == (expression.kind == Expression::Kind::kOr) ? left : evaluate(*arguments[1]);
     }
-    case Kind::kArithmetic:
+    case Expression::Kind::kArithmetic:
       return evaluate_arithmetic(expression);
-    case Kind::kCompare:
+    case Expression::Kind::kCompare:
       return evaluate_compare(expression);
-    case Kind::kConcatenate:
+    case Expression::Kind::kConcatenate:
       return evaluate_concatenation(expression);
-    case Kind::kConditional:
+    case Expression::Kind::kConditional:
       if (evaluate(*arguments[1]).truthy()) return evaluate(*arguments[0]);
       if (arguments[2]) return evaluate(*arguments[2]);
       return Undefined{"the inline if-expression evaluated to false and no else section was defined"};
@@ -187,8 +192,8 @@ Value TemplateRenderer::evaluate_inner(const Expression& expression) {
   return {};
 }
 
-Value TemplateRenderer::evaluate_name(const Expression& expression) {
-  if (const Value* value = scope_->find(expression.name)) return *value;
+TemplateValue TemplateRenderer::evaluate_name(const Expression& expression) {
+  if (const TemplateValue* value = scope_->find(expression.name)) return *value;
   for (const std::string_view known : {"range", "dict", "namespace", "raise_exception", "strftime_now"}) {
     if (expression.name == known)
       return std::make_shared<const CallableData>(CallableData{expression.name, {}, nullptr});
@@ -196,8 +201,8 @@ Value TemplateRenderer::evaluate_name(const Expression& expression) {
   return Undefined{text_of("'", expression.name, "' is undefined")};
 }
 
-std::vector<Value> TemplateRenderer::evaluate_all(const Expression& expression, std::size_t from) {
-  std::vector<Value> values;
+std::vector<TemplateValue> TemplateRenderer::evaluate_all(const Expression& expression, std::size_t from) {
+  std::vector<TemplateValue> values;
   for (std::size_t i = from; i < expression.arguments.size(); ++i) values.push_back(evaluate(*expression.arguments[i]));
   return values;
 }
@@ -207,10 +212,10 @@ TemplateArguments TemplateRenderer::arguments_of(const Expression& expression) {
   arguments.positional = evaluate_all(expression, 1);
   for (const auto& [name, value] : expression.named) arguments.named.emplace_back(name, evaluate(*value));
   if (expression.spread) {
-    for (Value& value : iterate(evaluate(*expression.spread))) arguments.positional.push_back(std::move(value));
+    for (TemplateValue& value : iterate(evaluate(*expression.spread))) arguments.positional.push_back(std::move(value));
   }
   if (expression.named_spread) {
-    const Value more = evaluate(*expression.named_spread);
+    const TemplateValue more = evaluate(*expression.named_spread);
     if (!more.is_dict())
       throw TemplateFailure(text_of("** of a value of type ", more.type_name(), ", expected a mapping"));
     for (const auto& [key, value] : more.dict_data().items) {
@@ -222,19 +227,19 @@ TemplateArguments TemplateRenderer::arguments_of(const Expression& expression) {
   return arguments;
 }
 
-Value TemplateRenderer::evaluate_dict(const Expression& expression) {
+TemplateValue TemplateRenderer::evaluate_dict(const Expression& expression) {
   DictData dict;
   for (std::size_t i = 0; i + 1 < expression.arguments.size(); i += 2) {
-    const Value key = evaluate(*expression.arguments[i]);
-    const bool is_tuple = key.is_list() && key.as<Value::List>()->is_tuple;
+    const TemplateValue key = evaluate(*expression.arguments[i]);
+    const bool is_tuple = key.is_list() && key.as<TemplateValue::List>()->is_tuple;
     if (key.is_dict() || (key.is_list() && !is_tuple))
       throw TemplateFailure(text_of("a ", key.type_name(), " cannot be a key"));
     dict.set(key, evaluate(*expression.arguments[i + 1]));
   }
-  return Value::dict(std::move(dict));
+  return TemplateValue::dict(std::move(dict));
 }
 
-Value TemplateRenderer::evaluate_concatenation(const Expression& expression) {
+TemplateValue TemplateRenderer::evaluate_concatenation(const Expression& expression) {
   std::string text;
   for (const auto& part : expression.arguments) {
     text += printed(meter_, evaluate(*part));
@@ -243,11 +248,11 @@ Value TemplateRenderer::evaluate_concatenation(const Expression& expression) {
   return text;
 }
 
-Value TemplateRenderer::evaluate_arithmetic(const Expression& expression) {
-  const Value a = evaluate(*expression.arguments[0]);
-  const Value b = evaluate(*expression.arguments[1]);
+TemplateValue TemplateRenderer::evaluate_arithmetic(const Expression& expression) {
+  const TemplateValue a = evaluate(*expression.arguments[0]);
+  const TemplateValue b = evaluate(*expression.arguments[1]);
   const std::string& name = expression.name;
-  Value result;
+  TemplateValue result;
   if (name == "+") {
     result = add_values(a, b);
   } else if (name == "-") {
@@ -270,10 +275,10 @@ Value TemplateRenderer::evaluate_arithmetic(const Expression& expression) {
   return result;
 }
 
-Value TemplateRenderer::evaluate_compare(const Expression& expression) {
-  Value left = evaluate(*expression.arguments[0]);
+TemplateValue TemplateRenderer::evaluate_compare(const Expression& expression) {
+  TemplateValue left = evaluate(*expression.arguments[0]);
   for (std::size_t i = 0; i < expression.operators.size(); ++i) {
-    Value right = evaluate(*expression.arguments[i + 1]);
+    TemplateValue right = evaluate(*expression.arguments[i + 1]);
     if (expression.operators[i] == "in" || expression.operators[i] == "not in") {
       meter_.charge_containment(right, left);
     } else {
@@ -285,8 +290,8 @@ Value TemplateRenderer::evaluate_compare(const Expression& expression) {
   return true;
 }
 
-Value TemplateRenderer::evaluate_slice(const Expression& expression) {
-  const Value object = evaluate(*expression.arguments[0]);
+TemplateValue TemplateRenderer::evaluate_slice(const Expression& expression) {
+  const TemplateValue object = evaluate(*expression.arguments[0]);
   if (!object.is_string() && !object.is_list()) {
     if (object.is_undefined()) throw TemplateFailure(object.as<Undefined>().name);
     throw TemplateFailure(text_of("a value of type ", object.type_name(), " cannot be sliced"));
@@ -294,7 +299,8 @@ Value TemplateRenderer::evaluate_slice(const Expression& expression) {
   const std::int64_t count = length(object);
   meter_.charge_bytes(static_cast<std::size_t>(count) * 8);
   const auto bound = [&](std::size_t place, std::int64_t fallback) -> std::int64_t {
-    const Value value = expression.arguments[place] ? evaluate(*expression.arguments[place]) : Value(None{});
+    const TemplateValue value =
+        expression.arguments[place] ? evaluate(*expression.arguments[place]) : TemplateValue(None{});
     if (value.is<None>()) return fallback;
     if (!value.is_integral())
       throw TemplateFailure(text_of("a slice bound is of type ", value.type_name(), ", expected an integer"));
@@ -325,15 +331,16 @@ Value TemplateRenderer::evaluate_slice(const Expression& expression) {
     for (const std::size_t i : chosen) text.append(object.text(), offsets[i], offsets[i + 1] - offsets[i]);
     return text;
   }
-  std::vector<Value> items;
+  std::vector<TemplateValue> items;
   for (const std::size_t i : chosen) items.push_back(object.items()[i]);
-  return object.as<Value::List>()->is_tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
+  return object.as<TemplateValue::List>()->is_tuple ? TemplateValue::tuple(std::move(items))
+                                                    : TemplateValue::list(std::move(items));
 }
 
 // `block_text`: what the innermost filter of a {% filter %} or {% set %} block is applied to.
-Value TemplateRenderer::evaluate_filter(const Expression& expression, const Value* block_text) {
+TemplateValue TemplateRenderer::evaluate_filter(const Expression& expression, const TemplateValue* block_text) {
   const Expression* inner = expression.arguments[0].get();
-  Value subject;
+  TemplateValue subject;
   if (inner == nullptr) {
     subject = *block_text;
   } else {
@@ -343,8 +350,8 @@ Value TemplateRenderer::evaluate_filter(const Expression& expression, const Valu
   return apply_filter(meter_, expression.name, subject, arguments);
 }
 
-Value TemplateRenderer::evaluate_call(const Expression& expression, const Value* caller) {
-  const Value callee = evaluate(*expression.arguments[0]);
+TemplateValue TemplateRenderer::evaluate_call(const Expression& expression, const TemplateValue* caller) {
+  const TemplateValue callee = evaluate(*expression.arguments[0]);
   TemplateArguments arguments = arguments_of(expression);
   if (caller != nullptr) arguments.named.emplace_back("caller", *caller);
   return call(callee, arguments);

@@ -7,9 +7,8 @@
 namespace hone {
 namespace {
 
-using Kind = Expression::Kind;
 using TokenKind = TemplateToken::Kind;
-constexpr int kDeepest = 1000;      // of the parser's own calls: about ten for a pair of brackets
+constexpr int kDeepestCall = 1000;  // of the parser's own calls: about ten for a pair of brackets
 constexpr int kLongestChain = 200;  // of operators, subscripts and filters: each makes the tree one level deeper
 
 }  // namespace
@@ -17,7 +16,7 @@ constexpr int kLongestChain = 200;  // of operators, subscripts and filters: eac
 class TemplateExpressionParser::Nesting {
  public:
   explicit Nesting(TemplateExpressionParser& parser) : parser_(parser) {
-    if (++parser_.depth_ > kDeepest) parser_.fail("an expression nested too deep");
+    if (++parser_.depth_ > kDeepestCall) parser_.fail("an expression nested too deep");
   }
   Nesting(const Nesting&) = delete;
   Nesting& operator=(const Nesting&) = delete;
@@ -63,14 +62,14 @@ bool TemplateExpressionParser::mentions(std::size_t begin, std::string_view name
                      [&](const TemplateToken& token) { return token.is(TokenKind::kName, name); });
 }
 
-ExpressionPtr TemplateExpressionParser::make(Kind kind) const {
+ExpressionPtr TemplateExpressionParser::make(Expression::Kind kind) const {
   auto expression = std::make_unique<Expression>();
   expression->kind = kind;
   expression->line = token().line;
   return expression;
 }
 
-ExpressionPtr TemplateExpressionParser::make(Kind kind, ExpressionPtr first, ExpressionPtr second) const {
+ExpressionPtr TemplateExpressionParser::make(Expression::Kind kind, ExpressionPtr first, ExpressionPtr second) const {
   ExpressionPtr expression = make(kind);
   expression->line = first ? first->line : token().line;
   expression->arguments.push_back(std::move(first));
@@ -86,7 +85,7 @@ bool TemplateExpressionParser::at_tuple_end() const {
 ExpressionPtr TemplateExpressionParser::parse_tuple() {
   ExpressionPtr first = parse_expression();
   if (!at_operator(",")) return first;
-  ExpressionPtr tuple = make(Kind::kTuple, std::move(first));
+  ExpressionPtr tuple = make(Expression::Kind::kTuple, std::move(first));
   while (accept_operator(",") && !at_tuple_end()) tuple->arguments.push_back(parse_expression());
   return tuple;
 }
@@ -94,7 +93,7 @@ ExpressionPtr TemplateExpressionParser::parse_tuple() {
 ExpressionPtr TemplateExpressionParser::parse_loop_source() {
   ExpressionPtr first = parse_or();
   if (!at_operator(",")) return first;
-  ExpressionPtr tuple = make(Kind::kTuple, std::move(first));
+  ExpressionPtr tuple = make(Expression::Kind::kTuple, std::move(first));
   while (accept_operator(",") && !at_tuple_end()) tuple->arguments.push_back(parse_or());
   return tuple;
 }
@@ -107,13 +106,13 @@ ExpressionPtr TemplateExpressionParser::parse_target(bool with_namespace) {
       expect_operator(")");
       return inner;
     }
-    ExpressionPtr name = make(Kind::kName);
+    ExpressionPtr name = make(Expression::Kind::kName);
     name->name = expect_name();
     for (const char* reserved : {"true", "false", "none", "True", "False", "None"}) {
       if (name->name == reserved) fail(text_of("cannot assign to ", reserved));
     }
     if (with_namespace && accept_operator(".")) {
-      ExpressionPtr field = make(Kind::kAttribute, std::move(name));
+      ExpressionPtr field = make(Expression::Kind::kAttribute, std::move(name));
       field->name = expect_name();
       return field;
     }
@@ -121,7 +120,7 @@ ExpressionPtr TemplateExpressionParser::parse_target(bool with_namespace) {
   };
   ExpressionPtr first = one();
   if (!at_operator(",")) return first;
-  ExpressionPtr tuple = make(Kind::kTuple, std::move(first));
+  ExpressionPtr tuple = make(Expression::Kind::kTuple, std::move(first));
   while (accept_operator(",") && !at_tuple_end()) tuple->arguments.push_back(one());
   return tuple;
 }
@@ -131,7 +130,7 @@ ExpressionPtr TemplateExpressionParser::parse_expression() {
   ExpressionPtr expression = parse_or();
   while (at_name("if")) {
     nesting.count();
-    ExpressionPtr conditional = make(Kind::kConditional, std::move(expression));
+    ExpressionPtr conditional = make(Expression::Kind::kConditional, std::move(expression));
     next();
     conditional->arguments.push_back(parse_or());
     conditional->arguments.push_back(accept_name("else") ? parse_expression() : nullptr);
@@ -146,7 +145,7 @@ ExpressionPtr TemplateExpressionParser::parse_or() {
   while (accept_name("or")) {
     nesting.count();
     ExpressionPtr right = parse_and();
-    left = make(Kind::kOr, std::move(left), std::move(right));
+    left = make(Expression::Kind::kOr, std::move(left), std::move(right));
   }
   return left;
 }
@@ -157,7 +156,7 @@ ExpressionPtr TemplateExpressionParser::parse_and() {
   while (accept_name("and")) {
     nesting.count();
     ExpressionPtr right = parse_not();
-    left = make(Kind::kAnd, std::move(left), std::move(right));
+    left = make(Expression::Kind::kAnd, std::move(left), std::move(right));
   }
   return left;
 }
@@ -165,7 +164,7 @@ ExpressionPtr TemplateExpressionParser::parse_and() {
 ExpressionPtr TemplateExpressionParser::parse_not() {
   const Nesting nesting(*this);
   if (!accept_name("not")) return parse_compare();
-  return make(Kind::kNot, parse_not());
+  return make(Expression::Kind::kNot, parse_not());
 }
 
 ExpressionPtr TemplateExpressionParser::parse_compare() {
@@ -187,7 +186,7 @@ ExpressionPtr TemplateExpressionParser::parse_compare() {
     }
     if (name.empty()) return compare ? std::move(compare) : std::move(left);
     nesting.count();
-    if (!compare) compare = make(Kind::kCompare, std::move(left));
+    if (!compare) compare = make(Expression::Kind::kCompare, std::move(left));
     compare->operators.push_back(name);
     compare->arguments.push_back(parse_sum());
   }
@@ -200,7 +199,7 @@ ExpressionPtr TemplateExpressionParser::parse_sum() {
     nesting.count();
     const std::string name = next().text;
     ExpressionPtr right = parse_concatenation();
-    left = make(Kind::kArithmetic, std::move(left), std::move(right));
+    left = make(Expression::Kind::kArithmetic, std::move(left), std::move(right));
     left->name = name;
   }
   return left;
@@ -209,7 +208,7 @@ ExpressionPtr TemplateExpressionParser::parse_sum() {
 ExpressionPtr TemplateExpressionParser::parse_concatenation() {
   ExpressionPtr first = parse_product();
   if (!at_operator("~")) return first;
-  ExpressionPtr joined = make(Kind::kConcatenate, std::move(first));
+  ExpressionPtr joined = make(Expression::Kind::kConcatenate, std::move(first));
   while (accept_operator("~")) joined->arguments.push_back(parse_product());
   return joined;
 }
@@ -221,7 +220,7 @@ ExpressionPtr TemplateExpressionParser::parse_product() {
     nesting.count();
     const std::string name = next().text;
     ExpressionPtr right = parse_power();
-    left = make(Kind::kArithmetic, std::move(left), std::move(right));
+    left = make(Expression::Kind::kArithmetic, std::move(left), std::move(right));
     left->name = name;
   }
   return left;
@@ -233,7 +232,7 @@ ExpressionPtr TemplateExpressionParser::parse_power() {
   while (accept_operator("**")) {
     nesting.count();
     ExpressionPtr right = parse_unary(true);
-    left = make(Kind::kArithmetic, std::move(left), std::move(right));
+    left = make(Expression::Kind::kArithmetic, std::move(left), std::move(right));
     left->name = "**";
   }
   return left;
@@ -243,9 +242,9 @@ ExpressionPtr TemplateExpressionParser::parse_unary(bool with_filters) {
   const Nesting nesting(*this);
   ExpressionPtr expression;
   if (accept_operator("-")) {
-    expression = make(Kind::kNegate, parse_unary(false));
+    expression = make(Expression::Kind::kNegate, parse_unary(false));
   } else if (accept_operator("+")) {
-    expression = make(Kind::kPlus, parse_unary(false));
+    expression = make(Expression::Kind::kPlus, parse_unary(false));
   } else {
     expression = parse_primary();
   }
@@ -254,7 +253,7 @@ ExpressionPtr TemplateExpressionParser::parse_unary(bool with_filters) {
 }
 
 ExpressionPtr TemplateExpressionParser::parse_primary() {
-  ExpressionPtr expression = make(Kind::kConstant);
+  ExpressionPtr expression = make(Expression::Kind::kConstant);
   const TemplateToken current = token();
   switch (current.kind) {
     case TokenKind::kName: {
@@ -265,7 +264,7 @@ ExpressionPtr TemplateExpressionParser::parse_primary() {
       } else if (name == "none" || name == "None") {
         expression->value = None{};
       } else {
-        expression->kind = Kind::kName;
+        expression->kind = Expression::Kind::kName;
         expression->name = name;
       }
       return expression;
@@ -301,12 +300,12 @@ ExpressionPtr TemplateExpressionParser::parse_primary() {
 
 ExpressionPtr TemplateExpressionParser::parse_bracketed() {
   if (accept_operator("(")) {
-    if (accept_operator(")")) return make(Kind::kTuple);
+    if (accept_operator(")")) return make(Expression::Kind::kTuple);
     ExpressionPtr inner = parse_tuple();
     expect_operator(")");
     return inner;
   }
-  ExpressionPtr list = make(Kind::kList);
+  ExpressionPtr list = make(Expression::Kind::kList);
   next();
   while (!accept_operator("]")) {
     list->arguments.push_back(parse_expression());
@@ -316,7 +315,7 @@ ExpressionPtr TemplateExpressionParser::parse_bracketed() {
 }
 
 ExpressionPtr TemplateExpressionParser::parse_dict() {
-  ExpressionPtr dict = make(Kind::kDict);
+  ExpressionPtr dict = make(Expression::Kind::kDict);
   next();
   while (!accept_operator("}")) {
     dict->arguments.push_back(parse_expression());
@@ -333,15 +332,15 @@ ExpressionPtr TemplateExpressionParser::parse_postfix(ExpressionPtr expression) 
     if (accept_operator(".")) {
       if (at(TokenKind::kInteger)) {
         ExpressionPtr index = parse_primary();
-        expression = make(Kind::kItem, std::move(expression), std::move(index));
+        expression = make(Expression::Kind::kItem, std::move(expression), std::move(index));
       } else {
-        expression = make(Kind::kAttribute, std::move(expression));
+        expression = make(Expression::Kind::kAttribute, std::move(expression));
         expression->name = expect_name();
       }
     } else if (accept_operator("[")) {
       expression = parse_subscript(std::move(expression));
     } else if (at_operator("(")) {
-      expression = make(Kind::kCall, std::move(expression));
+      expression = make(Expression::Kind::kCall, std::move(expression));
       parse_arguments(*expression);
     } else {
       return expression;
@@ -351,8 +350,8 @@ ExpressionPtr TemplateExpressionParser::parse_postfix(ExpressionPtr expression) 
 
 ExpressionPtr TemplateExpressionParser::parse_subscript(ExpressionPtr object) {
   ExpressionPtr first = at_operator(":") ? nullptr : parse_tuple();
-  if (accept_operator("]")) return make(Kind::kItem, std::move(object), std::move(first));
-  ExpressionPtr slice = make(Kind::kSlice, std::move(object));
+  if (accept_operator("]")) return make(Expression::Kind::kItem, std::move(object), std::move(first));
+  ExpressionPtr slice = make(Expression::Kind::kSlice, std::move(object));
   slice->arguments.push_back(std::move(first));
   for (int part = 0; part < 2; ++part) {
     const bool present = accept_operator(":") && !at_operator(":") && !at_operator("]");
@@ -389,7 +388,7 @@ ExpressionPtr TemplateExpressionParser::parse_filters_and_tests(ExpressionPtr ex
     } else if (accept_name("is")) {
       expression = parse_test(std::move(expression));
     } else if (at_operator("(")) {
-      expression = make(Kind::kCall, std::move(expression));
+      expression = make(Expression::Kind::kCall, std::move(expression));
       parse_arguments(*expression);
     } else {
       return expression;
@@ -399,7 +398,7 @@ ExpressionPtr TemplateExpressionParser::parse_filters_and_tests(ExpressionPtr ex
 
 ExpressionPtr TemplateExpressionParser::parse_filter(ExpressionPtr subject) {
   const int line = token().line;
-  ExpressionPtr filter = make(Kind::kFilter, std::move(subject));
+  ExpressionPtr filter = make(Expression::Kind::kFilter, std::move(subject));
   filter->line = line;
   filter->name = expect_name();
   if (at_operator("(")) parse_arguments(*filter);
@@ -415,7 +414,7 @@ ExpressionPtr TemplateExpressionParser::parse_block_filters(bool first_given) {
 
 ExpressionPtr TemplateExpressionParser::parse_test(ExpressionPtr subject) {
   const bool negated = accept_name("not");
-  ExpressionPtr test = make(Kind::kTest, std::move(subject));
+  ExpressionPtr test = make(Expression::Kind::kTest, std::move(subject));
   test->name = expect_name();
   const bool argument_follows =
       at(TokenKind::kString) || at(TokenKind::kInteger) || at(TokenKind::kFloat) || at_operator("[") ||
@@ -429,7 +428,7 @@ ExpressionPtr TemplateExpressionParser::parse_test(ExpressionPtr subject) {
   } else if (argument_follows) {
     test->arguments.push_back(parse_postfix(parse_primary()));
   }
-  return negated ? make(Kind::kNot, std::move(test)) : std::move(test);
+  return negated ? make(Expression::Kind::kNot, std::move(test)) : std::move(test);
 }
 
 std::vector<MacroParameter> TemplateExpressionParser::parse_parameters() {

@@ -14,22 +14,22 @@
 namespace hone {
 namespace {
 
-using Filter = Value (*)(TemplateMeter&, const Value&, TemplateArguments&);
+using Filter = TemplateValue (*)(TemplateMeter&, const TemplateValue&, TemplateArguments&);
 
-std::vector<Value> items_of(TemplateMeter& meter, const Value& subject) {
-  std::vector<Value> items = iterate(subject);
+std::vector<TemplateValue> items_of(TemplateMeter& meter, const TemplateValue& subject) {
+  std::vector<TemplateValue> items = iterate(subject);
   meter.charge_bytes(items.size() * 32);
   return items;
 }
 
-Value default_filter(TemplateMeter&, const Value& subject, TemplateArguments& arguments) {
-  const Value fallback = arguments.get(0, "default_value", "");
+TemplateValue default_filter(TemplateMeter&, const TemplateValue& subject, TemplateArguments& arguments) {
+  const TemplateValue fallback = arguments.get(0, "default_value", "");
   const bool also_false = arguments.get_bool(1, "boolean", false);
   return subject.is_undefined() || (also_false && !subject.truthy()) ? fallback : subject;
 }
 
-Value trim_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
-  const Value* characters = arguments.find(0, "chars");
+TemplateValue trim_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+  const TemplateValue* characters = arguments.find(0, "chars");
   std::optional<std::string> set;
   if (characters != nullptr && !characters->is<None>()) set = arguments.get_text(0, "chars", {});
   const std::string text = printed(meter, subject);
@@ -37,10 +37,10 @@ Value trim_filter(TemplateMeter& meter, const Value& subject, TemplateArguments&
   return python_strip(text, set, StripSide::kBoth);
 }
 
-Value tojson_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+TemplateValue tojson_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   JsonStyle style;
   style.ensure_ascii = arguments.get_bool(0, "ensure_ascii", false);
-  const Value indent = arguments.get(1, "indent", None{});
+  const TemplateValue indent = arguments.get(1, "indent", None{});
   if (!indent.is<None>()) {
     const std::int64_t width = indent.is_string() ? 0 : arguments.get_integer(1, "indent", 0);
     style.indent = indent.is_string()
@@ -48,7 +48,7 @@ Value tojson_filter(TemplateMeter& meter, const Value& subject, TemplateArgument
                        : std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(width, 0, 100)), ' ');
     style.item_separator = ",";
   }
-  const Value separators = arguments.get(2, "separators", None{});
+  const TemplateValue separators = arguments.get(2, "separators", None{});
   if (!separators.is<None>()) {
     if (!separators.is_list() || separators.items().size() != 2)
       throw TemplateFailure("tojson separators is not a pair");
@@ -65,12 +65,12 @@ Value tojson_filter(TemplateMeter& meter, const Value& subject, TemplateArgument
   return text;
 }
 
-Value join_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+TemplateValue join_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const std::string separator = printed(meter, arguments.get(0, "d", ""));
-  const Value attribute = arguments.get(1, "attribute", None{});
+  const TemplateValue attribute = arguments.get(1, "attribute", None{});
   std::string out;
   bool is_first = true;
-  for (const Value& item : items_of(meter, subject)) {
+  for (const TemplateValue& item : items_of(meter, subject)) {
     const std::string text = printed(meter, attribute.is<None>() ? item : get_path(meter, item, attribute));
     if (!is_first) out += separator;
     is_first = false;
@@ -80,25 +80,25 @@ Value join_filter(TemplateMeter& meter, const Value& subject, TemplateArguments&
   return out;
 }
 
-Value replace_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+TemplateValue replace_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const std::string text = printed(meter, subject), from = printed(meter, arguments.get(0, "old", "")),
                     to = printed(meter, arguments.get(1, "new", ""));
-  const Value count = arguments.get(2, "count", None{});
+  const TemplateValue count = arguments.get(2, "count", None{});
   meter.charge_search(text, from);
   meter.charge_bytes(text.size(), 1 + to.size() / (from.size() + 1));
   return python_replace(text, from, to, count.is<None>() ? -1 : arguments.get_integer(2, "count", -1));
 }
 
 template <bool kLast>
-Value end_filter(TemplateMeter& meter, const Value& subject, TemplateArguments&) {
-  const std::vector<Value> items = items_of(meter, subject);
+TemplateValue end_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments&) {
+  const std::vector<TemplateValue> items = items_of(meter, subject);
   if (items.empty())
     return Undefined{kLast ? "No last item, sequence was empty." : "No first item, sequence was empty."};
   return kLast ? items.back() : items.front();
 }
 
-Value int_filter(TemplateMeter&, const Value& subject, TemplateArguments& arguments) {
-  const Value fallback = arguments.get(0, "default", std::int64_t{0});
+TemplateValue int_filter(TemplateMeter&, const TemplateValue& subject, TemplateArguments& arguments) {
+  const TemplateValue fallback = arguments.get(0, "default", std::int64_t{0});
   const std::int64_t base = arguments.get_integer(1, "base", 10);
   double number = 0;
   if (subject.is_integral()) return subject.integer();
@@ -120,24 +120,25 @@ Value int_filter(TemplateMeter&, const Value& subject, TemplateArguments& argume
   return static_cast<std::int64_t>(number);
 }
 
-Value float_filter(TemplateMeter&, const Value& subject, TemplateArguments& arguments) {
-  const Value fallback = arguments.get(0, "default", 0.0);
+TemplateValue float_filter(TemplateMeter&, const TemplateValue& subject, TemplateArguments& arguments) {
+  const TemplateValue fallback = arguments.get(0, "default", 0.0);
   if (subject.is_number()) return subject.number();
   if (!subject.is_string()) return fallback;
   const std::string_view text = strip_python_space(subject.text());
   double number = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
-  return read.ec == std::errc{} && read.ptr == text.data() + text.size() && !text.empty() ? Value(number) : fallback;
+  return read.ec == std::errc{} && read.ptr == text.data() + text.size() && !text.empty() ? TemplateValue(number)
+                                                                                          : fallback;
 }
 
-Value abs_filter(TemplateMeter&, const Value& subject, TemplateArguments&) {
+TemplateValue abs_filter(TemplateMeter&, const TemplateValue& subject, TemplateArguments&) {
   if (subject.is<double>()) return std::fabs(subject.number());
   if (!subject.is_integral() || subject.integer() == INT64_MIN)
     throw TemplateFailure(text_of("abs of a value of type ", subject.type_name()));
   return std::abs(subject.integer());
 }
 
-Value round_filter(TemplateMeter&, const Value& subject, TemplateArguments& arguments) {
+TemplateValue round_filter(TemplateMeter&, const TemplateValue& subject, TemplateArguments& arguments) {
   if (!subject.is_number()) throw TemplateFailure(text_of("round of a value of type ", subject.type_name()));
   const std::int64_t precision = arguments.get_integer(0, "precision", 0);
   const std::string method = arguments.get_text(1, "method", "common");
@@ -151,8 +152,8 @@ Value round_filter(TemplateMeter&, const Value& subject, TemplateArguments& argu
   return std::nearbyint(number) / scale;
 }
 
-Value items_filter(TemplateMeter& meter, const Value& subject, TemplateArguments&) {
-  if (subject.is_undefined()) return Value::list({});
+TemplateValue items_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments&) {
+  if (subject.is_undefined()) return TemplateValue::list({});
   if (!subject.is_dict())
     throw TemplateFailure(text_of("items of a value of type ", subject.type_name(), ", expected a mapping"));
   TemplateArguments none;
@@ -160,15 +161,15 @@ Value items_filter(TemplateMeter& meter, const Value& subject, TemplateArguments
 }
 
 // Sorting compares text without case unless told otherwise.
-Value sort_key(const Value& value, bool case_sensitive) {
-  return value.is_string() && !case_sensitive ? Value(to_lower(value.text())) : value;
+TemplateValue sort_key(const TemplateValue& value, bool case_sensitive) {
+  return value.is_string() && !case_sensitive ? TemplateValue(to_lower(value.text())) : value;
 }
 
-std::vector<Value> sorted(TemplateMeter& meter, std::vector<Value> items, const Value& attribute, bool case_sensitive,
-                          bool reverse) {
-  std::vector<std::pair<Value, Value>> keyed;
-  for (Value& item : items) {
-    Value key = attribute.is<None>() ? item : get_path(meter, item, attribute);
+std::vector<TemplateValue> sorted(TemplateMeter& meter, std::vector<TemplateValue> items,
+                                  const TemplateValue& attribute, bool case_sensitive, bool reverse) {
+  std::vector<std::pair<TemplateValue, TemplateValue>> keyed;
+  for (TemplateValue& item : items) {
+    TemplateValue key = attribute.is<None>() ? item : get_path(meter, item, attribute);
     meter.charge_bytes(key.shape().size, static_cast<std::uint64_t>(std::bit_width(items.size())));
     keyed.emplace_back(sort_key(key, case_sensitive), std::move(item));
   }
@@ -182,56 +183,56 @@ std::vector<Value> sorted(TemplateMeter& meter, std::vector<Value> items, const 
   return items;
 }
 
-Value sort_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+TemplateValue sort_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const bool reverse = arguments.get_bool(0, "reverse", false);
   const bool case_sensitive = arguments.get_bool(1, "case_sensitive", false);
-  return Value::list(
+  return TemplateValue::list(
       sorted(meter, items_of(meter, subject), arguments.get(2, "attribute", None{}), case_sensitive, reverse));
 }
 
-Value dictsort_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+TemplateValue dictsort_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const bool case_sensitive = arguments.get_bool(0, "case_sensitive", false);
   const std::string by = arguments.get_text(1, "by", "key");
   const bool reverse = arguments.get_bool(2, "reverse", false);
-  return Value::list(sorted(meter, iterate(items_filter(meter, subject, arguments)),
-                            Value(std::int64_t{by == "value" ? 1 : 0}), case_sensitive, reverse));
+  return TemplateValue::list(sorted(meter, iterate(items_filter(meter, subject, arguments)),
+                                    TemplateValue(std::int64_t{by == "value" ? 1 : 0}), case_sensitive, reverse));
 }
 
-Value unique_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+TemplateValue unique_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const bool case_sensitive = arguments.get_bool(0, "case_sensitive", false);
-  const Value attribute = arguments.get(1, "attribute", None{});
-  std::vector<Value> seen, kept;
-  for (const Value& item : items_of(meter, subject)) {
-    const Value key = sort_key(attribute.is<None>() ? item : get_path(meter, item, attribute), case_sensitive);
+  const TemplateValue attribute = arguments.get(1, "attribute", None{});
+  std::vector<TemplateValue> seen, kept;
+  for (const TemplateValue& item : items_of(meter, subject)) {
+    const TemplateValue key = sort_key(attribute.is<None>() ? item : get_path(meter, item, attribute), case_sensitive);
     meter.charge_bytes(key.shape().size, seen.size());
-    if (std::any_of(seen.begin(), seen.end(), [&](const Value& old) { return equal(old, key); })) continue;
+    if (std::any_of(seen.begin(), seen.end(), [&](const TemplateValue& old) { return equal(old, key); })) continue;
     seen.push_back(key);
     kept.push_back(item);
   }
-  return Value::list(std::move(kept));
+  return TemplateValue::list(std::move(kept));
 }
 
 template <bool kLargest>
-Value extreme_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+TemplateValue extreme_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const bool case_sensitive = arguments.get_bool(0, "case_sensitive", false);
-  const std::vector<Value> items =
+  const std::vector<TemplateValue> items =
       sorted(meter, items_of(meter, subject), arguments.get(1, "attribute", None{}), case_sensitive, kLargest);
-  return items.empty() ? Value(Undefined{"No aggregated item, sequence was empty."}) : items.front();
+  return items.empty() ? TemplateValue(Undefined{"No aggregated item, sequence was empty."}) : items.front();
 }
 
 // Groups in the order of their keys; text is grouped without case unless told otherwise, under the first one's key.
-Value groupby_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
-  const Value attribute = arguments.get(0, "attribute", {});
+TemplateValue groupby_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+  const TemplateValue attribute = arguments.get(0, "attribute", {});
   if (attribute.is_undefined()) throw TemplateFailure("groupby needs an attribute");
-  const Value fallback = arguments.get(1, "default", None{});
+  const TemplateValue fallback = arguments.get(1, "default", None{});
   const bool case_sensitive = arguments.get_bool(2, "case_sensitive", false);
-  const auto key_of = [&](const Value& item) {
-    Value key = get_path(meter, item, attribute);
+  const auto key_of = [&](const TemplateValue& item) {
+    TemplateValue key = get_path(meter, item, attribute);
     return key.is_undefined() && !fallback.is<None>() ? fallback : key;
   };
-  std::vector<std::pair<Value, Value>> keyed;
-  for (const Value& item : items_of(meter, subject)) keyed.emplace_back(key_of(item), item);
-  const auto place = [&](const Value& key) { return sort_key(key, case_sensitive); };
+  std::vector<std::pair<TemplateValue, TemplateValue>> keyed;
+  for (const TemplateValue& item : items_of(meter, subject)) keyed.emplace_back(key_of(item), item);
+  const auto place = [&](const TemplateValue& key) { return sort_key(key, case_sensitive); };
   for (const auto& [key, item] : keyed) {
     meter.charge_bytes(key.shape().size, static_cast<std::uint64_t>(std::bit_width(keyed.size())));
     if (keyed.size() > 1)
@@ -239,41 +240,41 @@ Value groupby_filter(TemplateMeter& meter, const Value& subject, TemplateArgumen
   }
   std::stable_sort(keyed.begin(), keyed.end(),
                    [&](const auto& a, const auto& b) { return less(place(a.first), place(b.first)); });
-  std::vector<Value> groups;
+  std::vector<TemplateValue> groups;
   for (std::size_t begin = 0; begin < keyed.size();) {
-    std::vector<Value> items;
+    std::vector<TemplateValue> items;
     std::size_t end = begin;
     for (; end < keyed.size() && equal(place(keyed[end].first), place(keyed[begin].first)); ++end) {
       items.push_back(keyed[end].second);
     }
-    groups.push_back(Value::group(keyed[begin].first, Value::list(std::move(items))));
+    groups.push_back(TemplateValue::group(keyed[begin].first, TemplateValue::list(std::move(items))));
     begin = end;
   }
-  return Value::list(std::move(groups));
+  return TemplateValue::list(std::move(groups));
 }
 
-Value reverse_filter(TemplateMeter& meter, const Value& subject, TemplateArguments&) {
-  std::vector<Value> items = items_of(meter, subject);
+TemplateValue reverse_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments&) {
+  std::vector<TemplateValue> items = items_of(meter, subject);
   std::reverse(items.begin(), items.end());
-  if (!subject.is_string()) return Value::list(std::move(items));
+  if (!subject.is_string()) return TemplateValue::list(std::move(items));
   std::string text;
-  for (const Value& item : items) text += item.text();
+  for (const TemplateValue& item : items) text += item.text();
   return text;
 }
 
-Value sum_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
-  const Value attribute = arguments.get(0, "attribute", None{});
-  Value sum = arguments.get(1, "start", std::int64_t{0});
+TemplateValue sum_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+  const TemplateValue attribute = arguments.get(0, "attribute", None{});
+  TemplateValue sum = arguments.get(1, "start", std::int64_t{0});
   if (sum.is_string()) throw TemplateFailure("sum of strings");
-  for (const Value& item : items_of(meter, subject)) {
+  for (const TemplateValue& item : items_of(meter, subject)) {
     sum = add_values(sum, attribute.is<None>() ? item : get_path(meter, item, attribute));
     meter.charge_bytes(sum.is_list() ? sum.items().size() * 32 : 0);
   }
   return sum;
 }
 
-Value indent_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
-  const Value width = arguments.get(0, "width", std::int64_t{4});
+TemplateValue indent_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+  const TemplateValue width = arguments.get(0, "width", std::int64_t{4});
   const bool first = arguments.get_bool(1, "first", false);
   const bool blank = arguments.get_bool(2, "blank", false);
   if (!width.is_string() && (!width.is_integral() || width.integer() > 1000))
@@ -306,15 +307,15 @@ void use_all(TemplateArguments& arguments) {
   if (!arguments.positional.empty()) (void)arguments.find(arguments.positional.size() - 1, {});
 }
 
-Value map_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
-  const Value attribute = arguments.get_named("attribute", None{});
-  const Value fallback = arguments.get_named("default", Undefined{"there is no such attribute"});
+TemplateValue map_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+  const TemplateValue attribute = arguments.get_named("attribute", None{});
+  const TemplateValue fallback = arguments.get_named("default", Undefined{"there is no such attribute"});
   use_all(arguments);
-  std::vector<Value> results;
-  if (!subject.truthy()) return Value::list({});  // Jinja looks no further, also at None
-  for (const Value& item : items_of(meter, subject)) {
+  std::vector<TemplateValue> results;
+  if (!subject.truthy()) return TemplateValue::list({});  // Jinja looks no further, also at None
+  for (const TemplateValue& item : items_of(meter, subject)) {
     if (!attribute.is<None>()) {
-      Value value = get_path(meter, item, attribute);
+      TemplateValue value = get_path(meter, item, attribute);
       results.push_back(value.is_undefined() ? fallback : std::move(value));
     } else {
       if (arguments.positional.empty()) throw TemplateFailure("map needs a filter or an attribute");
@@ -322,18 +323,18 @@ Value map_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& 
       results.push_back(apply_filter(meter, printed(meter, arguments.positional[0]), item, rest));
     }
   }
-  return Value::list(std::move(results));
+  return TemplateValue::list(std::move(results));
 }
 
 template <bool kWanted, bool kAttribute>
-Value select_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+TemplateValue select_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   use_all(arguments);
-  if (!subject.truthy()) return Value::list({});
+  if (!subject.truthy()) return TemplateValue::list({});
   constexpr std::size_t kTest = kAttribute ? 1 : 0;
   if (kAttribute && arguments.positional.empty()) throw TemplateFailure("selectattr and rejectattr need an attribute");
-  std::vector<Value> kept;
-  for (const Value& item : items_of(meter, subject)) {
-    const Value value = kAttribute ? get_path(meter, item, arguments.positional[0]) : item;
+  std::vector<TemplateValue> kept;
+  for (const TemplateValue& item : items_of(meter, subject)) {
+    const TemplateValue value = kAttribute ? get_path(meter, item, arguments.positional[0]) : item;
     bool passes = false;
     if (arguments.positional.size() > kTest) {
       TemplateArguments rest = rest_of(arguments, kTest + 1);
@@ -343,7 +344,7 @@ Value select_filter(TemplateMeter& meter, const Value& subject, TemplateArgument
     }
     if (passes == kWanted) kept.push_back(item);
   }
-  return Value::list(std::move(kept));
+  return TemplateValue::list(std::move(kept));
 }
 
 // Jinja's own rule: words begin after white space and opening brackets (str.title() also begins one after an
@@ -362,48 +363,49 @@ std::string title_text(const std::string& text) {
   return out;
 }
 
-Value batch_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+TemplateValue batch_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const std::int64_t size = arguments.get_integer(0, "linecount", 0);
-  const Value fill = arguments.get(1, "fill_with", None{});
+  const TemplateValue fill = arguments.get(1, "fill_with", None{});
   if (size < 1 || size > 100'000) throw TemplateFailure("batch: the size is not between 1 and 100000");
-  std::vector<Value> batches, batch;
-  for (const Value& item : items_of(meter, subject)) {
+  std::vector<TemplateValue> batches, batch;
+  for (const TemplateValue& item : items_of(meter, subject)) {
     batch.push_back(item);
-    if (static_cast<std::int64_t>(batch.size()) == size) batches.push_back(Value::list(std::exchange(batch, {})));
+    if (static_cast<std::int64_t>(batch.size()) == size)
+      batches.push_back(TemplateValue::list(std::exchange(batch, {})));
   }
   if (!batch.empty()) {
     if (!fill.is<None>()) batch.resize(static_cast<std::size_t>(size), fill);
-    batches.push_back(Value::list(std::move(batch)));
+    batches.push_back(TemplateValue::list(std::move(batch)));
   }
-  return Value::list(std::move(batches));
+  return TemplateValue::list(std::move(batches));
 }
 
-Value slice_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+TemplateValue slice_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const std::int64_t slices = arguments.get_integer(0, "slices", 0);
-  const Value fill = arguments.get(1, "fill_with", None{});
+  const TemplateValue fill = arguments.get(1, "fill_with", None{});
   if (slices < 1 || slices > 100'000) throw TemplateFailure("slice: the count is not between 1 and 100000");
-  const std::vector<Value> items = items_of(meter, subject);
+  const std::vector<TemplateValue> items = items_of(meter, subject);
   const auto count = static_cast<std::size_t>(slices);
   meter.charge_bytes(count * 32);
-  std::vector<Value> result;
+  std::vector<TemplateValue> result;
   std::size_t begin = 0;
   for (std::size_t n = 0; n < count; ++n) {
     const bool larger = n < items.size() % count;
     const std::size_t end = begin + items.size() / count + (larger ? 1 : 0);
-    std::vector<Value> slice(items.begin() + static_cast<std::ptrdiff_t>(begin),
-                             items.begin() + static_cast<std::ptrdiff_t>(end));
+    std::vector<TemplateValue> slice(items.begin() + static_cast<std::ptrdiff_t>(begin),
+                                     items.begin() + static_cast<std::ptrdiff_t>(end));
     if (!larger && !fill.is<None>()) slice.push_back(fill);
-    result.push_back(Value::list(std::move(slice)));
+    result.push_back(TemplateValue::list(std::move(slice)));
     begin = end;
   }
-  return Value::list(std::move(result));
+  return TemplateValue::list(std::move(result));
 }
 
-Value truncate_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+TemplateValue truncate_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const std::int64_t length = arguments.get_integer(0, "length", 255);
   const bool kills_words = arguments.get_bool(1, "killwords", false);
   const std::string end = arguments.get_text(2, "end", "...");
-  const Value leeway = arguments.get(3, "leeway", None{});
+  const TemplateValue leeway = arguments.get(3, "leeway", None{});
   const std::int64_t most = length + (leeway.is<None>() ? 5 : arguments.get_integer(3, "leeway", 5));
   const std::string text = printed(meter, subject);
   const auto offsets = character_offsets(text);
@@ -415,23 +417,23 @@ Value truncate_filter(TemplateMeter& meter, const Value& subject, TemplateArgume
   return cut + end;
 }
 
-Value format_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+TemplateValue format_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const std::string text = printed(meter, subject);
-  const Value positional = arguments.take_rest();
-  const Value named = arguments.take_named_rest();
+  const TemplateValue positional = arguments.take_rest();
+  const TemplateValue named = arguments.take_named_rest();
   if (!positional.items().empty() && !named.dict_data().items.empty()) {
     throw TemplateFailure("format takes positional or named arguments, not both");
   }
   return format_percent(meter, text, named.dict_data().items.empty() ? positional : named);
 }
 
-Value center_filter(TemplateMeter& meter, const Value& subject, TemplateArguments& arguments) {
+TemplateValue center_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   TemplateArguments width;
   width.positional.emplace_back(arguments.get_integer(0, "width", 80));
   return call_method(meter, printed(meter, subject), "center", width);
 }
 
-Value escape_filter(TemplateMeter& meter, const Value& subject, TemplateArguments&) {
+TemplateValue escape_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments&) {
   std::string out;
   for (const char c : printed(meter, subject)) {
     switch (c) {
@@ -465,18 +467,18 @@ struct NamedFilter {
 constexpr NamedFilter kFilters[] = {
     {"abs", abs_filter},
     {"attr",
-     [](TemplateMeter&, const Value& v, TemplateArguments& a) {
+     [](TemplateMeter&, const TemplateValue& v, TemplateArguments& a) {
        return v.is_dict() && !has_method(v, a.get_text(0, "name", ""))
-                  ? Value(Undefined{"a dict has no such attribute"})
+                  ? TemplateValue(Undefined{"a dict has no such attribute"})
                   : get_attribute(v, a.get_text(0, "name", ""));
      }},
     {"batch", batch_filter},
     {"capitalize",
-     [](TemplateMeter& meter, const Value& v, TemplateArguments&) -> Value {
+     [](TemplateMeter& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
        return python_capitalize(printed(meter, v));
      }},
     {"center", center_filter},
-    {"count", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return length(v); }},
+    {"count", [](TemplateMeter&, const TemplateValue& v, TemplateArguments&) -> TemplateValue { return length(v); }},
     {"d", default_filter},
     {"default", default_filter},
     {"dictsort", dictsort_filter},
@@ -492,10 +494,13 @@ constexpr NamedFilter kFilters[] = {
     {"items", items_filter},
     {"join", join_filter},
     {"last", end_filter<true>},
-    {"length", [](TemplateMeter&, const Value& v, TemplateArguments&) -> Value { return length(v); }},
-    {"list", [](TemplateMeter& meter, const Value& v, TemplateArguments&) { return Value::list(items_of(meter, v)); }},
+    {"length", [](TemplateMeter&, const TemplateValue& v, TemplateArguments&) -> TemplateValue { return length(v); }},
+    {"list", [](TemplateMeter& meter, const TemplateValue& v,
+                TemplateArguments&) { return TemplateValue::list(items_of(meter, v)); }},
     {"lower",
-     [](TemplateMeter& meter, const Value& v, TemplateArguments&) -> Value { return to_lower(printed(meter, v)); }},
+     [](TemplateMeter& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
+       return to_lower(printed(meter, v));
+     }},
     {"map", map_filter},
     {"max", extreme_filter<true>},
     {"min", extreme_filter<false>},
@@ -504,23 +509,33 @@ constexpr NamedFilter kFilters[] = {
     {"replace", replace_filter},
     {"reverse", reverse_filter},
     {"round", round_filter},
-    {"safe", [](TemplateMeter& meter, const Value& v, TemplateArguments&) -> Value { return printed(meter, v); }},
+    {"safe",
+     [](TemplateMeter& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
+       return printed(meter, v);
+     }},
     {"select", select_filter<true, false>},
     {"selectattr", select_filter<true, true>},
     {"slice", slice_filter},
     {"sort", sort_filter},
-    {"string", [](TemplateMeter& meter, const Value& v, TemplateArguments&) -> Value { return printed(meter, v); }},
+    {"string",
+     [](TemplateMeter& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
+       return printed(meter, v);
+     }},
     {"sum", sum_filter},
     {"title",
-     [](TemplateMeter& meter, const Value& v, TemplateArguments&) -> Value { return title_text(printed(meter, v)); }},
+     [](TemplateMeter& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
+       return title_text(printed(meter, v));
+     }},
     {"tojson", tojson_filter},
     {"trim", trim_filter},
     {"truncate", truncate_filter},
     {"unique", unique_filter},
     {"upper",
-     [](TemplateMeter& meter, const Value& v, TemplateArguments&) -> Value { return to_upper(printed(meter, v)); }},
+     [](TemplateMeter& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
+       return to_upper(printed(meter, v));
+     }},
     {"wordcount",
-     [](TemplateMeter& meter, const Value& v, TemplateArguments&) -> Value {
+     [](TemplateMeter& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
        return static_cast<std::int64_t>(python_split(printed(meter, v), std::nullopt, -1, false).size());
      }},
 };
@@ -531,12 +546,13 @@ bool has_filter(std::string_view name) {
   return std::any_of(std::begin(kFilters), std::end(kFilters), [&](const NamedFilter& f) { return f.name == name; });
 }
 
-Value apply_filter(TemplateMeter& meter, std::string_view name, const Value& subject, TemplateArguments& arguments) {
+TemplateValue apply_filter(TemplateMeter& meter, std::string_view name, const TemplateValue& subject,
+                           TemplateArguments& arguments) {
   meter.charge_bytes(subject.is_string() ? subject.text().size() : 0);
   const auto found =
       std::find_if(std::begin(kFilters), std::end(kFilters), [&](const NamedFilter& f) { return f.name == name; });
   if (found == std::end(kFilters)) throw TemplateFailure(text_of("the filter '", name, "' is not known"));
-  Value result = found->filter(meter, subject, arguments);
+  TemplateValue result = found->filter(meter, subject, arguments);
   arguments.finish(name);
   return result;
 }

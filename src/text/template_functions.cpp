@@ -9,13 +9,13 @@
 namespace hone {
 namespace {
 
-Value no_attribute(const Value& object, std::string_view name) {
+TemplateValue no_attribute(const TemplateValue& object, std::string_view name) {
   return Undefined{text_of("'", object.type_name(), " object' has no attribute '", name, "'")};
 }
 
-[[noreturn]] void fail_undefined(const Value& value) { throw TemplateFailure(value.as<Undefined>().name); }
+[[noreturn]] void fail_undefined(const TemplateValue& value) { throw TemplateFailure(value.as<Undefined>().name); }
 
-Value loop_field(const LoopState& loop, std::string_view name) {
+TemplateValue loop_field(const LoopState& loop, std::string_view name) {
   const auto index = static_cast<std::int64_t>(loop.index);
   const auto count = static_cast<std::int64_t>(loop.items.size());
   if (name == "index") return index + 1;
@@ -28,9 +28,9 @@ Value loop_field(const LoopState& loop, std::string_view name) {
   if (name == "depth") return std::int64_t{loop.depth0 + 1};
   if (name == "depth0") return std::int64_t{loop.depth0};
   if (name == "previtem")
-    return index == 0 ? Value(Undefined{"there is no previous item"}) : loop.items[loop.index - 1];
+    return index == 0 ? TemplateValue(Undefined{"there is no previous item"}) : loop.items[loop.index - 1];
   if (name == "nextitem")
-    return index + 1 == count ? Value(Undefined{"there is no next item"}) : loop.items[loop.index + 1];
+    return index + 1 == count ? TemplateValue(Undefined{"there is no next item"}) : loop.items[loop.index + 1];
   return Undefined{text_of("'loop' has no attribute '", name, "'")};
 }
 
@@ -38,7 +38,7 @@ Value loop_field(const LoopState& loop, std::string_view name) {
 
 void TemplateMeter::give_up() { throw TemplateFailure("the template takes too many steps"); }
 
-void TemplateMeter::charge_containment(const Value& container, const Value& item) {
+void TemplateMeter::charge_containment(const TemplateValue& container, const TemplateValue& item) {
   if (container.is_string() && item.is_string()) {
     charge_search(container.text(), item.text());
   } else if (container.is_list() || container.is_dict()) {
@@ -46,12 +46,12 @@ void TemplateMeter::charge_containment(const Value& container, const Value& item
   }
 }
 
-std::string printed(TemplateMeter& meter, const Value& value) {
+std::string printed(TemplateMeter& meter, const TemplateValue& value) {
   meter.charge_bytes(value.shape().size);
   return to_text(value);
 }
 
-const Value* TemplateArguments::find(std::size_t place, std::string_view name) {
+const TemplateValue* TemplateArguments::find(std::size_t place, std::string_view name) {
   used_positional_ = std::max(used_positional_, place + 1);
   used_named_.emplace_back(name);
   if (place < positional.size()) return &positional[place];
@@ -61,12 +61,12 @@ const Value* TemplateArguments::find(std::size_t place, std::string_view name) {
   return nullptr;
 }
 
-Value TemplateArguments::get(std::size_t place, std::string_view name, Value fallback) {
-  const Value* value = find(place, name);
+TemplateValue TemplateArguments::get(std::size_t place, std::string_view name, TemplateValue fallback) {
+  const TemplateValue* value = find(place, name);
   return value == nullptr ? std::move(fallback) : *value;
 }
 
-Value TemplateArguments::get_named(std::string_view name, Value fallback) {
+TemplateValue TemplateArguments::get_named(std::string_view name, TemplateValue fallback) {
   used_named_.emplace_back(name);
   for (const auto& [given, value] : named) {
     if (given == name) return value;
@@ -75,7 +75,7 @@ Value TemplateArguments::get_named(std::string_view name, Value fallback) {
 }
 
 std::string TemplateArguments::get_text(std::size_t place, std::string_view name, std::string_view fallback) {
-  const Value* value = find(place, name);
+  const TemplateValue* value = find(place, name);
   if (value == nullptr) return std::string(fallback);
   if (!value->is_string())
     throw TemplateFailure(text_of("the argument ", name, " is of type ", value->type_name(), ", expected a string"));
@@ -83,7 +83,7 @@ std::string TemplateArguments::get_text(std::size_t place, std::string_view name
 }
 
 std::int64_t TemplateArguments::get_integer(std::size_t place, std::string_view name, std::int64_t fallback) {
-  const Value* value = find(place, name);
+  const TemplateValue* value = find(place, name);
   if (value == nullptr) return fallback;
   if (!value->is_integral())
     throw TemplateFailure(text_of("the argument ", name, " is of type ", value->type_name(), ", expected an integer"));
@@ -91,24 +91,24 @@ std::int64_t TemplateArguments::get_integer(std::size_t place, std::string_view 
 }
 
 bool TemplateArguments::get_bool(std::size_t place, std::string_view name, bool fallback) {
-  const Value* value = find(place, name);
+  const TemplateValue* value = find(place, name);
   return value == nullptr ? fallback : value->truthy();
 }
 
-Value TemplateArguments::take_rest() {
+TemplateValue TemplateArguments::take_rest() {
   const auto from = static_cast<std::ptrdiff_t>(std::min(used_positional_, positional.size()));
   used_positional_ = std::max(used_positional_, positional.size());
-  return Value::tuple({positional.begin() + from, positional.end()});
+  return TemplateValue::tuple({positional.begin() + from, positional.end()});
 }
 
-Value TemplateArguments::take_named_rest() {
+TemplateValue TemplateArguments::take_named_rest() {
   DictData rest;
   for (const auto& [name, value] : named) {
     if (std::find(used_named_.begin(), used_named_.end(), name) != used_named_.end()) continue;
-    rest.set(Value(name), value);
+    rest.set(TemplateValue(name), value);
     used_named_.push_back(name);
   }
-  return Value::dict(std::move(rest));
+  return TemplateValue::dict(std::move(rest));
 }
 
 void TemplateArguments::finish(std::string_view function) const {
@@ -123,34 +123,34 @@ void TemplateArguments::finish(std::string_view function) const {
   }
 }
 
-Value get_attribute(const Value& object, std::string_view name) {
+TemplateValue get_attribute(const TemplateValue& object, std::string_view name) {
   if (object.is_undefined()) fail_undefined(object);
-  if (object.is<Value::Loop>()) {
+  if (object.is<TemplateValue::Loop>()) {
     if (has_method(object, name))
       return std::make_shared<const CallableData>(CallableData{std::string(name), object, nullptr});
-    return loop_field(*object.as<Value::Loop>(), name);
+    return loop_field(*object.as<TemplateValue::Loop>(), name);
   }
-  if (object.is<Value::Namespace>()) {
-    const Value* field = object.as<Value::Namespace>()->fields.find(name);
+  if (object.is<TemplateValue::Namespace>()) {
+    const TemplateValue* field = object.as<TemplateValue::Namespace>()->fields.find(name);
     return field != nullptr ? *field : no_attribute(object, name);
   }
   if (has_method(object, name))
     return std::make_shared<const CallableData>(CallableData{std::string(name), object, nullptr});
   if (object.is_dict()) {
-    if (const Value* item = object.dict_data().find(name)) return *item;
+    if (const TemplateValue* item = object.dict_data().find(name)) return *item;
   }
-  if (object.is_list() && object.as<Value::List>()->is_group && (name == "grouper" || name == "list")) {
+  if (object.is_list() && object.as<TemplateValue::List>()->is_group && (name == "grouper" || name == "list")) {
     return object.items()[name == "list" ? 1 : 0];
   }
   return no_attribute(object, name);
 }
 
-Value get_item(TemplateMeter& meter, const Value& object, const Value& key) {
+TemplateValue get_item(TemplateMeter& meter, const TemplateValue& object, const TemplateValue& key) {
   if (object.is_undefined()) fail_undefined(object);
   if (object.is_string()) meter.charge_bytes(object.text().size());
   if (object.is_dict()) {
     meter.charge_containment(object, key);
-    if (const Value* item = object.dict_data().find(key)) return *item;
+    if (const TemplateValue* item = object.dict_data().find(key)) return *item;
   }
   if (key.is_integral() && (object.is_list() || object.is_string())) {
     const std::int64_t count = length(object);
@@ -167,13 +167,14 @@ Value get_item(TemplateMeter& meter, const Value& object, const Value& key) {
                            key.is_undefined() ? "of an undefined key" : to_repr(key))};
 }
 
-Value get_path(TemplateMeter& meter, const Value& object, const Value& path) {
+TemplateValue get_path(TemplateMeter& meter, const TemplateValue& object, const TemplateValue& path) {
   if (!path.is_string()) return get_item(meter, object, path);
-  Value value = object;
+  TemplateValue value = object;
   for (const std::string& part : python_split(path.text(), ".", -1, false)) {
     const bool is_index =
         !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == std::string::npos;
-    value = get_item(meter, value, is_index ? Value(static_cast<std::int64_t>(std::stol(part))) : Value(part));
+    value = get_item(meter, value,
+                     is_index ? TemplateValue(static_cast<std::int64_t>(std::stol(part))) : TemplateValue(part));
   }
   return value;
 }

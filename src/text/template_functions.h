@@ -27,9 +27,11 @@ class TemplateMeter {
   void charge_search(std::string_view text, std::string_view wanted) {
     charge_bytes(text.size(), 1 + wanted.size() / 64);
   }
-  void charge_comparison(const Value& a, const Value& b) { charge_bytes(std::min(a.shape().size, b.shape().size)); }
+  void charge_comparison(const TemplateValue& a, const TemplateValue& b) {
+    charge_bytes(std::min(a.shape().size, b.shape().size));
+  }
   // `item in container`.
-  void charge_containment(const Value& container, const Value& item);
+  void charge_containment(const TemplateValue& container, const TemplateValue& item);
 
  private:
   void charge(std::uint64_t steps) {
@@ -45,18 +47,18 @@ class TemplateMeter {
 // The arguments of a call. Each is asked for once by its place and name; `finish` then finds those nobody asked for.
 class TemplateArguments {
  public:
-  std::vector<Value> positional;
-  std::vector<std::pair<std::string, Value>> named;
+  std::vector<TemplateValue> positional;
+  std::vector<std::pair<std::string, TemplateValue>> named;
 
-  [[nodiscard]] const Value* find(std::size_t place, std::string_view name);
-  [[nodiscard]] Value get(std::size_t place, std::string_view name, Value fallback);
-  [[nodiscard]] Value get_named(std::string_view name, Value fallback);  // has no place
+  [[nodiscard]] const TemplateValue* find(std::size_t place, std::string_view name);
+  [[nodiscard]] TemplateValue get(std::size_t place, std::string_view name, TemplateValue fallback);
+  [[nodiscard]] TemplateValue get_named(std::string_view name, TemplateValue fallback);  // has no place
   [[nodiscard]] std::string get_text(std::size_t place, std::string_view name, std::string_view fallback);
   [[nodiscard]] std::int64_t get_integer(std::size_t place, std::string_view name, std::int64_t fallback);
   [[nodiscard]] bool get_bool(std::size_t place, std::string_view name, bool fallback);
   // What nobody asked for: a tuple, and a dict.
-  [[nodiscard]] Value take_rest();
-  [[nodiscard]] Value take_named_rest();
+  [[nodiscard]] TemplateValue take_rest();
+  [[nodiscard]] TemplateValue take_named_rest();
   void finish(std::string_view function) const;
 
  private:
@@ -65,24 +67,24 @@ class TemplateArguments {
 };
 
 // All throw TemplateFailure.
-[[nodiscard]] Value apply_filter(TemplateMeter& meter, std::string_view name, const Value& subject,
-                                 TemplateArguments& arguments);
-[[nodiscard]] bool apply_test(TemplateMeter& meter, std::string_view name, const Value& subject,
+[[nodiscard]] TemplateValue apply_filter(TemplateMeter& meter, std::string_view name, const TemplateValue& subject,
+                                         TemplateArguments& arguments);
+[[nodiscard]] bool apply_test(TemplateMeter& meter, std::string_view name, const TemplateValue& subject,
                               TemplateArguments& arguments);
 [[nodiscard]] bool has_filter(std::string_view name);
 [[nodiscard]] bool has_test(std::string_view name);
-[[nodiscard]] bool has_method(const Value& self, std::string_view name);
-[[nodiscard]] Value call_method(TemplateMeter& meter, const Value& self, std::string_view name,
-                                TemplateArguments& arguments);
+[[nodiscard]] bool has_method(const TemplateValue& self, std::string_view name);
+[[nodiscard]] TemplateValue call_method(TemplateMeter& meter, const TemplateValue& self, std::string_view name,
+                                        TemplateArguments& arguments);
 
 // object.name and object[key] as Jinja resolves them; an Undefined where there is no such thing.
-[[nodiscard]] Value get_attribute(const Value& object, std::string_view name);
-[[nodiscard]] Value get_item(TemplateMeter& meter, const Value& object, const Value& key);
+[[nodiscard]] TemplateValue get_attribute(const TemplateValue& object, std::string_view name);
+[[nodiscard]] TemplateValue get_item(TemplateMeter& meter, const TemplateValue& object, const TemplateValue& key);
 // "a.b.0" as the filters' attribute argument means it.
-[[nodiscard]] Value get_path(TemplateMeter& meter, const Value& object, const Value& path);
+[[nodiscard]] TemplateValue get_path(TemplateMeter& meter, const TemplateValue& object, const TemplateValue& path);
 // a + b as Python adds: numbers, strings, lists, tuples.
-[[nodiscard]] Value add_values(const Value& a, const Value& b);
+[[nodiscard]] TemplateValue add_values(const TemplateValue& a, const TemplateValue& b);
 // Python's str(), charged for.
-[[nodiscard]] std::string printed(TemplateMeter& meter, const Value& value);
+[[nodiscard]] std::string printed(TemplateMeter& meter, const TemplateValue& value);
 
 }  // namespace hone

@@ -10,8 +10,6 @@
 namespace hone {
 namespace {
 
-using Kind = TemplateToken::Kind;
-
 bool is_name_start(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || static_cast<unsigned char>(c) >= 0x80;
 }
@@ -24,7 +22,7 @@ class Lexer {
 
   std::vector<TemplateToken> run() {
     while (at_ < source_.size()) lex_text();
-    add(Kind::kEnd, {});
+    add(TemplateToken::Kind::kEnd, {});
     return std::move(tokens_);
   }
 
@@ -40,7 +38,7 @@ class Lexer {
     at_ += count;
   }
 
-  void add(Kind kind, std::string_view text) { tokens_.push_back({kind, std::string(text), line_}); }
+  void add(TemplateToken::Kind kind, std::string_view text) { tokens_.push_back({kind, std::string(text), line_}); }
 
   // Text up to the next tag, and that tag.
   void lex_text() {
@@ -51,7 +49,7 @@ class Lexer {
       ++tag;
     }
     if (tag == std::string_view::npos) {
-      add(Kind::kText, source_.substr(at_));
+      add(TemplateToken::Kind::kText, source_.substr(at_));
       advance(source_.size() - at_);
       return;
     }
@@ -66,7 +64,7 @@ class Lexer {
       const bool starts_line = newline != std::string_view::npos || line_starting_;
       if (starts_line && strip_python_space(text.substr(line_begin)).empty()) text = text.substr(0, line_begin);
     }
-    if (!text.empty()) add(Kind::kText, text);
+    if (!text.empty()) add(TemplateToken::Kind::kText, text);
     advance(tag - at_ + 2 + (sign == '-' || sign == '+' ? 1 : 0));
     line_starting_ = false;
     if (kind == '#') {
@@ -147,7 +145,7 @@ class Lexer {
               text = text.substr(0, newline + 1);
           }
           if (accept_end("%}", false)) {
-            if (!text.empty()) add(Kind::kText, text);
+            if (!text.empty()) add(TemplateToken::Kind::kText, text);
             return true;
           }
         }
@@ -166,7 +164,7 @@ class Lexer {
 
   void lex_tag(std::string_view end, bool is_output) {
     const int begin = line_;
-    add(is_output ? Kind::kOutputBegin : Kind::kBlockBegin, {});
+    add(is_output ? TemplateToken::Kind::kOutputBegin : TemplateToken::Kind::kBlockBegin, {});
     std::string open;  // brackets that wait for their end
     for (;;) {
       skip_space();
@@ -174,7 +172,7 @@ class Lexer {
       if (open.empty() && accept_end(end, is_output)) break;
       lex_token(open);
     }
-    add(is_output ? Kind::kOutputEnd : Kind::kBlockEnd, {});
+    add(is_output ? TemplateToken::Kind::kOutputEnd : TemplateToken::Kind::kBlockEnd, {});
   }
 
   void lex_token(std::string& open) {
@@ -182,7 +180,7 @@ class Lexer {
     if (is_name_start(c)) {
       std::size_t size = 1;
       while (is_name_part(peek(size))) ++size;
-      add(Kind::kName, source_.substr(at_, size));
+      add(TemplateToken::Kind::kName, source_.substr(at_, size));
       advance(size);
     } else if (is_digit(c)) {
       lex_number();
@@ -215,7 +213,7 @@ class Lexer {
     }
     std::string text(source_.substr(at_, size));
     std::erase(text, '_');
-    add(is_float ? Kind::kFloat : Kind::kInteger, text);
+    add(is_float ? TemplateToken::Kind::kFloat : TemplateToken::Kind::kInteger, text);
     advance(size);
   }
 
@@ -233,7 +231,7 @@ class Lexer {
         text.push_back(source_[i]);
       }
     }
-    add(Kind::kString, text);
+    add(TemplateToken::Kind::kString, text);
     advance(i + 1 - at_);
   }
 
@@ -279,7 +277,7 @@ class Lexer {
     constexpr std::string_view kShort = "+-*/%~<>=.:|,;()[]{}";
     for (const std::string_view text : kLong) {
       if (looking_at(text)) {
-        add(Kind::kOperator, text);
+        add(TemplateToken::Kind::kOperator, text);
         advance(2);
         return;
       }
@@ -293,7 +291,7 @@ class Lexer {
       if (open.empty() || open.back() != c) fail_in_template(line_, text_of("an unexpected '", c, "'"));
       open.pop_back();
     }
-    add(Kind::kOperator, source_.substr(at_, 1));
+    add(TemplateToken::Kind::kOperator, source_.substr(at_, 1));
     advance(1);
   }
 

@@ -9,10 +9,9 @@
 namespace hone {
 namespace {
 
-using Kind = Statement::Kind;
 using TokenKind = TemplateToken::Kind;
 using StatementPtr = std::unique_ptr<Statement>;
-constexpr int kDeepest = 100;
+constexpr int kDeepestBlock = 100;
 
 class Parser {
  public:
@@ -25,7 +24,7 @@ class Parser {
   }
 
  private:
-  static StatementPtr make(Kind kind, int line) {
+  static StatementPtr make(Statement::Kind kind, int line) {
     auto statement = std::make_unique<Statement>();
     statement->kind = kind;
     statement->line = line;
@@ -34,7 +33,7 @@ class Parser {
 
   // Statements up to a tag whose name is among `ends`; its {% and name are consumed, its rest is not.
   Block parse_block(std::initializer_list<std::string_view> ends, std::string* ended_by = nullptr) {
-    if (++depth_ > kDeepest) in_.fail("blocks nested too deep");
+    if (++depth_ > kDeepestBlock) in_.fail("blocks nested too deep");
     const int begin = in_.token().line;
     Block block;
     for (;;) {
@@ -44,11 +43,11 @@ class Parser {
         break;
       }
       if (in_.at(TokenKind::kText)) {
-        block.push_back(make(Kind::kText, line));
+        block.push_back(make(Statement::Kind::kText, line));
         block.back()->text = in_.next().text;
       } else if (in_.at(TokenKind::kOutputBegin)) {
         in_.next();
-        block.push_back(make(Kind::kOutput, line));
+        block.push_back(make(Statement::Kind::kOutput, line));
         block.back()->expression = in_.parse_tuple();
         in_.expect(TokenKind::kOutputEnd, "}}");
       } else {
@@ -82,26 +81,26 @@ class Parser {
     if (name == "call") return parse_call(line);
     if (name == "with") return parse_with(line);
     if (name == "filter") {
-      StatementPtr statement = make(Kind::kFilterBlock, line);
+      StatementPtr statement = make(Statement::Kind::kFilterBlock, line);
       statement->expression = in_.parse_block_filters(true);
       statement->body = parse_body("endfilter");
       return statement;
     }
     if (name == "generation") {
-      StatementPtr statement = make(Kind::kGeneration, line);
+      StatementPtr statement = make(Statement::Kind::kGeneration, line);
       statement->body = parse_body("endgeneration");
       return statement;
     }
     if (name == "break" || name == "continue") {
       if (loops_ == 0) fail_in_template(line, text_of("{% ", name, " %} outside of a loop"));
       end_tag();
-      return make(name == "break" ? Kind::kBreak : Kind::kContinue, line);
+      return make(name == "break" ? Statement::Kind::kBreak : Statement::Kind::kContinue, line);
     }
     fail_in_template(line, text_of("the tag {% ", name, " %} is unknown or out of place"));
   }
 
   StatementPtr parse_if(int line) {
-    StatementPtr statement = make(Kind::kIf, line);
+    StatementPtr statement = make(Statement::Kind::kIf, line);
     std::string ended_by = "if";
     while (ended_by != "endif") {
       ExpressionPtr condition = ended_by == "else" ? nullptr : in_.parse_tuple();
@@ -115,7 +114,7 @@ class Parser {
   }
 
   StatementPtr parse_for(int line) {
-    StatementPtr statement = make(Kind::kFor, line);
+    StatementPtr statement = make(Statement::Kind::kFor, line);
     statement->target = in_.parse_target(false);
     if (!in_.accept_name("in")) in_.fail("expected 'in' in a for tag");
     statement->expression = in_.parse_loop_source();
@@ -135,14 +134,14 @@ class Parser {
   }
 
   StatementPtr parse_set(int line) {
-    StatementPtr statement = make(Kind::kSet, line);
+    StatementPtr statement = make(Statement::Kind::kSet, line);
     statement->target = in_.parse_target(true);
     if (in_.accept_operator("=")) {
       statement->expression = in_.parse_tuple();
       end_tag();
       return statement;
     }
-    statement->kind = Kind::kSetBlock;
+    statement->kind = Statement::Kind::kSetBlock;
     statement->expression = in_.parse_block_filters(false);
     statement->body = parse_body("endset");
     return statement;
@@ -158,7 +157,7 @@ class Parser {
   }
 
   StatementPtr parse_macro(int line) {
-    StatementPtr statement = make(Kind::kMacro, line);
+    StatementPtr statement = make(Statement::Kind::kMacro, line);
     statement->text = in_.expect_name();
     statement->parameters = in_.parse_parameters();
     const std::size_t begin = in_.place();
@@ -169,7 +168,7 @@ class Parser {
   }
 
   StatementPtr parse_call(int line) {
-    StatementPtr statement = make(Kind::kCallBlock, line);
+    StatementPtr statement = make(Statement::Kind::kCallBlock, line);
     if (in_.at_operator("(")) statement->parameters = in_.parse_parameters();
     statement->expression = in_.parse_expression();
     if (statement->expression->kind != Expression::Kind::kCall) in_.fail("expected a call in a call tag");
@@ -178,7 +177,7 @@ class Parser {
   }
 
   StatementPtr parse_with(int line) {
-    StatementPtr statement = make(Kind::kWith, line);
+    StatementPtr statement = make(Statement::Kind::kWith, line);
     while (!in_.at(TokenKind::kBlockEnd)) {
       if (!statement->assignments.empty()) in_.expect_operator(",");
       ExpressionPtr target = in_.parse_target(false);

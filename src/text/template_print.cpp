@@ -104,7 +104,7 @@ class JsonPrinter {
  public:
   explicit JsonPrinter(const JsonStyle& style) : style_(style) {}
 
-  void print(const Value& value, int depth) {
+  void print(const TemplateValue& value, int depth) {
     if (value.is<None>()) {
       out += "null";
     } else if (value.is<bool>()) {
@@ -132,7 +132,7 @@ class JsonPrinter {
 
  private:
   void print_dict(const DictData& dict, int depth) {
-    std::vector<std::pair<std::string, const Value*>> items;
+    std::vector<std::pair<std::string, const TemplateValue*>> items;
     for (const auto& [key, item] : dict.items) items.emplace_back(key_text(key), &item);
     if (style_.sort_keys) {
       std::stable_sort(items.begin(), items.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -143,7 +143,7 @@ class JsonPrinter {
     });
   }
 
-  static std::string key_text(const Value& key) {
+  static std::string key_text(const TemplateValue& key) {
     if (key.is_string()) return key.text();
     if (key.is<bool>()) return key.as<bool>() ? "true" : "false";
     if (key.is<None>()) return "null";
@@ -174,13 +174,13 @@ class JsonPrinter {
 
 }  // namespace
 
-std::string to_text(const Value& value) {
+std::string to_text(const TemplateValue& value) {
   if (value.is_string()) return value.text();
   if (value.is_undefined()) return {};
   return to_repr(value);
 }
 
-std::string to_repr(const Value& value) {
+std::string to_repr(const TemplateValue& value) {
   if (value.is_undefined()) return "Undefined";
   if (value.is<None>()) return "None";
   if (value.is<bool>()) return value.as<bool>() ? "True" : "False";
@@ -189,9 +189,10 @@ std::string to_repr(const Value& value) {
   if (value.is_string()) return string_repr(value.text());
   std::string out;
   if (value.is_list()) {
-    const bool is_tuple = value.as<Value::List>()->is_tuple;
+    const bool is_tuple = value.as<TemplateValue::List>()->is_tuple;
     out = is_tuple ? "(" : "[";
-    for (const Value& item : value.items()) out += (&item == &value.items().front() ? "" : ", ") + to_repr(item);
+    for (const TemplateValue& item : value.items())
+      out += (&item == &value.items().front() ? "" : ", ") + to_repr(item);
     if (is_tuple && value.items().size() == 1) out += ",";
     return out + (is_tuple ? ")" : "]");
   }
@@ -204,7 +205,7 @@ std::string to_repr(const Value& value) {
   throw TemplateFailure(text_of("a value of type ", value.type_name(), " cannot be printed"));
 }
 
-std::string to_json_text(const Value& value, const JsonStyle& style) {
+std::string to_json_text(const TemplateValue& value, const JsonStyle& style) {
   JsonPrinter printer(style);
   printer.print(value, 0);
   return std::move(printer.out);

@@ -16,10 +16,9 @@ struct Macro {
 
 namespace {
 
-using Kind = Statement::Kind;
 constexpr std::size_t kMostOutput = 64U << 20U;  // bytes
 
-void check_namespace_name(const Value& name) {
+void check_namespace_name(const TemplateValue& name) {
   if (name.is_string() && name.text().starts_with('_')) {
     throw TemplateFailure(text_of("a namespace cannot hold the name '", name.text(), "', which begins with _"));
   }
@@ -27,7 +26,7 @@ void check_namespace_name(const Value& name) {
 
 }  // namespace
 
-const Value* TemplateScope::find(std::string_view name) const {
+const TemplateValue* TemplateScope::find(std::string_view name) const {
   for (const TemplateScope* scope = this; scope != nullptr; scope = scope->outer.get()) {
     for (const auto& [known, value] : scope->names) {
       if (known == name) return &value;
@@ -36,7 +35,7 @@ const Value* TemplateScope::find(std::string_view name) const {
   return nullptr;
 }
 
-void TemplateScope::set(std::string_view name, Value value) {
+void TemplateScope::set(std::string_view name, TemplateValue value) {
   for (auto& [known, old] : names) {
     if (known == name) {
       old = std::move(value);
@@ -107,43 +106,43 @@ TemplateRenderer::Flow TemplateRenderer::execute(const Block& block) {
 
 TemplateRenderer::Flow TemplateRenderer::execute(const Statement& statement) {
   switch (statement.kind) {
-    case Kind::kText:
+    case Statement::Kind::kText:
       write(statement.text);
       break;
-    case Kind::kOutput:
+    case Statement::Kind::kOutput:
       write(printed(meter_, evaluate(*statement.expression)));
       break;
-    case Kind::kIf:
+    case Statement::Kind::kIf:
       return execute_if(statement);
-    case Kind::kFor:
+    case Statement::Kind::kFor:
       return execute_for(statement);
-    case Kind::kSet:
+    case Statement::Kind::kSet:
       assign(*statement.target, evaluate(*statement.expression));
       break;
-    case Kind::kSetBlock:
+    case Statement::Kind::kSetBlock:
       execute_set_block(statement);
       break;
-    case Kind::kMacro:
+    case Statement::Kind::kMacro:
       execute_macro(statement);
       break;
-    case Kind::kCallBlock:
+    case Statement::Kind::kCallBlock:
       execute_call_block(statement);
       break;
-    case Kind::kFilterBlock: {
+    case Statement::Kind::kFilterBlock: {
       const ScopeGuard scope(*this);
-      const Value text = capture(statement.body);
+      const TemplateValue text = capture(statement.body);
       write(printed(meter_, evaluate_filter(*statement.expression, &text)));
       break;
     }
-    case Kind::kWith:
+    case Statement::Kind::kWith:
       execute_with(statement);
       break;
-    case Kind::kGeneration:
+    case Statement::Kind::kGeneration:
       execute_generation(statement);
       break;
-    case Kind::kBreak:
+    case Statement::Kind::kBreak:
       return Flow::kBreak;
-    case Kind::kContinue:
+    case Statement::Kind::kContinue:
       return Flow::kContinue;
   }
   return Flow::kNext;
@@ -157,12 +156,12 @@ TemplateRenderer::Flow TemplateRenderer::execute_if(const Statement& statement) 
 }
 
 // The items that pass the loop's own condition: `loop` counts only those.
-std::vector<Value> TemplateRenderer::loop_items(const Statement& statement, const Value& source) {
-  std::vector<Value> items = iterate(source);
+std::vector<TemplateValue> TemplateRenderer::loop_items(const Statement& statement, const TemplateValue& source) {
+  std::vector<TemplateValue> items = iterate(source);
   meter_.charge_bytes(items.size() * 32);
   if (statement.condition == nullptr) return items;
-  std::vector<Value> kept;
-  for (Value& item : items) {
+  std::vector<TemplateValue> kept;
+  for (TemplateValue& item : items) {
     const ScopeGuard scope(*this);
     assign(*statement.target, item);
     if (evaluate(*statement.condition).truthy()) kept.push_back(std::move(item));
@@ -174,7 +173,7 @@ TemplateRenderer::Flow TemplateRenderer::execute_for(const Statement& statement)
   return run_loop(statement, evaluate(*statement.expression), 0);
 }
 
-TemplateRenderer::Flow TemplateRenderer::run_loop(const Statement& statement, const Value& source, int depth0) {
+TemplateRenderer::Flow TemplateRenderer::run_loop(const Statement& statement, const TemplateValue& source, int depth0) {
   const auto loop = std::make_shared<LoopState>();
   loop->items = loop_items(statement, source);
   loop->depth0 = depth0;
@@ -193,17 +192,18 @@ TemplateRenderer::Flow TemplateRenderer::run_loop(const Statement& statement, co
   return Flow::kNext;
 }
 
-void TemplateRenderer::assign(const Expression& target, const Value& value) {
+void TemplateRenderer::assign(const Expression& target, const TemplateValue& value) {
   if (target.kind == Expression::Kind::kName) {
     scope_->set(target.name, value);
   } else if (target.kind == Expression::Kind::kAttribute) {
-    const Value object = evaluate(*target.arguments[0]);
-    if (!object.is<Value::Namespace>()) throw TemplateFailure("cannot assign attribute on non-namespace object");
+    const TemplateValue object = evaluate(*target.arguments[0]);
+    if (!object.is<TemplateValue::Namespace>())
+      throw TemplateFailure("cannot assign attribute on non-namespace object");
     if (value.shape().holds_reference) throw TemplateFailure("a namespace cannot hold functions or namespaces");
-    check_namespace_name(Value(target.name));
-    object.as<Value::Namespace>()->fields.set(Value(target.name), value);
+    check_namespace_name(TemplateValue(target.name));
+    object.as<TemplateValue::Namespace>()->fields.set(TemplateValue(target.name), value);
   } else {
-    const std::vector<Value> items = iterate(value);
+    const std::vector<TemplateValue> items = iterate(value);
     if (items.size() != target.arguments.size()) {
       throw TemplateFailure(
           text_of("cannot unpack ", items.size(), " values into ", target.arguments.size(), " names"));
@@ -213,7 +213,7 @@ void TemplateRenderer::assign(const Expression& target, const Value& value) {
 }
 
 void TemplateRenderer::execute_set_block(const Statement& statement) {
-  Value text;
+  TemplateValue text;
   {
     const ScopeGuard scope(*this);
     text = capture(statement.body);
@@ -229,12 +229,12 @@ void TemplateRenderer::execute_macro(const Statement& statement) {
 
 void TemplateRenderer::execute_call_block(const Statement& statement) {
   const auto macro = std::make_shared<const Macro>(Macro{&statement, scope_});
-  const Value caller = std::make_shared<const CallableData>(CallableData{"caller", {}, macro});
+  const TemplateValue caller = std::make_shared<const CallableData>(CallableData{"caller", {}, macro});
   write(printed(meter_, evaluate_call(*statement.expression, &caller)));
 }
 
 void TemplateRenderer::execute_with(const Statement& statement) {
-  std::vector<Value> values;
+  std::vector<TemplateValue> values;
   for (const auto& [target, expression] : statement.assignments) values.push_back(evaluate(*expression));
   const ScopeGuard scope(*this);
   for (std::size_t i = 0; i < values.size(); ++i) assign(*statement.assignments[i].first, values[i]);
@@ -249,18 +249,18 @@ void TemplateRenderer::execute_generation(const Statement& statement) {
   if (is_output) result_.assistant.emplace_back(begin, result_.text.size());
 }
 
-Value TemplateRenderer::call(const Value& callee, TemplateArguments& arguments) {
+TemplateValue TemplateRenderer::call(const TemplateValue& callee, TemplateArguments& arguments) {
   if (callee.is_undefined()) throw TemplateFailure(callee.as<Undefined>().name);
-  if (callee.is<Value::Loop>()) return call_loop(*callee.as<Value::Loop>(), arguments);
-  if (!callee.is<Value::Callable>())
+  if (callee.is<TemplateValue::Loop>()) return call_loop(*callee.as<TemplateValue::Loop>(), arguments);
+  if (!callee.is<TemplateValue::Callable>())
     throw TemplateFailure(text_of("a value of type ", callee.type_name(), " cannot be called"));
-  const CallableData& function = *callee.as<Value::Callable>();
+  const CallableData& function = *callee.as<TemplateValue::Callable>();
   if (function.macro) return call_macro(*function.macro, arguments);
   if (!function.self.is_undefined()) return call_method(meter_, function.self, function.name, arguments);
   return call_global(function.name, arguments);
 }
 
-Value TemplateRenderer::call_global(const std::string& name, TemplateArguments& arguments) {
+TemplateValue TemplateRenderer::call_global(const std::string& name, TemplateArguments& arguments) {
   if (name == "range") return range(arguments);
   if (name == "strftime_now") {
     const std::string format = arguments.get_text(0, "format", "");
@@ -273,7 +273,7 @@ Value TemplateRenderer::call_global(const std::string& name, TemplateArguments& 
         text_of("the template refuses the conversation: ", printed(meter_, arguments.get(0, "message", ""))));
   }
   DictData fields;
-  if (const Value* source = arguments.find(0, {}); source != nullptr) {
+  if (const TemplateValue* source = arguments.find(0, {}); source != nullptr) {
     if (!source->is_dict())
       throw TemplateFailure(text_of(name, " of a value of type ", source->type_name(), ", expected a mapping"));
     fields = source->dict_data();
@@ -281,14 +281,14 @@ Value TemplateRenderer::call_global(const std::string& name, TemplateArguments& 
   }
   for (const auto& [key, value] : arguments.named) {
     if (value.shape().holds_reference) throw TemplateFailure(text_of(name, " cannot hold functions or namespaces"));
-    fields.set(Value(key), value);
+    fields.set(TemplateValue(key), value);
   }
-  if (name == "dict") return Value::dict(std::move(fields));
+  if (name == "dict") return TemplateValue::dict(std::move(fields));
   for (const auto& [key, value] : fields.items) check_namespace_name(key);
   return std::make_shared<NamespaceData>(NamespaceData{std::move(fields)});
 }
 
-Value TemplateRenderer::range(TemplateArguments& arguments) {
+TemplateValue TemplateRenderer::range(TemplateArguments& arguments) {
   constexpr std::int64_t kMost = 100'000;  // the limit of Jinja's sandbox
   std::int64_t start = 0, stop = arguments.get_integer(0, "stop", 0);
   if (arguments.positional.size() > 1) {
@@ -298,21 +298,21 @@ Value TemplateRenderer::range(TemplateArguments& arguments) {
   const std::int64_t step = arguments.get_integer(2, "step", 1);
   arguments.finish("range");
   if (step == 0) throw TemplateFailure("range: the step is zero");
-  std::vector<Value> items;
+  std::vector<TemplateValue> items;
   for (std::int64_t i = start; step > 0 ? i < stop : i > stop;) {
     if (static_cast<std::int64_t>(items.size()) >= kMost) throw TemplateFailure("range: more than 100000 items");
     items.emplace_back(i);
     if (__builtin_add_overflow(i, step, &i)) break;
   }
   meter_.charge_bytes(items.size() * 32);
-  return Value::list(std::move(items));
+  return TemplateValue::list(std::move(items));
 }
 
 // {{ loop(items) }} in a recursive loop: its text for other items.
-Value TemplateRenderer::call_loop(const LoopState& loop, TemplateArguments& arguments) {
+TemplateValue TemplateRenderer::call_loop(const LoopState& loop, TemplateArguments& arguments) {
   const ScopePtr outer = loop.scope.lock();
   if (loop.recursive == nullptr || !outer) throw TemplateFailure("the loop is not recursive");
-  const Value source = arguments.get(0, "iterable", {});
+  const TemplateValue source = arguments.get(0, "iterable", {});
   arguments.finish("loop");
   const ScopeGuard scope(*this, outer);
   std::string text;
@@ -327,15 +327,15 @@ Value TemplateRenderer::call_loop(const LoopState& loop, TemplateArguments& argu
   return text;
 }
 
-Value TemplateRenderer::call_macro(const Macro& macro, TemplateArguments& arguments) {
+TemplateValue TemplateRenderer::call_macro(const Macro& macro, TemplateArguments& arguments) {
   const ScopePtr outer = macro.scope.lock();
   if (!outer) throw TemplateFailure("a macro is called outside of the block that defines it");
   const Statement& statement = *macro.statement;
   const ScopeGuard scope(*this, outer);
   for (std::size_t i = 0; i < statement.parameters.size(); ++i) {
     const MacroParameter& parameter = statement.parameters[i];
-    const Value* given = arguments.find(i, parameter.name);
-    Value value = Undefined{text_of("parameter '", parameter.name, "' was not provided")};
+    const TemplateValue* given = arguments.find(i, parameter.name);
+    TemplateValue value = Undefined{text_of("parameter '", parameter.name, "' was not provided")};
     if (given != nullptr) {
       value = *given;
     } else if (parameter.fallback) {
@@ -343,10 +343,11 @@ Value TemplateRenderer::call_macro(const Macro& macro, TemplateArguments& argume
     }
     scope_->set(parameter.name, std::move(value));
   }
-  if (const Value caller = arguments.get_named("caller", {}); !caller.is_undefined()) scope_->set("caller", caller);
+  if (const TemplateValue caller = arguments.get_named("caller", {}); !caller.is_undefined())
+    scope_->set("caller", caller);
   if (statement.takes_varargs) scope_->set("varargs", arguments.take_rest());
   if (statement.takes_kwargs) scope_->set("kwargs", arguments.take_named_rest());
-  arguments.finish(statement.kind == Kind::kMacro ? statement.text : "caller");
+  arguments.finish(statement.kind == Statement::Kind::kMacro ? statement.text : "caller");
   return capture(statement.body);
 }
 

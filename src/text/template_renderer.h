@@ -16,11 +16,11 @@ namespace hone {
 
 // The names that are visible at a place: its own and, through `outer`, those around it.
 struct TemplateScope {
-  std::vector<std::pair<std::string, Value>> names;
+  std::vector<std::pair<std::string, TemplateValue>> names;
   std::shared_ptr<TemplateScope> outer;
 
-  [[nodiscard]] const Value* find(std::string_view name) const;
-  void set(std::string_view name, Value value);
+  [[nodiscard]] const TemplateValue* find(std::string_view name) const;
+  void set(std::string_view name, TemplateValue value);
 };
 using ScopePtr = std::shared_ptr<TemplateScope>;
 
@@ -56,7 +56,7 @@ class TemplateRenderer {
   Flow execute(const Statement& statement);
   Flow execute_if(const Statement& statement);
   Flow execute_for(const Statement& statement);
-  Flow run_loop(const Statement& statement, const Value& source, int depth0);
+  Flow run_loop(const Statement& statement, const TemplateValue& source, int depth0);
   void execute_set_block(const Statement& statement);
   void execute_macro(const Statement& statement);
   void execute_call_block(const Statement& statement);
@@ -64,26 +64,26 @@ class TemplateRenderer {
   void execute_generation(const Statement& statement);
   std::string capture(const Block& block);
   void write(std::string_view text);
-  void assign(const Expression& target, const Value& value);
-  std::vector<Value> loop_items(const Statement& statement, const Value& source);
+  void assign(const Expression& target, const TemplateValue& value);
+  std::vector<TemplateValue> loop_items(const Statement& statement, const TemplateValue& source);
 
-  Value evaluate(const Expression& expression);
-  Value evaluate_inner(const Expression& expression);
-  Value evaluate_name(const Expression& expression);
-  Value evaluate_arithmetic(const Expression& expression);
-  Value evaluate_compare(const Expression& expression);
-  Value evaluate_slice(const Expression& expression);
-  Value evaluate_dict(const Expression& expression);
-  Value evaluate_concatenation(const Expression& expression);
-  Value evaluate_filter(const Expression& expression, const Value* block_text);
-  Value evaluate_call(const Expression& expression, const Value* caller);
-  std::vector<Value> evaluate_all(const Expression& expression, std::size_t from);
+  TemplateValue evaluate(const Expression& expression);
+  TemplateValue evaluate_inner(const Expression& expression);
+  TemplateValue evaluate_name(const Expression& expression);
+  TemplateValue evaluate_arithmetic(const Expression& expression);
+  TemplateValue evaluate_compare(const Expression& expression);
+  TemplateValue evaluate_slice(const Expression& expression);
+  TemplateValue evaluate_dict(const Expression& expression);
+  TemplateValue evaluate_concatenation(const Expression& expression);
+  TemplateValue evaluate_filter(const Expression& expression, const TemplateValue* block_text);
+  TemplateValue evaluate_call(const Expression& expression, const TemplateValue* caller);
+  std::vector<TemplateValue> evaluate_all(const Expression& expression, std::size_t from);
   TemplateArguments arguments_of(const Expression& expression);
-  Value call(const Value& callee, TemplateArguments& arguments);
-  Value call_global(const std::string& name, TemplateArguments& arguments);
-  Value call_macro(const Macro& macro, TemplateArguments& arguments);
-  Value call_loop(const LoopState& loop, TemplateArguments& arguments);
-  Value range(TemplateArguments& arguments);
+  TemplateValue call(const TemplateValue& callee, TemplateArguments& arguments);
+  TemplateValue call_global(const std::string& name, TemplateArguments& arguments);
+  TemplateValue call_macro(const Macro& macro, TemplateArguments& arguments);
+  TemplateValue call_loop(const LoopState& loop, TemplateArguments& arguments);
+  TemplateValue range(TemplateArguments& arguments);
 
   ScopePtr globals_;
   ScopePtr scope_;

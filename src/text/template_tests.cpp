@@ -8,42 +8,43 @@
 namespace hone {
 namespace {
 
-using Test = bool (*)(const Value&, TemplateArguments&);
+using Test = bool (*)(const TemplateValue&, TemplateArguments&);
 
-std::int64_t integer_of(const Value& value) {
+std::int64_t integer_of(const TemplateValue& value) {
   if (!value.is_integral()) throw TemplateFailure(text_of("a value of type ", value.type_name(), " is not an integer"));
   return value.integer();
 }
 
-Value other(TemplateArguments& arguments) {
-  const Value* value = arguments.find(0, "other");
+TemplateValue other(TemplateArguments& arguments) {
+  const TemplateValue* value = arguments.find(0, "other");
   if (value == nullptr) throw TemplateFailure("a test lacks its argument");
   return *value;
 }
 
-bool is_sequence(const Value& value) {
+bool is_sequence(const TemplateValue& value) {
   return value.is_string() || value.is_list() || value.is_dict() || value.is_undefined();
 }
 
-bool is_divisible(const Value& value, TemplateArguments& arguments) {
+bool is_divisible(const TemplateValue& value, TemplateArguments& arguments) {
   const std::int64_t divisor = integer_of(other(arguments));
   if (divisor == 0) throw TemplateFailure("division by zero");
   return divisor == -1 || integer_of(value) % divisor == 0;
 }
 
-bool has_case(const Value& value, bool upper) {
+bool has_case(const TemplateValue& value, bool upper) {
   const std::string text = to_text(value);
   const std::string same = upper ? to_upper(text) : to_lower(text);
   const std::string opposite = upper ? to_lower(text) : to_upper(text);
   return text == same && text != opposite;
 }
 
-bool is_same(const Value& value, TemplateArguments& arguments) {
-  const Value against = other(arguments);
+bool is_same(const TemplateValue& value, TemplateArguments& arguments) {
+  const TemplateValue against = other(arguments);
   const bool same_kind = value.is<bool>() == against.is<bool>() && value.is<double>() == against.is<double>();
   if (value.is_list() || value.is_dict()) {
-    if (value.is_list() && against.is_list()) return value.as<Value::List>() == against.as<Value::List>();
-    return value.is_dict() && against.is_dict() && value.as<Value::Dict>() == against.as<Value::Dict>();
+    if (value.is_list() && against.is_list())
+      return value.as<TemplateValue::List>() == against.as<TemplateValue::List>();
+    return value.is_dict() && against.is_dict() && value.as<TemplateValue::Dict>() == against.as<TemplateValue::Dict>();
   }
   return same_kind && equal(value, against);
 }
@@ -53,44 +54,46 @@ struct NamedTest {
   Test test;
 };
 constexpr NamedTest kTests[] = {
-    {"defined", [](const Value& v, TemplateArguments&) { return !v.is_undefined(); }},
-    {"undefined", [](const Value& v, TemplateArguments&) { return v.is_undefined(); }},
-    {"none", [](const Value& v, TemplateArguments&) { return v.is<None>(); }},
-    {"boolean", [](const Value& v, TemplateArguments&) { return v.is<bool>(); }},
-    {"true", [](const Value& v, TemplateArguments&) { return v.is<bool>() && v.as<bool>(); }},
-    {"false", [](const Value& v, TemplateArguments&) { return v.is<bool>() && !v.as<bool>(); }},
-    {"integer", [](const Value& v, TemplateArguments&) { return v.is<std::int64_t>(); }},
-    {"float", [](const Value& v, TemplateArguments&) { return v.is<double>(); }},
-    {"number", [](const Value& v, TemplateArguments&) { return v.is_number(); }},
-    {"string", [](const Value& v, TemplateArguments&) { return v.is_string(); }},
-    {"mapping", [](const Value& v, TemplateArguments&) { return v.is_dict(); }},
-    {"sequence", [](const Value& v, TemplateArguments&) { return is_sequence(v); }},
-    {"iterable", [](const Value& v, TemplateArguments&) { return is_sequence(v) || v.is<Value::Loop>(); }},
-    {"callable", [](const Value& v, TemplateArguments&) { return v.is<Value::Callable>() || v.is<Value::Loop>(); }},
-    {"odd", [](const Value& v, TemplateArguments&) { return integer_of(v) % 2 != 0; }},
-    {"even", [](const Value& v, TemplateArguments&) { return integer_of(v) % 2 == 0; }},
+    {"defined", [](const TemplateValue& v, TemplateArguments&) { return !v.is_undefined(); }},
+    {"undefined", [](const TemplateValue& v, TemplateArguments&) { return v.is_undefined(); }},
+    {"none", [](const TemplateValue& v, TemplateArguments&) { return v.is<None>(); }},
+    {"boolean", [](const TemplateValue& v, TemplateArguments&) { return v.is<bool>(); }},
+    {"true", [](const TemplateValue& v, TemplateArguments&) { return v.is<bool>() && v.as<bool>(); }},
+    {"false", [](const TemplateValue& v, TemplateArguments&) { return v.is<bool>() && !v.as<bool>(); }},
+    {"integer", [](const TemplateValue& v, TemplateArguments&) { return v.is<std::int64_t>(); }},
+    {"float", [](const TemplateValue& v, TemplateArguments&) { return v.is<double>(); }},
+    {"number", [](const TemplateValue& v, TemplateArguments&) { return v.is_number(); }},
+    {"string", [](const TemplateValue& v, TemplateArguments&) { return v.is_string(); }},
+    {"mapping", [](const TemplateValue& v, TemplateArguments&) { return v.is_dict(); }},
+    {"sequence", [](const TemplateValue& v, TemplateArguments&) { return is_sequence(v); }},
+    {"iterable",
+     [](const TemplateValue& v, TemplateArguments&) { return is_sequence(v) || v.is<TemplateValue::Loop>(); }},
+    {"callable", [](const TemplateValue& v,
+                    TemplateArguments&) { return v.is<TemplateValue::Callable>() || v.is<TemplateValue::Loop>(); }},
+    {"odd", [](const TemplateValue& v, TemplateArguments&) { return integer_of(v) % 2 != 0; }},
+    {"even", [](const TemplateValue& v, TemplateArguments&) { return integer_of(v) % 2 == 0; }},
     {"divisibleby", is_divisible},
-    {"lower", [](const Value& v, TemplateArguments&) { return has_case(v, false); }},
-    {"upper", [](const Value& v, TemplateArguments&) { return has_case(v, true); }},
+    {"lower", [](const TemplateValue& v, TemplateArguments&) { return has_case(v, false); }},
+    {"upper", [](const TemplateValue& v, TemplateArguments&) { return has_case(v, true); }},
     {"sameas", is_same},
-    {"escaped", [](const Value&, TemplateArguments&) { return false; }},
-    {"eq", [](const Value& v, TemplateArguments& a) { return equal(v, other(a)); }},
-    {"ne", [](const Value& v, TemplateArguments& a) { return !equal(v, other(a)); }},
-    {"lt", [](const Value& v, TemplateArguments& a) { return less(v, other(a)); }},
-    {"gt", [](const Value& v, TemplateArguments& a) { return less(other(a), v); }},
+    {"escaped", [](const TemplateValue&, TemplateArguments&) { return false; }},
+    {"eq", [](const TemplateValue& v, TemplateArguments& a) { return equal(v, other(a)); }},
+    {"ne", [](const TemplateValue& v, TemplateArguments& a) { return !equal(v, other(a)); }},
+    {"lt", [](const TemplateValue& v, TemplateArguments& a) { return less(v, other(a)); }},
+    {"gt", [](const TemplateValue& v, TemplateArguments& a) { return less(other(a), v); }},
     {"le",
-     [](const Value& v, TemplateArguments& a) {
-       const Value o = other(a);
+     [](const TemplateValue& v, TemplateArguments& a) {
+       const TemplateValue o = other(a);
        return less(v, o) || equal(v, o);
      }},
     {"ge",
-     [](const Value& v, TemplateArguments& a) {
-       const Value o = other(a);
+     [](const TemplateValue& v, TemplateArguments& a) {
+       const TemplateValue o = other(a);
        return less(o, v) || equal(v, o);
      }},
-    {"filter", [](const Value& v, TemplateArguments&) { return v.is_string() && has_filter(v.text()); }},
-    {"test", [](const Value& v, TemplateArguments&) { return v.is_string() && has_test(v.text()); }},
-    {"in", [](const Value& v, TemplateArguments& a) { return contains(other(a), v); }},
+    {"filter", [](const TemplateValue& v, TemplateArguments&) { return v.is_string() && has_filter(v.text()); }},
+    {"test", [](const TemplateValue& v, TemplateArguments&) { return v.is_string() && has_test(v.text()); }},
+    {"in", [](const TemplateValue& v, TemplateArguments& a) { return contains(other(a), v); }},
 };
 constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
     {"equalto", "eq"}, {"==", "eq"},          {"!=", "ne"}, {"<", "lt"}, {"lessthan", "lt"},
@@ -103,7 +106,8 @@ bool has_test(std::string_view name) {
          std::any_of(std::begin(kAliases), std::end(kAliases), [&](const auto& alias) { return alias.first == name; });
 }
 
-bool apply_test(TemplateMeter& meter, std::string_view name, const Value& subject, TemplateArguments& arguments) {
+bool apply_test(TemplateMeter& meter, std::string_view name, const TemplateValue& subject,
+                TemplateArguments& arguments) {
   meter.step();
   for (const auto& [alias, known] : kAliases) {
     if (name == alias) name = known;
@@ -111,11 +115,11 @@ bool apply_test(TemplateMeter& meter, std::string_view name, const Value& subjec
   const auto found =
       std::find_if(std::begin(kTests), std::end(kTests), [&](const NamedTest& t) { return t.name == name; });
   if (found == std::end(kTests)) throw TemplateFailure(text_of("the test '", name, "' is not known"));
-  const auto charge = [&](const Value& against) {
+  const auto charge = [&](const TemplateValue& against) {
     if (name == "in") return meter.charge_containment(against, subject);
     meter.charge_comparison(subject, against);
   };
-  for (const Value& against : arguments.positional) charge(against);
+  for (const TemplateValue& against : arguments.positional) charge(against);
   for (const auto& [place, against] : arguments.named) charge(against);
   if (name == "lower" || name == "upper") meter.charge_bytes(subject.shape().size);
   const bool result = found->test(subject, arguments);

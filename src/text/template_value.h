@@ -15,7 +15,7 @@
 
 namespace hone {
 
-class Value;
+class TemplateValue;
 struct Macro;  // template_renderer.cpp
 struct LoopState;
 struct Statement;
@@ -43,17 +43,17 @@ struct Shape {
   bool holds_reference = false;  // a namespace, function or loop somewhere within
 };
 struct ListData {
-  std::vector<Value> items;
+  std::vector<TemplateValue> items;
   bool is_tuple = false;
   Shape shape;
   bool is_group = false;  // of groupby: a tuple whose items are also called grouper and list
 };
 struct DictData {
-  std::vector<std::pair<Value, Value>> items;  // in order of insertion
-  Shape shape;                                 // set when it becomes a Value
-  [[nodiscard]] const Value* find(const Value& key) const;
-  [[nodiscard]] const Value* find(std::string_view key) const;
-  void set(const Value& key, const Value& value);
+  std::vector<std::pair<TemplateValue, TemplateValue>> items;  // in order of insertion
+  Shape shape;                                                 // set when it becomes a TemplateValue
+  [[nodiscard]] const TemplateValue* find(const TemplateValue& key) const;
+  [[nodiscard]] const TemplateValue* find(std::string_view key) const;
+  void set(const TemplateValue& key, const TemplateValue& value);
 };
 // The one thing that a template can change; it holds no references.
 struct NamespaceData {
@@ -62,7 +62,7 @@ struct NamespaceData {
 // A function of the environment, a method bound to its object, or a macro.
 struct CallableData;
 
-class Value {
+class TemplateValue {
  public:
   using String = std::shared_ptr<const std::string>;
   using List = std::shared_ptr<const ListData>;
@@ -71,25 +71,25 @@ class Value {
   using Callable = std::shared_ptr<const CallableData>;
   using Loop = std::shared_ptr<LoopState>;
 
-  Value() : data_(Undefined{}) {}
-  Value(None) : data_(None{}) {}
-  Value(Undefined value) : data_(std::move(value)) {}
-  Value(bool value) : data_(value) {}
-  Value(std::int64_t value) : data_(value) {}
-  Value(double value) : data_(value) {}
-  Value(std::string value) : data_(std::make_shared<const std::string>(std::move(value))) {}
-  Value(std::string_view value) : Value(std::string(value)) {}
-  Value(const char* value) : Value(std::string(value)) {}
-  Value(Namespace value) : data_(std::move(value)) {}
-  Value(Callable value) : data_(std::move(value)) {}
-  Value(Loop value) : data_(std::move(value)) {}
+  TemplateValue() : data_(Undefined{}) {}
+  TemplateValue(None) : data_(None{}) {}
+  TemplateValue(Undefined value) : data_(std::move(value)) {}
+  TemplateValue(bool value) : data_(value) {}
+  TemplateValue(std::int64_t value) : data_(value) {}
+  TemplateValue(double value) : data_(value) {}
+  TemplateValue(std::string value) : data_(std::make_shared<const std::string>(std::move(value))) {}
+  TemplateValue(std::string_view value) : TemplateValue(std::string(value)) {}
+  TemplateValue(const char* value) : TemplateValue(std::string(value)) {}
+  TemplateValue(Namespace value) : data_(std::move(value)) {}
+  TemplateValue(Callable value) : data_(std::move(value)) {}
+  TemplateValue(Loop value) : data_(std::move(value)) {}
   // These throw TemplateFailure where they would nest too deep.
-  [[nodiscard]] static Value list(std::vector<Value> items);
-  [[nodiscard]] static Value tuple(std::vector<Value> items);
-  [[nodiscard]] static Value group(Value grouper, Value items);
-  [[nodiscard]] static Value dict(DictData items);
+  [[nodiscard]] static TemplateValue list(std::vector<TemplateValue> items);
+  [[nodiscard]] static TemplateValue tuple(std::vector<TemplateValue> items);
+  [[nodiscard]] static TemplateValue group(TemplateValue grouper, TemplateValue items);
+  [[nodiscard]] static TemplateValue dict(DictData items);
   // Throws TemplateFailure for what templates cannot hold (integers over 64 bits, nesting too deep).
-  [[nodiscard]] static Value from_json(const Json& json);
+  [[nodiscard]] static TemplateValue from_json(const Json& json);
 
   template <class T>
   [[nodiscard]] bool is() const {
@@ -103,7 +103,7 @@ class Value {
   [[nodiscard]] bool is_string() const { return is<String>(); }
   [[nodiscard]] const std::string& text() const { return *as<String>(); }
   [[nodiscard]] bool is_list() const { return is<List>(); }  // or a tuple
-  [[nodiscard]] const std::vector<Value>& items() const { return as<List>()->items; }
+  [[nodiscard]] const std::vector<TemplateValue>& items() const { return as<List>()->items; }
   [[nodiscard]] bool is_dict() const { return is<Dict>(); }
   [[nodiscard]] const DictData& dict_data() const { return *as<Dict>(); }
   [[nodiscard]] bool is_integral() const { return is<std::int64_t>() || is<bool>(); }
@@ -121,29 +121,29 @@ class Value {
 
 struct CallableData {
   std::string name;
-  Value self;                          // of a method
+  TemplateValue self;                  // of a method
   std::shared_ptr<const Macro> macro;  // of a macro
 };
 
 struct LoopState {
-  std::vector<Value> items;
+  std::vector<TemplateValue> items;
   std::size_t index = 0;
-  std::vector<Value> last_changed;  // the arguments of the last loop.changed(); empty before
+  std::vector<TemplateValue> last_changed;  // the arguments of the last loop.changed(); empty before
   // Of a recursive loop, which can be called with other items: its statement and the scope around it.
   const Statement* recursive = nullptr;
   std::weak_ptr<TemplateScope> scope;
   int depth0 = 0;  // calls that this one is within
 };
 
-[[nodiscard]] bool equal(const Value& a, const Value& b);
+[[nodiscard]] bool equal(const TemplateValue& a, const TemplateValue& b);
 // a < b for numbers, strings and lists. Throws TemplateFailure for others.
-[[nodiscard]] bool less(const Value& a, const Value& b);
-[[nodiscard]] bool contains(const Value& container, const Value& item);
-[[nodiscard]] std::int64_t length(const Value& value);
+[[nodiscard]] bool less(const TemplateValue& a, const TemplateValue& b);
+[[nodiscard]] bool contains(const TemplateValue& container, const TemplateValue& item);
+[[nodiscard]] std::int64_t length(const TemplateValue& value);
 // The items that a loop sees: of a list, the keys of a dict, the characters of a string; none of Undefined.
-[[nodiscard]] std::vector<Value> iterate(const Value& value);
-[[nodiscard]] std::string to_text(const Value& value);  // Python's str()
-[[nodiscard]] std::string to_repr(const Value& value);  // Python's repr()
+[[nodiscard]] std::vector<TemplateValue> iterate(const TemplateValue& value);
+[[nodiscard]] std::string to_text(const TemplateValue& value);  // Python's str()
+[[nodiscard]] std::string to_repr(const TemplateValue& value);  // Python's repr()
 
 struct JsonStyle {
   bool ensure_ascii = false;
@@ -152,6 +152,6 @@ struct JsonStyle {
   std::string item_separator = ", ";
   std::string key_separator = ": ";
 };
-[[nodiscard]] std::string to_json_text(const Value& value, const JsonStyle& style);  // Python's json.dumps
+[[nodiscard]] std::string to_json_text(const TemplateValue& value, const JsonStyle& style);  // Python's json.dumps
 
 }  // namespace hone

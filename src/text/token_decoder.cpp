@@ -12,7 +12,7 @@
 namespace hone {
 namespace {
 
-constexpr int kDeepest = 16;  // Sequences within Sequences
+constexpr int kDeepestDecoder = 16;  // Sequences within Sequences
 constexpr std::string_view kKnown = "(known: ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Strip, BPEDecoder)";
 
 // "<0x0A>": a byte that the vocabulary has no character for.
@@ -69,7 +69,7 @@ void TokenDecoder::add(const Json& json, std::string_view where, int depth) {
   const std::string type = type_member(json, "decoder", where);
   if (type == "Sequence") {
     const Json& parts = member(json, "decoders");
-    if (!parts.is_array() || depth >= kDeepest) throw Error(where, "decoder Sequence has no list decoders");
+    if (!parts.is_array() || depth >= kDeepestDecoder) throw Error(where, "decoder Sequence has no list decoders");
     for (const Json& part : parts) add(part, where, depth + 1);
   } else if (type == "ByteLevel") {
     steps_.push_back({.kind = Kind::kByteLevel});

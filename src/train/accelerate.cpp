@@ -5,67 +5,67 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/yaml.h"
+#include "train/foreign_keys.h"
 
 namespace hone {
 namespace {
 
 constexpr std::string_view kLauncher = "hone launches itself";
-constexpr std::string_view kOneProcess = "one process trains, on one device, and holds all state";
 constexpr std::string_view kTpu = "hone runs on no TPU";
-constexpr auto kNoEffect = ForeignKey::Kind::no_effect;
+constexpr auto kUnused = ForeignKey::Kind::no_effect;
 
-constexpr std::array kKeys = std::to_array<ForeignKey>({
-    {"compute_environment", kNoEffect, kLauncher, "LOCAL_MACHINE"},
-    {"debug", kNoEffect, kLauncher},
-    {"command_file", kNoEffect, kLauncher},
-    {"commands", kNoEffect, kLauncher},
-    {"enable_cpu_affinity", kNoEffect, kLauncher},
-    {"main_training_function", kNoEffect, kLauncher, "main"},
-    {"rdzv_backend", kNoEffect, kLauncher, "static"},
-    {"same_network", kNoEffect, kLauncher, "true"},
-    {"dynamo_config", kNoEffect, "hone is compiled"},
-    {"dynamo_backend", kNoEffect, "hone is compiled", "NO"},
-    {"gpu_ids", kNoEffect, "device says where to run", "all"},
-    {"use_cpu", kNoEffect, "device: cpu runs on the host"},
-    {"ipex_config", kNoEffect, "hone has kernels of its own"},
-    {"mpirun_config", kNoEffect, kOneProcess},
-    {"megatron_lm_config", kNoEffect, kOneProcess},
-    {"parallelism_config", kNoEffect, kOneProcess},
-    {"downcast_bf16", kNoEffect, kTpu},
-    {"tpu_env", kNoEffect, kTpu},
-    {"tpu_name", kNoEffect, kTpu},
-    {"tpu_zone", kNoEffect, kTpu},
-    {"tpu_use_cluster", kNoEffect, kTpu},
-    {"tpu_use_sudo", kNoEffect, kTpu},
-    {"deepspeed_config.deepspeed_config_file", kNoEffect, kOneProcess},
-    {"deepspeed_config.deepspeed_hostfile", kNoEffect, kLauncher},
-    {"deepspeed_config.deepspeed_multinode_launcher", kNoEffect, kLauncher, "standard"},
-    {"deepspeed_config.deepspeed_exclusion_filter", kNoEffect, kLauncher},
-    {"deepspeed_config.deepspeed_inclusion_filter", kNoEffect, kLauncher},
-    {"deepspeed_config.deepspeed_moe_layer_cls_names", kNoEffect, kOneProcess},
-    {"deepspeed_config.zero_stage", kNoEffect, kOneProcess, "0"},
-    {"deepspeed_config.zero3_init_flag", kNoEffect, kOneProcess},
-    {"deepspeed_config.zero3_save_16bit_model", kNoEffect, "checkpoints are whole models, in torch_dtype", "true"},
-    {"deepspeed_config.offload_optimizer_device", kNoEffect,
+constexpr std::array kAccelerateKeys = std::to_array<ForeignKey>({
+    {"compute_environment", kUnused, kLauncher, "LOCAL_MACHINE"},
+    {"debug", kUnused, kLauncher},
+    {"command_file", kUnused, kLauncher},
+    {"commands", kUnused, kLauncher},
+    {"enable_cpu_affinity", kUnused, kLauncher},
+    {"main_training_function", kUnused, kLauncher, "main"},
+    {"rdzv_backend", kUnused, kLauncher, "static"},
+    {"same_network", kUnused, kLauncher, "true"},
+    {"dynamo_config", kUnused, "hone is compiled"},
+    {"dynamo_backend", kUnused, "hone is compiled", "NO"},
+    {"gpu_ids", kUnused, "device says where to run", "all"},
+    {"use_cpu", kUnused, "device: cpu runs on the host"},
+    {"ipex_config", kUnused, "hone has kernels of its own"},
+    {"mpirun_config", kUnused, kOneProcess},
+    {"megatron_lm_config", kUnused, kOneProcess},
+    {"parallelism_config", kUnused, kOneProcess},
+    {"downcast_bf16", kUnused, kTpu},
+    {"tpu_env", kUnused, kTpu},
+    {"tpu_name", kUnused, kTpu},
+    {"tpu_zone", kUnused, kTpu},
+    {"tpu_use_cluster", kUnused, kTpu},
+    {"tpu_use_sudo", kUnused, kTpu},
+    {"deepspeed_config.deepspeed_config_file", kUnused, kOneProcess},
+    {"deepspeed_config.deepspeed_hostfile", kUnused, kLauncher},
+    {"deepspeed_config.deepspeed_multinode_launcher", kUnused, kLauncher, "standard"},
+    {"deepspeed_config.deepspeed_exclusion_filter", kUnused, kLauncher},
+    {"deepspeed_config.deepspeed_inclusion_filter", kUnused, kLauncher},
+    {"deepspeed_config.deepspeed_moe_layer_cls_names", kUnused, kOneProcess},
+    {"deepspeed_config.zero_stage", kUnused, kOneProcess, "0"},
+    {"deepspeed_config.zero3_init_flag", kUnused, kOneProcess},
+    {"deepspeed_config.zero3_save_16bit_model", kUnused, "checkpoints are whole models, in torch_dtype", "true"},
+    {"deepspeed_config.offload_optimizer_device", kUnused,
      "optim: paged_adamw_32bit keeps optimizer states on the host"},
-    {"deepspeed_config.offload_optimizer_nvme_path", kNoEffect, "nothing is kept on disks"},
-    {"deepspeed_config.offload_param_device", kNoEffect, "weights stay on the device"},
-    {"deepspeed_config.offload_param_nvme_path", kNoEffect, "nothing is kept on disks"},
-    {"fsdp_config.fsdp_version", kNoEffect, kOneProcess},
-    {"fsdp_config.fsdp_reshard_after_forward", kNoEffect, kOneProcess},
-    {"fsdp_config.fsdp_sharding_strategy", kNoEffect, kOneProcess},
-    {"fsdp_config.fsdp_auto_wrap_policy", kNoEffect, kOneProcess},
-    {"fsdp_config.fsdp_transformer_layer_cls_to_wrap", kNoEffect, kOneProcess},
-    {"fsdp_config.fsdp_min_num_params", kNoEffect, kOneProcess},
-    {"fsdp_config.fsdp_backward_prefetch", kNoEffect, kOneProcess},
-    {"fsdp_config.fsdp_backward_prefetch_policy", kNoEffect, kOneProcess},
-    {"fsdp_config.fsdp_forward_prefetch", kNoEffect, kOneProcess},
-    {"fsdp_config.fsdp_sync_module_states", kNoEffect, kOneProcess},
-    {"fsdp_config.fsdp_use_orig_params", kNoEffect, kOneProcess},
-    {"fsdp_config.fsdp_cpu_ram_efficient_loading", kNoEffect, kOneProcess},
-    {"fsdp_config.fsdp_state_dict_type", kNoEffect, "checkpoints are whole models, in torch_dtype"},
-    {"fsdp_config.fsdp_offload_params", kNoEffect, "weights stay on the device"},
-    {"fsdp_config.fsdp_activation_checkpointing", kNoEffect, "gradient_checkpointing says what is recomputed"},
+    {"deepspeed_config.offload_optimizer_nvme_path", kUnused, "nothing is kept on disks"},
+    {"deepspeed_config.offload_param_device", kUnused, "weights stay on the device"},
+    {"deepspeed_config.offload_param_nvme_path", kUnused, "nothing is kept on disks"},
+    {"fsdp_config.fsdp_version", kUnused, kOneProcess},
+    {"fsdp_config.fsdp_reshard_after_forward", kUnused, kOneProcess},
+    {"fsdp_config.fsdp_sharding_strategy", kUnused, kOneProcess},
+    {"fsdp_config.fsdp_auto_wrap_policy", kUnused, kOneProcess},
+    {"fsdp_config.fsdp_transformer_layer_cls_to_wrap", kUnused, kOneProcess},
+    {"fsdp_config.fsdp_min_num_params", kUnused, kOneProcess},
+    {"fsdp_config.fsdp_backward_prefetch", kUnused, kOneProcess},
+    {"fsdp_config.fsdp_backward_prefetch_policy", kUnused, kOneProcess},
+    {"fsdp_config.fsdp_forward_prefetch", kUnused, kOneProcess},
+    {"fsdp_config.fsdp_sync_module_states", kUnused, kOneProcess},
+    {"fsdp_config.fsdp_use_orig_params", kUnused, kOneProcess},
+    {"fsdp_config.fsdp_cpu_ram_efficient_loading", kUnused, kOneProcess},
+    {"fsdp_config.fsdp_state_dict_type", kUnused, "checkpoints are whole models, in torch_dtype"},
+    {"fsdp_config.fsdp_offload_params", kUnused, "weights stay on the device"},
+    {"fsdp_config.fsdp_activation_checkpointing", kUnused, "gradient_checkpointing says what is recomputed"},
 });
 
 // Whether the file sets a number that is not the recipe's.
@@ -91,7 +91,7 @@ std::string batch_notice(const AccelerateOptions& accelerate, std::string_view f
 AccelerateOptions read_accelerate(const std::filesystem::path& path, OptionInput& input) {
   AccelerateOptions options;
   const OptionTable table(options);
-  read_option_keys(table, read_yaml(path), path.string(), kKeys, input);
+  read_option_keys(table, read_yaml(path), path.string(), kAccelerateKeys, input);
   return options;
 }
 

@@ -15,10 +15,9 @@ constexpr std::string_view kNoHub = "nothing is pushed to a hub";
 constexpr std::string_view kOwnCompletions = "completions are kept in output_dir/completions";
 constexpr std::string_view kOwnEngine = "completions come from hone's engine in this process";
 constexpr std::string_view kOwnSandbox = "programs run in hone's own sandbox";
-constexpr std::string_view kOneProcess = "one process trains, on one device, and holds all state";
 constexpr std::string_view kNoPadding = "hone lays sequences end to end and pads nothing";
 
-constexpr std::array kKeys = std::to_array<ForeignKey>({
+constexpr std::array kTrainingKeys = std::to_array<ForeignKey>({
     // The model.
     {"attn_implementation", kNoEffect, kOwnKernels, "eager"},
     {"use_liger_kernel", kNoEffect, kOwnKernels},
@@ -155,6 +154,6 @@ constexpr std::array kKeys = std::to_array<ForeignKey>({
 
 }  // namespace
 
-std::span<const ForeignKey> training_foreign_keys() { return kKeys; }
+std::span<const ForeignKey> training_foreign_keys() { return kTrainingKeys; }
 
 }  // namespace hone

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "core/options.h"
 
 namespace hone {
+
+inline constexpr std::string_view kOneProcess = "one process trains, on one device, and holds all state";
 
 [[nodiscard]] std::span<const ForeignKey> training_foreign_keys();
 

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "core/strings.h"
 
 namespace hone {

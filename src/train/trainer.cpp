@@ -6,12 +6,12 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "checkpoint/training_state.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/progress.h"
 #include "core/strings.h"

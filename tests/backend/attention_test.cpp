@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "support/bits.h"
 
 namespace hone {
 namespace {
@@ -16,11 +17,6 @@ namespace {
 using Lengths = std::vector<std::int32_t>;
 
 std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-template <class T>
-bool same_bits(const std::vector<T>& x, const std::vector<T>& y) {
-  return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0);
-}
 
 Lengths running_sum(const Lengths& lengths) {
   Lengths sums{0};
@@ -165,7 +161,7 @@ void expect_independent() {
   const auto whole = forward(p, 1);
   for (const int threads : {2, 3, 8}) {
     const auto other = forward(p, threads);
-    EXPECT_TRUE(same_bits(other.o, whole.o) && same_bits(other.lse, whole.lse)) << threads;
+    EXPECT_TRUE(test::same_bits(other.o, whole.o) && test::same_bits(other.lse, whole.lse)) << threads;
   }
   // A sequence alone.
   Problem<T> alone(6, 2, 40, {129});
@@ -269,8 +265,9 @@ void expect_paged_equals_plain(std::int64_t heads, std::int64_t kv_heads, std::i
   const auto plain = forward(p);
   for (const std::int32_t chunk : {1000, 64, 37, 1}) {
     const auto paged = forward_paged(p, chunk);
-    EXPECT_TRUE(same_bits(paged.o, plain.o)) << heads << "/" << kv_heads << "x" << head_dim << " chunks of " << chunk;
-    EXPECT_TRUE(same_bits(paged.lse, plain.lse))
+    EXPECT_TRUE(test::same_bits(paged.o, plain.o))
+        << heads << "/" << kv_heads << "x" << head_dim << " chunks of " << chunk;
+    EXPECT_TRUE(test::same_bits(paged.lse, plain.lse))
         << heads << "/" << kv_heads << "x" << head_dim << " chunks of " << chunk;
   }
 }
@@ -357,7 +354,7 @@ TEST(Attention, GradientDoesNotDependOnThreads) {
   const Problem<float> p(6, 2, 40, kLengths);
   const auto f = forward(p);
   const auto one = backward(p, f, 1);
-  for (const int threads : {2, 3, 8}) EXPECT_TRUE(same_bits(backward(p, f, threads), one)) << threads;
+  for (const int threads : {2, 3, 8}) EXPECT_TRUE(test::same_bits(backward(p, f, threads), one)) << threads;
 }
 
 TEST(Attention, RefusesShapesItCannotDo) {

@@ -11,6 +11,7 @@
 #include "backend/cpu/gemm_kernels.h"
 #include "core/error.h"
 #include "core/parallel.h"
+#include "support/bits.h"
 
 namespace hone {
 namespace {
@@ -89,11 +90,6 @@ struct Case {
   }
 };
 
-template <class T>
-bool same_bits(const std::vector<T>& x, const std::vector<T>& y) {
-  return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0);
-}
-
 template <class A, class B, class C>
 void expect_chains(std::int64_t m, std::int64_t n, std::int64_t k) {
   for (const bool flip_a : {false, true}) {
@@ -103,7 +99,7 @@ void expect_chains(std::int64_t m, std::int64_t n, std::int64_t k) {
         const Case<A, B, C> test(m, n, k, flip_a, flip_b, extra == 1, extra == 2);
         const auto expected = test.expected();
         for (const int threads : {1, 2, 5}) {
-          EXPECT_TRUE(same_bits(test.computed(threads), expected))
+          EXPECT_TRUE(test::same_bits(test.computed(threads), expected))
               << m << "x" << n << "x" << k << " flips " << flip_a << flip_b << " extra " << extra << " threads "
               << threads;
         }
@@ -134,18 +130,18 @@ TEST(Gemm, LargeProductOnSeveralThreads) {
   const Case<float, float, float> f32(300, 700, 400, false, true, true, false);
   const Case<BFloat16, BFloat16, BFloat16> bf16(800, 90, 600, false, true, true, false);
   for (const int threads : {1, 2, 3, 8}) {
-    EXPECT_TRUE(same_bits(f32.computed(threads), f32.expected())) << threads;
-    EXPECT_TRUE(same_bits(bf16.computed(threads), bf16.expected())) << threads;
+    EXPECT_TRUE(test::same_bits(f32.computed(threads), f32.expected())) << threads;
+    EXPECT_TRUE(test::same_bits(bf16.computed(threads), bf16.expected())) << threads;
   }
 }
 
 TEST(Gemm, EmptySumIsZeroOrTheOldValue) {
   const Case<float, float, float> zero(3, 20, 0, false, true, true, false);
-  EXPECT_TRUE(same_bits(zero.computed(2), zero.expected()));
+  EXPECT_TRUE(test::same_bits(zero.computed(2), zero.expected()));
   const Case<float, float, float> old(3, 20, 0, false, true, false, true);
-  EXPECT_TRUE(same_bits(old.computed(2), old.c));
+  EXPECT_TRUE(test::same_bits(old.computed(2), old.c));
   const Case<float, float, float> none(0, 20, 4, false, true, false, false);
-  EXPECT_TRUE(same_bits(none.computed(2), none.c));
+  EXPECT_TRUE(test::same_bits(none.computed(2), none.c));
 }
 
 TEST(Gemm, RowsDoNotDependOnTheirNumber) {
@@ -182,7 +178,7 @@ TEST(Gemm, SmallWorkspaceCostsThreadsOnly) {
   set_thread_count(4);
   gemm(call);
   set_thread_count(before);
-  EXPECT_TRUE(same_bits(result, test.expected()));
+  EXPECT_TRUE(test::same_bits(result, test.expected()));
   call.workspace = call.workspace.first(workspace.size() / 2);
   EXPECT_THROW(gemm(call), Defect);
 }
@@ -199,7 +195,7 @@ TEST(Gemm, WorkspaceServesSmallerProducts) {
         call.workspace = workspace;
         call.c = result.data();
         gemm(call);
-        EXPECT_TRUE(same_bits(result, small.expected())) << m << " " << k;
+        EXPECT_TRUE(test::same_bits(result, small.expected())) << m << " " << k;
       }
     }
   }
@@ -252,7 +248,7 @@ void expect_tile_chains(const TileKernels<Real>& tile) {
       }
       auto result = c;
       tile.kernel[rows - 1](kDepth, a.data(), b.data(), result.data(), stride, load);
-      EXPECT_TRUE(same_bits(result, expected)) << rows << " rows of " << tile.rows << ", load " << load;
+      EXPECT_TRUE(test::same_bits(result, expected)) << rows << " rows of " << tile.rows << ", load " << load;
     }
   }
 }

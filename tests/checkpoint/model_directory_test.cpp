@@ -1,11 +1,11 @@
 #include "checkpoint/model_directory.h"
+#include "core/json_value.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/error.h"

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "checkpoint/model_directory.h"
 #include "core/files.h"
+#include "core/json_value.h"
 #include "support/paths.h"
 
 namespace hone {

@@ -7,11 +7,11 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
-#include <nlohmann/json.hpp>
 
-#include "cli/registry.h"
+#include "cli/command_line.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "core/strings.h"
 #include "support/golden.h"
 #include "support/miniature.h"
@@ -22,24 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 using Words = std::vector<std::string>;
-
-// What a command line came to.
-struct Ended {
-  int code = 0;
-  std::string said;  // on standard error
-};
-
-Ended run(const Words& arguments) {
-  CommandRegistry registry;
-  register_all_cli(registry);
-  Ended ended;
-  testing::internal::CaptureStderr();
-  testing::internal::CaptureStdout();
-  ended.code = run_command_line(registry, arguments);
-  (void)testing::internal::GetCapturedStdout();
-  ended.said = testing::internal::GetCapturedStderr();
-  return ended;
-}
 
 // The lines that begin as an error does.
 Words errors_in(const std::string& said) {
@@ -65,9 +47,10 @@ class BadInput : public testing::Test {
     write_miniature(root());
     ::setenv("HF_HOME", at("hf").c_str(), 1);
     ::setenv("HF_HUB_OFFLINE", "1", 1);
-    const Ended ended = run({"pretrain", "--model_config_path", at("model.json"), "--tokenizer_name_or_path",
-                             at("tokenizer"), "--dataset_name", at("data/corpus.jsonl"), "--block_size", "64",
-                             "--max_steps", "2", "--save_steps", "1", "--output_dir", at("run")});
+    const CommandResult ended =
+        run_commands({"pretrain", "--model_config_path", at("model.json"), "--tokenizer_name_or_path", at("tokenizer"),
+                      "--dataset_name", at("data/corpus.jsonl"), "--block_size", "64", "--max_steps", "2",
+                      "--save_steps", "1", "--output_dir", at("run")});
     ASSERT_EQ(ended.code, 0) << ended.said;
     fs::create_directories(root() / "model");
     fs::create_directories(root() / "broken");
@@ -91,7 +74,7 @@ class BadInput : public testing::Test {
 
   // One case: the command line, which must end with one error.
   void expect_error(const std::string& what, const Words& arguments) {
-    const Ended ended = run(arguments);
+    const CommandResult ended = run_commands(arguments);
     const Words errors = errors_in(ended.said);
     EXPECT_EQ(ended.code, 1) << what << "\n" << ended.said;
     EXPECT_EQ(errors.size(), 1u) << what << "\n" << ended.said;
@@ -464,11 +447,11 @@ TEST_F(BadInput, Outputs) {
   write_file(cut / "training_state.json", "{");
   expect_error("a checkpoint's state that is no JSON", pretrain({"--resume_from_checkpoint", cut.string()}));
   const fs::path bare = root() / "bare";
-  ASSERT_EQ(run(pretrain({"--save_only_model", "--save_steps", "1", "--output_dir", bare.string()})).code, 0);
+  ASSERT_EQ(run_commands(pretrain({"--save_only_model", "--save_steps", "1", "--output_dir", bare.string()})).code, 0);
   expect_error("a checkpoint of the model alone",
                pretrain({"--max_steps", "2", "--resume_from_checkpoint", (bare / "checkpoint-1").string()}));
   const std::string sft_run = at("sft-run");
-  ASSERT_EQ(run(sft({"--save_steps", "1", "--output_dir", sft_run})).code, 0);
+  ASSERT_EQ(run_commands(sft({"--save_steps", "1", "--output_dir", sft_run})).code, 0);
   expect_error("a checkpoint of another command", grpo({"--resume_from_checkpoint", sft_run + "/checkpoint-1"}));
   expect_error(
       "metrics that evaluations do not have",

@@ -2,11 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/program.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "core/strings.h"
 #include "support/miniature.h"
 #include "support/paths.h"

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "cli/registry.h"
+#include "cli/command_line.h"
 #include "core/files.h"
 #include "core/strings.h"
 #include "support/miniature.h"
@@ -17,24 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-struct Ended {
-  int code = 0;
-  std::string said;     // on standard error
-  std::string printed;  // on standard output
-};
-
-Ended run(const std::vector<std::string>& arguments) {
-  CommandRegistry registry;
-  register_all_cli(registry);
-  Ended ended;
-  testing::internal::CaptureStderr();
-  testing::internal::CaptureStdout();
-  ended.code = run_command_line(registry, arguments);
-  ended.printed = testing::internal::GetCapturedStdout();
-  ended.said = testing::internal::GetCapturedStderr();
-  return ended;
-}
-
 std::string recipe(const char* name) { return fixture("train/recipes/" + std::string(name)).string(); }
 
 class Recipes : public testing::Test {
@@ -42,9 +24,10 @@ class Recipes : public testing::Test {
   static void SetUpTestSuite() {
     folder_ = std::make_unique<TemporaryDirectory>();
     write_miniature(root());
-    const Ended ended = run({"pretrain", "--model_config_path", at("model.json"), "--tokenizer_name_or_path",
-                             at("tokenizer"), "--dataset_name", at("data/corpus.jsonl"), "--block_size", "64",
-                             "--max_steps", "1", "--save_strategy", "no", "--output_dir", at("model")});
+    const CommandResult ended =
+        run_commands({"pretrain", "--model_config_path", at("model.json"), "--tokenizer_name_or_path", at("tokenizer"),
+                      "--dataset_name", at("data/corpus.jsonl"), "--block_size", "64", "--max_steps", "1",
+                      "--save_strategy", "no", "--output_dir", at("model")});
     ASSERT_EQ(ended.code, 0) << ended.said;
     // Where a download would have put it.
     const fs::path snapshot = root() / "hf/hub/models--Qwen--Qwen2.5-Math-7B/snapshots/abc";
@@ -76,8 +59,9 @@ class Recipes : public testing::Test {
 };
 
 TEST_F(Recipes, SftTrainsUnderItsAccelerateFile) {
-  const Ended ended = run({"sft", "--config", recipe("sft.yaml"), "--config_file", recipe("accelerate.yaml"),
-                           "--dataset_name", at("data/sft.jsonl"), "--output_dir", at("sft"), "--max_steps", "2"});
+  const CommandResult ended =
+      run_commands({"sft", "--config", recipe("sft.yaml"), "--config_file", recipe("accelerate.yaml"), "--dataset_name",
+                    at("data/sft.jsonl"), "--output_dir", at("sft"), "--max_steps", "2"});
   ASSERT_EQ(ended.code, 0) << ended.said;
   EXPECT_THAT(ended.said, HasSubstr("num_processes is 8, but one process trains, on one device"));
   EXPECT_THAT(ended.said, HasSubstr("dataset_num_proc has no effect"));
@@ -85,8 +69,8 @@ TEST_F(Recipes, SftTrainsUnderItsAccelerateFile) {
 }
 
 TEST_F(Recipes, GrpoIsReadyToStart) {
-  const Ended ended = run({"grpo", "--config", recipe("grpo.yaml"), "--dataset_name", at("data/prompts.jsonl"),
-                           "--output_dir", at("grpo"), "--dry_run"});
+  const CommandResult ended = run_commands({"grpo", "--config", recipe("grpo.yaml"), "--dataset_name",
+                                            at("data/prompts.jsonl"), "--output_dir", at("grpo"), "--dry_run"});
   ASSERT_EQ(ended.code, 0) << ended.said;
   EXPECT_THAT(ended.said, HasSubstr("use_vllm and vllm_server_url have no effect"));
   EXPECT_THAT(ended.printed, HasSubstr("a generation is 2 x 16 completions"));
@@ -95,8 +79,9 @@ TEST_F(Recipes, GrpoIsReadyToStart) {
 }
 
 TEST_F(Recipes, GrpoTrainsWithShorterCompletions) {
-  const Ended ended = run({"grpo", "--config", recipe("grpo.yaml"), "--dataset_name", at("data/prompts.jsonl"),
-                           "--output_dir", at("grpo"), "--max_completion_length", "8", "--max_steps", "1"});
+  const CommandResult ended =
+      run_commands({"grpo", "--config", recipe("grpo.yaml"), "--dataset_name", at("data/prompts.jsonl"), "--output_dir",
+                    at("grpo"), "--max_completion_length", "8", "--max_steps", "1"});
   ASSERT_EQ(ended.code, 0) << ended.said;
   EXPECT_TRUE(read_metrics(at("grpo/metrics.jsonl")).back().find("rewards/accuracy_reward/mean").has_value());
 }
@@ -105,7 +90,7 @@ TEST_F(Recipes, ADryRunSaysWhatWouldHappen) {
   const std::vector<std::string> sft{
       "sft",         "--config", recipe("sft.yaml"), "--dataset_name", at("data/sft.jsonl"), "--output_dir", at("dry"),
       "--max_steps", "40",       "--dry_run"};
-  const Ended ended = run(sft);
+  const CommandResult ended = run_commands(sft);
   ASSERT_EQ(ended.code, 0) << ended.said;
   for (const char* part : {"parameters, in bf16", "weights", "it fits", "steps 40",
                            "cosine_with_min_lr, 2 steps of warm-up", "starts anew", "micro-batches an epoch"}) {
@@ -115,7 +100,7 @@ TEST_F(Recipes, ADryRunSaysWhatWouldHappen) {
   // Something is wrong that only the first step would meet: the weights' shapes, the output.
   std::vector<std::string> wrong = sft;
   wrong[6] = at("model.json");
-  const Ended refused = run(wrong);
+  const CommandResult refused = run_commands(wrong);
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.said, HasSubstr("hone: error: output_dir: cannot create the folder"));
   fs::copy(root() / "model", root() / "other");
@@ -126,7 +111,7 @@ TEST_F(Recipes, ADryRunSaysWhatWouldHappen) {
              std::string(config).replace(config.find(size), size.size(), "\"intermediate_size\": 64"));
   std::vector<std::string> shape = sft;
   shape.insert(shape.end(), {"--model_name_or_path", at("other")});
-  const Ended mismatch = run(shape);
+  const CommandResult mismatch = run_commands(shape);
   EXPECT_EQ(mismatch.code, 1);
   EXPECT_THAT(mismatch.said, HasSubstr("config.json wants"));
 }
@@ -135,20 +120,20 @@ TEST_F(Recipes, TheModelsRevisionIsTaken) {
   for (const char* command : {"sft", "grpo"}) {
     const std::string data = at(command == std::string_view("sft") ? "data/sft.jsonl" : "data/prompts.jsonl");
     const auto dry_run = [&](const char* revision) {
-      return run({command, "--config", recipe((std::string(command) + ".yaml").c_str()), "--dataset_name", data,
-                  "--output_dir", at("dry"), "--model_revision", revision, "--dry_run"});
+      return run_commands({command, "--config", recipe((std::string(command) + ".yaml").c_str()), "--dataset_name",
+                           data, "--output_dir", at("dry"), "--model_revision", revision, "--dry_run"});
     };
     EXPECT_EQ(dry_run("v2").code, 0);
-    const Ended ended = dry_run("v3");
+    const CommandResult ended = dry_run("v3");
     EXPECT_EQ(ended.code, 1);
     EXPECT_THAT(ended.said, HasSubstr("snapshots/empty"));
   }
 }
 
 TEST_F(Recipes, AnAdapterRemembersTheRevisionOfItsBase) {
-  const Ended ended =
-      run({"sft", "--config", recipe("sft.yaml"), "--dataset_name", at("data/sft.jsonl"), "--output_dir", at("adapter"),
-           "--model_revision", "v2", "--use_peft", "true", "--max_steps", "1"});
+  const CommandResult ended =
+      run_commands({"sft", "--config", recipe("sft.yaml"), "--dataset_name", at("data/sft.jsonl"), "--output_dir",
+                    at("adapter"), "--model_revision", "v2", "--use_peft", "true", "--max_steps", "1"});
   ASSERT_EQ(ended.code, 0) << ended.said;
   EXPECT_THAT(read_file(at("adapter/adapter_config.json")), HasSubstr(R"("revision": "v2")"));
 }

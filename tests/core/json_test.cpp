@@ -1,10 +1,10 @@
 // What parse_json refuses, and how.
 #include "core/json.h"
+#include "core/json_value.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/error.h"
@@ -12,7 +12,7 @@
 namespace hone {
 namespace {
 
-std::string error_of(const std::string& text) {
+std::string json_error(const std::string& text) {
   try {
     (void)parse_json(text, "f.json");
   } catch (const Error& error) {
@@ -26,18 +26,18 @@ std::string nested(int depth) {
 }
 
 TEST(Json, ErrorsNameThePlace) {
-  EXPECT_EQ(error_of("{\"a\": 1,\n \"b\": }"), "f.json: not valid JSON at line 2, column 7");
-  EXPECT_EQ(error_of(""), "f.json: not valid JSON at line 1, column 1");
-  EXPECT_THAT(error_of("[1e999]"), testing::HasSubstr("a number is out of range"));
+  EXPECT_EQ(json_error("{\"a\": 1,\n \"b\": }"), "f.json: not valid JSON at line 2, column 7");
+  EXPECT_EQ(json_error(""), "f.json: not valid JSON at line 1, column 1");
+  EXPECT_THAT(json_error("[1e999]"), testing::HasSubstr("a number is out of range"));
 }
 
 TEST(Json, DepthIsBounded) {
-  EXPECT_EQ(error_of(nested(kDeepestJson)), "no error");
-  EXPECT_THAT(error_of(nested(kDeepestJson + 1)), testing::HasSubstr("nested deeper than 256"));
-  EXPECT_EQ(error_of("[\"" + std::string(1000, '[') + "\\\"" + std::string(1000, '{') + "\"]"), "no error");
+  EXPECT_EQ(json_error(nested(kDeepestJson)), "no error");
+  EXPECT_THAT(json_error(nested(kDeepestJson + 1)), testing::HasSubstr("nested deeper than 256"));
+  EXPECT_EQ(json_error("[\"" + std::string(1000, '[') + "\\\"" + std::string(1000, '{') + "\"]"), "no error");
   std::string list = "[";
   for (int i = 0; i < 1000; ++i) list += "[{}],";
-  EXPECT_EQ(error_of(list + "0]"), "no error");
+  EXPECT_EQ(json_error(list + "0]"), "no error");
 }
 
 TEST(Error, IsOneLine) {

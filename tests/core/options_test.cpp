@@ -1,9 +1,9 @@
 #include "core/options.h"
+#include "core/json_value.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files.h"

@@ -9,7 +9,7 @@
 namespace hone {
 namespace {
 
-std::string error_of(const std::string& text) {
+std::string yaml_error(const std::string& text) {
   try {
     (void)parse_yaml(text, "f.yaml");
   } catch (const Error& error) {
@@ -47,17 +47,17 @@ TEST(Yaml, ReadsJson) {
 
 TEST(Yaml, ReportsWhereAndWhat) {
   EXPECT_EQ(parse_yaml("", "f").kind, YamlValue::Kind::null);
-  EXPECT_EQ(error_of("a: 1\nb: [1, 2\n"), "f.yaml:3: not valid YAML: end of sequence flow not found");
-  EXPECT_EQ(error_of("a: 1\nb: 2\na: 3\n"), "f.yaml:3: the key 'a' is given twice");
-  EXPECT_EQ(error_of("a: 1\n---\nb: 2\n"), "f.yaml:3: a second document starts here, one is expected");
-  EXPECT_EQ(error_of("? [x, y]\n: 1\n"), "f.yaml:1: a key must be a plain word");
+  EXPECT_EQ(yaml_error("a: 1\nb: [1, 2\n"), "f.yaml:3: not valid YAML: end of sequence flow not found");
+  EXPECT_EQ(yaml_error("a: 1\nb: 2\na: 3\n"), "f.yaml:3: the key 'a' is given twice");
+  EXPECT_EQ(yaml_error("a: 1\n---\nb: 2\n"), "f.yaml:3: a second document starts here, one is expected");
+  EXPECT_EQ(yaml_error("? [x, y]\n: 1\n"), "f.yaml:1: a key must be a plain word");
 }
 
 TEST(Yaml, RefusesBombs) {
-  EXPECT_NE(error_of(std::string(5000, '[')), "no error");
+  EXPECT_NE(yaml_error(std::string(5000, '[')), "no error");
   std::string nested = "0";
   for (int i = 0; i < 70; ++i) nested = "[" + nested + "]";
-  EXPECT_EQ(error_of(nested), "f.yaml:1: nested deeper than 64 levels");
+  EXPECT_EQ(yaml_error(nested), "f.yaml:1: nested deeper than 64 levels");
   std::string laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i < 9; ++i) {
     const std::string last = "*a" + std::to_string(i - 1);
@@ -65,9 +65,9 @@ TEST(Yaml, RefusesBombs) {
     for (int j = 0; j < 9; ++j) laughs += ", " + last;
     laughs += "]\n";
   }
-  EXPECT_NE(error_of(laughs).find("more than 100000 values"), std::string::npos);
-  EXPECT_EQ(error_of("&a [*a]"), "f.yaml:1: a value holds itself");
-  EXPECT_NE(error_of(",: a\n"), "no error");
+  EXPECT_NE(yaml_error(laughs).find("more than 100000 values"), std::string::npos);
+  EXPECT_EQ(yaml_error("&a [*a]"), "f.yaml:1: a value holds itself");
+  EXPECT_NE(yaml_error(",: a\n"), "no error");
 }
 
 TEST(Yaml, ReadsTheBooleansOfYaml11) {

@@ -4,10 +4,9 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 #include "data/source.h"
 #include "support/paths.h"
 

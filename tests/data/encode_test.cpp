@@ -1,9 +1,9 @@
 #include "data/encode.h"
+#include "core/json_value.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

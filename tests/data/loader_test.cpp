@@ -1,10 +1,10 @@
 #include "data/loader.h"
+#include "core/json_value.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 

@@ -1,10 +1,9 @@
 // Mixtures against what open-r1 makes of them through Hugging Face's datasets (tests/fixtures/data/make_mixtures.py).
 #include "data/mixture.h"
+#include "core/json_value.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files.h"

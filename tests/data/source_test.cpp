@@ -1,9 +1,9 @@
 #include "data/source.h"
+#include "core/json_value.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "core/error.h"

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 #include "core/random.h"
 #include "data/cells.h"
 #include "data/source.h"

@@ -1,11 +1,11 @@
 // LiveCodeBench: its test cases as published, what counts as passing them, and what its solutions may do.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 #include "eval/lcb/program_tests.h"
 #include "eval/registry.h"
 #include "reward/sandbox/runner.h"

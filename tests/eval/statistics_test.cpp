@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/json.h"
+#include "core/json_value.h"
 #include "support/paths.h"
 
 namespace hone {

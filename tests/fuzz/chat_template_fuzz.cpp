@@ -1,6 +1,6 @@
 // A chat template, and a small conversation rendered with it.
-#include <nlohmann/json.hpp>
 
+#include "core/json_value.h"
 #include "fuzz/target.h"
 #include "text/chat_template.h"
 

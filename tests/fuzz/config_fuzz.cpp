@@ -1,6 +1,6 @@
 // config.json: the model that it describes.
-#include <nlohmann/json.hpp>
 
+#include "core/json_value.h"
 #include "fuzz/target.h"
 #include "model/registry.h"
 

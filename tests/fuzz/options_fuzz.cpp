@@ -1,9 +1,9 @@
 // Options as a YAML file and, behind a zero byte, as a command line, one argument a line. The values that are read,
 // written as YAML, read back the same.
 #include <array>
-#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "core/json_value.h"
 #include "core/options.h"
 #include "core/strings.h"
 #include "fuzz/target.h"

@@ -1,7 +1,7 @@
 // A split pattern, on the first line, over the text behind it.
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/json_value.h"
 #include "fuzz/target.h"
 #include "text/pre_tokenizer.h"
 #include "text/unicode.h"

@@ -1,8 +1,8 @@
 // A data file as JSON lines, as a JSON array, as CSV and as text, compressed or not; and what its rows come to as
 // training text and as prompts.
 #include <memory>
-#include <nlohmann/json.hpp>
 
+#include "core/json_value.h"
 #include "data/columns.h"
 #include "data/readers.h"
 #include "data/render.h"

@@ -1,7 +1,7 @@
 // A data file as Parquet and as Arrow.
 #include <memory>
-#include <nlohmann/json.hpp>
 
+#include "core/json_value.h"
 #include "data/readers.h"
 #include "fuzz/target.h"
 

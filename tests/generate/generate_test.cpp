@@ -1,12 +1,12 @@
 // Generated data: overlap with benchmarks, the journal, the filters.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 #include "data/journal.h"
 #include "generate/collect.h"
 #include "generate/ngrams.h"

@@ -1,10 +1,10 @@
 #include "hub/hub.h"
+#include "core/json_value.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "checkpoint/model_directory.h"
 #include "core/error.h"

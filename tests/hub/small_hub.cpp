@@ -5,12 +5,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "core/digest.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_value.h"
 
 namespace hone::test {
 namespace {

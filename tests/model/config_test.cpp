@@ -2,10 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "model/registry.h"
 
 namespace hone {

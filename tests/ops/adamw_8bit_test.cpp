@@ -6,11 +6,11 @@
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <vector>
 
 #include "core/json.h"
+#include "core/json_value.h"
 #include "core/random.h"
 #include "ops/registry.h"
 #include "program/executable.h"
@@ -72,9 +72,9 @@ TEST(DynamicMap, WhatIsNegativeStaysNegative) {
 }
 
 // An update program over one weight, with its stores.
-class Optimizer {
+class Adamw8BitRun {
  public:
-  Optimizer(std::int64_t elements, DType dtype, DType gradient, AdamwAttributes attributes) {
+  Adamw8BitRun(std::int64_t elements, DType dtype, DType gradient, AdamwAttributes attributes) {
     register_operations();
     const NamedType weight{"w", {dtype, {elements}}};
     const NamedType summed{"w", {gradient, {elements}}};
@@ -148,9 +148,9 @@ TEST(Adamw8bit, FollowsNumpy) {
                                    .beta2 = run.at("beta2").get<double>(),
                                    .epsilon = run.at("epsilon").get<double>(),
                                    .weight_decay = run.at("weight_decay").get<double>()};
-  Optimizer full(elements, DType::f32, DType::f32, attributes);
-  Optimizer half(elements, DType::bf16, DType::f32, attributes);
-  Optimizer narrow(elements, DType::bf16, DType::bf16, attributes);
+  Adamw8BitRun full(elements, DType::f32, DType::f32, attributes);
+  Adamw8BitRun half(elements, DType::bf16, DType::f32, attributes);
+  Adamw8BitRun narrow(elements, DType::bf16, DType::bf16, attributes);
   full.set_weight(start);
   half.set_weight(narrowed_values(start));
   narrow.set_weight(narrowed_values(start));
@@ -161,7 +161,7 @@ TEST(Adamw8bit, FollowsNumpy) {
     half.set_gradient(gradient);
     narrow.set_gradient(narrowed_values(gradient));
     ++step_number;
-    for (Optimizer* each : {&full, &half, &narrow}) {
+    for (Adamw8BitRun* each : {&full, &half, &narrow}) {
       each->run(run.at("learning_rate").get<float>(), step.at("corrections").at(0).get<float>(),
                 step.at("corrections").at(1).get<float>(), step_number);
       for (const char* name : {"m", "v"}) {
@@ -184,7 +184,7 @@ TEST(Adamw8bit, FollowsNumpy) {
 // A weight of bf16 has no master: steps of a quarter of its distance to the next number count all the same.
 TEST(Adamw8bit, SmallStepsCountInBf16) {
   const std::size_t elements = 20001;
-  Optimizer optimizer(static_cast<std::int64_t>(elements), DType::bf16, DType::f32, {.seed = 9, .stream = 3});
+  Adamw8BitRun optimizer(static_cast<std::int64_t>(elements), DType::bf16, DType::f32, {.seed = 9, .stream = 3});
   optimizer.set_weight(std::vector<BFloat16>(elements, BFloat16(1.0f)));
   optimizer.set_gradient(std::vector<float>(elements, 0.5f));
   optimizer.run(1e-3f, 10.0f, 31.622776f, 1);
@@ -195,7 +195,7 @@ TEST(Adamw8bit, SmallStepsCountInBf16) {
 
 // Numbers too small for a block to be scaled by become zeros, and so does what was never touched.
 TEST(Adamw8bit, TinyBlocksAreZero) {
-  Optimizer optimizer(512, DType::f32, DType::f32, {});
+  Adamw8BitRun optimizer(512, DType::f32, DType::f32, {});
   std::vector<float> gradient(512, 1e-38f);
   gradient[300] = 1e-18f;
   optimizer.set_gradient(gradient);
@@ -210,7 +210,7 @@ TEST(Adamw8bit, TinyBlocksAreZero) {
 }
 
 TEST(Adamw8bit, WhatIsNotFiniteChangesNothing) {
-  Optimizer optimizer(700, DType::f32, DType::f32, {});
+  Adamw8BitRun optimizer(700, DType::f32, DType::f32, {});
   const std::vector<float> start(700, 1.0f);
   optimizer.set_weight(start);
   optimizer.set_gradient(std::vector<float>(700, std::numeric_limits<float>::quiet_NaN()));
@@ -224,7 +224,7 @@ TEST(Adamw8bit, WhatIsNotFiniteChangesNothing) {
 TEST(Adamw8bit, NamesWhatDoesNotFit) {
   register_operations();
   try {
-    Optimizer(300, DType::bf16, DType::f64, {});
+    Adamw8BitRun(300, DType::bf16, DType::f64, {});
     FAIL();
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("the gradient is f64[300]; wanted f32[300]"), std::string::npos)

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "core/json_value.h"
 #include "core/random.h"
 #include "ops/gradient_norm/gradient_norm.h"
 #include "ops/guard/guard.h"
@@ -32,9 +32,9 @@ struct StepNumbers {
 };
 
 // An update program over some weights, with its stores.
-class Optimizer {
+class AdamwRun {
  public:
-  Optimizer(const std::vector<Weight>& weights, DType dtype, bool master, AdamwAttributes attributes)
+  AdamwRun(const std::vector<Weight>& weights, DType dtype, bool master, AdamwAttributes attributes)
       : attributes_(attributes) {
     register_operations();
     const DType wide = accumulator_of(dtype);
@@ -127,10 +127,10 @@ TEST(Adamw, FollowsTorchOverTwentySteps) {
     for (const auto& size : shape) weight.shape.emplace_back(size.get<std::int64_t>());
     weights.push_back(weight);
   }
-  Optimizer optimizer(weights, DType::f32, false,
-                      {.beta1 = run.at("beta1").get<double>(),
-                       .beta2 = run.at("beta2").get<double>(),
-                       .epsilon = run.at("epsilon").get<double>()});
+  AdamwRun optimizer(weights, DType::f32, false,
+                     {.beta1 = run.at("beta1").get<double>(),
+                      .beta2 = run.at("beta2").get<double>(),
+                      .epsilon = run.at("epsilon").get<double>()});
   for (const Weight& weight : weights) {
     upload(optimizer.weights(), weight.name, run.at("start").at(weight.name).get<std::vector<float>>());
   }
@@ -172,9 +172,9 @@ std::vector<float> normal_floats(std::size_t count, const char* name, float scal
 TEST(Adamw, MasterWeightIsTheWeightInFull) {
   const std::vector<Weight> weights{{"w", {40000}, 0.01}};
   const AdamwAttributes attributes{.weight_decay = 0.01};
-  Optimizer full(weights, DType::f32, false, attributes);
-  Optimizer half(weights, DType::bf16, true, attributes);
-  Optimizer rounded(weights, DType::bf16, false, attributes);
+  AdamwRun full(weights, DType::f32, false, attributes);
+  AdamwRun half(weights, DType::bf16, true, attributes);
+  AdamwRun rounded(weights, DType::bf16, false, attributes);
   const std::vector<float> start = normal_floats(40000, "start", 1.0f);
   std::vector<BFloat16> start_rounded;
   for (const float each : start) start_rounded.emplace_back(each);
@@ -184,7 +184,7 @@ TEST(Adamw, MasterWeightIsTheWeightInFull) {
   rounded.weights().upload("w", std::as_bytes(std::span(start_rounded)));
   for (std::int64_t step = 1; step <= 3; ++step) {
     const std::vector<float> gradient = normal_floats(40000, "gradient", 0.1f * static_cast<float>(step));
-    for (Optimizer* each : {&full, &half, &rounded}) {
+    for (AdamwRun* each : {&full, &half, &rounded}) {
       upload(each->gradients(), "w", gradient);
       each->run({.learning_rate = 1e-4, .step = step});
     }
@@ -202,7 +202,7 @@ TEST(Adamw, MasterWeightIsTheWeightInFull) {
 
 // A norm that is not finite leaves everything as it was but the gradient, then and for the rest of the run.
 TEST(Adamw, StopsAtWhatIsNotFinite) {
-  Optimizer optimizer({{"w", {300}, 0.1}}, DType::f32, false, {});
+  AdamwRun optimizer({{"w", {300}, 0.1}}, DType::f32, false, {});
   upload(optimizer.weights(), "w", normal_floats(300, "start", 1.0f));
   upload(optimizer.gradients(), "w", normal_floats(300, "gradient", 1.0f));
   optimizer.run({.learning_rate = 0.1, .max_grad_norm = 1.0});

@@ -58,22 +58,22 @@ TEST(AddLayerNorm, Cases) {
   check(add_layer_norm_case(130, 96, {true, true}));
 }
 
-constexpr std::int64_t kRows = 40, kSize = 100;
+constexpr std::int64_t kLayerRows = 40, kLayerSize = 100;
 
 template <class T>
-struct Result {
+struct LayerResult {
   std::vector<T> sum, normalised, gradient;
   std::vector<std::byte> weight_gradient, bias_gradient;
 };
 
 template <class T>
-Result<T> run(bool fused) {
+LayerResult<T> run_layer(bool fused) {
   Program program;
-  const Type type{DTypeOf<T>::value, {{kRows, Count::tokens}, kSize}};
+  const Type type{DTypeOf<T>::value, {{kLayerRows, Count::tokens}, kLayerSize}};
   const Tensor x = program.input("x", type);
   const Tensor residual = program.input("residual", type);
-  const Tensor weight = program.weight("weight", {DTypeOf<T>::value, {kSize}});
-  const Tensor bias = program.weight("bias", {DTypeOf<T>::value, {kSize}});
+  const Tensor weight = program.weight("weight", {DTypeOf<T>::value, {kLayerSize}});
+  const Tensor bias = program.weight("bias", {DTypeOf<T>::value, {kLayerSize}});
   Tensor sum, normalised;
   if (fused) {
     std::tie(sum, normalised) = add_layer_norm(x, residual, weight, bias, {.epsilon = 1e-6});
@@ -86,22 +86,22 @@ Result<T> run(bool fused) {
   const GradientSeed seeds[] = {{sum, program.input("dsum", type)}, {normalised, program.input("dnormalised", type)}};
   program.output("gradient", append_gradients(program, seeds, std::span(&x, 1))[0]);
   TestRun run(std::move(program));
-  constexpr std::size_t kElements = kRows * kSize;
+  constexpr std::size_t kElements = kLayerRows * kLayerSize;
   std::uint64_t seed = 1;
   for (const char* name : {"x", "residual", "dsum", "dnormalised"}) run.set(name, normal_values<T>(kElements, seed++));
-  run.set_weight("weight", normal_values<T>(kSize, seed++));
-  run.set_weight("bias", normal_values<T>(kSize, seed));
-  run.executable().set_count(Count::tokens, kRows - 3);
+  run.set_weight("weight", normal_values<T>(kLayerSize, seed++));
+  run.set_weight("bias", normal_values<T>(kLayerSize, seed));
+  run.executable().set_count(Count::tokens, kLayerRows - 3);
   run.executable().run();
-  constexpr std::size_t kUsed = (kRows - 3) * kSize;
+  constexpr std::size_t kUsed = (kLayerRows - 3) * kLayerSize;
   return {run.output<T>("sum", kUsed), run.output<T>("normalised", kUsed), run.output<T>("gradient", kUsed),
           run.gradient("weight"), run.gradient("bias")};
 }
 
 template <class T>
-void expect_bits_of_parts() {
-  const Result<T> fused = run<T>(true);
-  const Result<T> parts = run<T>(false);
+void expect_bits_of_layer_parts() {
+  const LayerResult<T> fused = run_layer<T>(true);
+  const LayerResult<T> parts = run_layer<T>(false);
   EXPECT_TRUE(same_bits(fused.sum, parts.sum));
   EXPECT_TRUE(same_bits(fused.normalised, parts.normalised));
   EXPECT_TRUE(same_bits(fused.gradient, parts.gradient));
@@ -110,9 +110,9 @@ void expect_bits_of_parts() {
 }
 
 TEST(AddLayerNorm, BitsOfAddThenLayerNorm) {
-  expect_bits_of_parts<float>();
-  expect_bits_of_parts<BFloat16>();
-  expect_bits_of_parts<double>();
+  expect_bits_of_layer_parts<float>();
+  expect_bits_of_layer_parts<BFloat16>();
+  expect_bits_of_layer_parts<double>();
 }
 
 TEST(AddLayerNorm, RefusesShapesThatDoNotFit) {

@@ -54,21 +54,21 @@ TEST(AddRmsNorm, Cases) {
   check(add_rms_norm_case(130, 96, {true, true}));
 }
 
-constexpr std::int64_t kRows = 40, kSize = 100;
+constexpr std::int64_t kRmsRows = 40, kRmsSize = 100;
 
 template <class T>
-struct Result {
+struct RmsResult {
   std::vector<T> sum, normalised, gradient;
   std::vector<std::byte> weight_gradient;
 };
 
 template <class T>
-Result<T> run(bool fused) {
+RmsResult<T> run_rms(bool fused) {
   Program program;
-  const Type type{DTypeOf<T>::value, {{kRows, Count::tokens}, kSize}};
+  const Type type{DTypeOf<T>::value, {{kRmsRows, Count::tokens}, kRmsSize}};
   const Tensor x = program.input("x", type);
   const Tensor residual = program.input("residual", type);
-  const Tensor weight = program.weight("weight", {DTypeOf<T>::value, {kSize}});
+  const Tensor weight = program.weight("weight", {DTypeOf<T>::value, {kRmsSize}});
   Tensor sum, normalised;
   if (fused) {
     std::tie(sum, normalised) = add_rms_norm(x, residual, weight, {.epsilon = 1e-6});
@@ -81,21 +81,21 @@ Result<T> run(bool fused) {
   const GradientSeed seeds[] = {{sum, program.input("dsum", type)}, {normalised, program.input("dnormalised", type)}};
   program.output("gradient", append_gradients(program, seeds, std::span(&x, 1))[0]);
   TestRun run(std::move(program));
-  constexpr std::size_t kElements = kRows * kSize;
+  constexpr std::size_t kElements = kRmsRows * kRmsSize;
   std::uint64_t seed = 1;
   for (const char* name : {"x", "residual", "dsum", "dnormalised"}) run.set(name, normal_values<T>(kElements, seed++));
-  run.set_weight("weight", normal_values<T>(kSize, seed));
-  run.executable().set_count(Count::tokens, kRows - 3);
+  run.set_weight("weight", normal_values<T>(kRmsSize, seed));
+  run.executable().set_count(Count::tokens, kRmsRows - 3);
   run.executable().run();
-  constexpr std::size_t kUsed = (kRows - 3) * kSize;
+  constexpr std::size_t kUsed = (kRmsRows - 3) * kRmsSize;
   return {run.output<T>("sum", kUsed), run.output<T>("normalised", kUsed), run.output<T>("gradient", kUsed),
           run.gradient("weight")};
 }
 
 template <class T>
-void expect_bits_of_parts() {
-  const Result<T> fused = run<T>(true);
-  const Result<T> parts = run<T>(false);
+void expect_bits_of_rms_parts() {
+  const RmsResult<T> fused = run_rms<T>(true);
+  const RmsResult<T> parts = run_rms<T>(false);
   EXPECT_TRUE(same_bits(fused.sum, parts.sum));
   EXPECT_TRUE(same_bits(fused.normalised, parts.normalised));
   EXPECT_TRUE(same_bits(fused.gradient, parts.gradient));
@@ -103,9 +103,9 @@ void expect_bits_of_parts() {
 }
 
 TEST(AddRmsNorm, BitsOfAddThenRmsNorm) {
-  expect_bits_of_parts<float>();
-  expect_bits_of_parts<BFloat16>();
-  expect_bits_of_parts<double>();
+  expect_bits_of_rms_parts<float>();
+  expect_bits_of_rms_parts<BFloat16>();
+  expect_bits_of_rms_parts<double>();
 }
 
 TEST(AddRmsNorm, RefusesShapesThatDoNotFit) {

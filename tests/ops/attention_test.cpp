@@ -78,13 +78,13 @@ TEST(Attention, Cases) {
 constexpr AttentionAttributes kGrouped{.heads = 4, .kv_heads = 2, .head_dim = 16, .scale = 0.25};
 constexpr std::int64_t kWidth = (4 + 2 * 2) * 16;
 
-struct Result {
+struct AttentionResult {
   std::vector<float> o;
   std::vector<float> gradient;
 };
 
-Result run(const std::vector<float>& qkv, const std::vector<float>& grad_o,
-           const std::vector<std::int32_t>& cu_seqlens) {
+AttentionResult run(const std::vector<float>& qkv, const std::vector<float>& grad_o,
+                    const std::vector<std::int32_t>& cu_seqlens) {
   const auto rows = static_cast<std::int64_t>(qkv.size()) / kWidth;
   Program program;
   const Tensor x = program.input("qkv", {DType::f32, {rows, kWidth}});
@@ -105,11 +105,11 @@ TEST(Attention, SequenceDoesNotDependOnItsNeighbours) {
   constexpr std::int64_t kBefore = 37, kLength = 90, kAfter = 13, kOut = 4 * 16;
   const std::vector<float> qkv = normal_values<float>((kBefore + kLength + kAfter) * kWidth, 1);
   const std::vector<float> grad_o = normal_values<float>((kBefore + kLength + kAfter) * kOut, 2);
-  const Result packed = run(qkv, grad_o, {0, kBefore, kBefore + kLength, kBefore + kLength + kAfter});
+  const AttentionResult packed = run(qkv, grad_o, {0, kBefore, kBefore + kLength, kBefore + kLength + kAfter});
   const auto part = [](const std::vector<float>& values, std::int64_t width) {
     return std::vector<float>(values.begin() + kBefore * width, values.begin() + (kBefore + kLength) * width);
   };
-  const Result alone = run(part(qkv, kWidth), part(grad_o, kOut), {0, kLength});
+  const AttentionResult alone = run(part(qkv, kWidth), part(grad_o, kOut), {0, kLength});
   EXPECT_TRUE(same_bits(alone.o, part(packed.o, kOut)));
   EXPECT_TRUE(same_bits(alone.gradient, part(packed.gradient, kWidth)));
 }

@@ -118,14 +118,14 @@ std::int64_t count_nodes(const Program& program, std::string_view op) {
                        [&](const Node& node) { return node.op->name() == op; });
 }
 
-struct Result {
+struct LogprobResult {
   std::vector<float> logp, entropy, hit, lse, dweight;
   std::vector<BFloat16> dx;
 };
 
 // Rows [first, first + rows) of a long x whose targets are `targets`; the gradient of every logp is 1.
-Result run(std::int64_t first, std::int64_t rows, const std::vector<std::int32_t>& targets, double temperature,
-           bool joint = false) {
+LogprobResult run(std::int64_t first, std::int64_t rows, const std::vector<std::int32_t>& targets, double temperature,
+                  bool joint = false) {
   const Sizes sizes;
   register_operations();
   Program program;
@@ -159,9 +159,10 @@ Result run(std::int64_t first, std::int64_t rows, const std::vector<std::int32_t
   executable.set<std::int32_t>("targets", targets);
   executable.set<float>("dlogp", std::vector<float>(count, 1.0f));
   executable.run();
-  Result out{std::vector<float>(count),    std::vector<float>(count),
-             std::vector<float>(count),    std::vector<float>(count),
-             std::vector<float>(elements), std::vector<BFloat16>(count * static_cast<std::size_t>(sizes.hidden))};
+  LogprobResult out{
+      std::vector<float>(count),    std::vector<float>(count),
+      std::vector<float>(count),    std::vector<float>(count),
+      std::vector<float>(elements), std::vector<BFloat16>(count * static_cast<std::size_t>(sizes.hidden))};
   executable.get<float>("logp", out.logp);
   executable.get<float>("entropy", out.entropy);
   executable.get<float>("hit", out.hit);
@@ -182,9 +183,9 @@ TEST(LinearLogprobs, RowsDoNotDependOnEachOther) {
   for (std::int64_t row = 0; row < rows; ++row) {
     targets[row] = row % 3 == 1 ? -1 : static_cast<std::int32_t>(row * 7919 % sizes.vocab);
   }
-  const Result all = run(0, rows, targets, 0.7);
+  const LogprobResult all = run(0, rows, targets, 0.7);
   for (const std::int64_t row : {0, 1, 2, 511, 699}) {
-    const Result one = run(row, 1, {targets[row]}, 0.7);
+    const LogprobResult one = run(row, 1, {targets[row]}, 0.7);
     ASSERT_EQ(bits(one.logp[0]), bits(all.logp[row])) << row;
     ASSERT_EQ(bits(one.entropy[0]), bits(all.entropy[row])) << row;
     ASSERT_EQ(bits(one.lse[0]), bits(all.lse[row])) << row;
@@ -199,7 +200,7 @@ TEST(LinearLogprobs, RowsDoNotDependOnEachOther) {
   }
   const int threads = thread_count();
   set_thread_count(threads == 1 ? 3 : 1);
-  const Result other = run(0, rows, targets, 0.7);
+  const LogprobResult other = run(0, rows, targets, 0.7);
   set_thread_count(threads);
   EXPECT_EQ(all.logp, other.logp);
   EXPECT_EQ(all.entropy, other.entropy);
@@ -214,8 +215,8 @@ TEST(LinearLogprobs, BothPassesAsOneGiveWhatTheyGiveApart) {
   for (std::int64_t row = 0; row < rows; ++row) {
     targets[row] = row % 5 == 1 ? -1 : static_cast<std::int32_t>(row * 7919 % sizes.vocab);
   }
-  const Result apart = run(0, rows, targets, 0.7);
-  const Result joint = run(0, rows, targets, 0.7, true);
+  const LogprobResult apart = run(0, rows, targets, 0.7);
+  const LogprobResult joint = run(0, rows, targets, 0.7, true);
   EXPECT_EQ(joint.logp, apart.logp);
   EXPECT_EQ(joint.entropy, apart.entropy);
   EXPECT_EQ(joint.hit, apart.hit);
@@ -250,7 +251,7 @@ TEST(LinearLogprobs, EqualsTheLogSoftmaxOfTheLogits) {
   const std::int64_t rows = 40;
   std::vector<std::int32_t> targets(rows);
   for (std::int64_t row = 0; row < rows; ++row) targets[row] = static_cast<std::int32_t>(row * 7919 % sizes.vocab);
-  const Result fused = run(0, rows, targets, 0.7);
+  const LogprobResult fused = run(0, rows, targets, 0.7);
 
   Program program;
   const Tensor x = program.input("x", {DType::bf16, {rows, sizes.hidden}});

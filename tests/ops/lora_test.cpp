@@ -10,7 +10,7 @@
 namespace hone::test {
 namespace {
 
-constexpr std::int64_t kRows = 9, kIn = 12, kOut = 10, kRank = 3;
+constexpr std::int64_t kLoraRows = 9, kIn = 12, kOutputs = 10, kRank = 3;
 
 LoraParts some_parts() {
   LoraParts parts;
@@ -31,10 +31,10 @@ void add_product(Values& to, const Values& a, const Values& b, std::int64_t k, s
   }
 }
 
-// What lora_spread makes of b [kOut, kRank] with some_parts().
+// What lora_spread makes of b [kOutputs, kRank] with some_parts().
 Values spread(const Values& b, double scale) {
-  Values up(static_cast<std::size_t>(kOut * 2 * kRank));
-  for (std::int64_t row = 0; row < kOut; ++row) {
+  Values up(static_cast<std::size_t>(kOutputs * 2 * kRank));
+  for (std::int64_t row = 0; row < kOutputs; ++row) {
     const int part = row < 4 ? 0 : row >= 7 ? 1 : -1;
     for (std::int64_t i = 0; part >= 0 && i < kRank; ++i) {
       up[static_cast<std::size_t>(row * 2 * kRank + part * kRank + i)] =
@@ -47,22 +47,22 @@ Values spread(const Values& b, double scale) {
 OpCase adapted_case(std::int64_t rows, bool with_bias) {
   OpCase test{.name = with_bias ? "lora_linear with bias" : "lora_linear",
               .inputs = {{"x", {DType::f32, {Dim(rows, Count::tokens), kIn}}},
-                         {"weight", {DType::f32, {kOut, kIn}}, false, {}, 0.3, false},
+                         {"weight", {DType::f32, {kOutputs, kIn}}, false, {}, 0.3, false},
                          {"h", {DType::f32, {Dim(rows, Count::tokens), 2 * kRank}}},
-                         {"b", {DType::f32, {kOut, kRank}}, true, {}, 0.3}},
+                         {"b", {DType::f32, {kOutputs, kRank}}, true, {}, 0.3}},
               .below = {}};
-  if (with_bias) test.inputs.push_back({"bias", {DType::f32, {kOut}}, false, {}, 1.0, false});
+  if (with_bias) test.inputs.push_back({"bias", {DType::f32, {kOutputs}}, false, {}, 1.0, false});
   test.below[static_cast<std::size_t>(Count::tokens)] = rows - 2;
   test.build = [with_bias](Program&, std::span<const Tensor> in) {
     const Tensor up = lora_spread(in[3], some_parts(), 1.5);
     return std::vector<Tensor>{linear_adapted(in[0], in[1], with_bias ? in[4] : Tensor(), in[2], up)};
   };
   test.reference = [with_bias, rows](std::span<const Values> in, const Counts&) {
-    Values y(static_cast<std::size_t>(rows * kOut));
-    add_product(y, in[0], in[1], kIn, kOut, rows);
-    add_product(y, in[2], spread(in[3], 1.5), 2 * kRank, kOut, rows);
-    for (std::int64_t i = 0; with_bias && i < rows * kOut; ++i) {
-      y[static_cast<std::size_t>(i)] += in[4][static_cast<std::size_t>(i % kOut)];
+    Values y(static_cast<std::size_t>(rows * kOutputs));
+    add_product(y, in[0], in[1], kIn, kOutputs, rows);
+    add_product(y, in[2], spread(in[3], 1.5), 2 * kRank, kOutputs, rows);
+    for (std::int64_t i = 0; with_bias && i < rows * kOutputs; ++i) {
+      y[static_cast<std::size_t>(i)] += in[4][static_cast<std::size_t>(i % kOutputs)];
     }
     return std::vector<Values>{y};
   };
@@ -77,7 +77,7 @@ TEST(Lora, LinearAdapted) {
 }
 
 TEST(Lora, SpreadPutsEachPartIntoItsColumns) {
-  OpCase test{.name = "lora_spread", .inputs = {{"b", {DType::f32, {kOut, kRank}}, true}}, .below = {}};
+  OpCase test{.name = "lora_spread", .inputs = {{"b", {DType::f32, {kOutputs, kRank}}, true}}, .below = {}};
   test.build = [](Program&, std::span<const Tensor> in) {
     return std::vector<Tensor>{lora_spread(in[0], some_parts(), 2.5)};
   };
@@ -88,21 +88,21 @@ TEST(Lora, SpreadPutsEachPartIntoItsColumns) {
 TEST(Lora, DoraScale) {
   for (const bool with_bias : {false, true}) {
     Values norms;
-    for (std::int64_t i = 0; i < kOut; ++i) norms.push_back(0.5 + 0.25 * static_cast<double>(i));
+    for (std::int64_t i = 0; i < kOutputs; ++i) norms.push_back(0.5 + 0.25 * static_cast<double>(i));
     OpCase test{.name = "lora_dora_scale",
-                .inputs = {{"z", {DType::f32, {Dim(kRows, Count::tokens), kOut}}},
-                           {"magnitude", {DType::f32, {kOut}}, true},
-                           {"norm", {DType::f32, {kOut}}, false, norms, 1.0, false, true}},
+                .inputs = {{"z", {DType::f32, {Dim(kLoraRows, Count::tokens), kOutputs}}},
+                           {"magnitude", {DType::f32, {kOutputs}}, true},
+                           {"norm", {DType::f32, {kOutputs}}, false, norms, 1.0, false, true}},
                 .below = {}};
-    if (with_bias) test.inputs.push_back({"bias", {DType::f32, {kOut}}, false, {}, 1.0, false});
+    if (with_bias) test.inputs.push_back({"bias", {DType::f32, {kOutputs}}, false, {}, 1.0, false});
     test.below[static_cast<std::size_t>(Count::tokens)] = 5;
     test.build = [with_bias](Program&, std::span<const Tensor> in) {
       return std::vector<Tensor>{dora_scale(in[0], in[1], in[2], with_bias ? in[3] : Tensor(), some_parts())};
     };
     test.reference = [with_bias](std::span<const Values> in, const Counts&) {
-      Values y(static_cast<std::size_t>(kRows * kOut));
-      for (std::int64_t i = 0; i < kRows * kOut; ++i) {
-        const auto column = static_cast<std::size_t>(i % kOut);
+      Values y(static_cast<std::size_t>(kLoraRows * kOutputs));
+      for (std::int64_t i = 0; i < kLoraRows * kOutputs; ++i) {
+        const auto column = static_cast<std::size_t>(i % kOutputs);
         const bool adapted = column < 4 || column >= 7;
         y[static_cast<std::size_t>(i)] =
             in[0][static_cast<std::size_t>(i)] * (adapted ? in[1][column] / in[2][column] : 1.0) +
@@ -116,12 +116,12 @@ TEST(Lora, DoraScale) {
 
 TEST(Lora, DoraNorm) {
   OpCase test{.name = "lora_dora_norm",
-              .inputs = {{"weight", {DType::f32, {kOut, kIn}}, false, {}, 1.0, false},
-                         {"delta", {DType::f32, {kOut, kIn}}, false, {}, 0.5, false}},
+              .inputs = {{"weight", {DType::f32, {kOutputs, kIn}}, false, {}, 1.0, false},
+                         {"delta", {DType::f32, {kOutputs, kIn}}, false, {}, 0.5, false}},
               .below = {}};
   test.build = [](Program&, std::span<const Tensor> in) { return std::vector<Tensor>{dora_norm(in[0], in[1])}; };
   test.reference = [](std::span<const Values> in, const Counts&) {
-    Values norms(static_cast<std::size_t>(kOut));
+    Values norms(static_cast<std::size_t>(kOutputs));
     for (std::size_t i = 0; i < in[0].size(); ++i) {
       norms[i / static_cast<std::size_t>(kIn)] += std::pow(in[0][i] + in[1][i], 2);
     }

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "core/json.h"
+#include "core/json_value.h"
 #include "core/random.h"
 #include "ops/update_run.h"
 #include "support/paths.h"

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "core/json_value.h"
 #include "ops/op_case.h"
 #include "ops/registry.h"
 #include "passes/gradient.h"

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "ops/op_case.h"
 #include "ops/test_run.h"
 #include "support/paths.h"

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "core/json_value.h"
 #include "ops/update_run.h"
 #include "support/paths.h"
 

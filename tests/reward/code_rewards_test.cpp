@@ -2,11 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "reward/registry.h"
 #include "reward/sandbox/judge_code.h"
 #include "reward/sandbox/outputs.h"

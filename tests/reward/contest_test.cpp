@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "reward/ioi_code/ioi_problem.h"
 #include "reward/registry.h"
 #include "reward/sandbox/compiler.h"
@@ -40,8 +40,8 @@ const Json& fixture() {
   return all;
 }
 
-RewardScores scores(const std::string& name, const std::vector<std::string>& completions, const std::vector<Json>& rows,
-                    const RewardOptions& options = {}) {
+RewardScores contest_scores(const std::string& name, const std::vector<std::string>& completions,
+                            const std::vector<Json>& rows, const RewardOptions& options = {}) {
   RewardRegistry registry;
   register_all_reward(registry);
   std::vector<RewardInput> batch;
@@ -57,7 +57,7 @@ void expect_equal_scores(const Json& cases, const std::string& reward, const cha
     completions.push_back(one["completion"].get<std::string>());
     rows.push_back(one["row"]);
   }
-  const RewardScores judged = scores(reward, completions, rows, options);
+  const RewardScores judged = contest_scores(reward, completions, rows, options);
   ASSERT_GE(judged.size(), 30u);
   for (std::size_t i = 0; i < judged.size(); ++i) {
     const Json& expected = cases[i][key];
@@ -132,7 +132,7 @@ TEST(IoiCode, a_manager_and_its_program_talk) {
   const std::vector<std::string> completions = {"```cpp\nint twice(int n) { return 2 * n; }\n```",
                                                 "```cpp\nint twice(int n) { return n; }\n```",
                                                 "```cpp\nint twice(int n) { return n / 0 + getpid(); }\n```"};
-  EXPECT_EQ(scores("ioi_code", completions, {row, row, row}), (RewardScores{1.0, 0.25, 0.0}));
+  EXPECT_EQ(contest_scores("ioi_code", completions, {row, row, row}), (RewardScores{1.0, 0.25, 0.0}));
 }
 
 TEST(IoiCode, rounds_as_python_does) {
@@ -171,7 +171,7 @@ TEST(Contest, rows_and_keys_that_make_no_sense_are_errors) {
   const auto refused = [](const std::string& name, const Json& row, const std::string& part,
                           const RewardOptions& options = {}) {
     try {
-      (void)scores(name, {"```cpp\nint main() {}\n```"}, {row}, options);
+      (void)contest_scores(name, {"```cpp\nint main() {}\n```"}, {row}, options);
       ADD_FAILURE() << row.dump() << " was accepted";
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), testing::HasSubstr(part));
@@ -197,7 +197,7 @@ TEST(Contest, rows_and_keys_that_make_no_sense_are_errors) {
   refused("ioi_code", ioi, "does not stay in the program's folder");
   Json spoken = cf;
   spoken["language"] = "cobol";
-  EXPECT_EQ(scores("cf_code", {"x"}, {spoken}), RewardScores{std::nullopt});
+  EXPECT_EQ(contest_scores("cf_code", {"x"}, {spoken}), RewardScores{std::nullopt});
 }
 
 TEST(Compiler, without_one_the_error_says_what_to_do) {

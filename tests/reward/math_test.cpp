@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "core/files.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "reward/math/answer.h"
 #include "support/paths.h"
 

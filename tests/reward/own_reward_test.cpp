@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "core/strings.h"
 #include "reward/own/own_reward.h"
 #include "support/paths.h"

@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "reward/registry.h"
 #include "support/paths.h"
 
@@ -19,8 +19,8 @@ RewardRegistry registry() {
   return all;
 }
 
-std::optional<double> score(const std::string& name, const std::string& text, const Json& row = Json::object(),
-                            const RewardOptions& options = {}) {
+std::optional<double> reward_score(const std::string& name, const std::string& text, const Json& row = Json::object(),
+                                   const RewardOptions& options = {}) {
   const RewardInput input{.completion = text, .row = &row};
   const RewardScores scores = registry().make(name, options).score({&input, 1});
   EXPECT_EQ(scores.size(), 1u);
@@ -60,7 +60,8 @@ TEST(Rewards, text_rewards_agree_with_open_r1) {
   for (const Json& row : fixture["texts"]) {
     const auto text = row["text"].get<std::string>();
     for (const char* name : {"format", "tag_count", "reasoning_steps", "repetition_penalty"}) {
-      EXPECT_DOUBLE_EQ(score(name, text).value(), row[name].get<double>()) << name << " of " << row["text"].dump();
+      EXPECT_DOUBLE_EQ(reward_score(name, text).value(), row[name].get<double>())
+          << name << " of " << row["text"].dump();
     }
     formatted += row["format"].get<double>() == 1.0 ? 1 : 0;
   }
@@ -89,7 +90,7 @@ TEST(Rewards, length_and_cosine_agree_with_open_r1) {
 
 TEST(Rewards, a_gold_that_does_not_parse_counts_as_right_for_lengths) {
   const Json unparsed = {{"solution", "no number"}};
-  EXPECT_EQ(score("cosine", "anything", unparsed), 1.0);
+  EXPECT_EQ(reward_score("cosine", "anything", unparsed), 1.0);
   const std::vector<RewardInput> batch = {{.completion = "ab", .row = &unparsed},
                                           {.completion = "abcd", .row = &unparsed}};
   const RewardScores scores = registry().make("length", {}).score(batch);
@@ -107,42 +108,42 @@ TEST(Rewards, soft_overlong_punishment_counts_tokens) {
 }
 
 TEST(Accuracy, reads_the_gold_from_solution_then_answer) {
-  EXPECT_EQ(score("accuracy", kGood, {{"solution", "6"}}), 1.0);
-  EXPECT_EQ(score("accuracy", kGood, {{"answer", "6"}}), 1.0);
-  EXPECT_EQ(score("accuracy", kGood, {{"answer", 6}}), 1.0);
-  EXPECT_EQ(score("accuracy", kGood, {{"solution", "7"}, {"answer", "6"}}), 0.0);
-  EXPECT_EQ(score("accuracy", kGood, {{"solution", nullptr}, {"answer", "6"}}), 1.0);
-  EXPECT_EQ(score("accuracy", kGood, {{"answer", "The answer is <<2*5=10>>10, or $10.\n#### 6"}}), 1.0);
-  EXPECT_EQ(score("accuracy", kGood, {{"answer", "2 #### 7 is 6"}}), 1.0) << "the mark begins a line";
+  EXPECT_EQ(reward_score("accuracy", kGood, {{"solution", "6"}}), 1.0);
+  EXPECT_EQ(reward_score("accuracy", kGood, {{"answer", "6"}}), 1.0);
+  EXPECT_EQ(reward_score("accuracy", kGood, {{"answer", 6}}), 1.0);
+  EXPECT_EQ(reward_score("accuracy", kGood, {{"solution", "7"}, {"answer", "6"}}), 0.0);
+  EXPECT_EQ(reward_score("accuracy", kGood, {{"solution", nullptr}, {"answer", "6"}}), 1.0);
+  EXPECT_EQ(reward_score("accuracy", kGood, {{"answer", "The answer is <<2*5=10>>10, or $10.\n#### 6"}}), 1.0);
+  EXPECT_EQ(reward_score("accuracy", kGood, {{"answer", "2 #### 7 is 6"}}), 1.0) << "the mark begins a line";
 }
 
 TEST(Accuracy, has_no_opinion_where_the_gold_does_not_parse) {
-  EXPECT_EQ(score("accuracy", kGood, {{"solution", "no number"}}), std::nullopt);
-  EXPECT_EQ(score("accuracy", kGood, {{"solution", ""}}), std::nullopt);
+  EXPECT_EQ(reward_score("accuracy", kGood, {{"solution", "no number"}}), std::nullopt);
+  EXPECT_EQ(reward_score("accuracy", kGood, {{"solution", ""}}), std::nullopt);
 }
 
 TEST(Accuracy, asks_for_a_gold) {
-  EXPECT_THROW((void)score("accuracy", kGood, {{"problem", "1+1"}}), Error);
-  EXPECT_THROW((void)score("accuracy", kGood, {{"solution", {1, 2}}}), Error);
+  EXPECT_THROW((void)reward_score("accuracy", kGood, {{"problem", "1+1"}}), Error);
+  EXPECT_THROW((void)reward_score("accuracy", kGood, {{"solution", {1, 2}}}), Error);
 }
 
 TEST(Accuracy, counts_thoughts_unless_told_to_strip_them) {
   const std::string text = "<think>\nIt is \\boxed{6}.\n</think>\nDone.";
-  EXPECT_EQ(score("accuracy", text, {{"solution", "6"}}), 1.0);
-  EXPECT_EQ(score("accuracy", text, {{"solution", "6"}}, {.strip_thoughts = true}), 0.0);
-  EXPECT_EQ(score("accuracy", text + " \\boxed{6}", {{"solution", "6"}}, {.strip_thoughts = true}), 1.0);
+  EXPECT_EQ(reward_score("accuracy", text, {{"solution", "6"}}), 1.0);
+  EXPECT_EQ(reward_score("accuracy", text, {{"solution", "6"}}, {.strip_thoughts = true}), 0.0);
+  EXPECT_EQ(reward_score("accuracy", text + " \\boxed{6}", {{"solution", "6"}}, {.strip_thoughts = true}), 1.0);
 }
 
 TEST(Format, counts_a_prefilled_tag_as_present) {
   const std::string rest = kGood.substr(std::string("<think>\n").size());
-  EXPECT_EQ(score("format", rest), 0.0);
-  EXPECT_EQ(score("tag_count", rest), 0.75);
+  EXPECT_EQ(reward_score("format", rest), 0.0);
+  EXPECT_EQ(reward_score("tag_count", rest), 0.75);
   const RewardOptions prefilled{.think_prefilled = true};
-  EXPECT_EQ(score("format", rest, Json::object(), prefilled), 1.0);
-  EXPECT_EQ(score("tag_count", rest, Json::object(), prefilled), 1.0);
-  EXPECT_EQ(score("format", kGood, Json::object(), prefilled), 1.0) << "the caller prepended the prefill";
-  EXPECT_EQ(score("tag_count", kGood, Json::object(), prefilled), 1.0);
-  EXPECT_EQ(score("tag_count", "a <think>\nb", Json::object(), prefilled), 0.0) << "opened twice";
+  EXPECT_EQ(reward_score("format", rest, Json::object(), prefilled), 1.0);
+  EXPECT_EQ(reward_score("tag_count", rest, Json::object(), prefilled), 1.0);
+  EXPECT_EQ(reward_score("format", kGood, Json::object(), prefilled), 1.0) << "the caller prepended the prefill";
+  EXPECT_EQ(reward_score("tag_count", kGood, Json::object(), prefilled), 1.0);
+  EXPECT_EQ(reward_score("tag_count", "a <think>\nb", Json::object(), prefilled), 0.0) << "opened twice";
 }
 
 TEST(Rewards, refuse_options_that_make_no_sense) {

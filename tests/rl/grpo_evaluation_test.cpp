@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/files.h"
+#include "core/json_value.h"
 #include "rl/small_run.h"
 #include "support/device.h"
 #include "support/models.h"

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
 #include "checkpoint/training_state.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 #include "rl/small_run.h"
 #include "support/device.h"
 #include "support/models.h"

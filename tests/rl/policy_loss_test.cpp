@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "core/json_value.h"
 #include "ops/fill/fill.h"
 #include "ops/policy_term/policy_term.h"
 #include "ops/registry.h"

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "core/json_value.h"
 #include "rl/grpo_metrics.h"
 #include "support/paths.h"
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/files.h"
+#include "core/json_value.h"
 #include "core/random.h"
 #include "support/models.h"
 #include "support/paths.h"

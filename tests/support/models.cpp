@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "core/json_value.h"
 #include "support/device.h"
 #include "support/paths.h"
 

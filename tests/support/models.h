@@ -41,4 +41,6 @@ struct FixtureModel {
 // max|a - b| / max|b|.
 [[nodiscard]] double relative_difference(std::span<const float> a, std::span<const float> b);
 
+inline Capacity capacity_of(const HostBatch& batch) { return {batch.token_count(), batch.document_count()}; }
+
 }  // namespace hone::test

@@ -2,12 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "cases.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "core/random.h"
 #include "support/paths.h"
 #include "text/byte_alphabet.h"
@@ -23,7 +22,7 @@ constexpr std::string_view kRanks = "YQ== 0\nYg== 1\nYw== 2\nYWI= 3\nYWJj 4\n\nw
 constexpr std::string_view kConfig =
     R"({"pat_str": "\\p{L}+|[^\\p{L}]+", "eos_token": "<end>", "added_tokens_decoder": {"9": {"content": "<end>", "special": true}}})";
 
-std::string error_of(std::string_view ranks, std::string_view config = kConfig) {
+std::string ranks_error(std::string_view ranks, std::string_view config = kConfig) {
   try {
     (void)Tokenizer::from_ranks(ranks, config);
   } catch (const Error& error) {
@@ -57,18 +56,18 @@ TEST(Ranks, AreFoundInAFolderAndSavedAsJson) {
 }
 
 TEST(Ranks, ErrorsSayWhatIsWrong) {
-  EXPECT_THAT(error_of(kRanks, ""),
+  EXPECT_THAT(ranks_error(kRanks, ""),
               testing::AllOf(testing::HasSubstr("has 7 ranks"), testing::HasSubstr("Llama 3 128000"),
                              testing::HasSubstr("pat_str")));
-  EXPECT_THAT(error_of("YQ== 0\nYg== x\n"), testing::HasSubstr("line 2 "));
-  EXPECT_THAT(error_of("YQ== 0\nYg==\n"), testing::HasSubstr("line 2 "));
-  EXPECT_THAT(error_of("Y?== 0\n"), testing::HasSubstr("line 1 "));
-  EXPECT_THAT(error_of("YQ== -1\n"), testing::HasSubstr("line 1 "));
-  EXPECT_THAT(error_of("YQ== 99999999\n"), testing::HasSubstr("line 1 "));
-  EXPECT_THAT(error_of("YQ== 0\nYQ== 1\n"), testing::HasSubstr("listed twice"));
-  EXPECT_THAT(error_of("YQ== 0\nYg== 0\n"), testing::HasSubstr("same id 0"));
-  EXPECT_THAT(error_of(""), testing::HasSubstr("has no ranks"));
-  EXPECT_THAT(error_of(std::string("\n\x0E\n\x05<unk>\x15\0\0\0", 12)), testing::HasSubstr("SentencePiece"));
+  EXPECT_THAT(ranks_error("YQ== 0\nYg== x\n"), testing::HasSubstr("line 2 "));
+  EXPECT_THAT(ranks_error("YQ== 0\nYg==\n"), testing::HasSubstr("line 2 "));
+  EXPECT_THAT(ranks_error("Y?== 0\n"), testing::HasSubstr("line 1 "));
+  EXPECT_THAT(ranks_error("YQ== -1\n"), testing::HasSubstr("line 1 "));
+  EXPECT_THAT(ranks_error("YQ== 99999999\n"), testing::HasSubstr("line 1 "));
+  EXPECT_THAT(ranks_error("YQ== 0\nYQ== 1\n"), testing::HasSubstr("listed twice"));
+  EXPECT_THAT(ranks_error("YQ== 0\nYg== 0\n"), testing::HasSubstr("same id 0"));
+  EXPECT_THAT(ranks_error(""), testing::HasSubstr("has no ranks"));
+  EXPECT_THAT(ranks_error(std::string("\n\x0E\n\x05<unk>\x15\0\0\0", 12)), testing::HasSubstr("SentencePiece"));
 }
 
 // The pieces of a pre-tokenizer; with a step more that finds nothing, the patterns themselves cut.

@@ -8,12 +8,12 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "cases.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "text/chat_template.h"
 #include "text/detokenizer.h"
 

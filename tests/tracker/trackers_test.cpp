@@ -1,12 +1,12 @@
 // What trackers are told, byte by byte where a format is somebody else's. scripts/check_trackers.sh reads the same
 // files with TensorBoard's and wandb's own readers.
+#include "core/json_value.h"
 #include "tracker/tracker.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files.h"

@@ -1,9 +1,8 @@
 // Dropout in training: what is drawn depends on seed, step and micro-batch alone.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
+#include "core/json_value.h"
 #include "support/device.h"
 #include "support/models.h"
 #include "train/loss_program.h"
@@ -19,15 +18,15 @@ std::unique_ptr<Model> dropping(const FixtureModel& fixture, double probability)
   return family_registry().create(config);
 }
 
-struct Trace {
+struct DropoutTrace {
   std::vector<double> losses;
   std::vector<std::byte> weights;
-  bool operator==(const Trace&) const = default;
+  bool operator==(const DropoutTrace&) const = default;
 };
 
 constexpr double kWeight = 1.0 / 42;
 
-Trace train_steps(double probability, Recompute recompute, std::uint64_t seed, DType dtype = DType::f32) {
+DropoutTrace train_steps(double probability, Recompute recompute, std::uint64_t seed, DType dtype = DType::f32) {
   FixtureModel fixture("gpt2", dtype);
   const std::unique_ptr<Model> model = dropping(fixture, probability);
   const HostBatch batch = fixture.batch();
@@ -38,7 +37,7 @@ Trace train_steps(double probability, Recompute recompute, std::uint64_t seed, D
                                                 .recompute = recompute,
                                                 .device = test_device().kind()}),
                         arena, {.weights = &fixture.weights, .gradients = &optimizer.gradients()});
-  Trace trace;
+  DropoutTrace trace;
   for (std::int64_t step = 0; step < 3; ++step) {
     LossLaunches launches(executable, 2, seed, step);
     launches.launch(batch, kWeight / 2);
@@ -55,7 +54,7 @@ Trace train_steps(double probability, Recompute recompute, std::uint64_t seed, D
 
 TEST(DropoutTraining, RecomputationDrawsTheSame) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const Trace kept = train_steps(0.2, Recompute::none, 5, dtype);
+    const DropoutTrace kept = train_steps(0.2, Recompute::none, 5, dtype);
     EXPECT_TRUE(train_steps(0.2, Recompute::none, 5, dtype) == kept);
     EXPECT_TRUE(train_steps(0.2, Recompute::layers, 5, dtype) == kept);
     EXPECT_FALSE(train_steps(0.2, Recompute::none, 6, dtype) == kept);

@@ -52,13 +52,13 @@ std::vector<std::byte> bytes_of(const TensorStore& store) {
   return all;
 }
 
-struct Trace {
+struct FusionTrace {
   std::vector<double> losses;
   std::vector<std::vector<std::byte>> gradients;  // of every step
   std::vector<std::byte> weights;                 // at the end
 };
 
-Trace train_steps(std::string_view name, DType dtype, bool fused) {
+FusionTrace train_steps(std::string_view name, DType dtype, bool fused) {
   FixtureModel fixture(name, dtype);
   const HostBatch batch = fixture.batch();
   Program program = traced_loss(*fixture.model, {batch.token_count(), batch.document_count()}, dtype);
@@ -69,7 +69,7 @@ Trace train_steps(std::string_view name, DType dtype, bool fused) {
   Optimizer optimizer(*fixture.model, fixture.weights, arena, {});
   Executable executable(with_gradients(std::move(program)), arena,
                         {.weights = &fixture.weights, .gradients = &optimizer.gradients()});
-  Trace trace;
+  FusionTrace trace;
   for (int step = 0; step < 3; ++step) {
     trace.losses.push_back(run_loss(executable, batch, 1.0 / static_cast<double>(batch.target_tokens)).loss);
     trace.gradients.push_back(bytes_of(optimizer.gradients()));
@@ -82,8 +82,8 @@ Trace train_steps(std::string_view name, DType dtype, bool fused) {
 TEST(Fusion, TrainsTheSameBits) {
   for (const std::string_view name : kFixtureModels) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      const Trace parts = train_steps(name, dtype, false);
-      const Trace fused = train_steps(name, dtype, true);
+      const FusionTrace parts = train_steps(name, dtype, false);
+      const FusionTrace fused = train_steps(name, dtype, true);
       EXPECT_EQ(fused.losses, parts.losses) << name;
       EXPECT_TRUE(fused.gradients == parts.gradients) << name;
       EXPECT_TRUE(fused.weights == parts.weights) << name;

@@ -1,11 +1,11 @@
 // Adapters against PEFT: what tests/fixtures/lora/make_lora.py made and computed.
 #include "model/lora.h"
+#include "core/json_value.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/error.h"
@@ -29,8 +29,6 @@ std::filesystem::path adapters_folder() {
   const char* other = std::getenv("HONE_PEFT_ADAPTERS");
   return other != nullptr ? std::filesystem::path(other) : fixture("lora");
 }
-
-Capacity capacity_of(const HostBatch& batch) { return {batch.token_count(), batch.document_count()}; }
 
 std::vector<std::string> strings_of(const Json& value) {
   if (value.is_array()) return value.get<std::vector<std::string>>();

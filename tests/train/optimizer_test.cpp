@@ -7,11 +7,11 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <span>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "core/random.h"
 #include "support/device.h"
 #include "support/models.h"

@@ -14,8 +14,6 @@ namespace {
 
 class Parity : public testing::TestWithParam<std::string_view> {};
 
-Capacity capacity_of(const HostBatch& batch) { return {batch.token_count(), batch.document_count()}; }
-
 // Of a matrix with so many rows.
 std::vector<float> transposed(const std::vector<float>& values, std::int64_t rows) {
   const auto height = static_cast<std::size_t>(rows);

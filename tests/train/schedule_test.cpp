@@ -1,9 +1,9 @@
 #include "train/schedule.h"
+#include "core/json_value.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "support/paths.h"

@@ -1,7 +1,6 @@
 #include "train/told_run.h"
 
-#include <nlohmann/json.hpp>
-
+#include "core/json_value.h"
 #include "support/device.h"
 #include "support/models.h"
 #include "train/loss_program.h"

@@ -1,9 +1,8 @@
 // A model that knows fewer tokens than its tokenizer.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
+#include "core/json_value.h"
 #include "support/device.h"
 #include "support/models.h"
 

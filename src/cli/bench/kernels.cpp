@@ -37,7 +37,7 @@ struct KernelsOptions : StepOptions {
   }
 };
 
-const CommandText kText{.name = "bench kernels", .summary = {}};
+const CommandText kKernelsText{.name = "bench kernels", .summary = {}};
 
 struct Measured {
   std::string op;
@@ -102,7 +102,7 @@ std::string bench_kernels_keys() {
 
 int bench_kernels(std::span<const std::string> arguments) {
   KernelsOptions options;
-  apply_input(kText, read_options(OptionTable(options), arguments));
+  apply_input(kKernelsText, read_options(OptionTable(options), arguments));
   const std::unique_ptr<Model> model = open_shape(options);
   Device& device = open_device(options.device);
   set_gemm_tuning(device, options.gemm.tuning());

@@ -47,7 +47,7 @@ struct MatmulOptions {
   }
 };
 
-const CommandText kText{.name = "bench matmul", .summary = {}};
+const CommandText kMatmulText{.name = "bench matmul", .summary = {}};
 
 DType dtype_of(const std::string& name) {
   if (name == "bfloat16" || name == "bf16") return DType::bf16;
@@ -174,7 +174,7 @@ std::string bench_matmul_keys() {
 
 int bench_matmul(std::span<const std::string> arguments) {
   MatmulOptions options;
-  apply_input(kText, read_options(OptionTable(options), arguments));
+  apply_input(kMatmulText, read_options(OptionTable(options), arguments));
   if (options.dtypes.empty()) throw Error("dtypes", "is empty");
   register_operations();
   Device& device = open_device(options.device);

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <ctime>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "core/strings.h"
 
 namespace hone {

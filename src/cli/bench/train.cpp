@@ -41,7 +41,7 @@ struct BenchTrainOptions : StepOptions {
   }
 };
 
-const CommandText kText{.name = "bench train", .summary = {}};
+const CommandText kTrainText{.name = "bench train", .summary = {}};
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -137,7 +137,7 @@ std::string bench_train_keys() {
 
 int bench_train(std::span<const std::string> arguments) {
   BenchTrainOptions options;
-  apply_input(kText, read_options(OptionTable(options), arguments));
+  apply_input(kTrainText, read_options(OptionTable(options), arguments));
   std::vector<ResultRow> rows;
   if (options.full || options.large_models) {
     measure_table(options, rows);

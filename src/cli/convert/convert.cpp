@@ -1,7 +1,6 @@
 // hone convert
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include "cli/registry.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "model/registry.h"

@@ -1,13 +1,13 @@
 // hone eval
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "backend/device_option.h"
 #include "cli/registry.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "engine/loaded_model.h"
 #include "engine/sampling_keys.h"

@@ -1,6 +1,5 @@
 // hone merge: a base model and its adapter as one model.
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -8,6 +7,7 @@
 #include "cli/registry.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "engine/loaded_model.h"

@@ -1,11 +1,11 @@
 #include "cli/pipeline/state.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "core/strings.h"
 
 namespace hone {

@@ -1,7 +1,6 @@
 // hone profile: where the time of a training step goes.
 #include <chrono>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "cli/bench/training_step.h"
 #include "cli/profile/report.h"
@@ -11,6 +10,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "train/fit.h"

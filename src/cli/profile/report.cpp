@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "cli/profile/categories.h"
 #include "core/error.h"
+#include "core/json_value.h"
 
 namespace hone {
 namespace {

@@ -1,10 +1,9 @@
 #include "cli/profile/timeline.h"
 
-#include <nlohmann/json.hpp>
-
 #include "cli/profile/categories.h"
 #include "cli/profile/one_op.h"
 #include "core/error.h"
+#include "core/json_value.h"
 
 namespace hone {
 namespace {

@@ -1,11 +1,11 @@
 // hone tokenizer: train a byte-level BPE; encode, decode, count.
 #include "text/tokenizer.h"
+#include "core/json_value.h"
 
 #include <charconv>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "cli/registry.h"
 #include "core/error.h"

@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <cstring>
 #include <list>
-#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "core/json_value.h"
 
 namespace hone {
 namespace {

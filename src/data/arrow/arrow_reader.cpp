@@ -1,16 +1,16 @@
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 #include "data/arrow/arrow_batch.h"
+#include "data/file_format.h"
 #include "data/readers.h"
 
 namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kFetchAgain = "is it whole? fetch it again";
 constexpr std::string_view kMagic = "ARROW1";
 
 // Both forms are read as a stream of messages, of which the file has a magic in front and a footer behind.

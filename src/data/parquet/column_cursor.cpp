@@ -11,11 +11,11 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "data/file_format.h"
 
 namespace hone {
 namespace {
 
-constexpr std::string_view kFetchAgain = "is it whole? fetch it again";
 // No compression does better than zstd's runs of 128 KiB in 4 bytes: what claims more is damaged. Small pages may.
 constexpr std::size_t kMostRatio = 32'768;
 constexpr std::size_t kSmallPage = std::size_t{1} << 20;

@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "core/error.h"
+#include "data/file_format.h"
 #include "data/parquet/thrift.h"
 #include "text/unicode.h"
 
 namespace hone {
 namespace {
 
-constexpr std::string_view kFetchAgain = "is it whole? fetch it again";
 constexpr int kDeepestSchema = 64;
 
 // As the file lists them, depth first.

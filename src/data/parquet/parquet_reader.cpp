@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 #include "core/strings.h"
 #include "data/cells.h"
 #include "data/parquet/column_cursor.h"

@@ -1,9 +1,9 @@
 // Graduate-level multiple choice (Idavidrein/gpqa, diamond): lighteval's prompt and its extraction of a letter.
 #include <array>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "eval/gpqa/letters.h"
 #include "eval/gpqa/python_random.h"
 #include "eval/math_task.h"

@@ -1,8 +1,8 @@
 // A user's own problems: any file of rows with a problem and an answer.
 #include <initializer_list>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "eval/math_task.h"
 #include "eval/registry.h"
 #include "reward/answers.h"

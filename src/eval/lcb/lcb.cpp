@@ -1,10 +1,10 @@
 // LiveCodeBench's code generation (livecodebench/code_generation_lite): programs and functions, run in the sandbox.
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "eval/lcb/program_tests.h"

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/strings.h"
 #include "reward/characters.h"
 

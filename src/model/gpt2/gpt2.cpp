@@ -1,9 +1,9 @@
 // GPT-2 (Radford et al., 2019): layer norms with biases before each block, learned positions, a GELU between two
 // projections, biases everywhere, the embedding as head. Checkpoints hold its projections as [in, out].
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "model/config_reader.h"
 #include "model/registry.h"

@@ -23,7 +23,7 @@ void forward(const KernelCall& call) {
   check_head_dim(a.head_dim);
   const TensorView& qkv = call.in(0);
   const T* q = cuda_data<T>(qkv);
-  const AttentionQueries<T> queries{.sequences = sequences_of(call.in(1), qkv),
+  const TileQueries<T> queries{.sequences = sequences_of(call.in(1), qkv),
                                     .q = q,
                                     .q_stride = qkv.row_size(),
                                     .o = cuda_data<T>(call.out(0)),

@@ -7,7 +7,7 @@
 namespace hone {
 
 template <class T, class Keys>
-void launch_attention_forward(const AttentionQueries<T>& queries, const Keys& keys, const ForwardPlan&,
+void launch_attention_forward(const TileQueries<T>& queries, const Keys& keys, const ForwardPlan&,
                               std::span<std::byte>, cudaStream_t stream) {
   launch_simple_attention_forward(queries, keys, stream);
 }

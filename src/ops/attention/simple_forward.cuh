@@ -44,7 +44,7 @@ template <class T>
 // A block takes kSimpleForwardRows query rows of one key head.
 template <int kParts, class T, class Keys>
 __global__ void __launch_bounds__(kSimpleWarps * 32)
-    simple_attention_forward(AttentionQueries<T> queries, Keys keys, std::int64_t tiles) {
+    simple_attention_forward(TileQueries<T> queries, Keys keys, std::int64_t tiles) {
   using A = CudaAccumulator<T>;
   constexpr int kRows = kSimpleForwardRows / kSimpleWarps;  // of a warp
   extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
 }
 
 template <class T, class Keys>
-void launch_simple_attention_forward(const AttentionQueries<T>& queries, const Keys& keys, cudaStream_t stream) {
+void launch_simple_attention_forward(const TileQueries<T>& queries, const Keys& keys, cudaStream_t stream) {
   const std::int64_t tiles = tiles_capacity(queries.sequences, queries.group(), kSimpleForwardRows);
   const std::size_t shared = simple_forward_shared_bytes<T>(queries.head_dim);
   with_head_parts(queries.head_dim, [&]<int kParts>() {

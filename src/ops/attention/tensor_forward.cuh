@@ -51,7 +51,7 @@ __device__ void copy_keys(const Keys& keys, const SequenceTile& tile, int kv_hea
 // Without kSplits no row sees more keys than a split has.
 template <int kWidth, int kWarps, int kTiles, bool kSplits, class Keys>
 __global__ void __launch_bounds__(kWarps * 32)
-    tensor_attention_forward(AttentionQueries<__nv_bfloat16> queries, Keys keys, std::int64_t tiles,
+    tensor_attention_forward(TileQueries<__nv_bfloat16> queries, Keys keys, std::int64_t tiles,
                              ForwardSplits splits) {
   using Plan = TensorForward<kWidth, kWarps, kTiles>;
   using Rows = SharedRows<kWidth>;
@@ -177,7 +177,7 @@ inline constexpr int kMergeRows = 4;  // of a block
 // Results of rows from those of their splits, a warp to a token and head.
 template <class Keys>
 __global__ void __launch_bounds__(kMergeRows * 32)
-    attention_merge(AttentionQueries<__nv_bfloat16> queries, Keys keys, ForwardSplits splits) {
+    attention_merge(TileQueries<__nv_bfloat16> queries, Keys keys, ForwardSplits splits) {
   const SequenceTile tile = sequence_tile(queries.sequences, queries.heads, kMergeRows, blockIdx.x);
   const int row = tile.first + static_cast<int>(threadIdx.x) / 32;
   if (tile.outside || row >= tile.end) return;
@@ -235,7 +235,7 @@ struct ForwardPlan {
 };
 
 template <int kWidth, int kWarps, int kTiles, bool kSplits, class Keys>
-void launch_tensor_attention_forward(const AttentionQueries<__nv_bfloat16>& queries, const Keys& keys,
+void launch_tensor_attention_forward(const TileQueries<__nv_bfloat16>& queries, const Keys& keys,
                                      const ForwardSplits& splits, cudaStream_t stream) {
   using Plan = TensorForward<kWidth, kWarps, kTiles>;
   const auto kernel = tensor_attention_forward<kWidth, kWarps, kTiles, kSplits, Keys>;
@@ -248,7 +248,7 @@ void launch_tensor_attention_forward(const AttentionQueries<__nv_bfloat16>& quer
 }
 
 template <class Keys>
-[[nodiscard]] bool launch_wgmma_attention_forward(const AttentionQueries<__nv_bfloat16>& queries, const Keys& keys,
+[[nodiscard]] bool launch_wgmma_attention_forward(const TileQueries<__nv_bfloat16>& queries, const Keys& keys,
                                                   const ForwardPlan& plan, std::byte* workspace, cudaStream_t stream) {
   const auto launch = [&]<int kWidth, int kGroups, bool kDeep>() {
     return launch_wgmma_forward<kWidth, kGroups, kDeep>(queries, keys, plan.splits, plan.most_keys, workspace, stream);
@@ -270,7 +270,7 @@ template <class Keys>
 // `plan` is that of the workspace. Where sequences have few query rows each, one warp of a block has them all and the
 // others only copy: less shared memory, more blocks at a time. The bits are the same.
 template <class Keys>
-void launch_attention_forward(const AttentionQueries<__nv_bfloat16>& queries, const Keys& keys, ForwardPlan plan,
+void launch_attention_forward(const TileQueries<__nv_bfloat16>& queries, const Keys& keys, ForwardPlan plan,
                               std::span<std::byte> workspace, cudaStream_t stream) {
   HONE_ASSERT(queries.scale > 0, "scores are scaled by ", queries.scale);
   HONE_ASSERT(workspace.size() >= plan.workspace_bytes, "a workspace of ", workspace.size(), " bytes");

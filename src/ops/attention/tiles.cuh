@@ -68,7 +68,7 @@ struct SequenceTile {
 // Queries and what attention makes of them. Query row r of a sequence and a key head is that of token r / group and
 // query head r % group of the key head's, group = heads / kv_heads.
 template <class T>
-struct AttentionQueries {
+struct TileQueries {
   using A = CudaAccumulator<T>;
   Sequences sequences;
   const T* q;
@@ -119,7 +119,7 @@ struct PagedKeys {
 
 // What the forward pass writes for rows outside all sequences; all threads of a block call it.
 template <class T>
-__device__ void write_zero_rows(const AttentionQueries<T>& queries, const SequenceTile& tile, std::int32_t kv_head) {
+__device__ void write_zero_rows(const TileQueries<T>& queries, const SequenceTile& tile, std::int32_t kv_head) {
   const std::int32_t group = queries.group();
   for (std::int64_t row = tile.first; row < tile.end; ++row) {
     const std::int64_t head = (tile.token + row / group) * queries.heads + kv_head * group + row % group;

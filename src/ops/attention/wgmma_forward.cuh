@@ -126,7 +126,7 @@ struct ForwardCompute {
 // All rows of an item and their results.
 template <int kWidth, int kGroups, bool kDeep>
 __device__ void forward_rows(ForwardCompute<kWidth, kGroups, kDeep>& compute,
-                             const AttentionQueries<__nv_bfloat16>& queries, const AttentionItem& item,
+                             const TileQueries<__nv_bfloat16>& queries, const AttentionItem& item,
                              const ForwardTurns& turns, int kv_head, const ForwardSplits& splits,
                              unsigned char* shared_bytes, int q_parity) {
   using Plan = WgmmaForward<kWidth, kGroups, kDeep>;
@@ -180,7 +180,7 @@ __device__ void forward_rows(ForwardCompute<kWidth, kGroups, kDeep>& compute,
 
 // Zeros for an item outside all sequences.
 template <int kWidth>
-__device__ void write_zero_item(const AttentionQueries<__nv_bfloat16>& queries, const AttentionItem& item, int kv_head,
+__device__ void write_zero_item(const TileQueries<__nv_bfloat16>& queries, const AttentionItem& item, int kv_head,
                                 int thread, int threads) {
   const int group = queries.group();
   for (int i = thread; i < item.tokens * group * (kWidth / 8); i += threads) {
@@ -197,7 +197,7 @@ __device__ void write_zero_item(const AttentionQueries<__nv_bfloat16>& queries, 
 template <int kWidth, int kGroups, bool kDeep, class Keys>
 __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups, kDeep>::kThreads),
                                   (WgmmaForward<kWidth, kGroups, kDeep>::kBlocks))
-    wgmma_attention_forward(AttentionQueries<__nv_bfloat16> queries, Keys keys, AttentionSchedule schedule,
+    wgmma_attention_forward(TileQueries<__nv_bfloat16> queries, Keys keys, AttentionSchedule schedule,
                             ForwardSplits splits, int item_tokens, const __grid_constant__ ForwardMaps maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using Plan = WgmmaForward<kWidth, kGroups, kDeep>;
@@ -323,7 +323,7 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups, kDeep>::kThread
 // False and nothing done where the device wants another kernel. `few`: sequences have few rows each. `most_keys` of a
 // row; splits.data or the schedule lie in `workspace`.
 template <int kWidth, int kGroups, bool kDeep, class Keys>
-[[nodiscard]] bool launch_wgmma_forward(const AttentionQueries<__nv_bfloat16>& queries, const Keys& keys,
+[[nodiscard]] bool launch_wgmma_forward(const TileQueries<__nv_bfloat16>& queries, const Keys& keys,
                                         const ForwardSplits& splits, std::int64_t most_keys, std::byte* workspace,
                                         cudaStream_t stream) {
   using Plan = WgmmaForward<kWidth, kGroups, kDeep>;

@@ -18,7 +18,7 @@ void forward(const KernelCall& call) {
   check_head_dim(a.head_dim);
   const TensorView& qkv = call.in(0);
   const TensorView& table = call.in(3);
-  const AttentionQueries<T> queries{
+  const TileQueries<T> queries{
       .sequences = {call.in(4).as<std::int32_t>(), row_count(call, table), qkv.capacity()},
       .q = cuda_data<T>(qkv),
       .q_stride = qkv.row_size(),

@@ -4,11 +4,11 @@
 // seconds, memory_limit in MiB, input_mode "stdio" or "file"; generated_checker, a Python program or null.
 #include <cstdlib>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "reward/registry.h"

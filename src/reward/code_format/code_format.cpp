@@ -1,9 +1,9 @@
 // open-r1's code format reward: the format reward's pattern, with a code block of the language within the answer:
 // re.match(r"^<think>\n.*?\n</think>\n<answer>\n.*?```LANG.*?```.*?\n</answer>$", DOTALL | MULTILINE).
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "reward/registry.h"
 #include "reward/tags.h"
 

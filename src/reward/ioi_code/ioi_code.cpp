@@ -19,8 +19,6 @@
 namespace hone {
 namespace {
 
-constexpr std::string_view kName = "ioi_code";
-
 using Binary = std::shared_ptr<const CompiledProgram>;
 
 struct Subtask {
@@ -38,7 +36,7 @@ class IoiJudge {
   }
 
   RewardScores operator()(std::span<const RewardInput> batch) {
-    return judge_contest(batch.size(), batch_size_, kName, [&](std::size_t i) { return prepare(batch[i]); });
+    return judge_contest(batch.size(), batch_size_, kIoiCode, [&](std::size_t i) { return prepare(batch[i]); });
   }
 
  private:

@@ -6,16 +6,15 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/strings.h"
 #include "reward/sandbox/contest.h"
 
 namespace hone {
 namespace {
 
-constexpr std::string_view kName = "ioi_code";
 constexpr std::string_view kWhere = "the ioi_code reward";
 constexpr std::string_view kConfig = "graders/grader_config.json";
 constexpr int kMostPrecision = 15;
@@ -27,7 +26,7 @@ std::string lower(std::string text) {
 }
 
 const Json& array_column(const Json& row, const char* name) {
-  const Json& value = column(row, name, kName);
+  const Json& value = column(row, name, kIoiCode);
   if (value.is_array()) return value;
   throw Error(kWhere, text_of("the column ", name, " is ", value.dump().substr(0, 40)), "a list is wanted");
 }
@@ -36,8 +35,8 @@ IoiTest test_of(const Json& test, std::string_view name) {
   if (!test.is_array() || test.size() < 2) {
     throw Error(kWhere, text_of("the test ", name, " is ", test.dump().substr(0, 40)), "[input, output] is wanted");
   }
-  return {text_in(test[0], "a test's input", kName),
-          test[1].is_null() ? std::string_view() : text_in(test[1], "a test's output", kName)};
+  return {text_in(test[0], "a test's input", kIoiCode),
+          test[1].is_null() ? std::string_view() : text_in(test[1], "a test's output", kIoiCode)};
 }
 
 std::vector<IoiTest> tests_of(const Json& row) {
@@ -49,7 +48,7 @@ std::vector<IoiTest> tests_of(const Json& row) {
   const Json& cases = row["test_cases"];
   std::vector<IoiTest> tests;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const std::string name(text_in(names[i], "a name in test_names", kName));
+    const std::string name(text_in(names[i], "a name in test_names", kIoiCode));
     const bool found = cases.is_array() ? i < cases.size() : cases.is_object() && cases.contains(name);
     if (!found) throw Error(kWhere, text_of("test_cases has no test ", name));
     tests.push_back(test_of(cases.is_array() ? cases[i] : cases[name], name));
@@ -101,23 +100,24 @@ bool IoiProblem::has(std::string_view file) const {
 
 IoiProblem ioi_problem(const Json& row) {
   IoiProblem problem;
-  problem.id = text_column(row, "id", kName);
+  problem.id = text_column(row, "id", kIoiCode);
   problem.tests = tests_of(row);
   for (const Json& file : array_column(row, "grader_files")) {
     if (!file.is_array() || file.size() != 2) {
       throw Error(kWhere, text_of("grader_files holds ", file.dump().substr(0, 40)), "[name, content] is wanted");
     }
     if (file[1].is_null()) continue;
-    const std::string_view content = text_in(file[1], "a grader file's content", kName);
-    if (!content.empty()) problem.grader_files.emplace_back(text_in(file[0], "a grader file's name", kName), content);
+    const std::string_view content = text_in(file[1], "a grader file's content", kIoiCode);
+    if (!content.empty())
+      problem.grader_files.emplace_back(text_in(file[0], "a grader file's name", kIoiCode), content);
   }
-  const std::optional<double> seconds = number_column(row, "time_limit", kName);
-  const std::optional<double> memory = number_column(row, "memory_limit", kName);
+  const std::optional<double> seconds = number_column(row, "time_limit", kIoiCode);
+  const std::optional<double> memory = number_column(row, "memory_limit", kIoiCode);
   if (!seconds || !memory) throw Error(kWhere, "the row has no time_limit or no memory_limit", "seconds and bytes");
   problem.seconds = *seconds;
   problem.memory_bytes = *memory;
   problem.score_precision = static_cast<int>(
-      std::clamp(number_column(row, "score_precision", kName).value_or(2), 0.0, double{kMostPrecision}));
+      std::clamp(number_column(row, "score_precision", kIoiCode).value_or(2), 0.0, double{kMostPrecision}));
   try {
     read_config(problem);
   } catch (const Json::exception& error) {

@@ -12,6 +12,8 @@
 
 namespace hone {
 
+inline constexpr std::string_view kIoiCode = "ioi_code";  // the name of the reward
+
 struct IoiTest {
   std::string_view input;
   std::string_view output;  // empty: there is none

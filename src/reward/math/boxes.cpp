@@ -8,13 +8,11 @@
 namespace hone {
 namespace {
 
-constexpr std::size_t kNone = std::string_view::npos;
-
 bool has_separator(std::string_view text) {
-  if (text.find_first_of(",;") != kNone) return true;
+  if (text.find_first_of(",;") != std::string_view::npos) return true;
   const auto is_word = [](char c) { return is_letter(c) || is_digit(c) || c == '_'; };
   for (const std::string_view word : {std::string_view("and"), std::string_view("or")}) {
-    for (std::size_t at = text.find(word); at != kNone; at = text.find(word, at + 1)) {
+    for (std::size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
       const std::size_t end = at + word.size();
       if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]))) return true;
     }
@@ -35,7 +33,7 @@ struct BoxCommand {
 
 std::vector<BoxCommand> box_commands(std::string_view text) {
   std::vector<BoxCommand> commands;
-  for (std::size_t at = text.find('\\'); at != kNone; at = text.find('\\', at + 1)) {
+  for (std::size_t at = text.find('\\'); at != std::string_view::npos; at = text.find('\\', at + 1)) {
     for (const std::string_view command : {std::string_view("\\boxed"), std::string_view("\\fbox")}) {
       if (text.substr(at).starts_with(command)) commands.push_back({at, at + command.size()});
     }
@@ -51,7 +49,7 @@ std::size_t closing_brace(std::string_view text, std::size_t open, std::size_t l
     if (text[i] == '{') ++depth;
     if (text[i] == '}' && --depth == 0) return i;
   }
-  return kNone;
+  return std::string_view::npos;
 }
 
 std::string boxed_content(std::string_view text, BoxRule rule) {
@@ -61,8 +59,8 @@ std::string boxed_content(std::string_view text, BoxRule rule) {
   for (const BoxCommand& command : commands | std::views::reverse) {
     const std::size_t open = skip_spaces(text, command.end);
     if (open >= limit) break;
-    const std::size_t close = text[open] == '{' ? closing_brace(text, open, limit) : kNone;
-    if (close == kNone) {  // never closed, or without braces: all that follows, if it is the last box
+    const std::size_t close = text[open] == '{' ? closing_brace(text, open, limit) : std::string_view::npos;
+    if (close == std::string_view::npos) {  // never closed, or without braces: all that follows, if it is the last box
       if (contents.empty()) contents.push_back(text.substr(open));
       break;
     }

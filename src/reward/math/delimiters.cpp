@@ -8,12 +8,11 @@
 namespace hone {
 namespace {
 
-constexpr std::size_t kNone = std::string_view::npos;
 constexpr std::size_t kMostPieces = 6;
 
 std::size_t first_from(const std::vector<std::size_t>& places, std::size_t at) {
   const auto place = std::ranges::lower_bound(places, at);
-  return place == places.end() ? kNone : *place;
+  return place == places.end() ? std::string_view::npos : *place;
 }
 
 // Behind "%", "\%", "percent" or "pct" at `at`; `at` where there is none.
@@ -25,31 +24,31 @@ std::size_t behind_percent(std::string_view text, std::size_t at) {
   return at;
 }
 
-// Behind ",and", "and", ",or", "or" or "," at `at`; kNone where there is none.
+// Behind ",and", "and", ",or", "or" or "," at `at`; std::string_view::npos where there is none.
 std::size_t behind_joint(std::string_view text, std::size_t at) {
   const std::string_view rest = text.substr(std::min(at, text.size()));
   for (const std::string_view joint : {",and", "and", ",or", "or", ","}) {
     if (rest.starts_with(joint)) return at + joint.size();
   }
-  return kNone;
+  return std::string_view::npos;
 }
 
-// Behind "-?\d+([.,]\d+)?" in braces at `at`; kNone where it is something else.
+// Behind "-?\d+([.,]\d+)?" in braces at `at`; std::string_view::npos where it is something else.
 std::size_t behind_braced_number(std::string_view text, std::size_t at) {
   const auto digits = [&] {
     const std::size_t begin = at;
     while (at < text.size() && is_digit(text[at])) ++at;
     return at > begin;
   };
-  if (at >= text.size() || text[at] != '{') return kNone;
+  if (at >= text.size() || text[at] != '{') return std::string_view::npos;
   ++at;
   if (at < text.size() && text[at] == '-') ++at;
-  if (!digits()) return kNone;
+  if (!digits()) return std::string_view::npos;
   if (at < text.size() && (text[at] == '.' || text[at] == ',')) {
     ++at;
-    if (!digits()) return kNone;
+    if (!digits()) return std::string_view::npos;
   }
-  return at < text.size() && text[at] == '}' ? at + 1 : kNone;
+  return at < text.size() && text[at] == '}' ? at + 1 : std::string_view::npos;
 }
 
 }  // namespace
@@ -85,7 +84,7 @@ std::optional<LatexDelimiters::Content> LatexDelimiters::delimited(std::size_t a
                          bool one_line) -> std::optional<Content> {
     const std::size_t begin = at + open;
     const std::size_t end = first_from(closings, begin);
-    if (end == kNone || end == begin || text_[end - 1] == '\\') return std::nullopt;
+    if (end == std::string_view::npos || end == begin || text_[end - 1] == '\\') return std::nullopt;
     if (one_line && first_from(newlines_, begin) < end) return std::nullopt;
     return Content{begin, end, end + close};
   };
@@ -100,7 +99,7 @@ std::optional<LatexDelimiters::Content> LatexDelimiters::delimited(std::size_t a
   if (space == 0 || !rest.substr(space).starts_with("[")) return std::nullopt;
   const std::size_t begin = at + space + 1;
   const std::size_t end = text_.find_first_of("[]\n", begin);
-  if (end == kNone || end == begin || text_[end] != ']') return std::nullopt;
+  if (end == std::string_view::npos || end == begin || text_[end] != ']') return std::nullopt;
   const std::size_t behind = space_at(text_, end + 1);
   if (behind == 0) return std::nullopt;
   return Content{begin, end, end + 1 + behind};
@@ -110,15 +109,16 @@ std::optional<LatexDelimiters::Content> LatexDelimiters::bare_fraction(std::size
   const std::size_t command = at + (text_[at] == '-' ? 1 : 0);
   if (!text_.substr(command).starts_with("\\frac")) return std::nullopt;
   const std::size_t middle = behind_braced_number(text_, command + 5);
-  const std::size_t end = middle == kNone ? kNone : behind_braced_number(text_, middle);
-  if (end == kNone) return std::nullopt;
+  const std::size_t end =
+      middle == std::string_view::npos ? std::string_view::npos : behind_braced_number(text_, middle);
+  if (end == std::string_view::npos) return std::nullopt;
   return Content{at, end, end};
 }
 
 bool LatexDelimiters::holds_box(const Content& content) const {
   constexpr std::size_t kShortest = 8;  // "\boxed{" and one character
   const std::size_t box = first_from(boxes_, content.begin);
-  if (box == kNone || box + kShortest > content.end) return false;
+  if (box == std::string_view::npos || box + kShortest > content.end) return false;
   return first_from(braces_, box + kShortest) < content.end;
 }
 
@@ -153,7 +153,7 @@ std::optional<AnswerMatch> LatexDelimiters::match_joined(std::size_t at, bool bo
     found.pieces.push_back(stretch->piece);
     found.end = boxed ? behind_spaces(stretch->end) : stretch->end;
     const std::size_t joint = behind_joint(text_, behind_spaces(found.end));
-    next = joint == kNone ? std::nullopt : begin_after_spaces(joint, boxed);
+    next = joint == std::string_view::npos ? std::nullopt : begin_after_spaces(joint, boxed);
   }
   return found.pieces.empty() ? std::nullopt : std::optional(std::move(found));
 }

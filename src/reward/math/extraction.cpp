@@ -12,8 +12,6 @@
 namespace hone {
 namespace {
 
-constexpr std::size_t kNone = std::string_view::npos;
-
 // `word`, in lower case, at `at` whatever its case.
 bool word_at(std::string_view text, std::size_t at, std::string_view word) {
   if (at > text.size() || text.size() - at < word.size()) return false;
@@ -24,7 +22,7 @@ std::size_t find_word(std::string_view text, std::string_view word, std::size_t 
   for (std::size_t at = from; at + word.size() <= text.size(); ++at) {
     if (word_at(text, at, word)) return at;
   }
-  return kNone;
+  return std::string_view::npos;
 }
 
 using Found = std::optional<AnswerMatch>;
@@ -90,12 +88,13 @@ class Finder {
   template <class Match>
   void behind_final_answer(const Match& match_at) {
     constexpr std::string_view kFinal = "final answer";
-    for (std::size_t at = find_word(text_, "final answer is", 0); at != kNone;) {
+    for (std::size_t at = find_word(text_, "final answer is", 0); at != std::string_view::npos;) {
       Found found = match_at(behind_colon(at + 15));
-      const std::size_t end = found ? behind_hope(found->end) : kNone;
-      at = find_word(text_, "final answer is", end == kNone ? at + 1 : keep(std::move(*found), 0, at, end));
+      const std::size_t end = found ? behind_hope(found->end) : std::string_view::npos;
+      at = find_word(text_, "final answer is",
+                     end == std::string_view::npos ? at + 1 : keep(std::move(*found), 0, at, end));
     }
-    for (std::size_t at = find_word(text_, kFinal, 0); at != kNone;) {
+    for (std::size_t at = find_word(text_, kFinal, 0); at != std::string_view::npos;) {
       Found found;
       std::size_t place = at + kFinal.size();
       for (int skipped = 0; skipped <= 100 && place < text_.size() && !found; ++skipped) {
@@ -111,7 +110,7 @@ class Finder {
 
   template <class Match>
   void behind_answer(int priority, std::string_view anchor, const Match& match_near) {
-    for (std::size_t at = find_word(text_, anchor, 0); at != kNone;) {
+    for (std::size_t at = find_word(text_, anchor, 0); at != std::string_view::npos;) {
       Found found = match_near(at + anchor.size());
       const std::size_t next = found ? found->end : at + 1;
       if (found) keep(std::move(*found), priority, at, next);
@@ -169,18 +168,18 @@ class Finder {
     return at < text_.size() && text_[at] == ':' ? at + 1 : at;
   }
 
-  // ".? I hope"; kNone where it does not follow.
+  // ".? I hope"; std::string_view::npos where it does not follow.
   [[nodiscard]] std::size_t behind_hope(std::size_t at) const {
     if (at < text_.size() && text_[at] == '.') ++at;
     at += space_at(text_, at);
-    return text_.substr(std::min(at, text_.size())).starts_with("I hope") ? at + 6 : kNone;
+    return text_.substr(std::min(at, text_.size())).starts_with("I hope") ? at + 6 : std::string_view::npos;
   }
 
   // From the first "\boxed{" to the last "}".
   void bare_box() {
     const std::size_t begin = text_.find("\\boxed{");
     const std::size_t end = text_.rfind('}');
-    if (begin == kNone || end == kNone || end < begin + 8) return;
+    if (begin == std::string_view::npos || end == std::string_view::npos || end < begin + 8) return;
     AnswerMatch match;
     match.kind = AnswerMatch::Kind::bare_box;
     match.pieces.push_back({text_.substr(begin, end + 1 - begin), false});

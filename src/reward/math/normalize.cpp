@@ -9,8 +9,6 @@
 namespace hone {
 namespace {
 
-constexpr std::size_t kNone = std::string_view::npos;
-
 // --- replacements: a rule says how many bytes it takes at a place, and what stands there instead
 
 struct Replacement {
@@ -75,8 +73,10 @@ std::size_t conjunction(std::string_view text, std::size_t at, std::size_t behin
 std::size_t text_conjunction(std::string_view text, std::size_t at, std::size_t behind_space) {
   if (!at_is(text, behind_space, "\\text{")) return 0;
   const std::size_t word = skip_spaces(text, behind_space + 6);
-  const std::size_t after = at_is(text, word, "and") ? word + 3 : at_is(text, word, "or") ? word + 2 : kNone;
-  if (after == kNone) return 0;
+  const std::size_t after = at_is(text, word, "and")  ? word + 3
+                            : at_is(text, word, "or") ? word + 2
+                                                      : std::string_view::npos;
+  if (after == std::string_view::npos) return 0;
   const std::size_t close = skip_spaces(text, after);
   return at_is(text, close, "}") ? close + 1 - at : 0;
 }
@@ -147,7 +147,7 @@ std::string rewrite(std::string_view text, const Rule& rule) {
 }
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = text.find(from); at != kNone; at = text.find(from, at + to.size()))
+  for (std::size_t at = text.find(from); at != std::string_view::npos; at = text.find(from, at + to.size()))
     text.replace(at, from.size(), to);
 }
 
@@ -161,7 +161,7 @@ std::string basic_latex(std::string text) {
   text = rewrite(text, rewriting);
   std::ranges::replace(text, '\n', ' ');
   std::ranges::replace(text, '\t', ' ');
-  if (text.find("matrix") != kNone) return text;
+  if (text.find("matrix") != std::string_view::npos) return text;
   return rewrite(text, [](std::string_view all, std::size_t at, std::size_t) {
     const bool doubled = at_is(all, at, "\\\\") && at + 2 < all.size() && is_letter(all[at + 2]);
     return doubled ? Replacement{2, "\\"} : Replacement{};
@@ -170,12 +170,12 @@ std::string basic_latex(std::string text) {
 
 // --- malformed operators
 
-// The argument at `at`: a group in braces or one character. Its end; kNone where there is none.
+// The argument at `at`: a group in braces or one character. Its end; std::string_view::npos where there is none.
 std::size_t argument_end(std::string_view text, std::size_t at) {
-  if (at >= text.size()) return kNone;
+  if (at >= text.size()) return std::string_view::npos;
   if (text[at] != '{') return at + 1;
   const std::size_t close = closing_brace(text, at, text.size());
-  return close == kNone ? kNone : close + 1;
+  return close == std::string_view::npos ? std::string_view::npos : close + 1;
 }
 
 std::string in_braces(std::string_view argument) {
@@ -190,10 +190,10 @@ std::string repair_operators(std::string_view text) {
     if (at_is(text, at, "\\frac")) {
       const std::size_t first = skip_spaces(text, at + 5);
       const std::size_t first_end = argument_end(text, first);
-      if (first_end == kNone) return std::string(text);
+      if (first_end == std::string_view::npos) return std::string(text);
       const std::size_t second = skip_spaces(text, first_end);
       std::size_t second_end = argument_end(text, second);
-      if (second_end == kNone) return std::string(text);
+      if (second_end == std::string_view::npos) return std::string(text);
       if (is_digit(text[first]) && is_digit(text[second])) {
         while (second_end < text.size() && is_digit(text[second_end])) ++second_end;
       }
@@ -207,7 +207,7 @@ std::string repair_operators(std::string_view text) {
       at = argument;
       if (at_is(text, argument, "(")) {
         const std::size_t close = text.find(')', argument);
-        if (close == kNone) continue;
+        if (close == std::string_view::npos) continue;
         result += in_braces(text.substr(argument + 1, close - argument - 1));
         at = close + 1;
       } else if (argument < text.size() && text[argument] != '{' && text[argument] != '[') {

@@ -10,21 +10,20 @@
 namespace hone {
 namespace {
 
-constexpr std::size_t kNone = std::string_view::npos;
 constexpr std::size_t kLongestExpression = 512;  // bytes
 
 // Calls body(start) with each place where a number may start: behind the text's beginning, one white space or "=", and
 // behind "**" in turn, until it returns a match.
 template <class Body>
 std::optional<AnswerMatch> behind_prefix(std::string_view text, std::size_t at, const Body& body) {
-  std::array<std::size_t, 2> starts = {kNone, kNone};
+  std::array<std::size_t, 2> starts = {std::string_view::npos, std::string_view::npos};
   if (at == 0) starts[0] = 0;
   if (at < text.size()) {
     if (const std::size_t space = space_at(text, at)) starts[1] = at + space;
     if (text[at] == '=') starts[1] = at + 1;
   }
   for (const std::size_t start : starts) {
-    if (start == kNone) continue;
+    if (start == std::string_view::npos) continue;
     if (text.substr(start).starts_with("**")) {
       if (auto found = body(start + 2)) return found;
     }
@@ -55,15 +54,15 @@ std::size_t number_end(std::string_view text, std::size_t at) {
   const std::size_t first = at + (at < text.size() && text[at] == '-' ? 1 : 0);
   const std::size_t whole = digits_end(text, first);
   const auto fraction_end = [&](std::size_t point) {
-    return point + 1 < text.size() && is_digit(text[point + 1]) ? digits_end(text, point + 1) : kNone;
+    return point + 1 < text.size() && is_digit(text[point + 1]) ? digits_end(text, point + 1) : std::string_view::npos;
   };
-  if (whole == first) return at < text.size() && text[at] == '.' ? fraction_end(at) : kNone;
+  if (whole == first) return at < text.size() && text[at] == '.' ? fraction_end(at) : std::string_view::npos;
   if (const std::size_t end = groups_end(text, first, whole); end > whole) {
-    const std::size_t decimals = end < text.size() && text[end] == '.' ? fraction_end(end) : kNone;
-    return decimals == kNone ? end : decimals;
+    const std::size_t decimals = end < text.size() && text[end] == '.' ? fraction_end(end) : std::string_view::npos;
+    return decimals == std::string_view::npos ? end : decimals;
   }
   if (whole < text.size() && (text[whole] == '.' || text[whole] == ',')) {
-    if (const std::size_t end = fraction_end(whole); end != kNone) return end;
+    if (const std::size_t end = fraction_end(whole); end != std::string_view::npos) return end;
   }
   return whole;
 }
@@ -88,20 +87,20 @@ std::size_t behind_percent(std::string_view text, std::size_t at) {
 
 // The length of "+ - * × / ^ ( ) ÷" at `at`; 0 where it is none.
 std::size_t operator_length(std::string_view text, std::size_t at) {
-  if (std::string_view("+-*/^()").find(text[at]) != kNone) return 1;
+  if (std::string_view("+-*/^()").find(text[at]) != std::string_view::npos) return 1;
   const std::string_view rest = text.substr(at);
   return rest.starts_with("×") || rest.starts_with("÷") ? 2 : 0;
 }
 
-// Behind what may follow an expression; kNone where something else does.
+// Behind what may follow an expression; std::string_view::npos where something else does.
 std::size_t suffix_end(std::string_view text, std::size_t at) {
   const auto closing = [&](std::size_t place) {
     if (place >= text.size()) return place;
     if (const std::size_t space = space_at(text, place)) return place + space;
-    return std::string_view(".,:)$").find(text[place]) != kNone ? place + 1 : kNone;
+    return std::string_view(".,:)$").find(text[place]) != std::string_view::npos ? place + 1 : std::string_view::npos;
   };
   if (text.substr(at).starts_with("**")) {
-    if (const std::size_t end = closing(at + 2); end != kNone) return end;
+    if (const std::size_t end = closing(at + 2); end != std::string_view::npos) return end;
   }
   return closing(at);
 }
@@ -136,7 +135,7 @@ std::optional<AnswerMatch> expression_from(std::string_view text, std::size_t at
   for (std::size_t k = operators.size(); k-- > 0;) {
     for (std::size_t last = limit; last-- > operators[k] + 1;) {
       const std::size_t end = suffix_end(text, ends[last]);
-      if (end == kNone) continue;
+      if (end == std::string_view::npos) continue;
       return found_match(AnswerMatch::Kind::expression, at, end, {text.substr(start, ends[last] - start), false});
     }
     limit = operators[k] + 1;
@@ -165,7 +164,7 @@ std::optional<AnswerMatch> match_number(std::string_view text, std::size_t at) {
   return behind_prefix(text, at, [&](std::size_t start) -> std::optional<AnswerMatch> {
     if (start < text.size()) start += currency_length(text, start);
     const std::size_t end = number_end(text, start);
-    if (end == kNone) return std::nullopt;
+    if (end == std::string_view::npos) return std::nullopt;
     const std::size_t behind = behind_percent(text, end);
     return found_match(AnswerMatch::Kind::number, at, behind, {text.substr(start, end - start), behind > end});
   });

@@ -10,8 +10,6 @@
 namespace hone {
 namespace {
 
-constexpr std::size_t kNone = std::string_view::npos;
-
 // "5 \text{ cm}^2": from the first \text or \mbox on, where the text ends in a brace and at most an exponent.
 std::string without_unit_command(const std::string& text) {
   std::string_view head = text;
@@ -23,7 +21,7 @@ std::string without_unit_command(const std::string& text) {
   }
   if (!head.ends_with('}')) return text;
   const std::size_t begin = std::min(head.find("\\text{"), head.find("\\mbox{"));
-  if (begin == kNone) return text;
+  if (begin == std::string_view::npos) return text;
   const std::string_view rest = strip(std::string_view(text).substr(0, begin));
   return rest.empty() ? text : std::string(rest);
 }
@@ -171,18 +169,18 @@ bool ends_with_pattern(std::string_view text, std::string_view pattern) {
 }
 
 // Where the text that is kept ends if a unit begins at `unit`: behind a digit, a closing brace, or the first of the
-// spaces before it; kNone where none of them is there.
+// spaces before it; std::string_view::npos where none of them is there.
 std::size_t end_before_unit(std::string_view text, std::size_t unit) {
   std::size_t end = unit;
   while (end > 0 && text[end - 1] == ' ') --end;
   if (end > 0 && (is_digit(text[end - 1]) || text[end - 1] == '}')) return end;
-  return end < unit ? end + 1 : kNone;
+  return end < unit ? end + 1 : std::string_view::npos;
 }
 
 std::string without_unit(const std::string& text) {
   std::string_view head = text;
   while (head.ends_with(' ')) head.remove_suffix(1);
-  std::size_t shortest = kNone;
+  std::size_t shortest = std::string_view::npos;
   for (const std::string_view unit : kUnits) {
     for (const std::string_view plural : {"", "s", "es"}) {
       if (!head.ends_with(plural)) continue;
@@ -191,7 +189,7 @@ std::string without_unit(const std::string& text) {
       shortest = std::min(shortest, end_before_unit(head, stem.size() - unit.size()));
     }
   }
-  return shortest == kNone || shortest == 0 ? text : text.substr(0, shortest);
+  return shortest == std::string_view::npos || shortest == 0 ? text : text.substr(0, shortest);
 }
 
 }  // namespace

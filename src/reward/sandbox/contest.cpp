@@ -4,10 +4,10 @@
 #include <atomic>
 #include <cmath>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "reward/sandbox/many.h"
 

@@ -2,12 +2,12 @@
 
 #include <deque>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "reward/sandbox/outputs.h"

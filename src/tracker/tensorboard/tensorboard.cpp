@@ -3,10 +3,10 @@
 
 #include <array>
 #include <chrono>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 #include "tracker/registry.h"
 #include "tracker/tensorboard/event_file.h"
 

@@ -7,10 +7,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/random.h"
 #include "tracker/protobuf.h"

@@ -1,9 +1,8 @@
 // A family that no existing file knows of: it trains, is saved and loaded, and generates.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
+#include "core/json_value.h"
 #include "engine/engine.h"
 #include "example/registrations.h"
 #include "program/text.h"

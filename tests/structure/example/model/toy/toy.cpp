@@ -1,8 +1,8 @@
 // A small family: attention over learned embeddings without positions, and an MLP whose activation is the square.
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "model/config_reader.h"
 #include "model/registry.h"
 #include "ops/add/add.h"

@@ -1,0 +1,23 @@
+// The whole type Json, for what uses it. Its code is compiled once, in json.cpp: 140 sources would each make it anew.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/json.h"
+
+namespace hone {
+
+template <class Text>
+using JsonInput = decltype(nlohmann::detail::input_adapter(std::declval<const Text&>()));
+
+}  // namespace hone
+
+extern template class nlohmann::basic_json<nlohmann::ordered_map>;
+extern template class nlohmann::detail::serializer<hone::Json>;
+extern template class nlohmann::detail::lexer<hone::Json, hone::JsonInput<std::string>>;
+extern template class nlohmann::detail::lexer<hone::Json, hone::JsonInput<std::string_view>>;
+extern template class nlohmann::detail::parser<hone::Json, hone::JsonInput<std::string>>;
+extern template class nlohmann::detail::parser<hone::Json, hone::JsonInput<std::string_view>>;
