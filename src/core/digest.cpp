@@ -128,4 +128,15 @@ void Sha1::add_block(const unsigned char* block) {
   state_[4] += e;
 }
 
+void Fingerprint::add(std::string_view text) {
+  add(static_cast<std::int64_t>(text.size()));
+  sha_.update(text);
+}
+
+void Fingerprint::add(std::int64_t number) {
+  std::array<char, sizeof number> bytes{};
+  std::memcpy(bytes.data(), &number, sizeof number);
+  sha_.update({bytes.data(), bytes.size()});
+}
+
 }  // namespace hone

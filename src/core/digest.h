@@ -1,4 +1,4 @@
-// SHA-256 and SHA-1 (FIPS 180-4): checksums of files. SHA-1 only where others name files by it.
+// SHA-256 and SHA-1 (FIPS 180-4): checksums of files, fingerprints. SHA-1 only where others name files by it.
 #pragma once
 
 #include <array>
@@ -45,6 +45,17 @@ class Sha1 final : public Sha {
 
  private:
   void add_block(const unsigned char* block) override;
+};
+
+// SHA-256 over a list of values, each with its length: different lists have different fingerprints.
+class Fingerprint {
+ public:
+  void add(std::string_view text);
+  void add(std::int64_t number);
+  [[nodiscard]] std::string finish() { return sha_.finish(); }  // lower case hexadecimal; ends the computation
+
+ private:
+  Sha256 sha_;
 };
 
 }  // namespace hone

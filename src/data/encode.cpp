@@ -46,17 +46,59 @@ std::int64_t count_targets(const TokenizedExample& example) {
   return std::count(example.is_target.begin() + 1, example.is_target.end(), 1);
 }
 
+// The mask of a row's input_ids; empty: all are learned. As TRL's collator reads it.
+std::vector<std::uint8_t> tokenized_mask(const Json& row, LossOn loss, std::span<const TokenId> tokens) {
+  const char* column = loss == LossOn::assistant ? "assistant_masks" : "completion_mask";
+  if (loss == LossOn::all) return {};
+  if (!row.contains(column)) {
+    if (loss != LossOn::automatic) throw Error(text_of("input_ids come without ", column));
+    if (!row.contains("labels")) return {};
+    column = "labels";
+  }
+  const Json& values = row.at(column);
+  if (!values.is_array() || values.size() != tokens.size()) {
+    throw Error(text_of("column ", column, " is no list of ", tokens.size(), " numbers, as input_ids is"));
+  }
+  std::vector<std::uint8_t> mask;
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    const bool is_label = std::string_view(column) == "labels";
+    const bool is_target = is_label ? values[t] != -100 : values[t] == 1 || values[t] == true;
+    if (is_label && is_target && values[t] != tokens[t]) {
+      throw Error(text_of("label ", t, " is ", values[t].dump(), ", neither -100 nor the token ", tokens[t]));
+    }
+    mask.push_back(is_target ? 1 : 0);
+  }
+  return mask;
+}
+
+TokenizedExample read_tokenized(const Json& row, const Tokenizer& tokenizer, LossOn loss) {
+  const Json& ids = row.at("input_ids");
+  if (!ids.is_array()) throw Error(text_of("column input_ids is ", ids.type_name(), ", not a list of ids"));
+  TokenizedExample example;
+  for (const Json& id : ids) {
+    if (!id.is_number_integer() || id < 0 || id >= tokenizer.vocab_size()) {
+      throw Error(
+          text_of("an id of input_ids is ", id.dump(), ", the tokenizer has 0 to ", tokenizer.vocab_size() - 1));
+    }
+    example.tokens.push_back(id.get<TokenId>());
+  }
+  example.is_target = tokenized_mask(row, loss, example.tokens);
+  return example;
+}
+
 struct EncodedExample {
   TokenizedExample example;
   std::int64_t targets = 0;
   bool is_cut = false;
 };
 
-EncodedExample encode_example(const Json& row, const Tokenizer& tokenizer, const ChatTemplate& chat_template,
-                              const Json& variables, const EncodeOptions& options) {
+TokenizedExample tokenize(const Json& row, const Tokenizer& tokenizer, const ChatTemplate& chat_template,
+                          const Json& variables, const EncodeOptions& options) {
+  if (row.contains("input_ids")) return read_tokenized(row, tokenizer, options.loss);
+  if (options.tokens_only) throw Error("no column input_ids, which skip_prepare_dataset needs");
   const RenderedRow rendered = render_row(row, chat_template, variables, options);
-  EncodedExample out;
-  auto& [tokens, is_target] = out.example;
+  TokenizedExample out;
+  auto& [tokens, is_target] = out;
   tokens = tokenizer.encode(rendered.text);
   if (!rendered.all_targets) is_target = target_mask(tokenizer, rendered.text, tokens, rendered.targets);
   if (rendered.is_plain) {
@@ -72,6 +114,13 @@ EncodedExample encode_example(const Json& row, const Tokenizer& tokenizer, const
       if (!rendered.all_targets) is_target.push_back(1);
     }
   }
+  return out;
+}
+
+EncodedExample encode_example(const Json& row, const Tokenizer& tokenizer, const ChatTemplate& chat_template,
+                              const Json& variables, const EncodeOptions& options) {
+  EncodedExample out{.example = tokenize(row, tokenizer, chat_template, variables, options)};
+  auto& [tokens, is_target] = out.example;
   const auto limit = static_cast<std::size_t>(options.max_length);
   out.is_cut = limit > 0 && tokens.size() > limit;
   if (out.is_cut) {

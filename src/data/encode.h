@@ -25,6 +25,7 @@ struct EncodeOptions {
   ColumnOptions columns;
   LossOn loss = LossOn::automatic;
   std::int64_t max_length = 0;  // tokens kept of an example, the first ones; 0: all
+  bool tokens_only = false;     // rows without input_ids are unusable
   bool eos_optional = false;    // texts may go without an end where the tokenizer has none (characters, say)
 };
 
@@ -45,7 +46,8 @@ struct EncodingReport {
 // text: what the tokenizer's post-processor puts before one (a BOS) unless it is there, the text, and EOS unless it
 // ends with it. Messages: as the template renders them. prompt and completion: texts are joined, then as a text;
 // messages are rendered together, and the prompt's part ends with the generation prompt. problem and solution: as a
-// prompt of one user message and a completion of one assistant message. A row in which no token is left to learn (after
+// prompt of one user message and a completion of one assistant message. A row with input_ids is taken as tokenised, its
+// completion_mask, assistant_masks or labels as what is learned. A row in which no token is left to learn (after
 // the cut) counts as unusable. Throws Error where no row is usable.
 [[nodiscard]] ExampleSet encode_examples(const Source& source, const Tokenizer& tokenizer,
                                          const ChatTemplate& chat_template, const EncodeOptions& options,

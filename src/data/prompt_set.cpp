@@ -80,6 +80,19 @@ void PromptSet::add(const Prompt& prompt) {
   longest_ = std::max(longest_, static_cast<std::int64_t>(prompt.tokens.size()));
 }
 
+PromptSet PromptSet::copy_of(const Arrays& arrays) {
+  PromptSet set;
+  set.tokens_.assign(arrays.tokens.begin(), arrays.tokens.end());
+  set.texts_ = arrays.texts;
+  set.token_ends_.assign(arrays.token_ends.begin(), arrays.token_ends.end());
+  set.row_ends_.assign(arrays.row_ends.begin(), arrays.row_ends.end());
+  set.prefill_ends_.assign(arrays.prefill_ends.begin(), arrays.prefill_ends.end());
+  for (std::int64_t i = 0; i < set.size(); ++i) {
+    set.longest_ = std::max(set.longest_, static_cast<std::int64_t>(set.tokens(i).size()));
+  }
+  return set;
+}
+
 PromptSet encode_prompts(const Source& source, const Tokenizer& tokenizer, const ChatTemplate& chat_template,
                          const PromptOptions& options, EncodingReport& report) {
   if (options.max_prompt_length < 0) {

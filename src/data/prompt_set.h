@@ -28,11 +28,20 @@ class PromptSet {
   [[nodiscard]] Prompt copy(std::int64_t prompt) const;
   void add(const Prompt& prompt);
 
+  // All of it, as flat arrays.
+  struct Arrays {
+    std::span<const TokenId> tokens;
+    std::string_view texts;  // row, prefill, row, prefill ...
+    std::span<const std::int64_t> token_ends, row_ends, prefill_ends;
+  };
+  [[nodiscard]] Arrays arrays() const { return {tokens_, texts_, token_ends_, row_ends_, prefill_ends_}; }
+  [[nodiscard]] static PromptSet copy_of(const Arrays& arrays);
+
  private:
   [[nodiscard]] std::string_view row_text(std::int64_t prompt) const;
 
   std::vector<TokenId> tokens_;
-  std::string texts_;  // row, prefill, row, prefill ...
+  std::string texts_;
   std::vector<std::int64_t> token_ends_;
   std::vector<std::int64_t> row_ends_;
   std::vector<std::int64_t> prefill_ends_;

@@ -82,6 +82,22 @@ std::string BadRows::describe(std::int64_t rows) const {
   return text;
 }
 
+Json BadRows::written() const {
+  Json faults = Json::array();
+  for (const Fault& fault : faults_) faults.push_back({fault.place, fault.reason, fault.count});
+  return {{"count", count_}, {"faults", faults}};
+}
+
+BadRows BadRows::read(const Json& json) {
+  BadRows rows;
+  rows.count_ = json.at("count").get<std::int64_t>();
+  for (const Json& fault : json.at("faults")) {
+    rows.faults_.push_back(
+        {fault.at(0).get<std::string>(), fault.at(1).get<std::string>(), fault.at(2).get<std::int64_t>()});
+  }
+  return rows;
+}
+
 SampleBy sample_by_from_name(std::string_view name) {
   if (name == "document") return SampleBy::document;
   if (name == "paragraph") return SampleBy::paragraph;

@@ -30,6 +30,9 @@ class BadRows {
   [[nodiscard]] std::vector<std::string> first() const;
   // One line: how many of `rows` were left out, and why; "" where there is none.
   [[nodiscard]] std::string describe(std::int64_t rows) const;
+  // And back: read(written()) is equal.
+  [[nodiscard]] Json written() const;
+  [[nodiscard]] static BadRows read(const Json& json);  // throws nlohmann's exceptions
 
   static constexpr std::size_t kShown = 5;
 

@@ -42,7 +42,7 @@ TemplateValue conversation(const Json& messages) {
 }  // namespace
 
 ChatTemplate::ChatTemplate(std::string_view source)
-    : root_(std::make_shared<const Node>(Node{parse_template(source)})) {}
+    : source_(source), root_(std::make_shared<const Node>(Node{parse_template(source)})) {}
 
 RenderedChat ChatTemplate::render(const Json& messages, bool add_generation_prompt, const Json& variables) const {
   const auto globals = std::make_shared<TemplateScope>();

@@ -29,6 +29,8 @@ class ChatTemplate {
   // What strftime_now tells: the wall clock as seconds from 1970-01-01 00:00 on it, kTemplateTime unless set, so that a
   // text does not depend on the day on which it is rendered.
   void set_local_time(std::int64_t seconds) { local_time_ = seconds; }
+  [[nodiscard]] std::int64_t local_time() const { return local_time_; }
+  [[nodiscard]] const std::string& source() const { return source_; }
 
   // `messages`: an array of {"role", "content", ...}. `variables`: an object with what else the template may read
   // (bos_token, eos_token, tools, enable_thinking ...). Throws Error with the template's line, also where rendering
@@ -37,6 +39,7 @@ class ChatTemplate {
 
  private:
   struct Node;
+  std::string source_;
   std::shared_ptr<const Node> root_;
   std::int64_t local_time_ = kTemplateTime;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/digest.h"
 #include "core/files.h"
 #include "text/added_tokens.h"
 #include "text/bpe_model.h"
@@ -257,6 +258,31 @@ void Tokenizer::set_chat_template(std::string text) {
   auto data = std::make_shared<Data>(*data_);
   data->config.set_chat_template(std::move(text));
   data_ = std::move(data);
+}
+
+std::string Tokenizer::digest() const {
+  Fingerprint fingerprint;
+  fingerprint.add(data_->rest);
+  for (const auto& [token, id] : data_->model->vocabulary()) {
+    fingerprint.add(token);
+    fingerprint.add(id);
+  }
+  for (const auto& [left, right] : data_->model->merges()) {
+    fingerprint.add(left);
+    fingerprint.add(right);
+  }
+  std::vector<AddedToken> added;
+  for (const auto& [id, token] : data_->added) {
+    added.push_back(token);
+    fingerprint.add(token.content);
+    for (const std::int64_t field :
+         {std::int64_t{id}, std::int64_t{token.single_word}, std::int64_t{token.lstrip}, std::int64_t{token.rstrip},
+          std::int64_t{token.normalized}, std::int64_t{token.special}}) {
+      fingerprint.add(field);
+    }
+  }
+  fingerprint.add(data_->config.written(added));
+  return fingerprint.finish();
 }
 
 void Tokenizer::save(const fs::path& folder) const {

@@ -59,6 +59,8 @@ class Tokenizer {
   // The template text of chat_template.jinja or of tokenizer_config.json; empty where there is none.
   [[nodiscard]] const std::string& chat_template() const;
   void set_chat_template(std::string text);
+  // SHA-256 of all that ids and special tokens depend on; of the template nothing.
+  [[nodiscard]] std::string digest() const;
   // Writes tokenizer.json, tokenizer_config.json and, where there is a template, chat_template.jinja.
   void save(const std::filesystem::path& folder) const;
 

@@ -116,6 +116,40 @@ TEST_F(EncodeTest, PlainTextBeginsWithWhatThePostProcessorPuts) {
   EXPECT_EQ(ints(set[3].tokens), ints(encode({{{"messages", turns}}})[0].tokens));
 }
 
+TEST_F(EncodeTest, RowsOfIdsAreTakenAsTheyAre) {
+  const Json ids = {5, 6, 7, 8};
+  ExampleSet set = encode({{{"input_ids", ids}, {"text", "not read"}}}, {.tokens_only = true});
+  EXPECT_THAT(ints(set[0].tokens), ElementsAre(5, 6, 7, 8));
+  EXPECT_TRUE(set[0].is_target.empty());
+  const auto mask = [&](const char* column, const Json& values, LossOn loss) {
+    return ints(encode({{{"input_ids", ids}, {column, values}}}, {.loss = loss})[0].is_target);
+  };
+  EXPECT_THAT(mask("completion_mask", {0, 0, 1, 1}, LossOn::automatic), ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(mask("completion_mask", {0, 0, 1, 1}, LossOn::completion), ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(mask("completion_mask", {0, 0, 1, 1}, LossOn::all), ElementsAre());
+  EXPECT_THAT(mask("assistant_masks", {0, 1, 0, 1}, LossOn::assistant), ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(mask("labels", {-100, -100, -100, 8}, LossOn::automatic), ElementsAre(0, 0, 0, 1));
+  EXPECT_EQ(encode({{{"input_ids", ids}}}, {.max_length = 3})[0].tokens.size(), 3u);
+}
+
+TEST_F(EncodeTest, RowsOfIdsThatCannotBeUsed) {
+  const Json good = {{"input_ids", {5, 6}}};
+  const auto fault = [&](const Json& row, const EncodeOptions& options = {}) {
+    (void)encode({{{"input_ids", {5, 6}}, {"assistant_masks", {0, 1}}}, row}, options);
+    return report.bad.count() == 1 ? report.bad.first().front() : "no fault";
+  };
+  EXPECT_THAT(fault({{"input_ids", "text"}}), HasSubstr("column input_ids is string, not a list of ids"));
+  EXPECT_THAT(fault({{"input_ids", {5, -1}}}), HasSubstr("an id of input_ids is -1, the tokenizer has 0 to "));
+  EXPECT_THAT(fault({{"input_ids", {5, 1 << 30}}}), HasSubstr("an id of input_ids is 1073741824"));
+  EXPECT_THAT(fault({{"input_ids", {5, 6}}, {"completion_mask", {1}}}),
+              HasSubstr("column completion_mask is no list of 2 numbers"));
+  EXPECT_THAT(fault({{"input_ids", {5, 6}}, {"labels", {5, 7}}}),
+              HasSubstr("label 1 is 7, neither -100 nor the token 6"));
+  EXPECT_THAT(fault(good, {.loss = LossOn::assistant}), HasSubstr("input_ids come without assistant_masks"));
+  EXPECT_THAT(fault({{"text", "Hi"}}, {.tokens_only = true}),
+              HasSubstr("no column input_ids, which skip_prepare_dataset needs"));
+}
+
 TEST_F(EncodeTest, OtherColumns) {
   const Json turns = Json::array({{{"from", "user"}, {"value", "A?"}}, {{"from", "assistant"}, {"value", "B"}}});
   const ExampleSet set = encode({{{"conversations", turns}},
