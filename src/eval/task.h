@@ -36,7 +36,7 @@ struct TaskOptions {
   std::string answer_column;                       // jsonl; empty: answer or solution
   AnswerMatching matching = AnswerMatching::math;  // jsonl
   std::uint64_t seed = 42;                         // gpqa: of the right answer's place among the choices
-  SandboxMode sandbox = SandboxMode::bubblewrap;   // lcb
+  SandboxMode sandbox = SandboxMode::namespaces;   // lcb
 };
 
 struct EvalTask {

@@ -30,8 +30,9 @@ using RewardFunction = std::function<RewardScores(std::span<const RewardInput>)>
 enum class LengthScope { group, call };
 
 enum class SandboxMode : std::uint8_t {
-  bubblewrap,
-  none,  // no isolation: the limits, but for the one on processes, and a folder of its own
+  namespaces,  // the kernel's, made by hone itself: the quickest
+  bubblewrap,  // the same world made by bwrap, which systems may allow where they do not allow hone
+  none,        // no isolation: the limits, but for the one on processes, and a folder of its own
 };
 
 // What cf_code makes of the tests that pass.
@@ -55,7 +56,7 @@ struct RewardOptions {
   std::int64_t max_completion_len = 16384;  // tokens
   std::int64_t soft_punish_cache = 4096;    // tokens
   LengthScope length_scope = LengthScope::group;
-  SandboxMode sandbox = SandboxMode::bubblewrap;
+  SandboxMode sandbox = SandboxMode::namespaces;
   std::string code_language = "python";        // code_format, where the row does not say
   std::int64_t code_eval_test_batch_size = 1;  // ioi_code, cf_code: tests between looks at whether one failed; -1: all
   CodeScoring code_eval_scoring_mode = CodeScoring::weighted_sum;  // cf_code

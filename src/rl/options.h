@@ -32,7 +32,7 @@ inline constexpr EnumTable kEnumTable<RolloutKind>{.names = "own", .not_yet = "s
 template <>
 inline constexpr EnumTable kEnumTable<LengthScope>{.names = "group|call"};
 template <>
-inline constexpr EnumTable kEnumTable<SandboxMode>{.names = "bubblewrap|none"};
+inline constexpr EnumTable kEnumTable<SandboxMode>{.names = "namespaces|bubblewrap|none"};
 template <>
 inline constexpr EnumTable kEnumTable<CodeScoring>{.names = "pass_fail|partial|weighted_sum"};
 
@@ -54,7 +54,7 @@ struct RewardKeys {
   std::int64_t code_eval_test_batch_size = 1;
   CodeScoring code_eval_scoring_mode = CodeScoring::weighted_sum;
   double reward_timeout = 60;
-  SandboxMode sandbox = SandboxMode::bubblewrap;
+  SandboxMode sandbox = SandboxMode::namespaces;
 
   template <class Visitor>
   void fields(Visitor& v) {

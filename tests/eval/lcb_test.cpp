@@ -73,7 +73,7 @@ class LcbPrograms : public testing::Test {
  protected:
   void SetUp() override {
     try {
-      (void)find_python(Sandbox(SandboxMode::bubblewrap));
+      (void)find_python(Sandbox(SandboxMode::namespaces));
     } catch (const Error& error) {
       GTEST_SKIP() << error.what();
     }

@@ -19,7 +19,7 @@ namespace {
 const std::string& reason_for_no_sandbox() {
   static const std::string reason = []() -> std::string {
     try {
-      (void)find_python(Sandbox(SandboxMode::bubblewrap));
+      (void)find_python(Sandbox(SandboxMode::namespaces));
       return {};
     } catch (const Error& error) {
       return error.what();

@@ -21,7 +21,7 @@ namespace {
 const std::string& reason_for_no_judge() {
   static const std::string reason = []() -> std::string {
     try {
-      const Sandbox sandbox(SandboxMode::bubblewrap);
+      const Sandbox sandbox(SandboxMode::namespaces);
       (void)find_python(sandbox);
       (void)Compiler(sandbox);
       return {};

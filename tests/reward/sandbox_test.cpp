@@ -4,8 +4,10 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -34,28 +36,43 @@ struct Machine {
   std::string reason;
 };
 
-const Machine& machine() {
-  static const Machine made = [] {
-    Machine m;
-    try {
-      m.sandbox.emplace(SandboxMode::bubblewrap);
-      m.python = find_python(*m.sandbox);
-    } catch (const Error& error) {
-      m.sandbox.reset();
-      m.reason = error.what();
-    }
-    return m;
-  }();
-  return made;
+Machine make_machine(SandboxMode mode) {
+  Machine m;
+  try {
+    m.sandbox.emplace(mode);
+    m.python = find_python(*m.sandbox);
+  } catch (const Error& error) {
+    m.sandbox.reset();
+    m.reason = error.what();
+  }
+  return m;
 }
 
-#define SKIP_WITHOUT_SANDBOX() \
-  if (!machine().sandbox) GTEST_SKIP() << machine().reason
+const Machine& machine(SandboxMode mode) {
+  static const Machine namespaces = make_machine(SandboxMode::namespaces);
+  static const Machine bubblewrap = make_machine(SandboxMode::bubblewrap);
+  return mode == SandboxMode::namespaces ? namespaces : bubblewrap;
+}
+
+// Every kind of sandbox must hold.
+class SandboxOf : public testing::TestWithParam<SandboxMode> {
+ protected:
+  void SetUp() override {
+    if (!sandbox_of_mode()) GTEST_SKIP() << machine(GetParam()).reason;
+  }
+  [[nodiscard]] static const std::optional<Sandbox>& sandbox_of_mode() { return machine(GetParam()).sandbox; }
+  [[nodiscard]] static const Sandbox& sandbox() { return *sandbox_of_mode(); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Modes, SandboxOf, testing::Values(SandboxMode::namespaces, SandboxMode::bubblewrap),
+                         [](const auto& mode) {
+                           return mode.param == SandboxMode::namespaces ? "namespaces" : "bubblewrap";
+                         });
 
 SandboxProgram shell(const std::string& script) { return {.arguments = {"/bin/sh", "-c", script}}; }
 
-SandboxProgram python(const std::string& code) {
-  SandboxProgram program = machine().python;
+SandboxProgram python(SandboxMode mode, const std::string& code) {
+  SandboxProgram program = machine(mode).python;
   program.arguments.insert(program.arguments.end(), {"-c", code});
   return program;
 }
@@ -71,7 +88,10 @@ int processes_with(const std::string& mark) {
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const std::string name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos || name == std::to_string(getpid())) continue;
-    count += content(entry.path() / "cmdline").find(mark) != std::string::npos ? 1 : 0;
+    try {
+      count += content(entry.path() / "cmdline").find(mark) != std::string::npos ? 1 : 0;
+    } catch (const std::ios_base::failure&) {  // it has just ended
+    }
   }
   return count;
 }
@@ -198,6 +218,30 @@ std::vector<Attack> attacks(const fs::path& outside, const std::string& socket_n
   };
 }
 
+// What bubblewrap allows.
+std::vector<Attack> attacks_on_namespaces() {
+  return {
+      {"endless_files", End::blocked, "for i in range(10**6): open(f'f{i}', 'w').close()"},
+      {"streams_of_init", End::blocked, "os.listdir('/proc/1/fd')"},
+      {"what_init_says", End::blocked, "os.write(os.open('/proc/1/fd/3', os.O_WRONLY), b'ended 0')"},
+      {"what_init_said", End::blocked, "os.write(3, b'ended 0')"},
+      {"environment_of_init", End::blocked, "open('/proc/1/environ').read()"},
+      {"root_of_init", End::blocked, "os.listdir('/proc/1/root')"},
+      {"writable_root", End::blocked, "call('mount', None, b'/', None, 32, None)"},
+      {"rights", End::blocked,
+       "lines = open('/proc/self/status').read().split('\\n')\n"
+       "rights = [l.split()[1] for l in lines if l.startswith('Cap')]\n"
+       "if all(int(r, 16) == 0 for r in rights): raise OSError('no rights')"},
+      {"mounts", End::blocked,
+       "known = ('/usr', '/bin', '/sbin', '/lib', '/etc/', '/dev/', '/proc', '/tmp')\n"
+       "mounts = [l.split() for l in open('/proc/self/mounts')]\n"
+       "for _, path, _, options, *_ in mounts:\n"
+       "  if path != '/' and not path.startswith(known) and not sys.prefix.startswith(path): return\n"
+       "  if 'ro' not in options.split(',') and path != '/tmp' and not path.startswith('/dev/'): return\n"
+       "raise OSError('nothing that is not read-only')"},
+  };
+}
+
 std::string end_of(const SandboxResult& result) {
   return text_of("exit ", result.exit_status, result.timed_out ? ", timed out" : "",
                  result.output_exceeded ? ", printed too much" : "", ", said '", result.output.substr(0, 200), "' '",
@@ -270,16 +314,16 @@ std::vector<std::pair<rlim_t, rlim_t>> own_limits() {
   return all;
 }
 
-TEST(Sandbox, attacks_get_nothing_and_leave_nothing) {
-  SKIP_WITHOUT_SANDBOX();
+TEST_P(SandboxOf, attacks_get_nothing_and_leave_nothing) {
   const Prey prey;
   const auto limits_before = own_limits();
   const std::string host_before = content("/proc/sys/kernel/hostname");
   const std::string core_before = content("/proc/sys/kernel/core_pattern");
-  const std::vector<Attack> all = attacks(prey.folder(), prey.name());
+  std::vector<Attack> all = attacks(prey.folder(), prey.name());
+  if (GetParam() == SandboxMode::namespaces) std::ranges::copy(attacks_on_namespaces(), std::back_inserter(all));
   ASSERT_GE(all.size(), 25u);
   std::vector<SandboxProgram> programs;
-  for (const Attack& attack : all) programs.push_back(python(program_of(attack, prey.name())));
+  for (const Attack& attack : all) programs.push_back(python(GetParam(), program_of(attack, prey.name())));
   std::vector<SandboxTask> tasks;
   for (std::size_t i = 0; i < all.size(); ++i) {
     SandboxTask task{&programs[i], "the input\n", {}};
@@ -289,7 +333,7 @@ TEST(Sandbox, attacks_get_nothing_and_leave_nothing) {
     task.limits.memory_bytes = 256ULL << 20;
     tasks.push_back(task);
   }
-  const std::vector<SandboxResult> results = machine().sandbox->run(tasks, 3);
+  const std::vector<SandboxResult> results = sandbox().run(tasks, 3);
   for (std::size_t i = 0; i < all.size(); ++i) {
     EXPECT_TRUE(ended_as(all[i].end, results[i])) << all[i].name << ": " << end_of(results[i]);
     EXPECT_FALSE(results[i].succeeded()) << all[i].name;
@@ -303,8 +347,7 @@ TEST(Sandbox, attacks_get_nothing_and_leave_nothing) {
 }
 
 // The attacks are real: without the sandbox these have their way.
-TEST(Sandbox, without_it_attacks_succeed) {
-  SKIP_WITHOUT_SANDBOX();
+TEST_P(SandboxOf, without_it_attacks_succeed) {
   const Prey prey;
   const Sandbox none(SandboxMode::none);
   const std::vector<std::string> harmless = {"read_file", "abstract_socket", "internet_socket", "memory_file",
@@ -314,7 +357,7 @@ TEST(Sandbox, without_it_attacks_succeed) {
     if (std::ranges::find(harmless, attack.name) == harmless.end()) continue;
     SandboxLimits limits;
     limits.wall_time = milliseconds(60'000);
-    const SandboxResult result = none.run(python(program_of(attack, prey.name())), {}, limits);
+    const SandboxResult result = none.run(python(GetParam(), program_of(attack, prey.name())), {}, limits);
     EXPECT_EQ(result.output, "ok\n") << attack.name << ": " << end_of(result);
     ++tried;
   }
@@ -322,25 +365,42 @@ TEST(Sandbox, without_it_attacks_succeed) {
   EXPECT_EQ(prey.kept(), "x");
 }
 
+// However this process ends, nothing goes on without it.
+TEST_P(SandboxOf, programs_die_with_the_process_that_runs_them) {
+  const std::string mark = "hone-orphan-test-" + std::to_string(getpid());
+  const pid_t child = fork();
+  if (child == 0) {
+    const SandboxProgram program = shell("(setsid sleep 1000 # " + mark + "\n) & sleep 1000 # " + mark);
+    SandboxLimits limits;
+    limits.wall_time = std::chrono::hours(1);
+    (void)Sandbox(GetParam()).run(program, {}, limits);
+    _exit(0);
+  }
+  while (processes_with(mark) == 0 && waitpid(child, nullptr, WNOHANG) == 0) usleep(1000);
+  EXPECT_GT(processes_with(mark), 0);
+  kill(child, SIGKILL);
+  (void)waitpid(child, nullptr, 0);
+  for (int tries = 0; tries < 20'000 && processes_with(mark) > 0; ++tries) usleep(1000);
+  EXPECT_EQ(processes_with(mark), 0);
+}
+
 // --- what honest programs see
 
-TEST(Sandbox, input_output_and_status_pass) {
-  SKIP_WITHOUT_SANDBOX();
+TEST_P(SandboxOf, input_output_and_status_pass) {
   const std::string large(300'000, 'y');
-  const SandboxResult echoed = machine().sandbox->run(shell("cat; echo wrong >&2; exit 7"), large, {});
+  const SandboxResult echoed = sandbox().run(shell("cat; echo wrong >&2; exit 7"), large, {});
   EXPECT_EQ(echoed.output, large);
   EXPECT_EQ(echoed.error, "wrong\n");
   EXPECT_EQ(echoed.exit_status, 7);
   EXPECT_FALSE(echoed.succeeded());
-  EXPECT_TRUE(machine().sandbox->run(shell("true"), {}, {}).succeeded());
-  const SandboxResult killed = machine().sandbox->run(shell("kill -SEGV $$"), {}, {});
+  EXPECT_TRUE(sandbox().run(shell("true"), {}, {}).succeeded());
+  const SandboxResult killed = sandbox().run(shell("kill -SEGV $$"), {}, {});
   EXPECT_EQ(killed.signal, SIGSEGV);
   EXPECT_EQ(killed.exit_status, 128 + SIGSEGV);
 }
 
-TEST(Sandbox, files_are_laid_into_the_folder) {
-  for (const SandboxMode mode : {SandboxMode::bubblewrap, SandboxMode::none}) {
-    if (mode == SandboxMode::bubblewrap && !machine().sandbox) continue;
+TEST_P(SandboxOf, files_are_laid_into_the_folder) {
+  for (const SandboxMode mode : {GetParam(), SandboxMode::none}) {
     SandboxProgram program = shell("cat a b; echo new > c; cat c; ls");
     program.files = {{"a", "first\n"}, {"b", "second\n"}};
     const SandboxResult result = Sandbox(mode).run(program, {}, {});
@@ -348,9 +408,8 @@ TEST(Sandbox, files_are_laid_into_the_folder) {
   }
 }
 
-TEST(Sandbox, the_output_is_cut_at_its_limit) {
-  for (const SandboxMode mode : {SandboxMode::bubblewrap, SandboxMode::none}) {
-    if (mode == SandboxMode::bubblewrap && !machine().sandbox) continue;
+TEST_P(SandboxOf, the_output_is_cut_at_its_limit) {
+  for (const SandboxMode mode : {GetParam(), SandboxMode::none}) {
     SandboxLimits limits;
     limits.output_bytes = 10'000;
     const SandboxResult exact = Sandbox(mode).run(shell("head -c 10000 /dev/zero"), {}, limits);
@@ -362,14 +421,13 @@ TEST(Sandbox, the_output_is_cut_at_its_limit) {
   }
 }
 
-TEST(Sandbox, many_run_at_once_and_answer_in_order) {
-  SKIP_WITHOUT_SANDBOX();
+TEST_P(SandboxOf, many_run_at_once_and_answer_in_order) {
   const SandboxProgram program = shell("read x; echo $((x * 2))");
   std::vector<std::string> inputs;
   for (int i = 0; i < 60; ++i) inputs.push_back(std::to_string(i) + "\n");
   std::vector<SandboxTask> tasks;
   for (const std::string& input : inputs) tasks.push_back({&program, input, {}});
-  const std::vector<SandboxResult> results = machine().sandbox->run(tasks, 8);
+  const std::vector<SandboxResult> results = sandbox().run(tasks, 8);
   for (int i = 0; i < 60; ++i) EXPECT_EQ(results[static_cast<std::size_t>(i)].output, std::to_string(2 * i) + "\n");
 }
 

@@ -35,7 +35,7 @@ struct EvalOptions : SamplingKeys {
   std::string problem_column;
   std::string answer_column;
   AnswerMatching matching = AnswerMatching::math;
-  SandboxMode sandbox = SandboxMode::bubblewrap;
+  SandboxMode sandbox = SandboxMode::namespaces;
   std::string chat_template;
   std::string system_prompt;
   std::int64_t max_model_len = 0;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +20,6 @@
 namespace hone {
 namespace {
 
-constexpr long kNobody = 65534;
 constexpr int kAboveTargets = 100;  // where descriptors wait while the targets are overwritten
 
 // All that the child needs between vfork and exec, where it must not allocate: it shares this process's memory.
@@ -32,6 +32,8 @@ struct Launch {
   std::span<int> moved;
   std::span<const ResourceLimit> limits;
   bool drop_root = false;
+  bool dies_with_thread = false;
+  pid_t parent = 0;
   const char* failed_at = nullptr;  // set by the child
   int error = 0;
 };
@@ -80,6 +82,8 @@ const char* prepare_child(const Launch& launch) {
     if (setrlimit(static_cast<__rlimit_resource_t>(limit.resource), &both) != 0) return "setrlimit";
   }
   if (launch.drop_root && !become_nobody()) return "setresuid";
+  // Last, because a change of users undoes it.
+  if (launch.dies_with_thread && (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != launch.parent)) return "prctl";
   return nullptr;
 }
 
@@ -119,7 +123,9 @@ pid_t start_child(const ChildPlan& plan) {
                 .descriptors = plan.descriptors,
                 .moved = moved,
                 .limits = plan.limits,
-                .drop_root = plan.drop_root};
+                .drop_root = plan.drop_root,
+                .dies_with_thread = plan.dies_with_thread,
+                .parent = getpid()};
   sigset_t all;  // a handler of this process must not run in the child
   sigset_t before;
   sigfillset(&all);

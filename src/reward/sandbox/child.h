@@ -12,6 +12,8 @@
 
 namespace hone {
 
+inline constexpr unsigned kNobody = 65534;  // the user and the group
+
 struct ResourceLimit {
   int resource = 0;  // RLIMIT_...
   rlim_t most = 0;   // soft and hard
@@ -23,7 +25,8 @@ struct ChildPlan {
   std::string folder;                    // to start in; empty: this process's
   std::vector<int> descriptors;          // become 0, 1, ... of the child, which has no others
   std::vector<ResourceLimit> limits;
-  bool drop_root = false;  // become "nobody", whom the limit on processes binds as it does not bind root
+  bool dies_with_thread = false;  // killed when the thread that starts it ends, as when this process does
+  bool drop_root = false;         // become "nobody", whom the limit on processes binds as it does not bind root
 };
 
 // Starts it as the leader of a session, with default signals, and first in line where the system runs short of memory.

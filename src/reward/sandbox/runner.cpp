@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "reward/sandbox/child.h"
+#include "reward/sandbox/launcher.h"
 #include "reward/sandbox/many.h"
 #include "reward/sandbox/seccomp_filter.h"
 #include "reward/sandbox/watch.h"
@@ -23,8 +24,8 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kOpenFiles = 64;
 
-// The first process of the sandbox: sets the one limit that counts inside (per user and user space), runs the program,
-// and ends with it, whereupon the kernel ends the rest. dash calls the limit -p, bash -u.
+// The first process of a sandbox of bubblewrap: sets the one limit that counts inside (per user and user space), runs
+// the program, and ends with it, whereupon the kernel ends the rest. dash calls the limit -p, bash -u.
 constexpr std::string_view kInit =
     R"({ ulimit -p "$1" || ulimit -u "$1" || exit 125; } 2>/dev/null; shift; "$@"; exit $?)";
 
@@ -78,48 +79,51 @@ void add(std::vector<std::string>& all, std::initializer_list<std::string_view> 
   for (const std::string_view text : more) all.emplace_back(text);
 }
 
-// /proc is read-only, for else a program may write into the memory of others, the first process among them.
-// /usr, the links to it in the root folder, and what the linker and the links of /usr/bin lead to.
-std::vector<std::string> base_arguments() {
-  std::vector<std::string> all;
-  add(all, {"--unshare-user",
-            "--unshare-ipc",
-            "--unshare-pid",
-            "--unshare-net",
-            "--unshare-uts",
-            "--die-with-parent",
-            "--as-pid-1",
-            "--uid",
-            "65534",
-            "--gid",
-            "65534",
-            "--hostname",
-            "sandbox",
-            "--seccomp",
-            "3",
-            "--json-status-fd",
-            "4",
-            "--ro-bind",
-            "/usr",
-            "/usr"});
+// /usr, the links to it in the root folder, what the linker and the links of /usr/bin lead to, and devices that hold
+// nothing.
+World make_world() {
+  World world;
+  const auto show = [&](const std::string& path) {
+    world.mounts.push_back({path.starts_with("/dev/") ? MountKind::device : MountKind::read_only, path, path});
+  };
+  show("/usr");
   for (const std::string name : {"/bin", "/sbin", "/lib", "/lib32", "/lib64"}) {
     std::error_code error;
     if (fs::is_symlink(name, error)) {
-      add(all, {"--symlink", fs::read_symlink(name, error).string(), name});
+      world.links.push_back({fs::read_symlink(name, error).string(), name});
     } else if (fs::is_directory(name, error)) {
-      add(all, {"--ro-bind", name, name});
+      show(name);
     }
   }
-  for (const std::string_view path : {"/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime"}) {
-    add(all, {"--ro-bind-try", path, path});
+  for (const std::string path : {"/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime"}) {
+    if (access(path.c_str(), R_OK) == 0) show(path);
   }
-  for (const std::string_view device : {"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"}) {
-    add(all, {"--dev-bind", device, device});
+  for (const std::string device : {"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"}) show(device);
+  world.links.insert(world.links.end(), {{"/proc/self/fd", "/dev/fd"},
+                                         {"/proc/self/fd/0", "/dev/stdin"},
+                                         {"/proc/self/fd/1", "/dev/stdout"},
+                                         {"/proc/self/fd/2", "/dev/stderr"}});
+  return world;
+}
+
+// Of bubblewrap. /proc is read-only, for else a program may write into the memory of others, the first process among
+// them.
+void add_world(std::vector<std::string>& all, const World& world) {
+  add(all, {"--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--die-with-parent",
+            "--as-pid-1", "--uid", "65534", "--gid", "65534", "--hostname", "sandbox", "--seccomp", "3",
+            "--json-status-fd", "4"});
+  for (const LaunchMount& mount : world.mounts) {
+    add(all, {mount.kind == MountKind::device ? "--dev-bind" : "--ro-bind", mount.from, mount.to});
   }
-  add(all, {"--symlink", "/proc/self/fd", "/dev/fd", "--symlink", "/proc/self/fd/0", "/dev/stdin", "--symlink",
-            "/proc/self/fd/1", "/dev/stdout", "--symlink", "/proc/self/fd/2", "/dev/stderr", "--proc", "/proc",
-            "--remount-ro", "/proc"});
-  return all;
+  for (const LaunchLink& link : world.links) add(all, {"--symlink", link.target, link.path});
+  add(all, {"--proc", "/proc", "--remount-ro", "/proc"});
+}
+
+// All that a program writes and all that it is given lie in memory.
+std::uint64_t disk_bytes(const SandboxProgram& program, const SandboxLimits& limits) {
+  std::uint64_t bytes = limits.disk_bytes;
+  for (const SandboxFile& file : program.files) bytes += file.content.size();
+  return bytes;
 }
 
 // A folder of its own for a program that runs without bubblewrap.
@@ -164,10 +168,13 @@ SandboxResult run_unwrapped(const SandboxProgram& program, std::string_view inpu
                                 .environment = environment(folder.path().string()),
                                 .folder = folder.path().string(),
                                 .descriptors = {standard_input.number(), output.write.number(), error.write.number()},
-                                .limits = resource_limits(program, limits)});
+                                .limits = resource_limits(program, limits),
+                                .dies_with_thread = true});
   output.write = Descriptor();
   error.write = Descriptor();
-  return watch({.id = id, .output = std::move(output.read), .error = std::move(error.read), .status = {}}, limits);
+  return watch(
+      {.id = id, .process = {}, .output = std::move(output.read), .error = std::move(error.read), .status = {}},
+      limits);
 }
 
 }  // namespace
@@ -176,27 +183,79 @@ Sandbox::Sandbox(SandboxMode mode) : mode_(mode), is_root_(geteuid() == 0) {
   if (mode_ == SandboxMode::none) return;
   constexpr std::string_view kWhere = "the sandbox for programs";
   constexpr std::string_view kElse = "or set `sandbox: none`, which runs them with no more than limits";
-  const std::vector<std::string> found = executables_named("bwrap");
-  if (found.empty()) {
-    throw Error(kWhere, "bubblewrap (bwrap) is not installed",
-                text_of("install the package bubblewrap, as scripts/setup.sh does, ", kElse));
+  if (mode_ == SandboxMode::namespaces) {
+    launcher_ = std::make_shared<Launcher>(is_root_);
+  } else {
+    const std::vector<std::string> found = executables_named("bwrap");
+    if (found.empty()) {
+      throw Error(kWhere, "bubblewrap (bwrap) is not installed",
+                  text_of("install the package bubblewrap, as scripts/setup.sh does, ", kElse));
+    }
+    bubblewrap_ = found.front();
   }
-  bubblewrap_ = found.front();
-  base_ = base_arguments();
+  world_ = std::make_shared<const World>(make_world());
   filter_ = seccomp_filter();
-  const SandboxResult result = run({.arguments = {"/bin/sh", "-c", "echo works"}, .files = {}, .readable = {}}, {}, {});
-  if (!result.succeeded() || result.output != "works\n") {
-    throw Error(kWhere, text_of("bubblewrap runs nothing here: ", trim(result.error)),
-                text_of("allow unprivileged user name spaces (sysctl kernel.unprivileged_userns_clone=1, "
-                        "kernel.apparmor_restrict_unprivileged_userns=0, user.max_user_namespaces above 0; in a "
-                        "container, a seccomp profile that permits them and an unmasked /proc), ",
-                        kElse));
+  std::string reason;
+  try {
+    const SandboxResult result = run({.arguments = {"/bin/sh", "-c", "echo works"}}, {}, {});
+    if (result.succeeded() && result.output == "works\n") return;
+    reason = trim(result.failure.empty() ? result.error : result.failure);
+  } catch (const Error& error) {
+    reason = error.what();
   }
+  throw Error(
+      kWhere, text_of("runs nothing here: ", reason),
+      text_of("allow unprivileged user name spaces (sysctl kernel.unprivileged_userns_clone=1, "
+              "kernel.apparmor_restrict_unprivileged_userns=0, user.max_user_namespaces above 0; in a "
+              "container, a seccomp profile that permits them and an unmasked /proc), ",
+              mode_ == SandboxMode::namespaces ? "set `sandbox: bubblewrap` where that may have them, " : "", kElse));
 }
 
 SandboxResult Sandbox::run(const SandboxProgram& program, std::string_view input, const SandboxLimits& limits) const {
   for (const SandboxFile& file : program.files) check_name(file.name);
-  return mode_ == SandboxMode::none ? run_unwrapped(program, input, limits) : run_wrapped(program, input, limits);
+  switch (mode_) {
+    case SandboxMode::namespaces:
+      return run_launched(program, input, limits);
+    case SandboxMode::bubblewrap:
+      return run_wrapped(program, input, limits);
+    case SandboxMode::none:
+      break;
+  }
+  return run_unwrapped(program, input, limits);
+}
+
+SandboxResult Sandbox::run_launched(const SandboxProgram& program, std::string_view input,
+                                    const SandboxLimits& limits) const {
+  LaunchPlan plan{.arguments = program.arguments,
+                  .environment = environment("/tmp"),
+                  .world = *world_,
+                  .files = program.files,
+                  .pipes = program.pipes,
+                  .limits = resource_limits(program, limits),
+                  .disk_bytes = disk_bytes(program, limits),
+                  .filter = filter_};
+  for (const std::string& folder : program.readable) {
+    plan.world.mounts.push_back({MountKind::read_only, folder, folder});
+  }
+  // Counts inside: per user and user space.
+  plan.limits.push_back({RLIMIT_NPROC, static_cast<rlim_t>(limits.processes)});
+  const Descriptor standard_input = sealed_file(input);
+  Pipe output = make_pipe();
+  Pipe error = make_pipe();
+  Pipe status = make_pipe();
+  Descriptor process = launcher_->launch(plan, {.input = standard_input.number(),
+                                                .output = output.write.number(),
+                                                .error = error.write.number(),
+                                                .status = status.write.number()});
+  output.write = Descriptor();
+  error.write = Descriptor();
+  status.write = Descriptor();
+  return watch({.id = 0,
+                .process = std::move(process),
+                .output = std::move(output.read),
+                .error = std::move(error.read),
+                .status = std::move(status.read)},
+               limits);
 }
 
 SandboxResult Sandbox::run_wrapped(const SandboxProgram& program, std::string_view input,
@@ -213,12 +272,11 @@ SandboxResult Sandbox::run_wrapped(const SandboxProgram& program, std::string_vi
                  .descriptors = {kept[0].number(), output.write.number(), error.write.number(), kept[1].number(),
                                  status.write.number()},
                  .limits = resource_limits(program, limits),
+                 .dies_with_thread = true,
                  .drop_root = is_root_};
-  plan.arguments.insert(plan.arguments.end(), base_.begin(), base_.end());
+  add_world(plan.arguments, *world_);
   for (const std::string& folder : program.readable) add(plan.arguments, {"--ro-bind", folder, folder});
-  std::uint64_t disk_bytes = limits.disk_bytes;
-  for (const SandboxFile& file : program.files) disk_bytes += file.content.size();
-  add(plan.arguments, {"--size", std::to_string(disk_bytes), "--tmpfs", "/tmp"});
+  add(plan.arguments, {"--size", std::to_string(disk_bytes(program, limits)), "--tmpfs", "/tmp"});
   for (const SandboxFile& file : program.files) {
     kept.push_back(sealed_file(file.content));
     if (file.executable) add(plan.arguments, {"--perms", "0755"});
@@ -233,9 +291,12 @@ SandboxResult Sandbox::run_wrapped(const SandboxProgram& program, std::string_vi
   output.write = Descriptor();
   error.write = Descriptor();
   status.write = Descriptor();
-  return watch(
-      {.id = id, .output = std::move(output.read), .error = std::move(error.read), .status = std::move(status.read)},
-      limits);
+  return watch({.id = id,
+                .process = {},
+                .output = std::move(output.read),
+                .error = std::move(error.read),
+                .status = std::move(status.read)},
+               limits);
 }
 
 std::vector<SandboxResult> Sandbox::run(std::span<const SandboxTask> tasks, int workers) const {

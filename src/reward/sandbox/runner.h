@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,12 +63,15 @@ struct SandboxTask {
   SandboxLimits limits;
 };
 
-// With bubblewrap a program sees /usr and what it runs with, all read-only, and an empty /tmp in which it starts; no
-// network, no other process, no variable of this one. Everything that it started is dead, and everything that it wrote
-// is gone, when run() returns; also where this process dies. Any thread may call.
+class Launcher;
+struct World;
+
+// But for SandboxMode::none a program sees /usr and what it runs with, all read-only, and an empty /tmp in which it
+// starts; no network, no other process, no variable of this one. Everything that it started is dead, and everything
+// that it wrote is gone, when run() returns; also where this process dies. Any thread may call.
 class Sandbox {
  public:
-  // Throws Error with the reason and what to do where this machine runs nothing in a sandbox.
+  // Throws Error with the reason and what to do where this machine runs nothing in such a sandbox.
   explicit Sandbox(SandboxMode mode);
 
   [[nodiscard]] SandboxResult run(const SandboxProgram& program, std::string_view input,
@@ -76,13 +80,16 @@ class Sandbox {
   [[nodiscard]] std::vector<SandboxResult> run(std::span<const SandboxTask> tasks, int workers = 0) const;
 
  private:
+  [[nodiscard]] SandboxResult run_launched(const SandboxProgram& program, std::string_view input,
+                                           const SandboxLimits& limits) const;
   [[nodiscard]] SandboxResult run_wrapped(const SandboxProgram& program, std::string_view input,
                                           const SandboxLimits& limits) const;
 
   SandboxMode mode_;
   bool is_root_ = false;
-  std::string bubblewrap_;         // the executable
-  std::vector<std::string> base_;  // its arguments that are the same for all programs
+  std::shared_ptr<Launcher> launcher_;
+  std::string bubblewrap_;              // the executable
+  std::shared_ptr<const World> world_;  // what all programs see
   std::string filter_;
 };
 

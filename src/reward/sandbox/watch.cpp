@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kSetupTime{20};  // for bubblewrap, on a machine that is very busy
+constexpr std::chrono::seconds kSetupTime{20};  // for the sandbox, on a machine that is very busy
 
 int open_process(pid_t id) { return static_cast<int>(syscall(SYS_pidfd_open, id, 0)); }
 
@@ -39,7 +39,8 @@ std::optional<int> number_after(std::string_view text, std::string_view key) {
 class Watch {
  public:
   Watch(WatchedChild child, const SandboxLimits& limits)
-      : child_(std::move(child)), limits_(limits), process_(open_process(child_.id)) {
+      : child_(std::move(child)), limits_(limits), process_(std::move(child_.process)), launched_(process_.open()) {
+    if (!launched_) process_ = Descriptor(open_process(child_.id));
     if (!process_.open()) {
       const int error = errno;
       kill(child_.id, SIGKILL);
@@ -53,15 +54,17 @@ class Watch {
   SandboxResult run() {
     while (!wait_once()) {
     }
-    // The zombie keeps its number, which is the session's, from being used anew.
-    kill(-child_.id, SIGKILL);
-    int status = 0;
-    while (waitpid(child_.id, &status, 0) < 0 && errno == EINTR) {
+    int status = SIGKILL;
+    if (!launched_) {
+      // The zombie keeps its number, which is the session's, from being used anew.
+      kill(-child_.id, SIGKILL);
+      while (waitpid(child_.id, &status, 0) < 0 && errno == EINTR) {
+      }
     }
     drain(child_.output, result_.output);
     drain(child_.error, result_.error);
     if (wrapped_) drain_status();
-    settle(status);
+    settle(launched_ ? number_after(said_, "ended ").value_or(status) : status);
     return std::move(result_);
   }
 
@@ -122,12 +125,14 @@ class Watch {
       return false;
     }
     said_.append(bytes.data(), static_cast<std::size_t>(count));
-    if (!inner_.open()) {
-      if (const std::optional<int> id = number_after(said_, "\"child-pid\":")) {
-        inner_ = Descriptor(open_process(*id));
-        if (!ended_) deadline_ = Clock::now() + limits_.wall_time;
-      }
+    if (began_) return true;
+    if (launched_) {
+      began_ = said_.starts_with("began\n");
+    } else if (const std::optional<int> id = number_after(said_, "\"child-pid\":")) {
+      inner_ = Descriptor(open_process(*id));
+      began_ = true;
     }
+    if (began_ && !ended_) deadline_ = Clock::now() + limits_.wall_time;
     return true;
   }
 
@@ -141,16 +146,24 @@ class Watch {
     ended_ = true;
     if (!wrapped_) {
       kill(-child_.id, SIGKILL);
-    } else if (inner_.open()) {
-      (void)syscall(SYS_pidfd_send_signal, inner_.number(), SIGKILL, nullptr, 0);
+    } else if (launched_ || inner_.open()) {
+      const int first = launched_ ? process_.number() : inner_.number();
+      (void)syscall(SYS_pidfd_send_signal, first, SIGKILL, nullptr, 0);
     } else {
       kill(child_.id, SIGKILL);
     }
   }
 
   void settle(int status) {
-    if (wrapped_ && !ended_ && !number_after(said_, "\"exit-code\":")) {
-      result_.failure = trim(result_.error).empty() ? "bubblewrap ended early" : std::string(trim(result_.error));
+    if (wrapped_ && !ended_ && !number_after(said_, launched_ ? "ended " : "\"exit-code\":")) {
+      std::string_view reason = result_.error;
+      if (launched_) {
+        constexpr std::string_view kFailed = "failed ";
+        const std::size_t at = said_.find(kFailed);
+        reason = at == std::string::npos ? "" : std::string_view(said_).substr(at + kFailed.size());
+      }
+      reason = trim(reason);
+      result_.failure = reason.empty() ? "the sandbox ended early" : std::string(reason);
     }
     result_.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (result_.exit_status > 128 && result_.exit_status <= 128 + SIGRTMAX) result_.signal = result_.exit_status - 128;
@@ -164,6 +177,8 @@ class Watch {
   std::string said_;
   Clock::time_point deadline_;
   bool wrapped_ = false;
+  bool launched_ = false;
+  bool began_ = false;  // the program, and with it its time
   bool ended_ = false;  // killed
 };
 

@@ -9,14 +9,16 @@
 namespace hone {
 
 struct WatchedChild {
-  pid_t id = 0;
-  Descriptor output;  // reading ends
+  pid_t id = 0;        // a child of this process; 0: `process` is not
+  Descriptor process;  // a pidfd of what a Launcher gave
+  Descriptor output;   // reading ends
   Descriptor error;
-  Descriptor status;  // of what bubblewrap says (--json-status-fd); closed: the child is the program itself
+  // Of what the Launcher's status says, or bubblewrap (--json-status-fd); closed: the child is the program itself.
+  Descriptor status;
 };
 
-// The child, and all of its session, is gone on return. exit_status is the program's; `failure` is set where bubblewrap
-// ended before the program began.
+// The child, and all of its session, is gone on return. exit_status is the program's; `failure` is set where the
+// sandbox ended before the program.
 [[nodiscard]] SandboxResult watch(WatchedChild child, const SandboxLimits& limits);
 
 }  // namespace hone

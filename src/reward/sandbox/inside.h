@@ -1,0 +1,22 @@
+// The first process of a sandbox.
+#pragma once
+
+#include <sys/types.h>
+
+#include "reward/sandbox/launcher.h"
+
+namespace hone {
+
+// The process that sandboxes are made by, as seen from outside of them.
+struct LaunchServer {
+  int process = -1;  // a pidfd
+  uid_t user = 0;
+  gid_t group = 0;
+};
+
+// Run by a process that begins in new name spaces (of users, processes, mounts, network, IPC and host name) as a copy
+// of the server: sees to it that it dies with the server, makes the world of the plan, of which `plan` is a file, gives
+// up all rights, runs the program, and ends with it.
+[[noreturn]] void run_inside(int plan, const LaunchStreams& streams, const LaunchServer& server);
+
+}  // namespace hone

@@ -1,0 +1,47 @@
+// Sandboxes that hone makes itself, of the kernel's name spaces.
+#pragma once
+
+#include <sys/types.h>
+
+#include <mutex>
+
+#include "reward/math/fork_server.h"
+#include "reward/sandbox/launch_plan.h"
+
+namespace hone {
+
+// What the program is connected with; they stay the caller's.
+struct LaunchStreams {
+  int input = -1;
+  int output = -1;
+  int error = -1;
+  // Is told in lines how it goes: "began" when the program is about to start, then "ended STATUS" with what wait()
+  // gives of it; or "failed REASON" where there could be no sandbox.
+  int status = -1;
+};
+
+// Asks a server for each program: this executable, started anew, which is small and has one thread, so that its
+// children are made quickly and have nothing of this process in them. The server and all programs end with this object
+// or with this process, in whatever way they end. Any thread may call.
+class Launcher {
+ public:
+  explicit Launcher(bool drop_root) : drop_root_(drop_root) {}
+  ~Launcher() { stop(); }
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+
+  // The first process of a new sandbox (a pidfd), with which all others of it end; it ends with the program. Throws
+  // Error with the system's reason where it makes none.
+  [[nodiscard]] Descriptor launch(const LaunchPlan& plan, const LaunchStreams& streams);
+
+ private:
+  void start();
+  void stop();
+
+  std::mutex mutex_;
+  bool drop_root_;  // the server becomes "nobody", whom limits bind as they do not bind root
+  pid_t id_ = 0;
+  Descriptor channel_;
+};
+
+}  // namespace hone
