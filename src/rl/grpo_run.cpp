@@ -31,11 +31,12 @@ std::int64_t longest_prompt(const GrpoRun& run) {
 PromptSet read_prompts(const Source& source, const GrpoRun& run) {
   const GrpoOptions& options = run.options;
   EncodingReport report;
-  PromptSet prompts = encode_prompts(
-      source, run.tokenizer, chat_template_of(run.tokenizer, options.chat_template),
-      {.columns = {.prompt_column = options.dataset_prompt_column, .system_prompt = options.system_prompt},
-       .max_prompt_length = options.max_prompt_length.value_or(0)},
-      report);
+  PromptSet prompts =
+      token_cache_of(options, options)
+          .prompts(source, run.tokenizer, chat_template_of(run.tokenizer, options.chat_template),
+                   {.columns = {.prompt_column = options.dataset_prompt_column, .system_prompt = options.system_prompt},
+                    .max_prompt_length = options.max_prompt_length.value_or(0)},
+                   report);
   report.log(source.name(), text_of("max_prompt_length ", options.max_prompt_length.value_or(0)));
   return prompts;
 }
@@ -94,7 +95,7 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
               .batch = grpo_batch(options, 1, input),
               .initial = std::make_unique<ModelDirectory>(path),
               .model = nullptr,
-              .tokenizer = load_tokenizer(path)};
+              .tokenizer = tokenizer_of(options)};
   GrpoOptions copy = options;
   run.options_json = option_json(OptionTable(copy)).dump();
   run.model = family_registry().create(run.initial->config());

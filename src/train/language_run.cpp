@@ -14,6 +14,7 @@
 #include "model/lora.h"
 #include "model/registry.h"
 #include "passes/offload.h"
+#include "train/config_overrides.h"
 #include "train/fit.h"
 #include "train/language_task.h"
 #include "train/setup.h"
@@ -89,10 +90,10 @@ void check_lengths(const LanguageRun& run, const ExampleSet& set, std::int64_t c
   check_positions(run.model->shape(), capacity > 0 ? std::min(longest, capacity) : longest, where);
 }
 
-ExampleSet encode(const Source& source, const LanguageRun& run, const ChatTemplate& chat_template,
-                  const EncodeOptions& options) {
+ExampleSet encode(const Source& source, const LanguageRun& run, const TokenCache& cache,
+                  const ChatTemplate& chat_template, const EncodeOptions& options) {
   EncodingReport report;
-  ExampleSet set = encode_examples(source, run.tokenizer, chat_template, options, report);
+  ExampleSet set = cache.examples(source, run.tokenizer, chat_template, options, report);
   report.log(source.name(), text_of("max_length ", options.max_length));
   return set;
 }
@@ -103,26 +104,26 @@ Packing packing_of(const SftOptions& options, bool packs) {
 }
 
 std::unique_ptr<BatchLoader> rows_in_order(const ExampleSet& set, Packing packing, std::int64_t capacity,
-                                           std::int64_t rows_per_batch, std::uint64_t seed) {
+                                           const TrainingOptions& options) {
   return make_row_loader(set, pack(set, all_examples(set.size()), packing, capacity),
-                         {.rows_per_batch = rows_per_batch, .seed = seed, .shuffle = false});
+                         {.rows_per_batch = options.per_device_eval_batch_size,
+                          .seed = options.order_seed(),
+                          .shuffle = false,
+                          .drop_last = options.dataloader_drop_last});
 }
 
 }  // namespace
 
 LanguageRun prepare_pretrain(const PretrainOptions& options) {
-  const std::filesystem::path tokenizer = options.tokenizer_name_or_path.empty()
-                                              ? resolve_model(options.model_name_or_path, options.model_revision)
-                                              : resolve_model(options.tokenizer_name_or_path);
-  LanguageRun run{.command = "pretrain",
-                  .options = options,
-                  .options_json = as_json(options),
-                  .tokenizer = load_tokenizer(tokenizer)};
+  LanguageRun run{
+      .command = "pretrain", .options = options, .options_json = as_json(options), .tokenizer = tokenizer_of(options)};
   run.generation_config = default_generation_config(run.tokenizer).dump();
   if (options.model_config_path.empty()) {
     open_model(run, options);
   } else {
-    run.model = family_registry().create(complete_config(read_json(options.model_config_path), run.tokenizer));
+    Json config = complete_config(read_json(options.model_config_path), run.tokenizer);
+    override_config(config, options.config_overrides);
+    run.model = family_registry().create(config);
     run.dtype = weight_dtype(options).value_or(DType::f32);
   }
   check_vocabulary(*run.model, run.tokenizer);
@@ -131,7 +132,8 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
   const EncodeOptions encoding{
       .columns = {.text_field = options.dataset_text_field}, .loss = LossOn::all, .eos_optional = true};
   const std::uint64_t seed = options.order_seed();
-  ExampleSet train = encode(open_training_data(options, options.sample_by), run, chat_template, encoding);
+  const TokenCache cache = token_cache_of(options, options);
+  ExampleSet train = encode(open_training_data(options, options.sample_by), run, cache, chat_template, encoding);
   std::optional<ExampleSet> test;
   if (options.test_split_size > 0) {
     const std::array<double, 2> fractions{1.0 - options.test_split_size, options.test_split_size};
@@ -139,7 +141,7 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
     train = std::move(parts[0]);
     test = std::move(parts[1]);
   } else if (options.evaluates()) {
-    test = encode(open_eval_data(options, options, options.sample_by), run, chat_template, encoding);
+    test = encode(open_eval_data(options, options, options.sample_by), run, cache, chat_template, encoding);
   }
   check_lengths(run, train, options.block_size, "block_size");
   const std::int64_t rows = options.per_device_train_batch_size;
@@ -148,21 +150,18 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
         make_window_loader(train, {.block_size = options.block_size, .windows_per_batch = rows, .seed = seed});
   } else {
     run.batches = make_row_loader(train, pack(train, all_examples(train.size()), Packing::wrapped, options.block_size),
-                                  {.rows_per_batch = rows, .seed = seed});
+                                  {.rows_per_batch = rows, .seed = seed, .drop_last = options.dataloader_drop_last});
   }
   if (test) {
-    run.eval_batches =
-        rows_in_order(*test, Packing::wrapped, options.block_size, options.per_device_eval_batch_size, seed);
+    run.eval_batches = rows_in_order(*test, Packing::wrapped, options.block_size, options);
   }
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());
   return run;
 }
 
 LanguageRun prepare_sft(const SftOptions& options) {
-  LanguageRun run{.command = "sft",
-                  .options = options,
-                  .options_json = as_json(options),
-                  .tokenizer = load_tokenizer(resolve_model(options.model_name_or_path, options.model_revision))};
+  LanguageRun run{
+      .command = "sft", .options = options, .options_json = as_json(options), .tokenizer = tokenizer_of(options)};
   open_model(run, options);
   check_vocabulary(*run.model, run.tokenizer);
   if (run.tokenizer.chat_template().empty() && options.chat_template.empty()) use_chatml(run, options);
@@ -180,16 +179,19 @@ LanguageRun prepare_sft(const SftOptions& options) {
   EncodeOptions encoding{.columns = {.text_field = options.dataset_text_field,
                                      .prompt_column = options.dataset_prompt_column,
                                      .system_prompt = options.system_prompt}};
-  encoding.max_length = cuts_long_examples(packing) ? options.max_length.value_or(0) : 0;
+  const bool prepared = options.dataset_kwargs.skip_prepare_dataset;
+  encoding.tokens_only = prepared;
+  encoding.max_length = cuts_long_examples(packing) && !prepared ? options.max_length.value_or(0) : 0;
   if (options.assistant_only_loss) {
     encoding.loss = LossOn::assistant;
   } else if (options.completion_only_loss) {
     encoding.loss = *options.completion_only_loss ? LossOn::completion : LossOn::all;
   }
   const std::uint64_t seed = options.order_seed();
-  const ExampleSet train = encode(open_training_data(options), run, chat_template, encoding);
+  const TokenCache cache = token_cache_of(options, options);
+  const ExampleSet train = encode(open_training_data(options), run, cache, chat_template, encoding);
   const std::int64_t capacity = options.max_length.value_or(run.model->shape().max_position_embeddings);
-  const std::int64_t longest = packing == Packing::none ? options.max_length.value_or(0) : capacity;
+  const std::int64_t longest = packing == Packing::none ? encoding.max_length : capacity;
   check_lengths(run, train, longest, "max_length");
   const PackedRows rows = pack(train, all_examples(train.size()), packing, capacity);
   if (packing != Packing::none) {
@@ -199,13 +201,15 @@ LanguageRun prepare_sft(const SftOptions& options) {
             10.0,
         "% full"));
   }
-  run.batches = make_row_loader(train, rows, {.rows_per_batch = options.per_device_train_batch_size, .seed = seed});
+  run.batches = make_row_loader(
+      train, rows,
+      {.rows_per_batch = options.per_device_train_batch_size, .seed = seed, .drop_last = options.dataloader_drop_last});
   if (options.evaluates()) {
     const Packing eval_packing = packing_of(options, options.eval_packing.value_or(options.packing));
-    encoding.max_length = cuts_long_examples(eval_packing) ? options.max_length.value_or(0) : 0;
-    const ExampleSet test = encode(open_eval_data(options, options), run, chat_template, encoding);
-    check_lengths(run, test, eval_packing == Packing::none ? options.max_length.value_or(0) : capacity, "max_length");
-    run.eval_batches = rows_in_order(test, eval_packing, capacity, options.per_device_eval_batch_size, seed);
+    encoding.max_length = cuts_long_examples(eval_packing) && !prepared ? options.max_length.value_or(0) : 0;
+    const ExampleSet test = encode(open_eval_data(options, options), run, cache, chat_template, encoding);
+    check_lengths(run, test, eval_packing == Packing::none ? encoding.max_length : capacity, "max_length");
+    run.eval_batches = rows_in_order(test, eval_packing, capacity, options);
   }
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());
   return run;

@@ -102,6 +102,10 @@ void check_options(const PretrainOptions& options, const OptionInput& input) {
                                                   : "both it and model_name_or_path are set",
                 "a config.json starts from scratch, a model's folder goes on from its weights");
   }
+  if (!options.config_overrides.empty() && options.model_config_path.empty()) {
+    throw Error(input.place_of("config_overrides"), "is set, but weights that are there have the shapes of their own",
+                "it goes with model_config_path");
+  }
   if (!options.model_config_path.empty()) {
     require_text(options.tokenizer_name_or_path, "tokenizer_name_or_path", "the folder of the tokenizer to train with");
   }
@@ -110,6 +114,10 @@ void check_options(const PretrainOptions& options, const OptionInput& input) {
 void check_options(const SftOptions& options, const OptionInput& input) {
   check_training(options, options, options, true, input);
   check_lora(options, input);
+  if (options.dataset_kwargs.skip_prepare_dataset && (options.packing || options.eval_packing == true)) {
+    throw Error(input.place_of("dataset_kwargs.skip_prepare_dataset"),
+                "leaves the rows as they are, but packing or eval_packing is true", "set one of them to false");
+  }
   const bool packs = options.packing || options.eval_packing == true;
   if (packs && !options.max_length) {
     throw Error(input.place_of(options.packing ? "packing" : "eval_packing"), "packing needs a max_length, saw null",

@@ -72,6 +72,7 @@ constexpr Range kCount = within(1, 1'000'000);
 struct ModelOptions {
   std::string model_name_or_path;
   std::string model_revision = "main";
+  std::string tokenizer_name_or_path;
   TorchDtype torch_dtype = TorchDtype::automatic;
   std::optional<bool> bf16;
 
@@ -81,6 +82,8 @@ struct ModelOptions {
     v("model_name_or_path", model_name_or_path,
       "Folder of the model to start from, or its name on the Hugging Face hub");
     v("model_revision", model_revision, "Branch, tag or commit of a model from the hub");
+    v("tokenizer_name_or_path", tokenizer_name_or_path, "Folder of the tokenizer, where it is not the model's");
+    v.alias("tokenizer_name", "tokenizer_name_or_path");
     v("torch_dtype", torch_dtype, "Type of the weights; auto is the checkpoint's");
     v("bf16", bf16, "Compute in bfloat16");
     v.alias("dtype", "torch_dtype");
@@ -94,6 +97,7 @@ struct DatasetOptions {
   std::string dataset_train_split = "train";
   std::string dataset_test_split = "test";
   std::string eval_dataset_name;
+  bool token_cache = true;
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -105,6 +109,7 @@ struct DatasetOptions {
     v("dataset_train_split", dataset_train_split, "Split to train on");
     v("dataset_test_split", dataset_test_split, "Split to evaluate on, of eval_dataset_name or else of dataset_name");
     v("eval_dataset_name", eval_dataset_name, "File or folder to evaluate on; a file is taken whole");
+    v("token_cache", token_cache, "Keep encoded data in $HONE_CACHE, or in ~/.cache/hone, for the next start");
   }
 };
 
@@ -121,6 +126,7 @@ struct TrainingOptions {
   OnNonfinite on_nonfinite = OnNonfinite::stop;
   std::int64_t seed = 42;
   std::optional<std::int64_t> data_seed;
+  bool dataloader_drop_last = false;
   DeviceChoice device = DeviceChoice::automatic;
   GemmOptions gemm;
 
@@ -181,6 +187,7 @@ struct TrainingOptions {
     v("on_nonfinite", on_nonfinite, "What to do at a NaN or infinite loss or gradient; skip goes on without the step");
     v("seed", seed, "Of shuffling, initialisation and sampling", at_least(0));
     v("data_seed", data_seed, "Of shuffling alone; unset: seed", at_least(0));
+    v("dataloader_drop_last", dataloader_drop_last, "Leave out an epoch's last batch where it is not full");
     v("device", device, kDeviceHelp);
     gemm.fields(v);
 
@@ -248,7 +255,7 @@ struct TrainingOptions {
 
 struct PretrainOptions : ModelOptions, DatasetOptions, TrainingOptions {
   std::string model_config_path;
-  std::string tokenizer_name_or_path;
+  std::string config_overrides;
   std::string dataset_text_field = "text";
   std::int64_t block_size = 512;
   WindowSampling sampling = WindowSampling::blocks;
@@ -261,7 +268,7 @@ struct PretrainOptions : ModelOptions, DatasetOptions, TrainingOptions {
   void fields(Visitor& v) {
     ModelOptions::fields(v);
     v("model_config_path", model_config_path, "config.json of a model to initialise, in place of model_name_or_path");
-    v("tokenizer_name_or_path", tokenizer_name_or_path, "Folder of the tokenizer, where it is not the model's");
+    v("config_overrides", config_overrides, "key=value,...: values of model_config_path's keys, in place of its own");
     DatasetOptions::fields(v);
     v("dataset_text_field", dataset_text_field, "Column of plain text");
     v("block_size", block_size, "Tokens a training sequence", at_least(2));
@@ -273,12 +280,23 @@ struct PretrainOptions : ModelOptions, DatasetOptions, TrainingOptions {
   }
 };
 
+// TRL's.
+struct DatasetKwargs {
+  bool skip_prepare_dataset = false;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("skip_prepare_dataset", skip_prepare_dataset, "The rows' input_ids are trained on as they are, however long");
+  }
+};
+
 struct SftOptions : ModelOptions, DatasetOptions, TrainingOptions, LoraOptions {
   std::string chat_template;
   std::string eos_token;
   std::string system_prompt;
   std::string dataset_text_field = "text";
   std::string dataset_prompt_column;
+  DatasetKwargs dataset_kwargs;
   std::optional<std::int64_t> max_length = 1024;
   bool packing = false;
   std::optional<bool> eval_packing;
@@ -298,6 +316,7 @@ struct SftOptions : ModelOptions, DatasetOptions, TrainingOptions, LoraOptions {
     v("dataset_text_field", dataset_text_field, "Column of plain text");
     v("dataset_prompt_column", dataset_prompt_column, "Column of prompts; unset: prompt, problem or question");
     v("system_prompt", system_prompt, "Put before conversations that have no system message");
+    v("dataset_kwargs", dataset_kwargs, "");
     v("max_length", max_length, "Tokens a sequence; longer ones are cut; null: no limit", at_least(2));
     v("packing", packing, "Put several documents into one sequence; they never see each other");
     v("eval_packing", eval_packing, "The same for what is evaluated on; unset: as packing");

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "data/dataset.h"
 #include "data/mixture.h"
+#include "engine/loaded_model.h"
 #include "passes/offload.h"
 #include "train/fit.h"
 #include "train/optim_args.h"
@@ -92,6 +93,16 @@ Source open_eval_data(const DatasetOptions& options, const TrainingOptions& trai
          "set eval_dataset_name; hone pretrain may hold out test_split_size");
   }
   return open_dataset(data, {.sample_by = sample_by, .split = has_splits ? options.dataset_test_split : "train"});
+}
+
+Tokenizer tokenizer_of(const ModelOptions& options) {
+  const std::string& own = options.tokenizer_name_or_path;
+  return load_tokenizer(own.empty() ? resolve_model(options.model_name_or_path, options.model_revision)
+                                    : resolve_model(own));
+}
+
+TokenCache token_cache_of(const DatasetOptions& options, const TrainingOptions& training) {
+  return options.token_cache ? TokenCache(token_cache_folder(), !training.dry_run) : TokenCache();
 }
 
 std::string run_title(std::string_view command, const TrainingOptions& options) {

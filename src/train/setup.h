@@ -2,6 +2,7 @@
 #pragma once
 
 #include "data/source.h"
+#include "data/token_cache.h"
 #include "train/loss_program.h"
 #include "train/memory.h"
 #include "train/options.h"
@@ -15,6 +16,12 @@ namespace hone {
 // where there is nothing.
 [[nodiscard]] Source open_eval_data(const DatasetOptions& options, const TrainingOptions& training,
                                     SampleBy sample_by = SampleBy::document);
+
+// Where encoded data is kept; nothing is written at a dry run.
+[[nodiscard]] TokenCache token_cache_of(const DatasetOptions& options, const TrainingOptions& training);
+
+// The model's tokenizer, or the one that the options name. Throws Error.
+[[nodiscard]] Tokenizer tokenizer_of(const ModelOptions& options);
 
 // How a run is named in its log: "grpo", or "grpo NAME" where run_name is set.
 [[nodiscard]] std::string run_title(std::string_view command, const TrainingOptions& options);
