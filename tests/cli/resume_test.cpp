@@ -3,10 +3,12 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
 #include "cli/program.h"
+#include "core/error.h"
 #include "core/files.h"
 #include "core/random.h"
 #include "support/miniature.h"
@@ -92,6 +94,69 @@ TEST(Resume, PretrainingAndGrpoGoOnBitForBit) {
                                       "--reward_funcs",
                                       "tag_count,length"};
   check_kills(folder, grpo, 8, 2);
+}
+
+std::size_t lines_of(const fs::path& path) {
+  if (!is_file(path)) return 0;
+  const std::string text = read_file(path);
+  return static_cast<std::size_t>(std::ranges::count(text, '\n'));
+}
+
+TEST(Resume, AnEvaluationThatIsKilledLeavesTheSameBytes) {
+  const TemporaryDirectory folder;
+  write_miniature(folder.path());
+  const auto path = [&](const char* relative) { return (folder.path() / relative).string(); };
+  const fs::path log = folder.path() / "log";
+  ASSERT_EQ(run_to_end(pretrain_arguments(folder.path(), {"--max_steps", "20", "--per_device_train_batch_size", "4",
+                                                          "--save_strategy", "no", "--output_dir", path("model")}),
+                       log),
+            0)
+      << read_file(log);
+  const std::vector<std::string> arguments{"eval",
+                                           path("model"),
+                                           "--dataset_name",
+                                           path("data/prompts.jsonl"),
+                                           "--prompt_template",
+                                           "{problem}",
+                                           "--samples",
+                                           "4",
+                                           "--temperature",
+                                           "1",
+                                           "--max_model_len",
+                                           "96",
+                                           "--max_num_seqs",
+                                           "4",
+                                           "--output_dir",
+                                           path("out")};
+  ASSERT_EQ(run_to_end(arguments, log), 0) << read_file(log);
+  fs::rename(path("out"), path("whole"));  // results.json names the folder
+  const std::size_t all = lines_of(folder.path() / "whole" / "samples.jsonl");
+  ASSERT_EQ(all, 160u);
+
+  // Killed when so many answers are there, and once before there is any.
+  const fs::path answers = folder.path() / "out" / "answers.jsonl";
+  std::size_t before = 0;
+  for (const std::size_t kill_at : {0, 1, 30, 31, 75, 120}) {
+    const pid_t child = start_program(arguments, log);
+    while (kill_at == 0 ? !is_folder(folder.path() / "out") : lines_of(answers) < kill_at) {
+      ASSERT_EQ(::kill(child, 0), 0);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ::kill(child, SIGKILL);
+    EXPECT_EQ(wait_for(child), 128 + SIGKILL) << "it had ended before it had " << kill_at << " answers";
+    EXPECT_GE(lines_of(answers), std::max(before, kill_at));
+    before = lines_of(answers);
+    EXPECT_FALSE(is_file(folder.path() / "out" / "results.json"));
+  }
+  EXPECT_LT(before, all);
+  // What a kill within a write leaves.
+  append_file(answers, R"({"completion":"half of an ans)");
+  ASSERT_EQ(run_to_end(arguments, log), 0) << read_file(log);
+  EXPECT_NE(read_file(log).find(text_of(before, " of 160 answers were given before")), std::string::npos);
+  for (const char* name : {"samples.jsonl", "results.json"}) {
+    EXPECT_EQ(read_file(folder.path() / "out" / name), read_file(folder.path() / "whole" / name)) << name;
+  }
+  EXPECT_EQ(names_in(path("out")), names_in(path("whole")));
 }
 
 TEST(Resume, AnInterruptSavesAndSaysSo) {
