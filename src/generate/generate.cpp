@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 #include "engine/loaded_model.h"
 #include "generate/collect.h"
+#include "generate/endpoint.h"
 #include "generate/options.h"
 #include "generate/prompts.h"
 #include "rl/reward_options.h"
@@ -22,11 +23,10 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kKey = "prompt_hash";
-
 // The keys on which generations depend: a folder that holds some from others is not gone on with.
 Json generation_settings(const GenerateOptions& options) {
   return {{"model_name_or_path", options.model_name_or_path},
+          {"endpoint", options.endpoint.empty() ? Json(nullptr) : Json(true)},
           {"chat_template", options.chat_template},
           {"system_prompt", options.system_prompt},
           {"prompt_template", options.prompt_template},
@@ -123,18 +123,14 @@ class Generation {
     Running& running = running_.at(owner.mapped());
     --waiting_;
     if (++running.ended < running.ids.size()) return false;
-    Json row = parse_json(running.prompt->row, "row");
-    row["generations"] = Json::array();
-    row["finish_reasons"] = Json::array();
-    row["completion_tokens"] = Json::array();
+    std::vector<GeneratedText> completions;
     for (const RequestId each : running.ids) {
       const Completion completion = engine_.take(each);
-      row["generations"].push_back(running.prompt->prefill + completion.text);
-      row["finish_reasons"].push_back(name_of(completion.finish_reason));
-      row["completion_tokens"].push_back(completion.tokens.size());
+      completions.push_back({.text = running.prompt->prefill + completion.text,
+                             .finish_reason = std::string(name_of(completion.finish_reason)),
+                             .tokens = std::ssize(completion.tokens)});
     }
-    row[kKey] = running.prompt->key;
-    journal_.append(row);
+    journal_.append(journal_row(*running.prompt, completions));
     running_.erase(running.prompt);
     return true;
   }
@@ -175,7 +171,17 @@ std::string output_folder(const GenerateOptions& options) {
 }
 
 void check_options(const GenerateOptions& options, const OptionInput& input) {
-  if (options.model_name_or_path.empty()) throw Error("model_name_or_path", "is not set", "the folder of a model");
+  if (options.model_name_or_path.empty()) {
+    throw Error("model_name_or_path", "is not set",
+                options.endpoint.empty() ? "the folder of a model" : "the model's name at the endpoint");
+  }
+  if (!options.endpoint.empty()) {
+    (void)completions_url(options.endpoint);
+    if (!options.chat_template.empty()) {
+      throw Error(input.place_of("chat_template"), "is set, but an endpoint renders prompts by a template of its own",
+                  "remove it");
+    }
+  }
   if (options.dataset_name.empty()) throw Error("dataset_name", "is not set", "the file with the prompts");
   if (output_folder(options).empty()) throw Error("output_dir", "is not set", "the folder for what is generated");
   if (options.dataset_start_index && options.dataset_end_index &&
@@ -202,17 +208,31 @@ void check_options(const GenerateOptions& options, const OptionInput& input) {
   (void)rewards_of(options, false);
 }
 
+namespace {
+
+std::vector<GeneratePrompt> prompts_of(const GenerateOptions& options, GenerateCounts& counts) {
+  if (!options.endpoint.empty()) return read_prompts(options, nullptr, counts);
+  const Tokenizer tokenizer = load_tokenizer(resolve_model(options.model_name_or_path));
+  const ChatTemplate chat_template = chat_template_of(tokenizer, options.chat_template);
+  const PromptForm form{tokenizer, chat_template};
+  return read_prompts(options, &form, counts);
+}
+
+}  // namespace
+
 GenerateCounts generate(const GenerateOptions& options) {
   const fs::path folder = output_folder(options);
   claim_folder(folder, "output_dir");
-  const Tokenizer tokenizer = load_tokenizer(resolve_model(options.model_name_or_path));
   GenerateCounts counts;
-  const std::vector<GeneratePrompt> prompts =
-      read_prompts(options, tokenizer, chat_template_of(tokenizer, options.chat_template), counts);
+  std::vector<GeneratePrompt> prompts = prompts_of(options, counts);
   claim_settings(folder, options);
-  Journal journal(folder / "generations.jsonl", kKey);
+  Journal journal(folder / "generations.jsonl", kPromptHash);
   const bool whole = std::ranges::all_of(prompts, [&](const auto& prompt) { return journal.contains(prompt.key); });
-  if (!whole) generate_missing(options, prompts, journal);
+  if (!whole && options.endpoint.empty()) generate_missing(options, prompts, journal);
+  if (!whole && !options.endpoint.empty()) {
+    generate_at_endpoint(options, prompts, journal);
+    counts.refused = std::erase_if(prompts, [&](const auto& prompt) { return !journal.contains(prompt.key); });
+  }
   collect_data(options, prompts, journal, folder / "data.jsonl", counts);
   return counts;
 }

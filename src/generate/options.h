@@ -27,6 +27,11 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
   std::string system_prompt;
   DeviceChoice device = DeviceChoice::automatic;
 
+  std::string endpoint;
+  std::string endpoint_key_variable = "OPENAI_API_KEY";
+  double endpoint_timeout = 600;
+  std::int64_t endpoint_retries = 8;
+
   std::string dataset_name;
   std::string dataset_config;
   std::string dataset_split = "train";
@@ -62,16 +67,17 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
   template <class Visitor>
   void fields(Visitor& v) {
     v.group("Model");
-    v("model_name_or_path", model_name_or_path, "Folder of the model");
+    v("model_name_or_path", model_name_or_path, "Folder of the model; with an endpoint, the model's name there");
     v("chat_template", chat_template, "Jinja text or a file of it, in place of the model's");
     v("system_prompt", system_prompt, "Put before conversations that have no system message");
     v("device", device, kDeviceHelp);
+    endpoint_fields(v);
     data_fields(v);
     SamplingKeys::fields(v);
     v("num_generations", num_generations, "Completions a prompt", within(1, 1'000'000));
     v("max_new_tokens", max_new_tokens, "Tokens a completion", at_least(1));
     v.alias("max_completion_length", "max_new_tokens");
-    v("max_num_seqs", max_num_seqs, "Completions that are generated at a time", at_least(1));
+    v("max_num_seqs", max_num_seqs, "Completions that are generated, or asked for, at a time", at_least(1));
     RewardKeys::fields(v);
     filter_fields(v);
     v.group("Output");
@@ -83,6 +89,17 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
   }
 
  private:
+  template <class Visitor>
+  void endpoint_fields(Visitor& v) {
+    v.group("Endpoint");
+    v("endpoint", endpoint,
+      "URL of an OpenAI-compatible server that generates in place of hone's engine, with or without /v1");
+    v("endpoint_key_variable", endpoint_key_variable, "Environment variable that holds the server's API key");
+    v("endpoint_timeout", endpoint_timeout, "Seconds that a completion may take", within(0.001, 1e6));
+    v("endpoint_retries", endpoint_retries, "How often a request that fails in passing is sent again", at_least(0));
+    v.alias("vllm_server_url", "endpoint");
+  }
+
   template <class Visitor>
   void data_fields(Visitor& v) {
     v.group("Data");
@@ -122,6 +139,7 @@ struct GenerateCounts {
   std::int64_t duplicates = 0;    // rows left out
   std::int64_t contaminated = 0;  // rows left out
   std::int64_t prompts = 0;
+  std::int64_t refused = 0;  // prompts that the endpoint would not answer
   std::int64_t completions = 0;
   std::int64_t pass_rate = 0;  // prompts left out by their pass rate
   std::int64_t length = 0;     // completions left out: by their length, or for want of an end

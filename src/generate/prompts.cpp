@@ -92,6 +92,21 @@ Json messages_of(Json& row, std::string_view column, const GenerateOptions& opti
   return messages;
 }
 
+// Gives the prompt its key, and what else follows from how it is rendered.
+void render(GeneratePrompt& prompt, const Json& messages, const PromptForm* form, const Json& variables) {
+  if (form == nullptr) {
+    if (messages.back()["role"] == "assistant") throw Error("an endpoint cannot go on with an assistant's message");
+    prompt.key = content_key(prompt.messages);
+    return;
+  }
+  RenderedPrompt rendered = render_prompt(messages, form->chat_template, variables);
+  prompt.tokens = form->tokenizer.encode(rendered.text);
+  if (prompt.tokens.empty()) throw Error("the template renders the prompt as nothing");
+  prompt.prefill = std::move(rendered.prefill);
+  prompt.opens_thoughts = prompt.prefill.empty() && rendered.text.ends_with(kThinkOpening);
+  prompt.key = content_key(rendered.text);
+}
+
 bool is_within(std::int64_t index, const GenerateOptions& options) {
   return index >= options.dataset_start_index.value_or(0) &&
          (!options.dataset_end_index || index < *options.dataset_end_index);
@@ -99,11 +114,11 @@ bool is_within(std::int64_t index, const GenerateOptions& options) {
 
 }  // namespace
 
-std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const Tokenizer& tokenizer,
-                                         const ChatTemplate& chat_template, GenerateCounts& counts) {
+std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const PromptForm* form,
+                                         GenerateCounts& counts) {
   NgramSet benchmarks(static_cast<std::size_t>(options.ngram_size));
   for (const std::string& entry : options.decontaminate) add_benchmark(benchmarks, entry);
-  const Json variables = template_variables(tokenizer);
+  const Json variables = form == nullptr ? Json::object() : template_variables(form->tokenizer);
   const ColumnOptions columns{.prompt_column = options.dataset_prompt_column};
   const Source source = open_dataset({.name = options.dataset_name, .config = options.dataset_config},
                                      {.split = split_for(options.dataset_name, options.dataset_split)});
@@ -129,12 +144,7 @@ std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const T
       GeneratePrompt prompt;
       const Json messages = messages_of(row, column, options);
       prompt.messages = messages.dump(-1, ' ', false, Json::error_handler_t::replace);
-      RenderedPrompt rendered = render_prompt(messages, chat_template, row_variables(row, variables));
-      prompt.tokens = tokenizer.encode(rendered.text);
-      if (prompt.tokens.empty()) throw Error("the template renders the prompt as nothing");
-      prompt.prefill = std::move(rendered.prefill);
-      prompt.opens_thoughts = prompt.prefill.empty() && rendered.text.ends_with(kThinkOpening);
-      prompt.key = content_key(rendered.text);
+      render(prompt, messages, form, row_variables(row, variables));
       if (const int count = ++occurrences[prompt.key]; count > 1) prompt.key += text_of("-", count);
       prompt.row = row.dump(-1, ' ', false, Json::error_handler_t::replace);
       prompts.push_back(std::move(prompt));
@@ -147,6 +157,20 @@ std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const T
   if (prompts.empty()) throw Error("dataset_name", "no prompt is left", "all are duplicates or contaminated");
   counts.prompts = std::ssize(prompts);
   return prompts;
+}
+
+Json journal_row(const GeneratePrompt& prompt, std::span<const GeneratedText> completions) {
+  Json row = parse_json(prompt.row, "row");
+  row["generations"] = Json::array();
+  row["finish_reasons"] = Json::array();
+  row["completion_tokens"] = Json::array();
+  for (const GeneratedText& completion : completions) {
+    row["generations"].push_back(completion.text);
+    row["finish_reasons"].push_back(completion.finish_reason);
+    row["completion_tokens"].push_back(completion.tokens);
+  }
+  row[kPromptHash] = prompt.key;
+  return row;
 }
 
 }  // namespace hone

@@ -1,6 +1,8 @@
 // The prompts to generate from.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,17 +14,34 @@
 namespace hone {
 
 struct GeneratePrompt {
-  std::string key;              // a hash of the rendered prompt; prompts that are equal have their count behind it
+  // A hash of the rendered prompt, for an endpoint of the messages; prompts that are equal have their count behind it.
+  std::string key;
   std::string row;              // JSON: all columns
   std::string messages;         // JSON: as rendered
   std::string prefill;          // what the completion's text begins with: the start of an assistant's message
   bool opens_thoughts = false;  // the template wrote <think> itself
-  std::vector<TokenId> tokens;
+  std::vector<TokenId> tokens;  // for an endpoint none
+};
+
+// What the prompts are rendered with.
+struct PromptForm {
+  const Tokenizer& tokenizer;
+  const ChatTemplate& chat_template;
 };
 
 // The dataset's rows within the indices, without duplicates and contaminated ones. Throws Error where none is left, or
-// one cannot be used.
-[[nodiscard]] std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const Tokenizer& tokenizer,
-                                                       const ChatTemplate& chat_template, GenerateCounts& counts);
+// one cannot be used. `form`: null where the prompts are for an endpoint, which renders them.
+[[nodiscard]] std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const PromptForm* form,
+                                                       GenerateCounts& counts);
+
+// A completion as generations.jsonl keeps it.
+struct GeneratedText {
+  std::string text;
+  std::string finish_reason;  // "stop": it ended by itself
+  std::int64_t tokens = 0;
+};
+inline constexpr const char* kPromptHash = "prompt_hash";  // the column of a prompt's key
+// The line of a prompt: its row, with `completions` and its key.
+[[nodiscard]] Json journal_row(const GeneratePrompt& prompt, std::span<const GeneratedText> completions);
 
 }  // namespace hone

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kLongestError = std::size_t{1} << 16;
 
-// libcurl brings some twenty libraries: only who downloads needs them.
+// libcurl brings some twenty libraries: only who asks others over HTTP needs them.
 class Curl {
  public:
   static const Curl& get() {
@@ -38,7 +38,10 @@ class Curl {
  private:
   Curl() : library_(dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL)) {
     if (library_ == nullptr)
-      throw Error("libcurl.so.4", "cannot be opened, and downloads need it", "apt install libcurl4");
+      throw Error("libcurl.so.4", "cannot be opened, and requests over HTTP need it", "apt install libcurl4");
+    decltype(&curl_global_init) global_init;
+    load(global_init, "curl_global_init");
+    global_init(CURL_GLOBAL_DEFAULT);  // before threads that would each begin it
     load(init, "curl_easy_init");
     load(setopt, "curl_easy_setopt");
     load(perform, "curl_easy_perform");
@@ -59,9 +62,11 @@ class Curl {
 };
 
 struct Transfer {
-  const HttpRequest& request;
   const Curl& curl;
   CURL* handle;
+  std::int64_t most;  // bytes of the body; -1: any number
+  std::function<void(const HttpAnswer&, std::string_view)> take;
+  const std::atomic<bool>* cancelled;
   HttpAnswer answer;
   std::int64_t received = 0;
   std::exception_ptr thrown;  // by `take`
@@ -85,14 +90,14 @@ std::size_t on_body(char* data, std::size_t size, std::size_t count, void* conte
   transfer.curl.getinfo(transfer.handle, CURLINFO_RESPONSE_CODE, &answer.status);
   const bool is_good = answer.status == 200 || answer.status == 206;
   transfer.received += static_cast<std::int64_t>(piece.size());
-  if (is_good && transfer.request.most >= 0 && transfer.received > transfer.request.most) {
+  if (is_good && transfer.most >= 0 && transfer.received > transfer.most) {
     answer.is_too_long = true;
-    answer.failure = text_of("it is longer than ", transfer.request.most, " bytes");
+    answer.failure = text_of("it is longer than ", transfer.most, " bytes");
     return 0;
   }
-  if (is_good && transfer.request.take) {
+  if (is_good && transfer.take) {
     try {
-      transfer.request.take(answer, piece);
+      transfer.take(answer, piece);
     } catch (...) {
       transfer.thrown = std::current_exception();
       return 0;
@@ -103,51 +108,87 @@ std::size_t on_body(char* data, std::size_t size, std::size_t count, void* conte
   return piece.size();
 }
 
-int on_progress(void*, curl_off_t, curl_off_t, curl_off_t, curl_off_t) { return interrupted() ? 1 : 0; }
+int on_progress(void* context, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  const auto& transfer = *static_cast<const Transfer*>(context);
+  return interrupted() || (transfer.cancelled != nullptr && *transfer.cancelled) ? 1 : 0;
+}
+
+// A request with what all have in common.
+class Exchange {
+ public:
+  Exchange(const std::string& url, const std::string& token)
+      : handle_(curl_.init(), curl_.cleanup), headers_(nullptr, curl_.free_all) {
+    if (handle_ == nullptr) throw Error("libcurl.so.4", "cannot begin a request");
+    set(CURLOPT_URL, url.c_str());
+    set(CURLOPT_PROTOCOLS_STR, "http,https");
+    set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+    set(CURLOPT_NOSIGNAL, 1L);
+    set(CURLOPT_CONNECTTIMEOUT, 15L);
+    add_header("User-Agent: hone");
+    // libcurl keeps this header from other hosts.
+    if (!token.empty()) add_header("Authorization: Bearer " + token);
+  }
+
+  void set(CURLoption option, auto value) { curl_.setopt(handle_.get(), option, value); }
+  void add_header(const std::string& line) { headers_.reset(curl_.append(headers_.release(), line.c_str())); }
+
+  HttpAnswer perform(std::int64_t most, const decltype(Transfer::take)& take, const std::atomic<bool>* cancelled) {
+    Transfer transfer{.curl = curl_,
+                      .handle = handle_.get(),
+                      .most = most,
+                      .take = take,
+                      .cancelled = cancelled,
+                      .answer = {},
+                      .received = 0,
+                      .thrown = {}};
+    std::array<char, CURL_ERROR_SIZE> reason{};
+    set(CURLOPT_HTTPHEADER, headers_.get());
+    set(CURLOPT_ERRORBUFFER, reason.data());
+    set(CURLOPT_HEADERFUNCTION, &on_header);
+    set(CURLOPT_HEADERDATA, &transfer);
+    set(CURLOPT_WRITEFUNCTION, &on_body);
+    set(CURLOPT_WRITEDATA, &transfer);
+    set(CURLOPT_NOPROGRESS, 0L);
+    set(CURLOPT_XFERINFOFUNCTION, &on_progress);
+    set(CURLOPT_XFERINFODATA, &transfer);
+    const CURLcode code = curl_.perform(handle_.get());
+    curl_.getinfo(handle_.get(), CURLINFO_RESPONSE_CODE, &transfer.answer.status);
+    if (transfer.thrown) std::rethrow_exception(transfer.thrown);
+    if (code == CURLE_ABORTED_BY_CALLBACK) throw_if_interrupted();
+    if (code != CURLE_OK && transfer.answer.failure.empty()) {
+      transfer.answer.failure = reason[0] != '\0' ? reason.data() : curl_.strerror(code);
+    }
+    return std::move(transfer.answer);
+  }
+
+ private:
+  const Curl& curl_ = Curl::get();
+  std::unique_ptr<CURL, decltype(Curl::cleanup)> handle_;
+  std::unique_ptr<curl_slist, decltype(Curl::free_all)> headers_;
+};
 
 }  // namespace
 
 HttpAnswer http_get(const HttpRequest& request) {
-  const Curl& curl = Curl::get();
-  const std::unique_ptr<CURL, decltype(curl.cleanup)> handle(curl.init(), curl.cleanup);
-  if (handle == nullptr) throw Error("libcurl.so.4", "cannot begin a request");
-  Transfer transfer{
-      .request = request, .curl = curl, .handle = handle.get(), .answer = {}, .received = 0, .thrown = {}};
-  std::unique_ptr<curl_slist, decltype(curl.free_all)> headers(nullptr, curl.free_all);
-  const auto add_header = [&](const std::string& line) { headers.reset(curl.append(headers.release(), line.c_str())); };
-  add_header("User-Agent: hone");
-  // libcurl keeps this header from other hosts.
-  if (!request.token.empty()) add_header("Authorization: Bearer " + request.token);
-  if (request.from > 0) add_header(text_of("Range: bytes=", request.from, "-"));
+  Exchange exchange(request.url, request.token);
+  if (request.from > 0) exchange.add_header(text_of("Range: bytes=", request.from, "-"));
+  exchange.set(CURLOPT_FOLLOWLOCATION, 1L);
+  exchange.set(CURLOPT_MAXREDIRS, 10L);
+  exchange.set(CURLOPT_NOBODY, request.head ? 1L : 0L);
+  exchange.set(CURLOPT_LOW_SPEED_LIMIT, 1L);
+  exchange.set(CURLOPT_LOW_SPEED_TIME, 30L);
+  return exchange.perform(request.most, request.take, nullptr);
+}
 
-  const auto set = [&](CURLoption option, auto value) { curl.setopt(handle.get(), option, value); };
-  std::array<char, CURL_ERROR_SIZE> reason{};
-  set(CURLOPT_URL, request.url.c_str());
-  set(CURLOPT_HTTPHEADER, headers.get());
-  set(CURLOPT_PROTOCOLS_STR, "http,https");
-  set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
-  set(CURLOPT_FOLLOWLOCATION, 1L);
-  set(CURLOPT_MAXREDIRS, 10L);
-  set(CURLOPT_NOBODY, request.head ? 1L : 0L);
-  set(CURLOPT_NOSIGNAL, 1L);
-  set(CURLOPT_CONNECTTIMEOUT, 15L);
-  set(CURLOPT_LOW_SPEED_LIMIT, 1L);
-  set(CURLOPT_LOW_SPEED_TIME, 30L);
-  set(CURLOPT_ERRORBUFFER, reason.data());
-  set(CURLOPT_HEADERFUNCTION, &on_header);
-  set(CURLOPT_HEADERDATA, &transfer);
-  set(CURLOPT_WRITEFUNCTION, &on_body);
-  set(CURLOPT_WRITEDATA, &transfer);
-  set(CURLOPT_NOPROGRESS, 0L);
-  set(CURLOPT_XFERINFOFUNCTION, &on_progress);
-  const CURLcode code = curl.perform(handle.get());
-  curl.getinfo(handle.get(), CURLINFO_RESPONSE_CODE, &transfer.answer.status);
-  if (transfer.thrown) std::rethrow_exception(transfer.thrown);
-  if (code == CURLE_ABORTED_BY_CALLBACK) throw_if_interrupted();
-  if (code != CURLE_OK && transfer.answer.failure.empty()) {
-    transfer.answer.failure = reason[0] != '\0' ? reason.data() : curl.strerror(code);
-  }
-  return std::move(transfer.answer);
+HttpAnswer http_post(const HttpPost& request) {
+  Exchange exchange(request.url, request.token);
+  exchange.add_header("Content-Type: application/json");
+  exchange.add_header("Expect:");  // no round trip before a long body
+  exchange.set(CURLOPT_POST, 1L);
+  exchange.set(CURLOPT_POSTFIELDS, request.body.data());
+  exchange.set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+  exchange.set(CURLOPT_TIMEOUT_MS, static_cast<long>(request.timeout.count()));
+  return exchange.perform(request.most, {}, request.cancelled);
 }
 
 std::string url_escaped(std::string_view text) {

@@ -1,6 +1,8 @@
 // Requests over HTTP, through libcurl, which is opened at the first.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -30,6 +32,17 @@ struct HttpAnswer {
 // Follows redirections. Gives up where nothing comes for 30 seconds. Throws Error where libcurl cannot be opened,
 // Interrupted after Ctrl+C, and what `take` throws.
 [[nodiscard]] HttpAnswer http_get(const HttpRequest& request);
+
+struct HttpPost {
+  std::string url;
+  std::string token;                                            // sent to the host of `url` alone
+  std::string body;                                             // JSON
+  std::chrono::milliseconds timeout{std::chrono::minutes(10)};  // for the whole answer
+  std::int64_t most = -1;                        // give up where the answer's body is longer; -1: any length
+  const std::atomic<bool>* cancelled = nullptr;  // the request ends when it becomes true
+};
+// Follows no redirections. Throws as http_get does. Thread-safe, as http_get is.
+[[nodiscard]] HttpAnswer http_post(const HttpPost& request);
 
 // "/" stays; all but letters, digits, "-", "_", "." and "~" is escaped.
 [[nodiscard]] std::string url_escaped(std::string_view text);

@@ -23,6 +23,7 @@ int run(const GenerateOptions& options, const OptionInput& input) {
   line("  left out as duplicates", counts.duplicates);
   line("  left out for words of a benchmark", counts.contaminated);
   line("prompts", counts.prompts);
+  line("  refused by the endpoint", counts.refused);
   line("  left out by their pass rate", counts.pass_rate);
   line("completions", counts.completions);
   line("  left out by their length, or without an end", counts.length);
