@@ -31,7 +31,11 @@ constexpr std::chrono::milliseconds kFirstPause{250};  // doubled each time
 constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
 
 [[noreturn]] void fail_system(const fs::path& path, std::string_view action) {
-  throw Error(path.string(), text_of(action, ": ", std::strerror(errno)));
+  const bool is_full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
+  throw Error(path.string(), text_of(action, ": ", std::strerror(errno)),
+              is_full
+                  ? "make room, or set HF_HOME to another disk; what is there is kept, and the download goes on from it"
+                  : "");
 }
 
 class Descriptor {

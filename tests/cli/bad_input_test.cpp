@@ -1,9 +1,7 @@
 // What is wrong in what a user gives ends with exit code 1 and one line. The lines are frozen, to be read as a user
 // would: they say what, where, the value seen and how to mend it.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -13,6 +11,7 @@
 #include "core/json.h"
 #include "core/json_value.h"
 #include "core/strings.h"
+#include "support/full_disk.h"
 #include "support/golden.h"
 #include "support/miniature.h"
 #include "support/paths.h"
@@ -402,26 +401,6 @@ TEST_F(BadInput, OtherCommands) {
   expect_frozen("commands");
   EXPECT_GE(cases_, 26);
 }
-
-// Files may grow to `bytes` while it lives; a longer write fails as on a full disk.
-class FullDisk {
- public:
-  explicit FullDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  FullDisk(const FullDisk&) = delete;
-  FullDisk& operator=(const FullDisk&) = delete;
-  ~FullDisk() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  void (*handler_)(int);
-  rlimit before_{};
-};
 
 TEST_F(BadInput, Outputs) {
   expect_error("a file where the folder should be", sft({"--output_dir", at("model.json")}));

@@ -10,8 +10,8 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "data/dataset.h"
-#include "hub/small_hub.h"
 #include "support/paths.h"
+#include "support/small_hub.h"
 
 namespace hone {
 namespace {

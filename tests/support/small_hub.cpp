@@ -1,4 +1,4 @@
-#include "hub/small_hub.h"
+#include "support/small_hub.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,0 +1,109 @@
+// Commands that need what is on the hub.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <optional>
+
+#include "cli/program.h"
+#include "core/files.h"
+#include "core/strings.h"
+#include "support/full_disk.h"
+#include "support/miniature.h"
+#include "support/paths.h"
+#include "support/small_hub.h"
+
+namespace hone::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::Contains;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// Variables of the environment, as they were before when it dies.
+class Environment {
+ public:
+  explicit Environment(const std::map<std::string, std::optional<std::string>>& wanted) {
+    for (const auto& [name, value] : wanted) {
+      const char* now = std::getenv(name.c_str());
+      before_[name] = now == nullptr ? std::nullopt : std::optional<std::string>(now);
+      set(name, value);
+    }
+  }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+  ~Environment() {
+    for (const auto& [name, value] : before_) set(name, value);
+  }
+
+ private:
+  static void set(const std::string& name, const std::optional<std::string>& value) {
+    value ? ::setenv(name.c_str(), value->c_str(), 1) : ::unsetenv(name.c_str());
+  }
+  std::map<std::string, std::optional<std::string>> before_;
+};
+
+TEST(Download, OntoAFullDiskIsSaidAndGoesOnWhenThereIsRoom) {
+  const TemporaryDirectory folder;
+  const auto path = [&](const std::string& relative) { return (folder.path() / relative).string(); };
+  write_miniature(folder.path());
+  const Ended trained = run_program(
+      pretrain_arguments(folder.path(), {"--max_steps", "1", "--save_strategy", "no", "--output_dir", path("model")}));
+  ASSERT_EQ(trained.code, 0) << trained.output;
+  const std::string weights = read_file(path("model/model.safetensors"));
+  const std::size_t room = weights.size() - 1000;
+  std::map<std::string, SmallHubFile> files;
+  for (const std::string& name : names_in(path("model"))) {
+    if (!is_file(path("model/" + name))) continue;
+    files[name] = {.content = read_file(path("model/" + name)), .is_lfs = name == "model.safetensors", .served = {}};
+    ASSERT_TRUE(files[name].is_lfs || files[name].content.size() < room) << name;
+  }
+  SmallHub hub;
+  hub.add("models/Org/Small", files);
+  const Environment environment({{"HF_HOME", path("cache")},
+                                 {"HF_ENDPOINT", hub.endpoint()},
+                                 {"HF_HUB_CACHE", std::nullopt},
+                                 {"HF_HUB_OFFLINE", std::nullopt},
+                                 {"TRANSFORMERS_OFFLINE", std::nullopt},
+                                 {"http_proxy", std::nullopt},
+                                 {"all_proxy", std::nullopt},
+                                 {"ALL_PROXY", std::nullopt}});
+  const std::vector<std::string> convert{"convert", "Org/Small", "--output_dir", path("out")};
+
+  const auto on_a_full_disk = [&] {
+    const FullDisk disk(room);
+    return run_program(convert);
+  };
+  const fs::path blobs = folder.path() / "cache/hub/models--Org--Small/blobs";
+  for (int again = 0; again < 2; ++again) {  // also where nothing fits any more
+    const Ended ended = on_a_full_disk();
+    EXPECT_EQ(ended.code, 1) << ended.output;
+    EXPECT_THAT(ended.output, AllOf(StartsWith("hone: error: " + blobs.string()),
+                                    HasSubstr(".incomplete: cannot write: File too large (make room, or set HF_HOME to "
+                                              "another disk; what is there is kept, and the download goes on from it)"),
+                                    EndsWith(")\n")));
+    EXPECT_EQ(split(ended.output, '\n').size(), 2u) << ended.output;  // the second is empty
+    EXPECT_FALSE(fs::exists(path("out/model.safetensors")));
+    std::vector<std::string> begun;
+    for (const std::string& name : names_in(blobs)) {
+      if (name.ends_with(".incomplete")) begun.push_back(name);
+    }
+    ASSERT_EQ(begun.size(), 1u);
+    EXPECT_EQ(read_file(blobs / begun[0]), weights.substr(0, room));
+  }
+
+  const Ended ended = run_program(convert);
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_EQ(read_file(path("out/model.safetensors")), weights);
+  EXPECT_THAT(
+      hub.requests(),
+      Contains(AllOf(HasSubstr("GET /storage"), EndsWith("Range: bytes=" + std::to_string(room) + "-"))).Times(2));
+  for (const std::string& name : names_in(blobs)) EXPECT_FALSE(name.ends_with(".incomplete")) << name;
+}
+
+}  // namespace
+}  // namespace hone::test
