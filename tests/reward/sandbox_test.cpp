@@ -370,7 +370,10 @@ TEST_P(SandboxOf, programs_die_with_the_process_that_runs_them) {
   const std::string mark = "hone-orphan-test-" + std::to_string(getpid());
   const pid_t child = fork();
   if (child == 0) {
-    const SandboxProgram program = shell("(setsid sleep 1000 # " + mark + "\n) & sleep 1000 # " + mark);
+    // The mark is whole only where the program runs: bwrap has the script in its own command line, and a moment before
+    // that in which it does not yet die with its parent.
+    const SandboxProgram program =
+        shell("m=orphan; setsid sh -c \"sleep 1000; : # hone-$m-test-" + std::to_string(getppid()) + "\" & sleep 1000");
     SandboxLimits limits;
     limits.wall_time = std::chrono::hours(1);
     (void)Sandbox(GetParam()).run(program, {}, limits);
