@@ -91,7 +91,7 @@ std::string plot(const Estimate& estimate, double least, double most, std::strin
 }
 
 std::string interval(const Estimate& estimate) {
-  if (!estimate.low) return "";
+  if (!estimate.low || !estimate.high) return "";
   return percent_text(*estimate.low) + " to " + percent_text(*estimate.high);
 }
 
@@ -138,7 +138,7 @@ std::string difference_table(std::span<const ComparedRun> runs, const std::strin
     const auto paired = task == nullptr ? std::nullopt : paired_difference(*first, *task);
     if (!paired) continue;
     const Estimate& estimate = paired->estimate;
-    const bool is_clear = estimate.low && (*estimate.low > 0 || *estimate.high < 0);
+    const bool is_clear = estimate.low && estimate.high && (*estimate.low > 0 || *estimate.high < 0);
     const char* kind = !is_clear ? "" : estimate.value > 0 ? " good" : " bad";
     rows +=
         "<tr><td>" + escaped(run.name) + "</td><td class=\"number" + kind + "\">" +

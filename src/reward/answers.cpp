@@ -66,8 +66,9 @@ std::vector<Verdict> judge_answers(std::span<const RewardInput> batch, const Rew
     const std::string_view text = options.strip_thoughts ? without_thoughts(input.completion) : input.completion;
     comparisons.push_back(reward_comparison(gold_text(golds.back()), text));
   }
-  std::vector<Verdict> verdicts;
   const std::vector<MathOutcome> outcomes = workers.compare(comparisons);
+  std::vector<Verdict> verdicts;
+  verdicts.reserve(outcomes.size());
   for (std::size_t i = 0; i < outcomes.size(); ++i)
     verdicts.push_back(verdict_of(outcomes[i].verdict, comparisons[i], workers));
   return verdicts;

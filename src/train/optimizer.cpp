@@ -110,7 +110,7 @@ Optimizer::Optimizer(const Model& model, TensorStore& weights, std::shared_ptr<A
       (states_.contains(name) ? states_ : paged_).upload(name, std::as_bytes(std::span(wide)));
     }
   }
-  executable_.emplace(
+  executable_ = std::make_unique<Executable>(
       trace_update(model, dtype, options), std::move(arena),
       Bindings{.weights = &weights, .gradients = &gradients_, .states = &states_, .paged_states = &paged_});
 }

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -58,7 +57,7 @@ class Optimizer {
   TensorStore gradients_;
   TensorStore states_;
   TensorStore paged_;
-  std::optional<Executable> executable_;
+  std::unique_ptr<Executable> executable_;
   std::int64_t steps_ = 0;
 };
 

@@ -154,7 +154,7 @@ TEST(Executable, AllocatesWhatThePlanSays) {
     for (int i = 0; i < 3; ++i) {
       small.run();
       large.run();
-      EXPECT_EQ(cpu_device().allocated_bytes(), before + inputs + large.plan().arena);
+      EXPECT_EQ(cpu_device().allocated_bytes(), before + inputs + arena->bytes());
     }
     // The arena's size is fixed once it is in use.
     arena->reserve(arena->bytes());

@@ -28,6 +28,52 @@ std::string decimal(const char* format, double value) {
   return text;
 }
 
+// A product as two whose results lie beside each other, or one after the other on the same.
+struct Halves {
+  GemmArgs most, rest;
+};
+
+const void* shifted(const void* data, DType type, std::int64_t elements) {
+  return static_cast<const std::byte*>(data) + elements * static_cast<std::int64_t>(size_of(type));
+}
+
+bool is_whole(std::int64_t elements) { return elements % kCublasUnit == 0; }
+
+// What kCublasUnit says; nothing where the product is best made whole.
+std::optional<Halves> halves_of(const GemmArgs& args) {
+  if (args.a_type != DType::bf16 || args.b_type != DType::bf16) return std::nullopt;
+  if (!is_whole(args.lda) || !is_whole(args.ldb) || !is_whole(args.ldc)) return std::nullopt;
+  const bool flips_a = args.transpose_a == Transpose::yes, flips_b = args.transpose_b == Transpose::yes;
+  Halves halves{args, args};
+  GemmArgs& rest = halves.rest;
+  const auto whole = [](std::int64_t extent) { return extent / kCublasUnit * kCublasUnit; };
+  if (!is_whole(args.n) && whole(args.n) > 0) {
+    const std::int64_t n = halves.most.n = whole(args.n);
+    rest.n -= n;
+    rest.b = shifted(args.b, args.b_type, flips_b ? n * args.ldb : n);
+    rest.c = const_cast<void*>(shifted(args.c, args.c_type, n));
+    if (args.bias != nullptr) rest.bias = shifted(args.bias, args.bias_type, n);
+    return halves;
+  }
+  if (flips_a && !is_whole(args.m) && whole(args.m) > 0) {
+    const std::int64_t m = halves.most.m = whole(args.m);
+    rest.m -= m;
+    rest.a = shifted(args.a, args.a_type, m);
+    rest.c = const_cast<void*>(shifted(args.c, args.c_type, m * args.ldc));
+    return halves;
+  }
+  const bool can_follow = args.c_type != DType::bf16 && args.bias == nullptr;
+  if ((!flips_a || flips_b) && can_follow && !is_whole(args.k) && whole(args.k) > 0) {
+    const std::int64_t k = halves.most.k = whole(args.k);
+    rest.k -= k;
+    rest.a = shifted(args.a, args.a_type, flips_a ? k * args.lda : k);
+    rest.b = shifted(args.b, args.b_type, flips_b ? k : k * args.ldb);
+    rest.accumulate = true;
+    return halves;
+  }
+  return std::nullopt;
+}
+
 std::string device_name() {
   int device = 0;
   cudaDeviceProp properties{};
@@ -139,6 +185,11 @@ void Cublas::gemm(const GemmArgs& args, cudaStream_t stream) {
   HONE_ASSERT(args.k > 0, "a product over nothing");
   HONE_ASSERT(args.workspace.size() >= kCublasWorkspace, "a workspace of ", args.workspace.size(), " bytes");
   HONE_ASSERT(args.bias == nullptr || args.bias_type == args.b_type, "a bias of ", name_of(args.bias_type));
+  if (const std::optional<Halves> halves = halves_of(args)) {
+    gemm(halves->most, stream);
+    gemm(halves->rest, stream);
+    return;
+  }
   const GemmKey key{.m = args.m,
                     .n = args.n,
                     .k = args.k,

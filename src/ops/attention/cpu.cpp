@@ -67,14 +67,15 @@ void backward(const KernelCall& call) {
 std::size_t forward_workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
   const AttentionShape shape = shape_of(attributes.as<AttentionAttributes>());
   std::size_t bytes = 0;
-  for_floating(inputs[0]->dtype, [&]<class T>() { bytes = attention_workspace_bytes<T>(shape, thread_count()); });
+  for_floating(required(inputs, 0, "attention").dtype,
+               [&]<class T>() { bytes = attention_workspace_bytes<T>(shape, thread_count()); });
   return bytes;
 }
 
 std::size_t backward_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) {
   const AttentionShape shape = shape_of(attributes.as<AttentionAttributes>());
   std::size_t bytes = 0;
-  for_floating(inputs[0]->dtype, [&]<class T>() {
+  for_floating(required(inputs, 0, "attention").dtype, [&]<class T>() {
     bytes = attention_backward_workspace_bytes<T>(shape, outputs[0].rows(), thread_count());
   });
   return bytes;

@@ -43,7 +43,7 @@ struct Workspace {
   std::span<std::byte> gemm;
   A* logits;                                 // [block, chunk]; their gradients start where their rows do
   ChunkStatistics<A>* statistics = nullptr;  // [all rows, chunks of the vocabulary]; joint: [block, ...]
-  A* dx = nullptr;                           // [block, hidden], backward only, where dx is narrower
+  A* dx = nullptr;                           // [block, hidden], where dx is narrower
   std::size_t bytes = 0;
 
   Workspace(const Type& x, const Type& weight, Passes passes, std::byte* memory) {
@@ -68,7 +68,8 @@ struct Workspace {
     take(scratch, static_cast<std::int64_t>(kCublasWorkspace));
     gemm = {scratch, kCublasWorkspace};
     take(logits, block * chunk);
-    if (backward && kNarrow) take(dx, block * x.row_size());
+    // The sum over a vocabulary in several products is rounded once.
+    if (kNarrow && (backward || vocab % kCublasUnit != 0)) take(dx, block * x.row_size());
     if (!backward) take(statistics, (passes == Passes::joint ? block : rows) * ceil_div(vocab, kVocabChunk));
   }
 };
@@ -236,16 +237,8 @@ class Head {
     const bool wanted = static_cast<bool>(call_.in(5));
     for_pieces([&](const Piece<A>& piece, std::int64_t rows) {
       differentiate(piece, rows, dlogp, lse);
-      A* dx_sum = work_.dx;
-      if constexpr (!Workspace<T>::kNarrow) dx_sum = dx + piece.first_row * hidden_;
-      input_gradient(piece, rows, dx_sum, kWide);
+      input_gradient(piece, rows, dx + piece.first_row * hidden_);
       if (wanted) weight_gradient(piece, rows, call_.out(1));
-      if (Workspace<T>::kNarrow && piece.first_id + piece.ids == vocab_) {
-        const std::int64_t count = rows * hidden_;
-        narrow<T><<<static_cast<unsigned>(ceil_div(count, 4 * 256)), 256, 0, stream_of(call_)>>>(
-            dx_sum, dx + piece.first_row * hidden_, count);
-        check_launch("linear_logprobs_backward's dx");
-      }
     });
   }
 
@@ -259,7 +252,7 @@ class Head {
       take(piece, rows, work_.statistics);
       merge(piece.first_row, rows);
       differentiate(piece, rows, dlogp, lse);
-      input_gradient(piece, rows, dx + piece.first_row * hidden_, kType);
+      input_gradient(piece, rows, dx + piece.first_row * hidden_);
       if (wanted) weight_gradient(piece, rows, call_.out(5));
     });
   }
@@ -330,21 +323,26 @@ class Head {
     return work_.chunk * static_cast<std::int64_t>(sizeof(A) / sizeof(T));
   }
 
-  // dx = dlogits weight, summed over the chunks; dx is of `type`
-  void input_gradient(const Piece<A>& piece, std::int64_t rows, void* dx, DType type) {
+  // dx = dlogits weight, summed over the chunks.
+  void input_gradient(const Piece<A>& piece, std::int64_t rows, T* dx) {
+    const bool has_sum = work_.dx != nullptr;
     multiply({.m = rows,
               .n = hidden_,
               .k = piece.ids,
               .a_type = kType,
               .b_type = kType,
-              .c_type = type,
+              .c_type = has_sum ? kWide : kType,
               .a = piece.logits,
               .b = weight_ + piece.first_id * hidden_,
-              .c = dx,
+              .c = has_sum ? static_cast<void*>(work_.dx) : dx,
               .lda = gradient_stride(),
               .ldb = hidden_,
               .ldc = hidden_,
               .accumulate = piece.first_id > 0});
+    if (!has_sum || piece.first_id + piece.ids < vocab_) return;
+    const std::int64_t count = rows * hidden_;
+    narrow<T><<<static_cast<unsigned>(ceil_div(count, 4 * 256)), 256, 0, stream_of(call_)>>>(work_.dx, dx, count);
+    check_launch("linear_logprobs: gradients of rows");
   }
 
   // dweight += dlogits^T x
