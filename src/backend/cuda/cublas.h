@@ -12,9 +12,9 @@ namespace hone {
 
 // Bytes of workspace that every product may use.
 inline constexpr std::size_t kCublasWorkspace = std::size_t{32} << 20;
-// Elements. Where an extent that lies contiguous in an operand of bf16 is no multiple of it, the library's kernels reach
-// a sixth of their rate, however rows are aligned. Such a product is made as two where rows are aligned, one of them of
-// the remainder; that of k only where c is wider than bf16, since it is rounded twice.
+// Elements. Where an extent that lies contiguous in an operand of bf16 is no multiple of it, the library's kernels
+// reach a sixth of their rate, however rows are aligned. Such a product is made as two where rows are aligned, one of
+// them of the remainder; that of k only where c is wider than bf16, since it is rounded twice.
 inline constexpr std::int64_t kCublasUnit = 8;
 
 class Cublas {

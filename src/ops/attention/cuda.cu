@@ -24,14 +24,14 @@ void forward(const KernelCall& call) {
   const TensorView& qkv = call.in(0);
   const T* q = cuda_data<T>(qkv);
   const TileQueries<T> queries{.sequences = sequences_of(call.in(1), qkv),
-                                    .q = q,
-                                    .q_stride = qkv.row_size(),
-                                    .o = cuda_data<T>(call.out(0)),
-                                    .lse = cuda_data<CudaAccumulator<T>>(call.out(1)),
-                                    .heads = static_cast<std::int32_t>(a.heads),
-                                    .kv_heads = static_cast<std::int32_t>(a.kv_heads),
-                                    .head_dim = static_cast<std::int32_t>(a.head_dim),
-                                    .scale = static_cast<CudaAccumulator<T>>(a.scale)};
+                               .q = q,
+                               .q_stride = qkv.row_size(),
+                               .o = cuda_data<T>(call.out(0)),
+                               .lse = cuda_data<CudaAccumulator<T>>(call.out(1)),
+                               .heads = static_cast<std::int32_t>(a.heads),
+                               .kv_heads = static_cast<std::int32_t>(a.kv_heads),
+                               .head_dim = static_cast<std::int32_t>(a.head_dim),
+                               .scale = static_cast<CudaAccumulator<T>>(a.scale)};
   const PackedKeys<T> keys{
       .k = q + a.heads * a.head_dim, .v = q + (a.heads + a.kv_heads) * a.head_dim, .stride = qkv.row_size()};
   launch_attention_forward(queries, keys, plan_of(*qkv.type, *call.in(1).type, a), call.workspace, stream_of(call));

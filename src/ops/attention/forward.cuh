@@ -7,8 +7,8 @@
 namespace hone {
 
 template <class T, class Keys>
-void launch_attention_forward(const TileQueries<T>& queries, const Keys& keys, const ForwardPlan&,
-                              std::span<std::byte>, cudaStream_t stream) {
+void launch_attention_forward(const TileQueries<T>& queries, const Keys& keys, const ForwardPlan&, std::span<std::byte>,
+                              cudaStream_t stream) {
   launch_simple_attention_forward(queries, keys, stream);
 }
 

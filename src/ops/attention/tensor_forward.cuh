@@ -51,8 +51,7 @@ __device__ void copy_keys(const Keys& keys, const SequenceTile& tile, int kv_hea
 // Without kSplits no row sees more keys than a split has.
 template <int kWidth, int kWarps, int kTiles, bool kSplits, class Keys>
 __global__ void __launch_bounds__(kWarps * 32)
-    tensor_attention_forward(TileQueries<__nv_bfloat16> queries, Keys keys, std::int64_t tiles,
-                             ForwardSplits splits) {
+    tensor_attention_forward(TileQueries<__nv_bfloat16> queries, Keys keys, std::int64_t tiles, ForwardSplits splits) {
   using Plan = TensorForward<kWidth, kWarps, kTiles>;
   using Rows = SharedRows<kWidth>;
   extern __shared__ __align__(128) unsigned char shared_bytes[];

@@ -125,10 +125,9 @@ struct ForwardCompute {
 
 // All rows of an item and their results.
 template <int kWidth, int kGroups, bool kDeep>
-__device__ void forward_rows(ForwardCompute<kWidth, kGroups, kDeep>& compute,
-                             const TileQueries<__nv_bfloat16>& queries, const AttentionItem& item,
-                             const ForwardTurns& turns, int kv_head, const ForwardSplits& splits,
-                             unsigned char* shared_bytes, int q_parity) {
+__device__ void forward_rows(ForwardCompute<kWidth, kGroups, kDeep>& compute, const TileQueries<__nv_bfloat16>& queries,
+                             const AttentionItem& item, const ForwardTurns& turns, int kv_head,
+                             const ForwardSplits& splits, unsigned char* shared_bytes, int q_parity) {
   using Plan = WgmmaForward<kWidth, kGroups, kDeep>;
   auto& rows = compute.rows;
   const int thread = static_cast<int>(threadIdx.x) - 128;

@@ -18,16 +18,15 @@ void forward(const KernelCall& call) {
   check_head_dim(a.head_dim);
   const TensorView& qkv = call.in(0);
   const TensorView& table = call.in(3);
-  const TileQueries<T> queries{
-      .sequences = {call.in(4).as<std::int32_t>(), row_count(call, table), qkv.capacity()},
-      .q = cuda_data<T>(qkv),
-      .q_stride = qkv.row_size(),
-      .o = cuda_data<T>(call.out(0)),
-      .lse = cuda_data<CudaAccumulator<T>>(call.out(1)),
-      .heads = static_cast<std::int32_t>(a.heads),
-      .kv_heads = static_cast<std::int32_t>(a.kv_heads),
-      .head_dim = static_cast<std::int32_t>(a.head_dim),
-      .scale = static_cast<CudaAccumulator<T>>(a.scale)};
+  const TileQueries<T> queries{.sequences = {call.in(4).as<std::int32_t>(), row_count(call, table), qkv.capacity()},
+                               .q = cuda_data<T>(qkv),
+                               .q_stride = qkv.row_size(),
+                               .o = cuda_data<T>(call.out(0)),
+                               .lse = cuda_data<CudaAccumulator<T>>(call.out(1)),
+                               .heads = static_cast<std::int32_t>(a.heads),
+                               .kv_heads = static_cast<std::int32_t>(a.kv_heads),
+                               .head_dim = static_cast<std::int32_t>(a.head_dim),
+                               .scale = static_cast<CudaAccumulator<T>>(a.scale)};
   const PagedKeys<T> keys{.k = cuda_data<T>(call.in(1)),
                           .v = cuda_data<T>(call.in(2)),
                           .stride = a.kv_heads * a.head_dim,
