@@ -116,7 +116,8 @@ void check_options(const SftOptions& options, const OptionInput& input) {
   check_lora(options, input);
   if (options.dataset_kwargs.skip_prepare_dataset && (options.packing || options.eval_packing == true)) {
     throw Error(input.place_of("dataset_kwargs.skip_prepare_dataset"),
-                "leaves the rows as they are, but packing or eval_packing is true", "set one of them to false");
+                text_of("leaves the rows as they are, but ", options.packing ? "packing" : "eval_packing", " is true"),
+                "set one of the two to false");
   }
   const bool packs = options.packing || options.eval_packing == true;
   if (packs && !options.max_length) {

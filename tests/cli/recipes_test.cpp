@@ -86,6 +86,38 @@ TEST_F(Recipes, GrpoTrainsWithShorterCompletions) {
   EXPECT_TRUE(read_metrics(at("grpo/metrics.jsonl")).back().find("rewards/accuracy_reward/mean").has_value());
 }
 
+TEST_F(Recipes, GrpoStartsFromPromptsThatWereEncodedBefore) {
+  const auto start = [&](const std::string& cached) {
+    return run_commands({"grpo", "--config", recipe("grpo.yaml"), "--dataset_name", at("data/prompts.jsonl"),
+                         "--output_dir", at("kept-" + cached), "--max_completion_length", "8", "--max_steps", "1",
+                         "--system_prompt", "Prompts of this test alone.", "--token_cache", cached});
+  };
+  const std::string line = "were encoded before";
+  EXPECT_THAT(start("true").said, testing::Not(HasSubstr(line)));
+  fs::remove_all(at("kept-true"));
+  const CommandResult second = start("true");
+  EXPECT_EQ(second.code, 0) << second.said;
+  EXPECT_THAT(second.said, HasSubstr(line));
+  EXPECT_THAT(start("false").said, testing::Not(HasSubstr(line)));
+}
+
+TEST_F(Recipes, SftTakesRowsThatAreTokensAlready) {
+  const auto train = [&](const std::string& data) {
+    return run_commands({"sft", "--config", recipe("sft.yaml"), "--dataset_name", data, "--output_dir", at("tokens"),
+                         "--overwrite_output_dir", "--max_steps", "1", "--packing", "false",
+                         "--dataset_kwargs.skip_prepare_dataset", "true"});
+  };
+  std::string rows;
+  for (int i = 0; i < 40; ++i) rows += "{\"input_ids\": [5, 6, 7, 8, 9], \"labels\": [-100, 6, 7, -100, 9]}\n";
+  write_file(root() / "data/tokens.jsonl", rows);
+  const CommandResult ended = train(at("data/tokens.jsonl"));
+  ASSERT_EQ(ended.code, 0) << ended.said;
+  EXPECT_EQ(read_metrics(at("tokens/metrics.jsonl")).back().step, 1);
+  const CommandResult text = train(at("data/sft.jsonl"));
+  EXPECT_EQ(text.code, 1);
+  EXPECT_THAT(text.said, HasSubstr("input_ids"));
+}
+
 TEST_F(Recipes, ADryRunSaysWhatWouldHappen) {
   const std::vector<std::string> sft{
       "sft",         "--config", recipe("sft.yaml"), "--dataset_name", at("data/sft.jsonl"), "--output_dir", at("dry"),

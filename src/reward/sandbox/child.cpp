@@ -62,15 +62,6 @@ void offer_to_oom_killer() {
   close(file);
 }
 
-void default_signals() {
-  struct sigaction action{};
-  action.sa_handler = SIG_DFL;
-  for (int signal = 1; signal < NSIG; ++signal) sigaction(signal, &action, nullptr);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-}
-
 const char* prepare_child(const Launch& launch) {
   default_signals();
   if (setsid() < 0) return "setsid";
@@ -111,6 +102,15 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 }
 
 }  // namespace
+
+void default_signals() {
+  struct sigaction action{};
+  action.sa_handler = SIG_DFL;
+  for (int signal = 1; signal < NSIG; ++signal) sigaction(signal, &action, nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+}
 
 pid_t start_child(const ChildPlan& plan) {
   const std::vector<char*> arguments = pointers(plan.arguments);

@@ -33,6 +33,9 @@ struct ChildPlan {
 // The caller waits for it. Quick however large this process is. Throws Error with the system's reason.
 [[nodiscard]] pid_t start_child(const ChildPlan& plan);
 
+// All signals of this process as a new one has them, and none blocked. Calls nothing that a child of fork() may not.
+void default_signals();
+
 // The first NAME of the folders in PATH, and of /usr/bin, that may be run; all of them, in order.
 [[nodiscard]] std::vector<std::string> executables_named(std::string_view name);
 

@@ -19,6 +19,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "reward/sandbox/child.h"
 
 namespace hone {
 namespace {
@@ -168,15 +169,6 @@ void die_with(int server) {
   if (poll(&ended, 1, 0) != 0) _exit(1);
 }
 
-void reset_signals() {
-  struct sigaction action{};
-  action.sa_handler = SIG_DFL;
-  for (int signal = 1; signal < NSIG; ++signal) sigaction(signal, &action, nullptr);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-}
-
 // Of this process the program gets the standard streams alone.
 void place_streams(const LaunchStreams& streams) {
   ensure(dup2(streams.input, 0) == 0 && dup2(streams.output, 1) == 1 && dup2(streams.error, 2) == 2 &&
@@ -245,7 +237,7 @@ void run_inside(int plan, const LaunchStreams& streams, const LaunchServer& serv
   int status = streams.status;
   try {
     die_with(server.process);
-    reset_signals();
+    default_signals();
     ensure(setsid() >= 0, "a session of its own");
     map_user(server);
     const std::string bytes = content_of(plan);
