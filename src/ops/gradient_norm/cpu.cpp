@@ -43,7 +43,9 @@ void forward(const KernelCall& call) {
 
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
   std::int64_t blocks = 1;
-  for (const auto& input : inputs) blocks = std::max(blocks, blocks_of(input->elements()));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    blocks = std::max(blocks, blocks_of(required(inputs, i, "gradient_norm").elements()));
+  }
   return static_cast<std::size_t>(blocks) * sizeof(double);
 }
 

@@ -10,7 +10,8 @@ namespace {
 // The kernel's memory for a product of its first two inputs and its output.
 template <auto product>
 std::size_t workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
-  return gemm_workspace_bytes(product(*inputs[0], *inputs[1], outputs[0]), thread_count());
+  return gemm_workspace_bytes(product(required(inputs, 0, "linear"), required(inputs, 1, "linear"), outputs[0]),
+                              thread_count());
 }
 
 void multiply(const KernelCall& call, GemmArgs args) {

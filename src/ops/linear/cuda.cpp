@@ -47,8 +47,9 @@ void weight_gradient(const KernelCall& call) {
 }
 
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
-  const bool mixed = inputs[0]->dtype != inputs[1]->dtype;
-  return kCublasWorkspace + (mixed ? static_cast<std::size_t>(inputs[0]->elements()) * sizeof(BFloat16) : 0);
+  const Type& first = required(inputs, 0, "linear");
+  const bool mixed = first.dtype != required(inputs, 1, "linear").dtype;
+  return kCublasWorkspace + (mixed ? static_cast<std::size_t>(first.elements()) * sizeof(BFloat16) : 0);
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ class MuonMomentum final : public Op {
     expect_type(inputs, 2, name(), "the norm", {wide, {1}});
     expect_type(inputs, 3, name(), "hyper", {wide, {kAdamwHypers}});
     expect_type(inputs, 4, name(), "bad", {DType::i32, {1}});
-    return {gradient, *inputs[1], Type{wide, {own.rows, gradient.shape[1]}}};
+    return {gradient, required(inputs, 1, name()), Type{wide, {own.rows, gradient.shape[1]}}};
   }
   Cost cost(InputTypes, std::span<const Type> outputs, const Attributes&) const override {
     const std::int64_t elements = outputs[2].elements();
@@ -107,21 +107,22 @@ class MuonApply final : public Op {
     expect(move.dtype == weight.dtype && move.shape.size() == 2 && move.shape[1] == weight.shape[1], name(),
            text_of("the weight is ", to_text(weight), ", its move ", to_text(move)));
     std::vector<Type> outputs{weight};
-    if (inputs[2]) {
+    if (const auto& master = inputs[2]) {
       expect_type(inputs, 2, name(), "the master weight", {wide, weight.shape});
       expect(weight.dtype != wide, name(), text_of("the weight is ", to_text(weight), " and needs no master weight"));
-      outputs.push_back(*inputs[2]);
+      outputs.push_back(*master);
     }
     expect_type(inputs, 3, name(), "hyper", {wide, {kAdamwHypers}});
     expect_type(inputs, 4, name(), "bad", {DType::i32, {1}});
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes&) const override {
-    const std::int64_t elements = inputs[1]->elements();
+    const Type& move = required(inputs, 1, name());
+    const std::int64_t elements = move.elements();
     Cost cost;
     for (const Type& output : outputs) cost.bytes_written += static_cast<double>(size_of(output.dtype));
     cost.bytes_written *= static_cast<double>(elements);
-    cost.bytes_read = cost.bytes_written + static_cast<double>(inputs[1]->bytes());
+    cost.bytes_read = cost.bytes_written + static_cast<double>(move.bytes());
     return elementwise(cost, 4.0, elements);
   }
   std::optional<std::size_t> alias(std::size_t output) const override { return output == 0 ? 0 : 2; }

@@ -23,9 +23,10 @@ class Sgd final : public Op {
       const Type& seen = required(inputs, index, name());
       expect(seen == wanted, name(), text_of(what, " is ", to_text(seen), "; wanted ", to_text(wanted)));
     };
-    if (required(inputs, 1, name()) != weight) check(1, "the gradient", {wide, weight.shape});
+    const Type& gradient = required(inputs, 1, name());
+    if (gradient != weight) check(1, "the gradient", {wide, weight.shape});
     const bool has_momentum = attributes.as<SgdAttributes>().momentum != 0;
-    std::vector<Type> outputs{weight, *inputs[1]};
+    std::vector<Type> outputs{weight, gradient};
     if (has_momentum) check(2, "the momentum", {wide, weight.shape});
     const std::size_t master = has_momentum ? 3 : 2;
     if (inputs[master]) {
@@ -33,7 +34,7 @@ class Sgd final : public Op {
       expect(weight.dtype != wide, name(), text_of("the weight is ", to_text(weight), " and needs no master weight"));
     }
     expect(has_momentum || !inputs[3], name(), "a fourth tensor without momentum");
-    for (std::size_t i = 2; i < 4 && inputs[i]; ++i) outputs.push_back(*inputs[i]);
+    for (std::size_t i = 2; i < 4 && inputs[i]; ++i) outputs.push_back(required(inputs, i, name()));
     check(4, "the norm", {wide, {1}});
     check(5, "hyper", {wide, {kAdamwHypers}});
     check(6, "bad", {DType::i32, {1}});

@@ -33,7 +33,7 @@ class WeightedSum final : public Op {
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 2.0 * static_cast<double>(inputs[0]->elements());
+    cost.flops = 2.0 * static_cast<double>(required(inputs, 0, name()).elements());
     return cost;
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
