@@ -52,8 +52,18 @@ std::int64_t warmup_steps_of(std::int64_t total_steps, std::int64_t warmup_steps
 }
 
 Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
-  SchedulerKwargs& kwargs = options_.kwargs;
+  const SchedulerKwargs& kwargs = options_.kwargs;
   check_unread(options_.type, kwargs);
+  const std::int64_t default_timescale = options_.warmup_steps > 0 ? options_.warmup_steps : 10'000;
+  numbers_ = {
+      .min_lr_rate = kwargs.min_lr_rate.value_or(0.0),
+      .num_cycles = kwargs.num_cycles.value_or(options_.type == SchedulerType::cosine_with_restarts ? 1.0 : 0.5),
+      .lr_end = kwargs.lr_end.value_or(1e-7),
+      .power = kwargs.power.value_or(1.0),
+      .timescale = static_cast<double>(kwargs.timescale.value_or(default_timescale)),
+      .num_decay_steps = kwargs.num_decay_steps.value_or(0),
+      .num_stable_steps = kwargs.num_stable_steps.value_or(0),
+      .min_lr_ratio = kwargs.min_lr_ratio.value_or(0.0)};
   switch (options_.type) {
     case SchedulerType::cosine_with_min_lr:
       require(kwargs.min_lr.has_value() != kwargs.min_lr_rate.has_value(),
@@ -62,26 +72,21 @@ Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
               "for example lr_scheduler_kwargs: {min_lr_rate: 0.1}");
       if (kwargs.min_lr) {
         require(options_.learning_rate > 0, "min_lr needs a learning_rate above 0, saw 0", "use min_lr_rate");
-        kwargs.min_lr_rate = *kwargs.min_lr / options_.learning_rate;
+        numbers_.min_lr_rate = *kwargs.min_lr / options_.learning_rate;
       }
       break;
     case SchedulerType::polynomial:
-      kwargs.lr_end = kwargs.lr_end.value_or(1e-7);
-      kwargs.power = kwargs.power.value_or(1.0);
-      require(options_.learning_rate > *kwargs.lr_end,
-              text_of("lr_end ", *kwargs.lr_end, " is not below learning_rate ", options_.learning_rate),
+      require(options_.learning_rate > numbers_.lr_end,
+              text_of("lr_end ", numbers_.lr_end, " is not below learning_rate ", options_.learning_rate),
               "choose a smaller lr_end");
-      break;
-    case SchedulerType::inverse_sqrt:
-      if (!kwargs.timescale) kwargs.timescale = options_.warmup_steps > 0 ? options_.warmup_steps : 10'000;
       break;
     case SchedulerType::warmup_stable_decay:
       require(kwargs.num_decay_steps.has_value(), "warmup_stable_decay needs num_decay_steps",
               "for example lr_scheduler_kwargs: {num_decay_steps: 100}");
       if (!kwargs.num_stable_steps) {
-        kwargs.num_stable_steps = options_.total_steps - options_.warmup_steps - *kwargs.num_decay_steps;
-        require(*kwargs.num_stable_steps >= 0,
-                text_of("warm-up ", options_.warmup_steps, " + num_decay_steps ", *kwargs.num_decay_steps,
+        numbers_.num_stable_steps = options_.total_steps - options_.warmup_steps - numbers_.num_decay_steps;
+        require(numbers_.num_stable_steps >= 0,
+                text_of("warm-up ", options_.warmup_steps, " + num_decay_steps ", numbers_.num_decay_steps,
                         " is more than the run's ", options_.total_steps, " steps"),
                 "shorten one of them");
       }
@@ -94,7 +99,6 @@ Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
 double Schedule::rate(std::int64_t step) const { return options_.learning_rate * factor(step); }
 
 double Schedule::factor(std::int64_t step) const {
-  const SchedulerKwargs& kwargs = options_.kwargs;
   const std::int64_t warmup = options_.warmup_steps;
   if (options_.type == SchedulerType::constant) return 1.0;
   if (options_.type == SchedulerType::warmup_stable_decay) return warmup_stable_decay(step);
@@ -104,20 +108,20 @@ double Schedule::factor(std::int64_t step) const {
     case SchedulerType::linear:
       return std::max(0.0, share(options_.total_steps - step, options_.total_steps - warmup));
     case SchedulerType::cosine:
-      return std::max(0.0, cosine_wave(progress, kwargs.num_cycles.value_or(0.5)));
+      return std::max(0.0, cosine_wave(progress, numbers_.num_cycles));
     case SchedulerType::cosine_with_min_lr: {
-      const double lowest = *kwargs.min_lr_rate;
-      return std::max(0.0, cosine_wave(progress, kwargs.num_cycles.value_or(0.5)) * (1.0 - lowest) + lowest);
+      const double lowest = numbers_.min_lr_rate;
+      return std::max(0.0, cosine_wave(progress, numbers_.num_cycles) * (1.0 - lowest) + lowest);
     }
     case SchedulerType::cosine_with_restarts: {
       if (progress >= 1.0) return 0.0;
-      const double wave = std::fmod(kwargs.num_cycles.value_or(1.0) * progress, 1.0);
+      const double wave = std::fmod(numbers_.num_cycles * progress, 1.0);
       return std::max(0.0, 0.5 * (1.0 + std::cos(kPi * wave)));
     }
     case SchedulerType::polynomial:
       return polynomial(step);
     case SchedulerType::inverse_sqrt: {
-      const auto timescale = static_cast<double>(*kwargs.timescale);
+      const double timescale = numbers_.timescale;
       return 1.0 / std::sqrt((static_cast<double>(step) + (timescale - static_cast<double>(warmup))) / timescale);
     }
     default:
@@ -126,20 +130,20 @@ double Schedule::factor(std::int64_t step) const {
 }
 
 double Schedule::polynomial(std::int64_t step) const {
-  const double lowest = *options_.kwargs.lr_end;
+  const double lowest = numbers_.lr_end;
   if (step > options_.total_steps || options_.total_steps <= options_.warmup_steps) {
     return lowest / options_.learning_rate;
   }
   const double remaining = 1.0 - share(step - options_.warmup_steps, options_.total_steps - options_.warmup_steps);
   const double range = options_.learning_rate - lowest;
-  return (range * std::pow(remaining, *options_.kwargs.power) + lowest) / options_.learning_rate;
+  return (range * std::pow(remaining, numbers_.power) + lowest) / options_.learning_rate;
 }
 
 double Schedule::warmup_stable_decay(std::int64_t step) const {
   const SchedulerKwargs& kwargs = options_.kwargs;
-  const double lowest = kwargs.min_lr_ratio.value_or(0.0);
+  const double lowest = numbers_.min_lr_ratio;
   const auto scaled = [&](double ramp) { return std::max(0.0, ramp * (1.0 - lowest) + lowest); };
-  const std::int64_t decay_start = options_.warmup_steps + *kwargs.num_stable_steps;
+  const std::int64_t decay_start = options_.warmup_steps + numbers_.num_stable_steps;
   if (step < options_.warmup_steps) {
     const double progress = share(step, options_.warmup_steps);
     if (kwargs.warmup_type == RampType::linear) return scaled(progress);
@@ -147,10 +151,10 @@ double Schedule::warmup_stable_decay(std::int64_t step) const {
     return scaled(1.0 - std::sqrt(1.0 - progress));
   }
   if (step < decay_start) return 1.0;
-  if (step >= decay_start + *kwargs.num_decay_steps) return lowest;
-  const double progress = share(step - decay_start, *kwargs.num_decay_steps);
+  if (step >= decay_start + numbers_.num_decay_steps) return lowest;
+  const double progress = share(step - decay_start, numbers_.num_decay_steps);
   if (kwargs.decay_type == RampType::linear) return scaled(1.0 - progress);
-  if (kwargs.decay_type == RampType::cosine) return scaled(cosine_wave(progress, kwargs.num_cycles.value_or(0.5)));
+  if (kwargs.decay_type == RampType::cosine) return scaled(cosine_wave(progress, numbers_.num_cycles));
   return scaled(1.0 - std::sqrt(progress));
 }
 

@@ -88,7 +88,20 @@ class Schedule {
   [[nodiscard]] double polynomial(std::int64_t step) const;
   [[nodiscard]] double warmup_stable_decay(std::int64_t step) const;
 
+  // kwargs with the defaults of the type filled in.
+  struct Numbers {
+    double min_lr_rate = 0;
+    double num_cycles = 0;
+    double lr_end = 0;
+    double power = 0;
+    double timescale = 0;
+    std::int64_t num_decay_steps = 0;
+    std::int64_t num_stable_steps = 0;
+    double min_lr_ratio = 0;
+  };
+
   ScheduleOptions options_;
+  Numbers numbers_;
 };
 
 }  // namespace hone
