@@ -37,7 +37,7 @@ fs::path base_of(const AdapterFolder& adapter) {
   const auto revision = adapter.config->find("revision");
   const bool has_revision = revision != adapter.config->end() && revision->is_string();
   try {
-    const fs::path beside = adapter.path / name;
+    fs::path beside = adapter.path / name;
     if (!is_folder(name) && is_folder(beside)) return beside;
     return has_revision ? resolve_model(name, revision->get<std::string>()) : resolve_model(name);
   } catch (const Error& error) {

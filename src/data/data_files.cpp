@@ -161,7 +161,7 @@ SplitFiles files_of_config(const CardConfig& config, const DataFilesQuery& query
   SplitFiles splits;
   for (const auto& [split, patterns] : config.patterns) {
     for (std::string pattern : patterns) {
-      if (!config.data_dir.empty()) pattern = config.data_dir + "/" + pattern;
+      if (!config.data_dir.empty()) pattern.insert(0, config.data_dir + "/");
       if (pattern.starts_with("./")) pattern.erase(0, 2);
       for (const std::string& path : query.paths) {
         if (glob_matches(pattern, path)) add_file(splits, split, path);
@@ -194,6 +194,7 @@ SplitFiles said_splits(const DataFilesQuery& query, std::vector<std::string>& re
   }
   if (!configs.empty()) {
     std::vector<std::string> names;
+    names.reserve(configs.size());
     for (const CardConfig& config : configs) names.push_back(config.name);
     throw Error(query.name,
                 query.config.empty() ? "has several configurations and none is the default"

@@ -67,7 +67,7 @@ std::string hub_endpoint() {
 }
 
 std::string hub_token() {
-  const std::string token(trim(environment("HF_TOKEN")));
+  std::string token(trim(environment("HF_TOKEN")));
   if (!token.empty()) return token;
   const std::string named = environment("HF_TOKEN_PATH");
   const fs::path path = named.empty() ? hub_home() / "token" : expand_home(named);

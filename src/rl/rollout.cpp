@@ -27,7 +27,8 @@ std::vector<Request> make_requests(const PromptSet& prompts, std::span<const std
 Json to_json(const JudgedCompletion& judged, std::span<const Reward> rewards, std::int64_t step) {
   Json scores = Json::object();
   for (std::size_t r = 0; r < rewards.size(); ++r) {
-    scores[rewards[r].name] = judged.rewards[r] ? Json(*judged.rewards[r]) : Json();
+    const std::optional<double>& score = judged.rewards[r];
+    scores[rewards[r].name] = score ? Json(*score) : Json();
   }
   return {{"step", step},
           {"row", judged.prompt},
@@ -66,6 +67,7 @@ Rollout roll_out(Engine& engine, const Tokenizer& tokenizer, const PromptSet& pr
     rollout.samples.push_back(std::move(sample));
   }
   std::vector<RewardInput> inputs;
+  inputs.reserve(completions.size());
   for (std::size_t i = 0; i < completions.size(); ++i) {
     inputs.push_back({.completion = rollout.judged[i].completion,
                       .row = &rows[i / group_size],

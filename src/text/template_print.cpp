@@ -84,12 +84,10 @@ std::string json_string(const std::string& text, bool ensure_ascii) {
         out += "\\f";
         break;
       default:
-        if (c < 0x20) {
-          out += hex_escape("\\u%04x", c);
-        } else if (ensure_ascii && c >= 0x10000) {
+        if (ensure_ascii && c >= 0x10000) {
           out += hex_escape("\\u%04x", 0xD800 + ((c - 0x10000) >> 10));
           out += hex_escape("\\u%04x", 0xDC00 + ((c - 0x10000) & 0x3FF));
-        } else if (ensure_ascii && c >= 0x80) {
+        } else if (c < 0x20 || (ensure_ascii && c >= 0x80)) {
           out += hex_escape("\\u%04x", c);
         } else {
           out.append(text, at, size);
@@ -133,6 +131,7 @@ class JsonPrinter {
  private:
   void print_dict(const DictData& dict, int depth) {
     std::vector<std::pair<std::string, const TemplateValue*>> items;
+    items.reserve(dict.items.size());
     for (const auto& [key, item] : dict.items) items.emplace_back(key_text(key), &item);
     if (style_.sort_keys) {
       std::stable_sort(items.begin(), items.end(), [](const auto& a, const auto& b) { return a.first < b.first; });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <ranges>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -173,8 +174,8 @@ class Resolver {
   }
 
   [[nodiscard]] const Stage* newest(StageOutput output) const {
-    for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
-      if (stage->kind->output == output) return &*stage;
+    for (const Stage& stage : std::views::reverse(stages_)) {
+      if (stage.kind->output == output) return &stage;
     }
     return nullptr;
   }

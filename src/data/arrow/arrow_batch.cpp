@@ -163,7 +163,7 @@ class BatchBuilder {
   FlatVector nodes_;
   FlatVector buffers_;
   std::string_view body_;
-  int codec_ = -1;  // 0: LZ4 frames, 1: zstd
+  std::int8_t codec_ = -1;  // 0: LZ4 frames, 1: zstd
   std::size_t next_node_ = 0;
   std::size_t next_buffer_ = 0;
   std::shared_ptr<std::list<std::string>> storage_ = std::make_shared<std::list<std::string>>();
@@ -200,12 +200,13 @@ Json ArrowCells::cell(const ArrowArray& array, std::int64_t index) {
   if (!array.validity.empty() && !bit(array.validity, index)) return nullptr;
   const ArrowField& field = *array.field;
   if (!field.dictionary) return plain_cell(array, index);
-  return dictionary_cell(field, load_integer(array.values, index, field.index_width, field.index_is_signed));
+  return dictionary_cell(*field.dictionary,
+                         load_integer(array.values, index, field.index_width, field.index_is_signed));
 }
 
-Json ArrowCells::dictionary_cell(const ArrowField& field, std::int64_t index) {
+Json ArrowCells::dictionary_cell(std::int64_t dictionary, std::int64_t index) {
   expect(++depth_ < 64, "dictionaries point to each other");
-  const auto found = dictionaries_.find(*field.dictionary);
+  const auto found = dictionaries_.find(dictionary);
   expect(found != dictionaries_.end(), "a dictionary is missing");
   expect(index >= 0, "an index lies outside of its dictionary");
   for (const ArrowBatch& part : found->second) {

@@ -48,7 +48,7 @@ class ArrowCells {
   [[nodiscard]] Json cell(const ArrowArray& array, std::int64_t index);
   [[nodiscard]] Json plain_cell(const ArrowArray& array, std::int64_t index);
   [[nodiscard]] Json list_cell(const ArrowArray& items, std::int64_t begin, std::int64_t end);
-  [[nodiscard]] Json dictionary_cell(const ArrowField& field, std::int64_t index);
+  [[nodiscard]] Json dictionary_cell(std::int64_t dictionary, std::int64_t index);
 
   const ArrowDictionaries& dictionaries_;
   std::string* fault_ = nullptr;

@@ -9,9 +9,10 @@ namespace hone {
 namespace {
 
 constexpr int kDeepestSchema = 64;
+constexpr std::string_view kDamaged = "damaged schema";
 
 void expect(bool condition) {
-  if (!condition) throw DamagedArrow{"damaged schema"};
+  if (!condition) throw DamagedArrow{kDamaged};
 }
 
 int byte_width(std::int32_t bits) {
@@ -20,8 +21,31 @@ int byte_width(std::int32_t bits) {
 }
 
 TimeUnit unit_of(std::int16_t unit) {
-  expect(unit >= 0 && unit <= 3);
-  return static_cast<TimeUnit>(unit);
+  switch (unit) {
+    case 0:
+      return TimeUnit::seconds;
+    case 1:
+      return TimeUnit::milliseconds;
+    case 2:
+      return TimeUnit::microseconds;
+    case 3:
+      return TimeUnit::nanoseconds;
+    default:
+      throw DamagedArrow{kDamaged};
+  }
+}
+
+int float_width(std::int16_t precision) {
+  switch (precision) {
+    case 0:
+      return 2;
+    case 1:
+      return 4;
+    case 2:
+      return 8;
+    default:
+      throw DamagedArrow{kDamaged};
+  }
 }
 
 void read_type(const FlatTable& type, ArrowField& field) {
@@ -31,12 +55,9 @@ void read_type(const FlatTable& type, ArrowField& field) {
       expect(field.width <= 8);
       field.is_signed = type.number<std::uint8_t>(1) != 0;
       return;
-    case ArrowType::floating: {
-      const auto precision = type.number<std::int16_t>(0);
-      expect(precision >= 0 && precision <= 2);
-      field.width = 2 << precision;
+    case ArrowType::floating:
+      field.width = float_width(type.number<std::int16_t>(0));
       return;
-    }
     case ArrowType::decimal:
       field.scale = type.number<std::int32_t>(1);
       field.width = byte_width(type.number<std::int32_t>(2, 128));

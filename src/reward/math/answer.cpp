@@ -58,21 +58,24 @@ Reading read_latex(const AnswerMatch::Piece& piece, const NormalizeOptions& opti
 Reading read_pieces(const AnswerMatch& match, bool repair) {
   const BoxRule boxes = match.kind == AnswerMatch::Kind::bare_box ? BoxRule::last : BoxRule::all;
   std::vector<Reading> readings;
+  readings.reserve(match.pieces.size());
   for (const AnswerMatch::Piece& piece : match.pieces) readings.push_back(read_latex(piece, {boxes, repair}));
-  const bool all_parse = std::ranges::all_of(readings, [](const Reading& r) { return r.value.has_value(); });
-  if (readings.size() == 1 || !all_parse) return std::move(readings[0]);
-  Reading joined{readings[0].text, MathValue{}};
-  joined.value->kind = MathValue::Kind::set;
-  for (std::size_t i = 0; i < readings.size(); ++i) {
-    if (i > 0) joined.text += " and " + readings[i].text;
-    MathValue& value = *readings[i].value;
+  if (readings.size() == 1) return std::move(readings[0]);
+  std::string text;
+  MathValue joined;
+  joined.kind = MathValue::Kind::set;
+  for (const Reading& reading : readings) {
+    if (!reading.value) return readings[0];
+    if (&reading != &readings[0]) text += " and ";
+    text += reading.text;
+    const MathValue& value = *reading.value;
     if (value.kind == MathValue::Kind::set) {
-      std::ranges::move(value.items, std::back_inserter(joined.value->items));
+      std::ranges::copy(value.items, std::back_inserter(joined.items));
     } else {
-      joined.value->items.push_back(std::move(value));
+      joined.items.push_back(value);
     }
   }
-  return joined;
+  return {std::move(text), std::move(joined)};
 }
 
 Reading read(const AnswerMatch& match, bool repair) {

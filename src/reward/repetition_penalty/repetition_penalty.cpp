@@ -25,6 +25,7 @@ std::vector<std::size_t> numbered_words(std::string_view text) {
   const auto [last, end] = std::ranges::unique(known);
   known.erase(last, end);
   std::vector<std::size_t> numbers;
+  numbers.reserve(words.size());
   for (const std::string_view word : words) {
     numbers.push_back(static_cast<std::size_t>(std::ranges::lower_bound(known, word) - known.begin()));
   }

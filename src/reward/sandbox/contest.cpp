@@ -63,6 +63,7 @@ RewardScores judge_contest(std::size_t count, std::int64_t batch_size, std::stri
   std::vector<ContestVerdict> verdicts(count);
   run_many(count, 0, [&](std::size_t i) { verdicts[i] = prepare(i); });
   std::vector<ContestRun> runs;
+  runs.reserve(count);
   for (const ContestVerdict& verdict : verdicts) runs.push_back(verdict.has_settled ? ContestRun{} : verdict.run);
   const std::vector<ContestScores> ran = run_contest(runs, batch_size);
   RewardScores scores;
