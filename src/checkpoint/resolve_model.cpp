@@ -58,7 +58,7 @@ fs::path resolve_model(std::string_view name, std::string_view revision) {
   }
 
   const HubRepo repo{.kind = RepoKind::model, .name = std::string(name), .revision = std::string(revision)};
-  const fs::path snapshot = snapshot_folder(repo);
+  fs::path snapshot = snapshot_folder(repo);
   const bool is_cached = is_folder(snapshot);
   if (is_cached && (is_offline() || is_complete(snapshot))) return snapshot;
   if (is_offline() || name.find('/') == std::string_view::npos) {

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <ranges>
 #include <vector>
 
 #include "core/error.h"
@@ -85,9 +86,9 @@ std::string decimal_text(std::string_view big_endian, int scale) {
   const bool negative = !bytes.empty() && bytes.front() >= 0x80;
   if (negative) {
     unsigned carry = 1;
-    for (auto byte = bytes.rbegin(); byte != bytes.rend(); ++byte) {
-      const unsigned value = (~*byte & 0xFF) + carry;
-      *byte = value & 0xFF;
+    for (unsigned& byte : std::views::reverse(bytes)) {
+      const unsigned value = (~byte & 0xFF) + carry;
+      byte = value & 0xFF;
       carry = value >> 8;
     }
   }

@@ -73,6 +73,7 @@ Contents contents_of(const HubRepo& repo, const HubListing& listing) {
 
 std::vector<fs::path> below(const fs::path& folder, const std::vector<std::string>& paths) {
   std::vector<fs::path> files;
+  files.reserve(paths.size());
   for (const std::string& path : paths) files.push_back(folder / path);
   return files;
 }
@@ -85,7 +86,8 @@ std::vector<fs::path> cached_files(const DatasetName& dataset, std::string_view 
   try {
     const auto paths = files_of_split(data_files_of(contents.query(dataset)), split, dataset.name);
     if (are_all_there(paths)) return below(snapshot, paths);
-  } catch (const Error&) {  // the hub may know better
+  } catch (const Error&) {
+    return {};  // the hub may know better
   }
   return {};
 }

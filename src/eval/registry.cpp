@@ -16,6 +16,7 @@ void TaskRegistry::add(std::string name, Maker make, std::vector<std::string> al
 
 std::vector<std::string> TaskRegistry::names() const {
   std::vector<std::string> names;
+  names.reserve(entries_.size());
   for (const Entry& entry : entries_) names.push_back(entry.name);
   return names;
 }

@@ -59,6 +59,7 @@ std::vector<EvalProblem> read_problems(const EvalTask& task, const std::filesyst
     for (const fs::path& file : named_files(task, path)) Source(file, {}).for_each_row(bad, visit);
     if (named_files(task, path).empty()) open_problems(task, path).for_each_row(bad, visit);
   } catch (const Enough&) {
+    HONE_ASSERT(std::ssize(problems) == limit, problems.size(), " problems where ", limit, " are enough");
   }
   if (bad.count() > 0) throw Error(path.string(), "a row cannot be read: " + bad.first().front());
   if (problems.empty()) throw Error(path.string(), "has no problems for task " + task.name);

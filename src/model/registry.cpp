@@ -14,6 +14,7 @@ void FamilyRegistry::add(const Family& family) {
 
 std::vector<std::string> FamilyRegistry::names() const {
   std::vector<std::string> names;
+  names.reserve(families_.size());
   for (const auto& [name, family] : families_) names.push_back(name);
   return names;
 }

@@ -83,6 +83,7 @@ class Fuser {
 
   void append(const Match& match, const Node& first) {
     std::vector<Tensor> inputs;
+    inputs.reserve(match.fusion.inputs.size());
     for (const ValueId id : match.fusion.inputs) inputs.push_back(rewriter_.mapped(id));
     rewriter_.program().set_scope(first.scope);
     rewriter_.program().set_phase(first.phase);

@@ -1,5 +1,7 @@
 #include "passes/gradient.h"
 
+#include <ranges>
+
 #include "core/error.h"
 #include "ops/add/add.h"
 #include "program/gradient_builder.h"
@@ -101,7 +103,7 @@ std::vector<Tensor> append_gradients(Program& program, std::span<const GradientS
   Backward backward(program, wanted, sums);
   const std::vector<Node> forward = program.nodes();  // a copy: the list grows meanwhile
   for (const GradientSeed& seed : seeds) backward.seed(seed);
-  for (auto node = forward.rbegin(); node != forward.rend(); ++node) backward.run(*node);
+  for (const Node& node : std::views::reverse(forward)) backward.run(node);
   program.set_scope({});
   program.set_phase(Phase::forward);
   std::vector<Tensor> gradients;

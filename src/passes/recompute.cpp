@@ -36,6 +36,7 @@ constexpr Rates kGpuRates{.flops = 6.5e14, .bytes = 2.6e12};
 
 double seconds_of(const Program& program, const Node& node, const Rates& rates) {
   std::vector<Type> outputs;
+  outputs.reserve(node.outputs.size());
   for (const ValueId id : node.outputs) outputs.push_back(program.value(id).type);
   const Cost cost = node.op->cost(program.types_of(node.inputs), outputs, node.attributes);
   return cost.flops / rates.flops + (cost.bytes_read + cost.bytes_written) / rates.bytes;
@@ -92,6 +93,7 @@ class Recomputer {
  private:
   void replay_backward(const Node& node) {
     std::vector<Tensor> inputs;
+    inputs.reserve(node.inputs.size());
     for (const ValueId id : node.inputs) inputs.push_back(available(id));
     rewriter_.program().set_scope(node.scope);
     rewriter_.program().set_phase(node.phase);
@@ -109,6 +111,7 @@ class Recomputer {
 
   void repeat(const Node& node) {
     std::vector<Tensor> inputs;
+    inputs.reserve(node.inputs.size());
     for (const ValueId id : node.inputs) inputs.push_back(available(id));
     rewriter_.program().set_scope(node.scope);
     rewriter_.program().set_phase(Phase::backward);

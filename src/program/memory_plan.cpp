@@ -98,6 +98,7 @@ MemoryPlan plan_memory(const Program& program, DeviceKind device) {
     const Kernel& kernel = kernel_registry().get(node.op->name(), device);
     if (!kernel.workspace) continue;
     std::vector<Type> outputs;
+    outputs.reserve(node.outputs.size());
     for (const ValueId id : node.outputs) outputs.push_back(program.value(id).type);
     plan.workspace_bytes[i] = align_up(kernel.workspace(program.types_of(node.inputs), outputs, node.attributes));
     if (plan.workspace_bytes[i] == 0) continue;

@@ -99,6 +99,7 @@ Cost Program::cost() const {
   Cost total;
   for (const Node& node : nodes_) {
     std::vector<Type> outputs;
+    outputs.reserve(node.outputs.size());
     for (const ValueId id : node.outputs) outputs.push_back(value(id).type);
     const Cost cost = node.op->cost(types_of(node.inputs), outputs, node.attributes);
     total.flops += cost.flops;
@@ -125,6 +126,7 @@ Tensor ProgramRewriter::mapped(ValueId old) {
 
 std::vector<Tensor> ProgramRewriter::clone(const Node& node) {
   std::vector<Tensor> inputs;
+  inputs.reserve(node.inputs.size());
   for (const ValueId id : node.inputs) inputs.push_back(mapped(id));
   to_.set_scope(node.scope);
   to_.set_phase(node.phase);

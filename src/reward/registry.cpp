@@ -25,6 +25,7 @@ void RewardRegistry::add(std::string name, std::string metric_name, Maker make) 
 
 std::vector<std::string> RewardRegistry::names() const {
   std::vector<std::string> names;
+  names.reserve(entries_.size());
   for (const Entry& entry : entries_) names.push_back(entry.name);
   return names;
 }

@@ -25,6 +25,7 @@ void TrackerRegistry::add(std::string name, MakeTracker make) {
 
 std::vector<std::string> TrackerRegistry::names() const {
   std::vector<std::string> names;
+  names.reserve(trackers_.size());
   for (const auto& [name, make] : trackers_) names.push_back(name);
   return names;
 }
