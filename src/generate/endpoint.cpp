@@ -54,13 +54,15 @@ std::string text_member(const Json& object, const char* key) {
 
 // The server's words: of OpenAI's error object, else the body's beginning.
 std::string message_of(const HttpAnswer& answer) {
-  std::string message = answer.body;
+  std::string message;
   try {
     const Json json = parse_json(answer.body, "answer");
     const Json& error = json.is_object() && json.contains("error") ? json["error"] : json;
-    if (error.is_string()) message = error.get<std::string>();
-    if (error.is_object()) message = text_member(error, "message");
+    message = error.is_string()   ? error.get<std::string>()
+              : error.is_object() ? text_member(error, "message")
+                                  : answer.body;
   } catch (const Error&) {
+    message = answer.body;
   }
   if (message.size() > 300) message = message.substr(0, 300) + "...";
   return message;
@@ -242,6 +244,7 @@ class EndpointRun {
         take(*job, endpoint_.ask(*job->prompt, seed));
       }
     } catch (const Cancelled&) {
+      return;
     } catch (...) {
       const std::scoped_lock lock(mutex_);
       if (!failure_) failure_ = std::current_exception();

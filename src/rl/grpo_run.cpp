@@ -82,6 +82,7 @@ std::vector<Reward> rewards_of(const RewardKeys& keys, bool think_prefilled) {
   const RewardOptions options = reward_options(keys, think_prefilled);
   const std::chrono::milliseconds limit(static_cast<std::int64_t>(std::ceil(keys.reward_timeout * 1000)));
   std::vector<Reward> rewards;
+  rewards.reserve(keys.reward_funcs.size());
   for (const std::string& name : keys.reward_funcs) {
     rewards.push_back(is_own_reward(name) ? make_own_reward(name, limit) : registry.make(name, options));
   }
@@ -90,10 +91,12 @@ std::vector<Reward> rewards_of(const RewardKeys& keys, bool think_prefilled) {
 
 GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   const std::filesystem::path path = resolve_model(options.model_name_or_path, options.model_revision);
+  const GrpoBatch batch = grpo_batch(options, 1, input);
+  auto initial = std::make_unique<ModelDirectory>(path);
   GrpoRun run{.options = options,
               .options_json = {},
-              .batch = grpo_batch(options, 1, input),
-              .initial = std::make_unique<ModelDirectory>(path),
+              .batch = batch,
+              .initial = std::move(initial),
               .model = nullptr,
               .tokenizer = tokenizer_of(options)};
   GrpoOptions copy = options;

@@ -214,6 +214,7 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   report(rollouts, text_of("step-", step + 1), step + 1);
   const std::vector<std::span<const PolicySample>> parts = micro_batches(read_);
   std::vector<PolicyBatch> batches;
+  batches.reserve(parts.size());
   for (const auto& part : parts) batches.push_back(make_policy_batch(part));
   weigh(batches, parts, normaliser_of(read_));
   PolicyMetrics policy_metrics(loss_);

@@ -40,7 +40,7 @@ fs::path file_of(const fs::path& run, std::string_view step) {
   if (step.empty()) return folder / text_of("step-", steps.back(), ".jsonl");
   const bool evaluation = step.starts_with("eval-");
   const std::string_view number = evaluation ? step.substr(5) : step;
-  const fs::path path = folder / text_of(evaluation ? "eval-step-" : "step-", number, ".jsonl");
+  fs::path path = folder / text_of(evaluation ? "eval-step-" : "step-", number, ".jsonl");
   if (is_file(path)) return path;
   throw Error(run.string(), text_of("has no completions of step ", shown(step)),
               text_of("there are ", steps.size(), ", from step ", steps.front(), " to ", steps.back()));

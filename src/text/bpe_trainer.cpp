@@ -136,6 +136,7 @@ Tokenizer BpeTrainer::train() const {
   if (words_.empty()) throw Error(kWhere, "there is no text to train on");
   if (options_.kind == BpeTrainerOptions::Kind::kCharacters) {
     std::vector<std::string> names;
+    names.reserve(words_.size() + options_.special_tokens.size());
     for (const auto& [character, count] : words_) names.push_back(character);
     std::sort(names.begin(), names.end());  // UTF-8 sorts by code point
     names.insert(names.end(), options_.special_tokens.begin(), options_.special_tokens.end());

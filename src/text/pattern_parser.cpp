@@ -1,6 +1,7 @@
 #include "text/pattern_parser.h"
 
 #include <limits>
+#include <ranges>
 
 #include "core/error.h"
 
@@ -352,7 +353,7 @@ int PatternParser::emit(const Alternatives& alternatives, int next) {
 }
 
 int PatternParser::emit(const Sequence& sequence, int next) {
-  for (auto element = sequence.rbegin(); element != sequence.rend(); ++element) next = emit(*element, next);
+  for (const auto& element : std::views::reverse(sequence)) next = emit(element, next);
   return next;
 }
 

@@ -332,6 +332,7 @@ TemplateValue TemplateRenderer::evaluate_slice(const Expression& expression) {
     return text;
   }
   std::vector<TemplateValue> items;
+  items.reserve(chosen.size());
   for (const std::size_t i : chosen) items.push_back(object.items()[i]);
   return object.as<TemplateValue::List>()->is_tuple ? TemplateValue::tuple(std::move(items))
                                                     : TemplateValue::list(std::move(items));

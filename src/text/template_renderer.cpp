@@ -235,6 +235,7 @@ void TemplateRenderer::execute_call_block(const Statement& statement) {
 
 void TemplateRenderer::execute_with(const Statement& statement) {
   std::vector<TemplateValue> values;
+  values.reserve(statement.assignments.size());
   for (const auto& [target, expression] : statement.assignments) values.push_back(evaluate(*expression));
   const ScopeGuard scope(*this);
   for (std::size_t i = 0; i < values.size(); ++i) assign(*statement.assignments[i].first, values[i]);
