@@ -85,7 +85,7 @@ std::vector<PlacedRow> chosen_rows(const MixtureDataset& dataset, std::uint32_t 
 }
 
 // A source whose order is that of `rows`.
-Source source_of(std::vector<PlacedRow> rows, const std::vector<SourcePart>& files,
+Source source_of(const std::vector<PlacedRow>& rows, const std::vector<SourcePart>& files,
                  const std::vector<std::uint32_t>& counts, const std::string& name, const SourceOptions& options) {
   std::vector<SourcePart> parts = files;
   for (std::size_t i = 0; i < parts.size(); ++i) parts[i].kept.assign(counts[i], false);

@@ -35,6 +35,7 @@ const Op& OpRegistry::get(std::string_view name) const {
 
 std::vector<std::string> OpRegistry::names() const {
   std::vector<std::string> names;
+  names.reserve(ops_.size());
   for (const auto& [name, op] : ops_) names.push_back(name);
   return names;
 }
@@ -45,8 +46,10 @@ OpRegistry& op_registry() {
 }
 
 const Type& required(InputTypes inputs, std::size_t index, std::string_view op) {
-  if (index >= inputs.size() || !inputs[index]) throw Error(op, text_of("input ", index, " is missing"));
-  return *inputs[index];
+  if (index < inputs.size()) {
+    if (const std::optional<Type>& input = inputs[index]) return *input;
+  }
+  throw Error(op, text_of("input ", index, " is missing"));
 }
 
 void expect(bool condition, std::string_view op, const std::string& what) {

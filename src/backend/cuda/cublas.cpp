@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 
 #include "backend/cuda/check.h"
@@ -82,10 +83,20 @@ std::string device_name() {
   return properties.name;
 }
 
+void read_newer(GemmTable& table, const std::filesystem::path& path) {
+  if (!is_file(path)) return;
+  try {
+    table.read(path);
+  } catch (const Error&) {
+    return;  // it is none, and will be replaced
+  }
+}
+
 }  // namespace
 
 struct Cublas::State {
   struct Plan {
+    Plan(const CublasLibrary& library, const GemmKey& key) : product(library, key) {}
     CublasProduct product;
     cublasLtMatmulAlgo_t algorithm{};
   };
@@ -96,7 +107,8 @@ struct Cublas::State {
   std::filesystem::path path;
   std::map<GemmKey, std::unique_ptr<Plan>> plans;
 
-  void read_table();
+  GemmTable read_table();
+  GemmTable& known() { return table ? *table : table.emplace(read_table()); }
   const Plan& plan(const GemmKey& key, cudaStream_t stream);
   void search(Plan& plan, cudaStream_t stream);
   void add(const GemmKey& key, const GemmChoice& choice);
@@ -109,37 +121,38 @@ Cublas::~Cublas() = default;
 void Cublas::set_tuning(const GemmTuning& tuning) {
   state_->plans.clear();
   state_->tuning = tuning;
-  state_->read_table();
+  state_->table = state_->read_table();
 }
 
-void Cublas::State::read_table() {
-  table.emplace(device_name(), static_cast<std::int64_t>(library.cublasLtGetVersion()));
-  if (tuning.mode == GemmTuning::Mode::off) return;
-  path = tuning.table.empty() ? table->default_path() : std::filesystem::path(tuning.table);
+GemmTable Cublas::State::read_table() {
+  GemmTable stored(device_name(), static_cast<std::int64_t>(library.cublasLtGetVersion()));
+  if (tuning.mode == GemmTuning::Mode::off) return stored;
+  path = tuning.table.empty() ? stored.default_path() : std::filesystem::path(tuning.table);
   if (!is_file(path)) {
     if (tuning.mode == GemmTuning::Mode::known && !tuning.table.empty()) {
       throw Error("gemm_table", text_of("there is no file ", path.string()), "--tune_gemm makes one");
     }
-    return;
+    return stored;
   }
   try {
-    table->read(path);
+    stored.read(path);
   } catch (const Error& error) {
     if (!tuning.table.empty()) throw;
     log_warning(text_of(error.what(), "; matrix products run untuned"));
-    return;
+    return stored;
   }
   const std::string others =
-      table->foreign_rows() > 0 ? text_of(", ", table->foreign_rows(), " are of other devices or versions") : "";
-  log_once(text_of(table->size(), " matrix products are tuned in ", path.string(), others));
+      stored.foreign_rows() > 0 ? text_of(", ", stored.foreign_rows(), " are of other devices or versions") : "";
+  log_once(text_of(stored.size(), " matrix products are tuned in ", path.string(), others));
+  return stored;
 }
 
 const Cublas::State::Plan& Cublas::State::plan(const GemmKey& key, cudaStream_t stream) {
   std::unique_ptr<Plan>& plan = plans[key];
   if (plan) return *plan;
-  if (!table) read_table();
-  plan.reset(new Plan{.product = {library, key}});
-  if (const GemmChoice* choice = table->find(key)) {
+  const GemmTable& tuned = known();
+  plan = std::make_unique<Plan>(library, key);
+  if (const GemmChoice* choice = tuned.find(key)) {
     std::memcpy(&plan->algorithm, choice->algorithm.data(), sizeof(plan->algorithm));
     if (plan->product.allows(plan->algorithm)) return *plan;
     log_warning(text_of(path.string(), ": the algorithm for ", to_text(key), " cannot run here and is left out"));
@@ -170,14 +183,10 @@ void Cublas::State::search(Plan& plan, cudaStream_t stream) {
 
 // To the file as it is now: another process may have added to it.
 void Cublas::State::add(const GemmKey& key, const GemmChoice& choice) {
-  if (is_file(path)) {
-    try {
-      table->read(path);
-    } catch (const Error&) {  // it was none, and is replaced
-    }
-  }
-  table->set(key, choice);
-  table->write(path);
+  GemmTable& tuned = known();
+  read_newer(tuned, path);
+  tuned.set(key, choice);
+  tuned.write(path);
 }
 
 void Cublas::gemm(const GemmArgs& args, cudaStream_t stream) {

@@ -228,8 +228,8 @@ std::string CublasProduct::describe(const cublasLtMatmulAlgo_t& algorithm) const
 cublasStatus_t CublasProduct::run(const cublasLtMatmulAlgo_t& algorithm, const Operands& operands,
                                   cudaStream_t stream) const {
   if (key_.bias) {
-    const cublasStatus_t status = library_.cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                                          &operands.bias, sizeof(operands.bias));
+    const cublasStatus_t status = library_.cublasLtMatmulDescSetAttribute(
+        operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(&operands.bias), sizeof(operands.bias));
     if (status != CUBLAS_STATUS_SUCCESS) return status;
   }
   const float one = 1;

@@ -25,7 +25,8 @@ std::string_view take(std::string_view& bytes, std::uint64_t count) {
 template <class T>
 T take_number(std::string_view& bytes) {
   T value;
-  std::memcpy(&value, take(bytes, sizeof value).data(), sizeof value);
+  const std::string_view stored = take(bytes, sizeof value);
+  std::memcpy(&value, stored.data(), stored.size());
   return value;
 }
 

@@ -1,5 +1,6 @@
 #include "data/parquet/metadata.h"
 
+#include <array>
 #include <bit>
 #include <cstring>
 #include <utility>
@@ -13,6 +14,13 @@ namespace hone {
 namespace {
 
 constexpr int kDeepestSchema = 64;
+
+// As the format numbers them.
+constexpr std::array kRepetitions{ParquetNode::Repetition::required, ParquetNode::Repetition::optional,
+                                  ParquetNode::Repetition::repeated};
+constexpr std::array kTypes{ParquetType::boolean,    ParquetType::int32,      ParquetType::int64,
+                            ParquetType::int96,      ParquetType::float32,    ParquetType::float64,
+                            ParquetType::byte_array, ParquetType::fixed_bytes};
 
 // As the file lists them, depth first.
 struct SchemaElement {
@@ -172,8 +180,8 @@ class SchemaBuilder {
     const SchemaElement& element = elements_[next_++];
     ParquetNode node{.name = element.name, .definition = parent.definition, .repeat = parent.repeat};
     if (depth > 0) {
-      expect(element.repetition >= 0 && element.repetition <= 2);
-      node.repetition = static_cast<ParquetNode::Repetition>(element.repetition);
+      expect(element.repetition >= 0 && element.repetition < std::ssize(kRepetitions));
+      node.repetition = kRepetitions[static_cast<std::size_t>(element.repetition)];
     }
     if (node.repetition != ParquetNode::Repetition::required) ++node.definition;
     if (node.repetition == ParquetNode::Repetition::repeated) ++node.repeat;
@@ -192,9 +200,9 @@ class SchemaBuilder {
   }
 
   void describe_leaf(const SchemaElement& element, ParquetNode& node) const {
-    expect(element.type <= 7 && element.children <= 0);
+    expect(element.type < std::ssize(kTypes) && element.children <= 0);
     const LeafMeaning meaning = meaning_of(element);
-    node.type = static_cast<ParquetType>(element.type);
+    node.type = kTypes[static_cast<std::size_t>(element.type)];
     node.meaning = meaning.meaning;
     node.unit = meaning.unit;
     node.is_utc = meaning.is_utc;

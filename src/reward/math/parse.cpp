@@ -93,6 +93,7 @@ class Parser : private MatrixParser {
     if (all.size() == 1) return make_value(MathValue::Kind::set, std::move(all[0]));
     const bool flat = std::ranges::all_of(all, [](const auto& list) { return list.size() == 1; });
     std::vector<MathValue> items;
+    items.reserve(all.size());
     for (auto& list : all)
       items.push_back(flat ? std::move(list[0]) : make_value(MathValue::Kind::tuple, std::move(list)));
     return make_value(MathValue::Kind::set, std::move(items));

@@ -121,8 +121,10 @@ void write_program_file(const SandboxFile& file) {
 void build_tree(const LaunchPlan& plan) {
   ensure(mount(nullptr, "/", nullptr, MS_SLAVE | MS_REC, nullptr) == 0, "mounts of its own");
   std::vector<OpenMount> mounts;
+  mounts.reserve(plan.world.mounts.size());
   for (const LaunchMount& wanted : plan.world.mounts) mounts.push_back(open_mount(wanted));
   std::vector<OpenMount> pipes;
+  pipes.reserve(plan.pipes.size());
   for (const SandboxPipe& pipe : plan.pipes) {
     pipes.push_back(open_mount({MountKind::pipe, pipe.path, "/tmp/" + pipe.name}));
   }
@@ -184,6 +186,7 @@ void tell(int status, std::string_view line) {
 
 std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   std::vector<char*> all;
+  all.reserve(texts.size() + 1);
   for (const std::string& text : texts) all.push_back(const_cast<char*>(text.c_str()));
   all.push_back(nullptr);
   return all;

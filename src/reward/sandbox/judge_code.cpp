@@ -85,7 +85,7 @@ class Judge {
     const Json* row = nullptr;  // completions of a group follow each other and share it
     for (const RewardInput& input : batch) {
       Submission submission;
-      submission.cases = input.row == row && row != nullptr
+      submission.cases = row != nullptr && input.row == row
                              ? submissions.back().cases
                              : std::make_shared<const std::vector<TestCase>>(test_cases(*input.row));
       row = input.row;
@@ -105,6 +105,7 @@ class Judge {
     }
     const std::vector<SandboxResult> results = sandbox_.run(tasks);
     std::vector<std::optional<double>> shares;
+    shares.reserve(submissions.size());
     for (const Submission& submission : submissions) shares.push_back(share_passed(submission, results));
     return shares;
   }

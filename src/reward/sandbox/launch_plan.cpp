@@ -33,7 +33,8 @@ class PlanReader {
   explicit PlanReader(std::string_view bytes) : bytes_(bytes) {}
   std::uint64_t number() {
     std::uint64_t value = 0;
-    std::memcpy(&value, piece(sizeof value).data(), sizeof value);
+    const std::string_view stored = piece(sizeof value);
+    std::memcpy(&value, stored.data(), stored.size());
     return value;
   }
   std::string_view view() { return piece(number()); }
