@@ -28,8 +28,9 @@ class Adamw final : public Op {
     check(1, "the gradient", weight.shape, weight.dtype);
     check(2, "m", weight.shape, weight.dtype);
     check(3, "v", weight.shape, weight.dtype);
-    expect(inputs[2]->dtype == inputs[3]->dtype, name(),
-           text_of("m is ", to_text(*inputs[2]), ", v ", to_text(*inputs[3]), "; wanted one type"));
+    const Type& m = required(inputs, 2, name());
+    const Type& v = required(inputs, 3, name());
+    expect(m.dtype == v.dtype, name(), text_of("m is ", to_text(m), ", v ", to_text(v), "; wanted one type"));
     check(5, "the norm", {1});
     if (inputs[4]) {
       check(4, "the master weight", weight.shape);
@@ -37,9 +38,9 @@ class Adamw final : public Op {
     }
     check(6, "hyper", {kAdamwHypers});
     expect(required(inputs, 7, name()) == Type{DType::i32, {1}}, name(),
-           text_of("bad is ", to_text(*inputs[7]), "; wanted i32[1]"));
-    std::vector<Type> outputs{weight, *inputs[1], *inputs[2], *inputs[3]};
-    if (inputs[4]) outputs.push_back(*inputs[4]);
+           text_of("bad is ", to_text(required(inputs, 7, name())), "; wanted i32[1]"));
+    std::vector<Type> outputs{weight, required(inputs, 1, name()), m, v};
+    if (inputs[4]) outputs.push_back(required(inputs, 4, name()));
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {

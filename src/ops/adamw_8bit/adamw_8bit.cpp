@@ -32,7 +32,12 @@ class Adamw8bit final : public Op {
     check(6, "the norm", {DType::f32, {1}});
     check(7, "hyper", {DType::f32, {kAdamwHypers}});
     check(8, "bad", {DType::i32, {1}});
-    return {weight, gradient, *inputs[2], *inputs[3], *inputs[4], *inputs[5]};
+    return {weight,
+            gradient,
+            required(inputs, 2, name()),
+            required(inputs, 3, name()),
+            required(inputs, 4, name()),
+            required(inputs, 5, name())};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);

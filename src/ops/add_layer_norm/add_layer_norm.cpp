@@ -17,7 +17,7 @@ class AddLayerNormBackward final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, 2, name())};
     if (inputs.size() > 6 && inputs[6]) {
-      outputs.push_back(*inputs[6]);
+      outputs.push_back(required(inputs, 6, name()));
       outputs.push_back(required(inputs, 7, name()));
     }
     return outputs;

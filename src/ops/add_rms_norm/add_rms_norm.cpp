@@ -17,7 +17,7 @@ class AddRmsNormBackward final : public Op {
   std::string_view name() const override { return "add_rms_norm_backward"; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, 2, name())};
-    if (inputs.size() > 5 && inputs[5]) outputs.push_back(*inputs[5]);
+    if (inputs.size() > 5 && inputs[5]) outputs.push_back(required(inputs, 5, name()));
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {

@@ -50,7 +50,8 @@ class Attention final : public Op {
             Type{accumulator_of(qkv.dtype), {qkv.shape[0], a.heads}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return attention_cost(Op::cost(inputs, outputs, attributes), *inputs[0], attributes.as<AttentionAttributes>(), 2);
+    return attention_cost(Op::cost(inputs, outputs, attributes), required(inputs, 0, name()),
+                          attributes.as<AttentionAttributes>(), 2);
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);

@@ -14,10 +14,11 @@ class EmbeddingGradient final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 2, name())}; }
   // A row of the table is read and written for each row of dy, not the table.
   Cost cost(InputTypes inputs, std::span<const Type>, const Attributes&) const override {
-    const auto elements = static_cast<double>(inputs[0]->elements());
-    const double accumulated = elements * static_cast<double>(size_of(inputs[2]->dtype));
+    const Type& dy = required(inputs, 0, name());
+    const auto elements = static_cast<double>(dy.elements());
+    const double accumulated = elements * static_cast<double>(size_of(required(inputs, 2, name()).dtype));
     return {.flops = elements,
-            .bytes_read = static_cast<double>(inputs[0]->bytes() + inputs[1]->bytes()) + accumulated,
+            .bytes_read = static_cast<double>(dy.bytes() + required(inputs, 1, name()).bytes()) + accumulated,
             .bytes_written = accumulated};
   }
   std::optional<std::size_t> alias(std::size_t) const override { return 2; }
@@ -39,7 +40,7 @@ class Embedding final : public Op {
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes&) const override {
     const auto bytes = static_cast<double>(outputs[0].bytes());
-    return {.bytes_read = static_cast<double>(inputs[0]->bytes()) + bytes, .bytes_written = bytes};
+    return {.bytes_read = static_cast<double>(required(inputs, 0, name()).bytes()) + bytes, .bytes_written = bytes};
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(0);

@@ -19,7 +19,7 @@ class GatherRows final : public Op {
   // Only the rows that are picked are read.
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes&) const override {
     const auto bytes = static_cast<double>(outputs[0].bytes());
-    return {.bytes_read = bytes + static_cast<double>(inputs[1]->bytes()), .bytes_written = bytes};
+    return {.bytes_read = bytes + static_cast<double>(required(inputs, 1, name()).bytes()), .bytes_written = bytes};
   }
 };
 

@@ -14,14 +14,16 @@ class GradientNorm final : public Op {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const Type& gradient = required(inputs, i, name());
       expect(is_floating(gradient.dtype) && accumulator_of(gradient.dtype) == dtype, name(),
-             text_of("gradient ", i, " is ", to_text(gradient), ", the first ", to_text(*inputs[0]),
+             text_of("gradient ", i, " is ", to_text(gradient), ", the first ", to_text(required(inputs, 0, name())),
                      "; wanted floating types, all of them f64 or none"));
     }
     return {Type{dtype, {1}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    for (const auto& input : inputs) cost.flops += 2.0 * static_cast<double>(input->elements());
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      cost.flops += 2.0 * static_cast<double>(required(inputs, i, name()).elements());
+    }
     return cost;
   }
 };

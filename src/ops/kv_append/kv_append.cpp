@@ -31,10 +31,10 @@ class KvAppend final : public Op {
   // The rows are moved, not the caches.
   Cost cost(InputTypes inputs, std::span<const Type>, const Attributes& attributes) const override {
     const auto& a = attributes.as<KvAppendAttributes>();
-    const Type& qkv = *inputs[0];
+    const Type& qkv = required(inputs, 0, name());
     const auto moved =
         static_cast<double>(qkv.rows() * 2 * a.kv_heads * a.head_dim) * static_cast<double>(size_of(qkv.dtype));
-    return {.bytes_read = moved + static_cast<double>(inputs[3]->bytes()), .bytes_written = moved};
+    return {.bytes_read = moved + static_cast<double>(required(inputs, 3, name()).bytes()), .bytes_written = moved};
   }
   std::optional<std::size_t> alias(std::size_t output) const override { return output + 1; }
 };

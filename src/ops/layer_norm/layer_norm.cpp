@@ -15,7 +15,7 @@ class LayerNormBackward final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, 1, name())};
     if (inputs.size() > 5 && inputs[5]) {
-      outputs.push_back(*inputs[5]);
+      outputs.push_back(required(inputs, 5, name()));
       outputs.push_back(required(inputs, 6, name()));
     }
     return outputs;

@@ -26,7 +26,7 @@ class LinearInputGradient final : public Op {
     return {Type{weight.dtype, {dy.shape[0], weight.shape[1]}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return product_cost(Op::cost(inputs, outputs, attributes), outputs[0], inputs[1]->shape[0].size);
+    return product_cost(Op::cost(inputs, outputs, attributes), outputs[0], required(inputs, 1, name()).shape[0].size);
   }
 };
 
@@ -36,7 +36,7 @@ class LinearWeightGradient final : public Op {
   std::string_view name() const override { return "linear_weight_gradient"; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 2, name())}; }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return product_cost(Op::cost(inputs, outputs, attributes), *inputs[1], outputs[0].shape[0].size);
+    return product_cost(Op::cost(inputs, outputs, attributes), required(inputs, 1, name()), outputs[0].shape[0].size);
   }
   std::optional<std::size_t> alias(std::size_t) const override { return 2; }
 };
@@ -48,7 +48,7 @@ class LinearBiasGradient final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = static_cast<double>(inputs[0]->elements());
+    cost.flops = static_cast<double>(required(inputs, 0, name()).elements());
     return cost;
   }
   std::optional<std::size_t> alias(std::size_t) const override { return 1; }
@@ -69,7 +69,7 @@ class Linear final : public Op {
     expect(x.shape.size() == 2 && weight.shape.size() == 2 && x.shape[1] == weight.shape[1] && x.dtype == weight.dtype,
            name(), text_of("x is ", to_text(x), ", weight ", to_text(weight), "; wanted [rows, k] and [n, k]"));
     if (inputs.size() > 2 && inputs[2]) {
-      const Type& bias = *inputs[2];
+      const Type& bias = required(inputs, 2, name());
       expect(bias.shape.size() == 1 && bias.shape[0] == weight.shape[0] && bias.dtype == x.dtype, name(),
              text_of("bias is ", to_text(bias), ", weight ", to_text(weight), "; wanted [n] and [n, k]"));
     }
@@ -77,7 +77,7 @@ class Linear final : public Op {
     return {Type{f32_output ? accumulator_of(x.dtype) : x.dtype, {x.shape[0], weight.shape[0].size}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return product_cost(Op::cost(inputs, outputs, attributes), *inputs[0], outputs[0].shape[1].size);
+    return product_cost(Op::cost(inputs, outputs, attributes), required(inputs, 0, name()), outputs[0].shape[1].size);
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(0);

@@ -296,10 +296,11 @@ class Head {
 
 template <Passes passes>
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
-  constexpr std::size_t x = passes == Passes::forward ? 0 : 1;
+  constexpr std::size_t kFirst = passes == Passes::forward ? 0 : 1;
+  const Type& x = required(inputs, kFirst, "linear_logprobs");
+  const Type& weight = required(inputs, kFirst + 1, "linear_logprobs");
   std::size_t bytes = 0;
-  for_floating(inputs[x]->dtype,
-               [&]<class T>() { bytes = Workspace<T>(*inputs[x], *inputs[x + 1], passes, {}).bytes(); });
+  for_floating(x.dtype, [&]<class T>() { bytes = Workspace<T>(x, weight, passes, {}).bytes(); });
   return bytes;
 }
 

@@ -19,13 +19,13 @@ class LinearLogprobsBackward final : public Op {
   Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, 1, name())};
-    if (inputs.size() > 5 && inputs[5]) outputs.push_back(*inputs[5]);
+    if (inputs.size() > 5 && inputs[5]) outputs.push_back(required(inputs, 5, name()));
     return outputs;
   }
   // The logits are computed again.
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = (outputs.size() > 1 ? 3.0 : 2.0) * products(*inputs[1], *inputs[2]);
+    cost.flops = (outputs.size() > 1 ? 3.0 : 2.0) * products(required(inputs, 1, name()), required(inputs, 2, name()));
     return cost;
   }
   std::optional<std::size_t> alias(std::size_t output) const override {
@@ -55,7 +55,7 @@ class LinearLogprobsOp final : public Op {
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = products(*inputs[0], *inputs[1]);
+    cost.flops = products(required(inputs, 0, name()), required(inputs, 1, name()));
     return cost;
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
@@ -82,13 +82,13 @@ class LinearLogprobsJoint final : public Op {
     std::vector<Type> outputs = kForward.infer(inputs.subspan(1, 3), attributes);
     const Type& dlogp = required(inputs, 0, name());
     expect(dlogp == outputs[0], name(), text_of("dlogp is ", to_text(dlogp), "; wanted ", to_text(outputs[0])));
-    outputs.push_back(*inputs[1]);
-    if (inputs.size() > 4 && inputs[4]) outputs.push_back(*inputs[4]);
+    outputs.push_back(required(inputs, 1, name()));
+    if (inputs.size() > 4 && inputs[4]) outputs.push_back(required(inputs, 4, name()));
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = (outputs.size() > 5 ? 3.0 : 2.0) * products(*inputs[1], *inputs[2]);
+    cost.flops = (outputs.size() > 5 ? 3.0 : 2.0) * products(required(inputs, 1, name()), required(inputs, 2, name()));
     return cost;
   }
   std::optional<std::size_t> alias(std::size_t output) const override {

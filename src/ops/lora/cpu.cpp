@@ -84,10 +84,12 @@ void adapted(const KernelCall& call) {
 }
 
 std::size_t adapted_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
-  GemmArgs more = linear_product(*inputs[3], *inputs[4], outputs[0]);
+  GemmArgs more = linear_product(required(inputs, 3, "lora"), required(inputs, 4, "lora"), outputs[0]);
   more.accumulate = true;
-  return std::max(gemm_workspace_bytes(linear_product(*inputs[0], *inputs[1], outputs[0]), thread_count()),
-                  gemm_workspace_bytes(more, thread_count()));
+  return std::max(
+      gemm_workspace_bytes(linear_product(required(inputs, 0, "lora"), required(inputs, 1, "lora"), outputs[0]),
+                           thread_count()),
+      gemm_workspace_bytes(more, thread_count()));
 }
 
 template <class T>

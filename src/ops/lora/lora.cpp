@@ -83,8 +83,9 @@ class LinearAdapted final : public Op {
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 2.0 * static_cast<double>(outputs[0].elements()) *
-                 static_cast<double>(inputs[1]->shape[1].size + inputs[4]->shape[1].size);
+    cost.flops =
+        2.0 * static_cast<double>(outputs[0].elements()) *
+        static_cast<double>(required(inputs, 1, name()).shape[1].size + required(inputs, 4, name()).shape[1].size);
     return cost;
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
@@ -113,7 +114,7 @@ class DoraNorm final : public Op {
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 3.0 * static_cast<double>(inputs[0]->elements());
+    cost.flops = 3.0 * static_cast<double>(required(inputs, 0, name()).elements());
     return cost;
   }
   void gradient(GradientBuilder&, const Node&) const override {}
@@ -126,7 +127,8 @@ class DoraProduct final : public Op {
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& dy = required(inputs, 0, name());
-    expect(required(inputs, 1, name()) == dy, name(), text_of("dy is ", to_text(dy), ", z ", to_text(*inputs[1])));
+    expect(required(inputs, 1, name()) == dy, name(),
+           text_of("dy is ", to_text(dy), ", z ", to_text(required(inputs, 1, name()))));
     expect_vector(inputs, 2, name(), "the norm", {accumulator_of(dy.dtype), {dy.shape[1]}});
     return {dy};
   }

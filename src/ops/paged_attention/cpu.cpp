@@ -60,7 +60,8 @@ void forward(const KernelCall& call) {
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
   const AttentionShape shape = shape_of(attributes.as<PagedAttentionAttributes>());
   std::size_t bytes = 0;
-  for_floating(inputs[0]->dtype, [&]<class T>() { bytes = attention_workspace_bytes<T>(shape, thread_count()); });
+  for_floating(required(inputs, 0, "paged_attention").dtype,
+               [&]<class T>() { bytes = attention_workspace_bytes<T>(shape, thread_count()); });
   return bytes;
 }
 

@@ -26,12 +26,13 @@ class PagedAttention final : public Op {
   // As if every row saw all positions that a block table has room for, and every table were full.
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     const auto& a = attributes.as<PagedAttentionAttributes>();
-    const auto positions = static_cast<double>(inputs[3]->shape[1].size * a.block_size);
-    const auto element = static_cast<double>(size_of(inputs[1]->dtype));
+    const Type& tables = required(inputs, 3, name());
+    const auto positions = static_cast<double>(tables.shape[1].size * a.block_size);
+    const auto element = static_cast<double>(size_of(required(inputs, 1, name()).dtype));
     Cost cost;
     cost.flops = 4.0 * static_cast<double>(outputs[0].elements()) * positions;
-    cost.bytes_read = static_cast<double>(outputs[0].bytes() + inputs[3]->bytes()) +
-                      2.0 * static_cast<double>(inputs[3]->rows() * a.kv_heads * a.head_dim) * positions * element;
+    cost.bytes_read = static_cast<double>(outputs[0].bytes() + tables.bytes()) +
+                      2.0 * static_cast<double>(tables.rows() * a.kv_heads * a.head_dim) * positions * element;
     cost.bytes_written = static_cast<double>(outputs[0].bytes() + outputs[1].bytes());
     return cost;
   }

@@ -34,8 +34,9 @@ class PolicyTermOp final : public Op {
            text_of("logp is ", to_text(logp), "; wanted f32[rows]"));
     (void)required(inputs, 3, name());
     for (const std::size_t i : {1, 2, 3}) {
-      expect(!inputs[i] || *inputs[i] == logp, name(),
-             text_of("logp is ", to_text(logp), ", input ", i, " ", inputs[i] ? to_text(*inputs[i]) : ""));
+      const std::optional<Type>& input = inputs[i];
+      expect(!input || *input == logp, name(),
+             text_of("logp is ", to_text(logp), ", input ", i, " ", input ? to_text(*input) : ""));
     }
     const auto& options = attributes.as<PolicyTermAttributes>();
     expect(options.kind == "clip" || options.kind == "cispo", name(),

@@ -30,9 +30,10 @@ class QkNormWeightGradient final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 3, name())}; }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     const std::int64_t heads = attributes.as<QkNormWeightAttributes>().heads;
-    const double elements = static_cast<double>(inputs[0]->rows() * heads * outputs[0].elements());
+    const Type& dy = required(inputs, 0, name());
+    const double elements = static_cast<double>(dy.rows() * heads * outputs[0].elements());
     return {.flops = 3.0 * elements,
-            .bytes_read = 2.0 * elements * static_cast<double>(size_of(inputs[0]->dtype)),
+            .bytes_read = 2.0 * elements * static_cast<double>(size_of(dy.dtype)),
             .bytes_written = static_cast<double>(outputs[0].bytes())};
   }
   std::optional<std::size_t> alias(std::size_t) const override { return 3; }

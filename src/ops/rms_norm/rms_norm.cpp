@@ -13,7 +13,7 @@ class RmsNormBackward final : public Op {
   std::string_view name() const override { return "rms_norm_backward"; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, 1, name())};
-    if (inputs.size() > 4 && inputs[4]) outputs.push_back(*inputs[4]);
+    if (inputs.size() > 4 && inputs[4]) outputs.push_back(required(inputs, 4, name()));
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {

@@ -166,7 +166,7 @@ void forward(const KernelCall& call) {
 }
 
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
-  const Type& logits = *inputs[0];
+  const Type& logits = required(inputs, 0, "sample");
   const std::int64_t vocab = logits.row_size();
   const std::size_t share = logits.dtype == DType::f64 ? slot_bytes<double>(vocab) : slot_bytes<float>(vocab);
   return share * static_cast<std::size_t>(std::min<std::int64_t>(logits.rows(), thread_count()));

@@ -17,7 +17,7 @@ class Sample final : public Op {
     const Dim samples = logits.shape[0];
     const auto check = [&](std::size_t index, const char* what, const Type& wanted) {
       expect(required(inputs, index, name()) == wanted, name(),
-             text_of(what, " are ", to_text(*inputs[index]), "; wanted ", to_text(wanted)));
+             text_of(what, " are ", to_text(required(inputs, index, name())), "; wanted ", to_text(wanted)));
     };
     check(1, "parameters", {logits.dtype, {samples, kSampleParameters}});
     check(2, "keys", {DType::i64, {samples, 2}});
@@ -25,7 +25,7 @@ class Sample final : public Op {
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 40.0 * static_cast<double>(inputs[0]->elements());
+    cost.flops = 40.0 * static_cast<double>(required(inputs, 0, name()).elements());
     return cost;
   }
 };
