@@ -13,8 +13,14 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
+FileFormat readable_format(const fs::path& path) {
+  if (const auto format = format_of(path)) return *format;
+  throw Error(path.string(), text_of("'", path.extension().string(), "' is not a known format of data"),
+              "give " + known_formats());
+}
+
 std::unique_ptr<RowReader> reader_of(const fs::path& path, const SourceOptions& options) {
-  const FileFormat format = format_of(path).value();
+  const FileFormat format = readable_format(path);
   switch (format.format) {
     case DataFormat::jsonl:
       break;
@@ -32,12 +38,6 @@ std::unique_ptr<RowReader> reader_of(const fs::path& path, const SourceOptions& 
       return make_arrow_reader(path);
   }
   return make_jsonl_reader(path, format.compression);
-}
-
-void require_readable(const fs::path& path) {
-  if (format_of(path)) return;
-  throw Error(path.string(), text_of("'", path.extension().string(), "' is not a known format of data"),
-              "give " + known_formats());
 }
 
 Json with_columns(Json& row, const std::vector<std::string>& columns) {
@@ -113,7 +113,7 @@ Source::Source(std::string name, std::vector<SourcePart> parts, const SourceOpti
                std::vector<std::uint32_t> order)
     : name_(std::move(name)), parts_(std::move(parts)), options_(options), order_(std::move(order)) {
   for (const SourcePart& part : parts_) {
-    for (const fs::path& file : part.files) require_readable(file);
+    for (const fs::path& file : part.files) (void)readable_format(file);
   }
 }
 

@@ -21,8 +21,10 @@ std::optional<double> number_at(const Json& object, const char* key) {
 ComparedTask task_of(const std::string& name, const Json& result) {
   ComparedTask task{.name = name};
   for (const auto& [key, score] : result.items()) {
-    if (!score.is_object() || !number_at(score, "value")) continue;
-    task.scores.push_back({key, Estimate{.value = *number_at(score, "value"),
+    if (!score.is_object()) continue;
+    const std::optional<double> value = number_at(score, "value");
+    if (!value) continue;
+    task.scores.push_back({key, Estimate{.value = *value,
                                          .standard_error = number_at(score, "standard_error"),
                                          .low = number_at(score, "low"),
                                          .high = number_at(score, "high")}});

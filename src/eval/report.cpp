@@ -1,6 +1,7 @@
 #include "eval/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "core/error.h"
@@ -13,7 +14,7 @@ namespace {
 // "45.3% +- 1.4 (42.6-48.0)".
 std::string describe(const Estimate& estimate) {
   std::string text = percent_text(estimate.value) + "%";
-  if (estimate.standard_error) {
+  if (estimate.standard_error && estimate.low && estimate.high) {
     text += text_of(" +- ", percent_text(*estimate.standard_error), " (", percent_text(*estimate.low), "-",
                     percent_text(*estimate.high), ")");
   }
@@ -54,7 +55,7 @@ std::string report_table(std::span<const TaskResult> results) {
       {"task", "problems", "score", "value +- standard error (95% interval)", "tokens", "truncated", "no answer"}};
   for (const TaskResult& result : results) {
     rows.push_back({result.task, std::to_string(result.problems.size()), text_of("avg@", result.samples),
-                    describe(result.average), text_of(static_cast<std::int64_t>(result.mean_tokens + 0.5)),
+                    describe(result.average), text_of(std::llround(result.mean_tokens)),
                     percent_text(result.truncated) + "%", percent_text(result.without_answer) + "%"});
     if (result.majority) rows.push_back({"", "", text_of("maj@", result.samples), describe(*result.majority)});
     for (const auto& [k, estimate] : result.pass) rows.push_back({"", "", text_of("pass@", k), describe(estimate)});

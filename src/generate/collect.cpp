@@ -62,7 +62,8 @@ Scores totals_of(const Group& group, std::span<const double> weights) {
   for (std::size_t r = 0; r < group.scores.size(); ++r) {
     const double weight = weights.empty() ? 1.0 : weights[r];
     for (std::size_t i = 0; i < totals.size(); ++i) {
-      if (group.scores[r][i]) totals[i] = totals[i].value_or(0) + weight * *group.scores[r][i];
+      const std::optional<double>& score = group.scores[r][i];
+      if (score) totals[i] = totals[i].value_or(0) + weight * *score;
     }
   }
   return totals;
@@ -158,7 +159,8 @@ class Collector {
     }
     const bool by_default = options_.output_form == DataForm::conversations && !judges_.rewards.empty();
     if (options_.min_reward || by_default) {
-      if (!group.totals[i] || *group.totals[i] < options_.min_reward.value_or(1.0)) {
+      const std::optional<double>& total = group.totals[i];
+      if (!total || *total < options_.min_reward.value_or(1.0)) {
         ++counts_.reward;
         return false;
       }

@@ -98,7 +98,7 @@ TemplateValue end_filter(TemplateMeter& meter, const TemplateValue& subject, Tem
 }
 
 TemplateValue int_filter(TemplateMeter&, const TemplateValue& subject, TemplateArguments& arguments) {
-  const TemplateValue fallback = arguments.get(0, "default", std::int64_t{0});
+  TemplateValue fallback = arguments.get(0, "default", std::int64_t{0});
   const std::int64_t base = arguments.get_integer(1, "base", 10);
   double number = 0;
   if (subject.is_integral()) return subject.integer();
@@ -121,7 +121,7 @@ TemplateValue int_filter(TemplateMeter&, const TemplateValue& subject, TemplateA
 }
 
 TemplateValue float_filter(TemplateMeter&, const TemplateValue& subject, TemplateArguments& arguments) {
-  const TemplateValue fallback = arguments.get(0, "default", 0.0);
+  TemplateValue fallback = arguments.get(0, "default", 0.0);
   if (subject.is_number()) return subject.number();
   if (!subject.is_string()) return fallback;
   const std::string_view text = strip_python_space(subject.text());
@@ -316,7 +316,8 @@ TemplateValue map_filter(TemplateMeter& meter, const TemplateValue& subject, Tem
   for (const TemplateValue& item : items_of(meter, subject)) {
     if (!attribute.is<None>()) {
       TemplateValue value = get_path(meter, item, attribute);
-      results.push_back(value.is_undefined() ? fallback : std::move(value));
+      if (value.is_undefined()) value = fallback;
+      results.push_back(std::move(value));
     } else {
       if (arguments.positional.empty()) throw TemplateFailure("map needs a filter or an attribute");
       TemplateArguments rest = rest_of(arguments, 1);
@@ -407,7 +408,7 @@ TemplateValue truncate_filter(TemplateMeter& meter, const TemplateValue& subject
   const std::string end = arguments.get_text(2, "end", "...");
   const TemplateValue leeway = arguments.get(3, "leeway", None{});
   const std::int64_t most = length + (leeway.is<None>() ? 5 : arguments.get_integer(3, "leeway", 5));
-  const std::string text = printed(meter, subject);
+  std::string text = printed(meter, subject);
   const auto offsets = character_offsets(text);
   if (static_cast<std::int64_t>(offsets.size()) - 1 <= most) return text;
   const std::int64_t kept = length - static_cast<std::int64_t>(count_code_points(end));

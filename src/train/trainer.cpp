@@ -43,6 +43,7 @@ void add_sources(std::vector<TensorSource>& sources, const TensorStore& store, c
                  std::vector<std::byte>& staging) {
   for (const NamedType& tensor : store.tensors()) {
     std::vector<std::int64_t> shape;
+    shape.reserve(tensor.type.shape.size());
     for (const Dim& dim : tensor.type.shape) shape.push_back(dim.size);
     sources.push_back({prefix + tensor.name, tensor.type.dtype, shape, [&store, &staging, name = tensor.name] {
                          staging = store.download(name);
@@ -312,7 +313,7 @@ void Trainer::save_final() const { write_model_folder(output_dir_, subject_); }
 
 void Trainer::open_metrics(std::int64_t first) {
   const fs::path path = output_dir_ / "metrics.jsonl";
-  metrics_.emplace(path, first > 0 ? std::optional(first) : std::nullopt, options_.run_name);
+  metrics_ = std::make_unique<MetricsWriter>(path, first > 0 ? std::optional(first) : std::nullopt, options_.run_name);
   const std::vector<MetricRow> history = read_metrics(path);
   const Json options = parse_json(setup_.options, "options");
   trackers_ = std::make_unique<Trackers>(tracker_names(options_.report_to, "report_to"),

@@ -111,7 +111,7 @@ class Trainer {
   Schedule schedule_;
   std::filesystem::path output_dir_;
   std::unique_ptr<CheckpointStore> checkpoints_;
-  std::optional<MetricsWriter> metrics_;
+  std::unique_ptr<MetricsWriter> metrics_;
   std::unique_ptr<Trackers> trackers_;
   std::unique_ptr<UsageMeter> usage_;
   std::int64_t last_saved_ = -1;

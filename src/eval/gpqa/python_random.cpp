@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/error.h"
+
 namespace hone {
 
 PythonRandom::PythonRandom(std::uint64_t seed) {
@@ -47,6 +49,7 @@ std::uint32_t PythonRandom::bits() {
 }
 
 std::uint32_t PythonRandom::up_to(std::uint32_t most) {
+  HONE_ASSERT(most < 0x80000000u, most);
   const int width = std::bit_width(most + 1);
   std::uint32_t drawn = 0;
   do drawn = bits() >> (32 - width);

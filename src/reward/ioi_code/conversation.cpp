@@ -89,6 +89,7 @@ SandboxResult converse(const Sandbox& sandbox, const IoiProblem& problem, std::s
   SandboxResult result;
   {
     std::vector<std::jthread> threads;
+    threads.reserve(users.size());
     for (std::size_t i = 0; i < users.size(); ++i) {
       threads.emplace_back([&, i] {
         try {

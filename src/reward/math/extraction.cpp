@@ -90,9 +90,12 @@ class Finder {
     constexpr std::string_view kFinal = "final answer";
     for (std::size_t at = find_word(text_, "final answer is", 0); at != std::string_view::npos;) {
       Found found = match_at(behind_colon(at + 15));
-      const std::size_t end = found ? behind_hope(found->end) : std::string_view::npos;
-      at = find_word(text_, "final answer is",
-                     end == std::string_view::npos ? at + 1 : keep(std::move(*found), 0, at, end));
+      std::size_t next = at + 1;
+      if (found) {
+        const std::size_t end = behind_hope(found->end);
+        if (end != std::string_view::npos) next = keep(std::move(*found), 0, at, end);
+      }
+      at = find_word(text_, "final answer is", next);
     }
     for (std::size_t at = find_word(text_, kFinal, 0); at != std::string_view::npos;) {
       Found found;

@@ -125,7 +125,7 @@ __attribute__((constructor)) void become_server_if_asked() {
   if (asked == nullptr || std::strcmp(asked, "1") != 0) return;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) (void)std::signal(signal, SIG_IGN);
   const int nowhere = open("/dev/null", O_RDWR);
-  for (int i = 0; i < kServerChannel; ++i) (void)dup2(nowhere, i);
+  for (int i = 0; nowhere >= 0 && i < kServerChannel; ++i) (void)dup2(nowhere, i);
   if (nowhere > kServerChannel) close(nowhere);
   Server().run();
 }

@@ -100,7 +100,8 @@ void serve_comparisons(int channel) {
     }
     std::string reply;
     append(reply, ReplyHeader{outcome.verdict, static_cast<std::uint32_t>(outcome.extracted.size())});
-    if (!write_all(channel, reply += outcome.extracted)) return;
+    reply += outcome.extracted;
+    if (!write_all(channel, reply)) return;
   }
 }
 

@@ -19,6 +19,7 @@ constexpr int kNoOpinion = 1;
 // What the object prints on standard output must not be taken for an answer.
 std::FILE* take_standard_output() {
   const int answers = dup(STDOUT_FILENO);
+  if (answers < 0) return nullptr;
   (void)dup2(STDERR_FILENO, STDOUT_FILENO);
   return fdopen(answers, "w");
 }
