@@ -26,7 +26,8 @@ std::vector<std::optional<double>> total_rewards(std::span<const RewardScores> s
   std::vector<std::optional<double>> totals(scores.empty() ? 0 : scores[0].size());
   for (std::size_t reward = 0; reward < scores.size(); ++reward) {
     for (std::size_t i = 0; i < totals.size(); ++i) {
-      if (scores[reward][i]) totals[i] = totals[i].value_or(0.0) + weights[reward] * *scores[reward][i];
+      const std::optional<double>& score = scores[reward][i];
+      if (score) totals[i] = totals[i].value_or(0.0) + weights[reward] * *score;
     }
   }
   return totals;
@@ -53,7 +54,8 @@ Advantages compute_advantages(std::span<const std::optional<double>> totals, std
   Advantages result;
   result.values.assign(totals.size(), 0.0);
   const double batch_std = mean_std(present(totals)).std;
-  const auto groups = static_cast<double>(totals.size() / group_size);
+  const std::size_t group_count = totals.size() / group_size;
+  const auto groups = static_cast<double>(group_count);
   std::vector<double> means;
   for (std::size_t begin = 0; begin < totals.size(); begin += group_size) {
     const auto group = totals.subspan(begin, group_size);
@@ -64,8 +66,9 @@ Advantages compute_advantages(std::span<const std::optional<double>> totals, std
     if (stats.std <= kZeroStd) result.frac_reward_zero_std += 1.0 / groups;
     const double deviation = scale == RewardScale::group ? stats.std : batch_std;
     for (std::size_t i = 0; i < group_size; ++i) {
-      if (!group[i]) continue;
-      const double centred = *group[i] - stats.mean;
+      const std::optional<double>& total = group[i];
+      if (!total) continue;
+      const double centred = *total - stats.mean;
       result.values[begin + i] = scale == RewardScale::none ? centred : centred / (deviation + kStdEpsilon);
     }
   }
