@@ -2,6 +2,7 @@
 """What PyTorch takes for the operations of a training step, at the shapes of `hone bench kernels`.
 
     bench/torch_kernels.py [--model llama-3.1-8b|qwen2.5-7b] [--batch_size 1] [--seq_len 8192] [--seconds 0.3]
+                           [--ops attention rms_norm ...]
 
 Products by cuBLAS, attention by cuDNN, everything else compiled by torch.compile. Names are those of hone's operations.
 """
@@ -46,6 +47,7 @@ def main():
     parser.add_argument("--batch_size", type=int, default=1)
     parser.add_argument("--seq_len", type=int, default=8192)
     parser.add_argument("--seconds", type=float, default=0.3)
+    parser.add_argument("--ops", nargs="*", default=[""], help="operations to measure, by the beginnings of their names")
     options = parser.parse_args()
     hidden, inner, heads, kv_heads, head_dim, vocab, bias = MODELS[options.model]
     rows = options.batch_size * options.seq_len
@@ -55,6 +57,8 @@ def main():
         return torch.randn(*shape, device="cuda", dtype=torch.bfloat16).mul_(0.05).requires_grad_(grad)
 
     def report(name, run, flops=0.0, bytes_=0.0):
+        if not name.startswith(tuple(options.ops)):
+            return
         taken = seconds(run, options.seconds)
         print(f"{name:42s} {taken * 1e3:10.3f} ms {flops / taken * 1e-12:9.1f} TFLOP/s {bytes_ / taken * 1e-9:8.0f} GB/s",
               flush=True)
@@ -91,6 +95,8 @@ def main():
 
     def both(name, function, inputs, forward_bytes, backward_bytes, flops=0.0):
         """A compiled function and its gradient."""
+        if not name.startswith(tuple(options.ops)):
+            return
         compiled = torch.compile(function)
         with torch.no_grad():
             report(name, lambda: compiled(*inputs), flops, forward_bytes)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs the tests of a CUDA build on the machine's GPU, or its operations and a training step under compute-sanitizer;
-# ends with one line for each suite that failed and the line "N suites, N failed".
+# ends with one line for each suite that failed and the line "N suites or tests, N failed".
 #   scripts/check_gpu.sh BUILD [tests|memcheck|racecheck|initcheck|synccheck] [SUITE ...]
-# Several suites (GoogleTest's, of ops_test where none is named) run at a time: HONE_JOBS (8). HONE_SECONDS (600) is the
-# time that one may take. Logs are kept in HONE_LOGS (a temporary folder).
+# Several suites (GoogleTest's, of ops_test where none is named) run at a time: HONE_JOBS (8), or single tests where a
+# sanitizer watches. HONE_SECONDS (600) is the time that one may take. Logs are kept in HONE_LOGS (a temporary folder).
 set -uo pipefail
 
 if (($# < 1)); then
@@ -22,15 +22,23 @@ suites_of() { "$build/tests/$1" --gtest_list_tests | sed -n 's/^\([A-Za-z].*\)\.
 
 # What to run: "PROGRAM FILTER", a line each.
 work=()
+# Those of ops_test that a filter names.
+add_tests() {
+  local test
+  while read -r test; do work+=("ops_test $test"); done < <(
+    "$build/tests/ops_test" --gtest_list_tests --gtest_filter="$1" |
+      awk '/^[A-Za-z]/ { sub(/ .*/, ""); suite = $0 } /^ / { print suite $1 }'
+  )
+}
 if (($# > 0)); then
-  for suite in "$@"; do work+=("ops_test $suite.*"); done
+  for suite in "$@"; do add_tests "$suite.*:*/$suite.*"; done
 elif [[ $tool == tests ]]; then
   for program in program_test ops_test train_test rl_test planner_test cli_test; do
     [[ -x $build/tests/$program ]] || continue
     for suite in $(suites_of "$program"); do work+=("$program $suite.*"); done
   done
 else
-  for suite in $(suites_of ops_test); do work+=("ops_test $suite.*"); done
+  add_tests '*'
   work+=("train_test Exactness.OffloadChangesMemoryAndNoBit")
 fi
 
@@ -60,5 +68,5 @@ if [[ -n $report ]]; then
   printf '%s\n' "$report" | sort
   failed=$(printf '%s\n' "$report" | wc -l)
 fi
-echo "${#work[@]} suites, $failed failed"
+echo "${#work[@]} suites or tests, $failed failed"
 ((failed == 0))

@@ -2,8 +2,8 @@
 # Builds the fuzz targets (tests/fuzz) and runs each for HONE_FUZZ_SECONDS (60), from the committed inputs and those that
 # earlier runs found; ends with the line "N targets, N seconds each, N findings".
 #   scripts/run_fuzzers.sh [NAME ...]   none named: all
-# New inputs and those that fail are kept in HONE_FUZZ_FOLDER (the build folder's "found"). HONE_BUILD_ROOT names another
-# place for the build folder than the checkout.
+# Several run at a time: HONE_JOBS (as many as there are cores). New inputs and those that fail are kept in
+# HONE_FUZZ_FOLDER (the build folder's "found"). HONE_BUILD_ROOT names another place for the build folder than the checkout.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -24,19 +24,23 @@ fi
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:detect_leaks=1
 export UBSAN_OPTIONS=print_stacktrace=1
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-findings=0
-for name in "${names[@]}"; do
+fuzz() {
+  local name=$1 log status=0
+  log=$(mktemp)
   mkdir -p "$kept/$name"
-  if "$build/fuzz/${name}_fuzz" -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
-    -malloc_limit_mb=1024 -artifact_prefix="$kept/$name-" "$kept/$name" "tests/fuzz/corpus/$name" >"$log" 2>&1; then
+  "$build/fuzz/${name}_fuzz" -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
+    -malloc_limit_mb=1024 -artifact_prefix="$kept/$name-" "$kept/$name" "tests/fuzz/corpus/$name" >"$log" 2>&1 || status=$?
+  if ((status == 0)); then
     echo "$name: $(grep -E '^Done [0-9]+ runs' "$log" || echo "no new runs")"
   else
-    findings=$((findings + 1))
-    tail -n 60 "$log"
-    echo "$name: FAILED"
+    echo "$(tail -n 60 "$log")"$'\n'"$name: FAILED"
   fi
-done
+  rm -f "$log"
+}
+export -f fuzz
+export build kept seconds
+
+report=$(printf '%s\n' "${names[@]}" | xargs -P "${HONE_JOBS:-$(nproc)}" -I{} bash -c 'fuzz "$1"' _ {} | tee /dev/stderr)
+findings=$(grep -c ': FAILED$' <<<"$report" || true)
 echo "${#names[@]} targets, $seconds seconds each, $findings findings"
 ((findings == 0))

@@ -23,6 +23,7 @@ bool can_repeat(const Program& program, const Node& node) {
 struct Candidate {
   ValueId value = kNoValue;
   double seconds_per_byte = 0;
+  bool of_pairs = false;  // made from pairs of tokens
 };
 
 // What a device does in a second, as measured (docs/performance.md): a core's products and its share of the memory; an
@@ -34,11 +35,14 @@ struct Rates {
 constexpr Rates kHostRates{.flops = 1e11, .bytes = 1e10};
 constexpr Rates kGpuRates{.flops = 6.5e14, .bytes = 2.6e12};
 
-double seconds_of(const Program& program, const Node& node, const Rates& rates) {
+Cost cost_of(const Program& program, const Node& node) {
   std::vector<Type> outputs;
   outputs.reserve(node.outputs.size());
   for (const ValueId id : node.outputs) outputs.push_back(program.value(id).type);
-  const Cost cost = node.op->cost(program.types_of(node.inputs), outputs, node.attributes);
+  return node.op->cost(program.types_of(node.inputs), outputs, node.attributes);
+}
+
+double seconds_of(const Cost& cost, const Rates& rates) {
   return cost.flops / rates.flops + (cost.bytes_read + cost.bytes_written) / rates.bytes;
 }
 
@@ -69,7 +73,8 @@ std::vector<Candidate> find_candidates(const Program& program, DeviceKind device
     const Node& producer = program.nodes()[static_cast<std::size_t>(program.values()[i].producer)];
     if (!is_in_layer(producer.scope) || !can_repeat(program, producer)) continue;
     const auto bytes = static_cast<double>(std::max<std::size_t>(program.values()[i].type.bytes(), 1));
-    candidates.push_back({static_cast<ValueId>(i), seconds_of(program, producer, rates) / bytes});
+    const Cost cost = cost_of(program, producer);
+    candidates.push_back({static_cast<ValueId>(i), seconds_of(cost, rates) / bytes, cost.pair_flops > 0});
   }
   return candidates;
 }
@@ -171,22 +176,28 @@ Program drop(const Program& program, const std::vector<Candidate>& candidates, s
 Program recompute(const Program& program, Recompute policy, std::size_t budget, DeviceKind device) {
   if (policy == Recompute::none) return program;
   std::vector<Candidate> candidates = find_candidates(program, device);
-  if (policy == Recompute::layers) return drop(program, candidates, candidates.size());
-  if (plan_memory(program, device).arena <= budget) return program;
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.seconds_per_byte < b.seconds_per_byte; });
-  // The fewest drops that fit; more drops do not always save more, so the last step takes whatever fits.
+  const auto with = [&](std::size_t drops) { return drops == 0 ? program : drop(program, candidates, drops); };
+  const auto fits = [&](std::size_t drops) { return plan_memory(with(drops), device).arena <= budget; };
+  // `low` drops are too few, unless they are the fewest that the policy allows.
   std::size_t low = 0;
   std::size_t high = candidates.size();
+  if (policy == Recompute::layers) {
+    const auto pairs = std::ranges::stable_partition(candidates, [](const Candidate& each) { return !each.of_pairs; });
+    low = candidates.size() - pairs.size();
+  } else {
+    std::ranges::stable_sort(candidates, {}, &Candidate::seconds_per_byte);
+  }
+  if (low == high || fits(low)) return with(low);
+  // The fewest drops that fit; more drops do not always save more, so the last step takes whatever fits.
   while (low + 1 < high) {
     const std::size_t middle = low + (high - low) / 2;
-    if (plan_memory(drop(program, candidates, middle), device).arena <= budget) {
+    if (fits(middle)) {
       high = middle;
     } else {
       low = middle;
     }
   }
-  return drop(program, candidates, high);
+  return with(high);
 }
 
 }  // namespace hone

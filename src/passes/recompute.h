@@ -11,13 +11,15 @@
 namespace hone {
 
 enum class Recompute : std::uint8_t {
-  none,       // keep everything
-  layers,     // keep what crosses from one layer to the next ("layers.N" scopes), and all outside of them
+  none,  // keep everything
+  // Keep what crosses from one layer to the next ("layers.N" scopes) and all outside of them; of the results of pairs
+  // of tokens (attention), whose cost grows with the square of the length, as many as the budget has room for.
+  layers,
   automatic,  // the least recomputation with which the arena stays within the budget
 };
 
-// `budget`: bytes of the step arena on `device`; read by automatic alone. Where even recomputing every layer is more,
-// that is what automatic gives; the caller compares the plan.
+// `budget`: bytes of the step arena on `device`. Where even recomputing all that can be is more, that is what comes
+// out; the caller compares the plan.
 [[nodiscard]] Program recompute(const Program& program, Recompute policy, std::size_t budget, DeviceKind device);
 
 }  // namespace hone

@@ -81,7 +81,9 @@ Program finish_loss(Program program, const char* loss, const LossProgramOptions&
     }
   }
   program = with_gradients(program, loss, options.gradients, FusionReach::layer);
-  program = recompute(program, options.recompute, options.activation_budget, options.device);
+  // What layers keep of themselves would only cross to the host and back.
+  const bool keeps_least = options.offload && options.recompute == Recompute::layers;
+  program = recompute(program, options.recompute, keeps_least ? 0 : options.activation_budget, options.device);
   return options.offload ? offload_activations(program) : program;
 }
 

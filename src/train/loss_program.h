@@ -18,7 +18,7 @@ struct LossProgramOptions {
   Capacity capacity;
   DType dtype = DType::f32;
   Recompute recompute = Recompute::none;
-  std::size_t activation_budget = 0;  // bytes of the arena, for Recompute::automatic
+  std::size_t activation_budget = 0;  // bytes of the arena, for recomputation
   DeviceKind device = DeviceKind::cpu;
   GradientSums gradients = GradientSums::wide;
   bool offload = false;  // passes/offload.h

@@ -72,6 +72,35 @@ TEST(Profile, CountsPairsOfDocumentsOnly) {
   EXPECT_TRUE(found);
 }
 
+TEST(Profile, PacksDocumentsOfRandomLengths) {
+  StepOptions options = small_step();
+  options.batch_size = 3;
+  options.seq_len = 200;
+  options.document_len = 21;
+  const std::vector<std::int64_t> lengths = document_lengths(options);
+  std::int64_t sum = 0;
+  for (const std::int64_t length : lengths) {
+    const std::int64_t left = options.seq_len - sum % options.seq_len;  // of the sequence
+    EXPECT_LE(length, std::min<std::int64_t>(left, 32));
+    EXPECT_GE(length, std::min<std::int64_t>(left, 11));
+    sum += length;
+  }
+  EXPECT_EQ(sum, 600);
+  EXPECT_NE(lengths[0], lengths[1]);
+  const HostBatch batch = random_batch(options, 512);
+  ASSERT_EQ(batch.document_count(), static_cast<std::int64_t>(lengths.size()));
+  EXPECT_EQ(batch.target_tokens, 600 - batch.document_count());
+  for (std::size_t d = 0; d < lengths.size(); ++d) {
+    const auto begin = static_cast<std::size_t>(batch.cu_seqlens[d]);
+    const auto last = static_cast<std::size_t>(batch.cu_seqlens[d + 1]) - 1;
+    EXPECT_EQ(batch.positions[begin], 0);
+    EXPECT_EQ(batch.positions[last], lengths[d] - 1);
+    EXPECT_EQ(batch.targets[last], -1);
+    EXPECT_EQ(batch.loss_weights[last], 0.0f);
+    if (lengths[d] > 1) EXPECT_EQ(batch.targets[begin], batch.tokens[begin + 1]);
+  }
+}
+
 // Two profiled steps of two micro-steps.
 Timeline profiled() {
   const StepOptions options = small_step();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -12,6 +13,7 @@
 #include "core/json.h"
 #include "core/json_value.h"
 #include "core/random.h"
+#include "ops/adamw_8bit/code_table.h"
 #include "ops/registry.h"
 #include "program/executable.h"
 #include "support/device.h"
@@ -69,6 +71,51 @@ TEST(DynamicMap, WhatIsNegativeStaysNegative) {
   EXPECT_EQ(signed_code(0, false), kZeroCode);
   EXPECT_EQ(signed_code(128, true), 0);
   EXPECT_EQ(signed_code(128, false), 255);
+}
+
+// What a GPU computes of a share of the scale, whose sign its table stands for.
+template <int kFirst, bool kNegative>
+int code_of(const CodeTable<kFirst, kNegative>& table, float share) {
+  using Table = CodeTable<kFirst, kNegative>;
+  const auto bits = std::bit_cast<std::uint32_t>(share * kCodeScale);
+  const std::uint32_t byte = (table.entries.at(bits >> Table::kDown) + (bits << Table::kUp)) >> 24;
+  return static_cast<int>(kNegative ? 255 - byte : byte);
+}
+
+TEST(CodeTable, GivesTheCodesOfTheMap) {
+  const CodeTable<1> positive;
+  const CodeTable<1, true> negative;
+  const CodeTable<2> magnitudes;
+  const auto expect = [&](float share) {
+    ASSERT_EQ(code_of(positive, share), signed_code(kSignedMap.nearest(share), false)) << share;
+    ASSERT_EQ(code_of(negative, share), signed_code(kSignedMap.nearest(share), true)) << share;
+    ASSERT_EQ(code_of(magnitudes, share), kUnsignedMap.nearest(share)) << share;
+  };
+  const auto expect_around = [&](const auto& map) {
+    for (std::size_t i = 0; i + 1 < map.values.size(); ++i) {
+      for (const float share : {map.values[i], map.middles[i]}) {
+        expect(share);
+        expect(std::nextafter(share, 0.0f));
+        expect(std::nextafter(share, 2.0f));
+      }
+    }
+  };
+  expect_around(kSignedMap);
+  expect_around(kUnsignedMap);
+  expect(std::nextafter(1.0f, 2.0f));
+  for (float share = 1e-45f; share <= 1.0f; share *= 1.5f) expect(share);
+  for (float share = 1e-7f; share <= 1.0f; share *= 1.00001f) expect(share);
+}
+
+// Of a NaN as of the largest number: DynamicMap::nearest() has it so, and the CPU stores that.
+TEST(CodeTable, OfNan) {
+  using Signed = CodeTable<1>;
+  using Unsigned = CodeTable<2>;
+  EXPECT_EQ((Signed::kNanEntry + (Signed::kNan << Signed::kUp)) >> 24, 255u);
+  EXPECT_EQ((Unsigned::kNanEntry + (Unsigned::kNan << Unsigned::kUp)) >> 24, 255u);
+  const float nan = std::bit_cast<float>(Signed::kNan);
+  EXPECT_EQ(signed_code(kSignedMap.nearest(nan), false), 255);
+  EXPECT_EQ(kUnsignedMap.nearest(nan), 255);
 }
 
 // An update program over one weight, with its stores.

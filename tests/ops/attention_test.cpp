@@ -64,32 +64,48 @@ OpCase attention_case(const std::vector<std::int64_t>& lengths, std::int64_t spa
   return op_case;
 }
 
-TEST(Attention, Cases) {
-  check(attention_case({1}, 0, {.heads = 1, .kv_heads = 1, .head_dim = 8}));
-  check(attention_case({5, 3}, 4, {.heads = 4, .kv_heads = 2, .head_dim = 8, .scale = 0.35}));
-  check(attention_case({2, 0, 70, 1}, 9, {.heads = 3, .kv_heads = 1, .head_dim = 16, .scale = 0.25}));
-  check(attention_case({130}, 0, {.heads = 2, .kv_heads = 2, .head_dim = 24, .scale = 0.2}));
-  check(attention_case({70, 1, 64, 9}, 3, {.heads = 4, .kv_heads = 2, .head_dim = 64, .scale = 0.125}));
-  check(attention_case({33, 50}, 0, {.heads = 3, .kv_heads = 3, .head_dim = 80, .scale = 0.11}));
-  check(attention_case({150}, 2, {.heads = 4, .kv_heads = 1, .head_dim = 128, .scale = 0.088}));
-  check(attention_case({40, 37}, 0, {.heads = 2, .kv_heads = 1, .head_dim = 256, .scale = 0.0625}));
-}
-
-constexpr AttentionAttributes kGrouped{.heads = 4, .kv_heads = 2, .head_dim = 16, .scale = 0.25};
-constexpr std::int64_t kWidth = (4 + 2 * 2) * 16;
-
-struct AttentionResult {
-  std::vector<float> o;
-  std::vector<float> gradient;
+struct Shape {
+  std::vector<std::int64_t> lengths;
+  std::int64_t spare;
+  AttentionAttributes attributes;
 };
 
-AttentionResult run(const std::vector<float>& qkv, const std::vector<float>& grad_o,
-                    const std::vector<std::int32_t>& cu_seqlens) {
-  const auto rows = static_cast<std::int64_t>(qkv.size()) / kWidth;
+// A test to each shape: tools that watch every access of a kernel take minutes for one.
+class AttentionShapes : public ::testing::TestWithParam<Shape> {};
+
+TEST_P(AttentionShapes, IsAsDefined) {
+  check(attention_case(GetParam().lengths, GetParam().spare, GetParam().attributes));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Attention, AttentionShapes,
+    ::testing::Values(Shape{{1}, 0, {.heads = 1, .kv_heads = 1, .head_dim = 8}},
+                      Shape{{5, 3}, 4, {.heads = 4, .kv_heads = 2, .head_dim = 8, .scale = 0.35}},
+                      Shape{{2, 0, 70, 1}, 9, {.heads = 3, .kv_heads = 1, .head_dim = 16, .scale = 0.25}},
+                      Shape{{130}, 0, {.heads = 2, .kv_heads = 2, .head_dim = 24, .scale = 0.2}},
+                      Shape{{70, 1, 64, 9}, 3, {.heads = 4, .kv_heads = 2, .head_dim = 64, .scale = 0.125}},
+                      Shape{{33, 50}, 0, {.heads = 3, .kv_heads = 3, .head_dim = 80, .scale = 0.11}},
+                      Shape{{150}, 2, {.heads = 4, .kv_heads = 1, .head_dim = 128, .scale = 0.088}},
+                      Shape{{40, 37}, 0, {.heads = 2, .kv_heads = 1, .head_dim = 256, .scale = 0.0625}}),
+    [](const auto& shape) {
+      return text_of("heads", shape.param.attributes.heads, "of", shape.param.attributes.head_dim, "rows",
+                     shape.param.lengths[0]);
+    });
+
+template <class T>
+struct AttentionResult {
+  std::vector<T> o;
+  std::vector<T> gradient;
+};
+
+template <class T>
+AttentionResult<T> run(const AttentionAttributes& a, const std::vector<T>& qkv, const std::vector<T>& grad_o,
+                       const std::vector<std::int32_t>& cu_seqlens) {
+  const std::int64_t width = (a.heads + 2 * a.kv_heads) * a.head_dim;
   Program program;
-  const Tensor x = program.input("qkv", {DType::f32, {rows, kWidth}});
+  const Tensor x = program.input("qkv", {DTypeOf<T>::value, {static_cast<std::int64_t>(qkv.size()) / width, width}});
   const Tensor o =
-      attention(x, program.input("cu_seqlens", {DType::i32, {static_cast<std::int64_t>(cu_seqlens.size())}}), kGrouped);
+      attention(x, program.input("cu_seqlens", {DType::i32, {static_cast<std::int64_t>(cu_seqlens.size())}}), a);
   program.output("o", o);
   const GradientSeed seed{o, program.input("grad_o", o.type())};
   program.output("gradient", append_gradients(program, std::span(&seed, 1), std::span(&x, 1))[0]);
@@ -98,21 +114,36 @@ AttentionResult run(const std::vector<float>& qkv, const std::vector<float>& gra
   run.set("grad_o", grad_o);
   run.set("cu_seqlens", cu_seqlens);
   run.executable().run();
-  return {run.output<float>("o", grad_o.size()), run.output<float>("gradient", qkv.size())};
+  return {run.output<T>("o", grad_o.size()), run.output<T>("gradient", qkv.size())};
+}
+
+// A sequence between two others has the bits that it has alone.
+template <class T>
+void check_neighbours(const AttentionAttributes& a, std::int32_t before, std::int32_t length, std::int32_t after) {
+  const std::int64_t width = (a.heads + 2 * a.kv_heads) * a.head_dim;
+  const std::int64_t out = a.heads * a.head_dim;
+  const std::int32_t all = before + length + after;
+  const auto qkv = normal_values<T>(static_cast<std::size_t>(all * width), 1);
+  const auto grad_o = normal_values<T>(static_cast<std::size_t>(all * out), 2);
+  const AttentionResult<T> packed = run<T>(a, qkv, grad_o, {0, before, before + length, all});
+  const auto part = [&](const std::vector<T>& values, std::int64_t columns) {
+    return std::vector<T>(values.begin() + before * columns, values.begin() + (before + length) * columns);
+  };
+  const AttentionResult<T> alone = run<T>(a, part(qkv, width), part(grad_o, out), {0, length});
+  EXPECT_TRUE(same_bits(alone.o, part(packed.o, out)));
+  EXPECT_TRUE(same_bits(alone.gradient, part(packed.gradient, width)));
 }
 
 TEST(Attention, SequenceDoesNotDependOnItsNeighbours) {
-  constexpr std::int64_t kBefore = 37, kLength = 90, kAfter = 13, kOut = 4 * 16;
-  const std::vector<float> qkv = normal_values<float>((kBefore + kLength + kAfter) * kWidth, 1);
-  const std::vector<float> grad_o = normal_values<float>((kBefore + kLength + kAfter) * kOut, 2);
-  const AttentionResult packed = run(qkv, grad_o, {0, kBefore, kBefore + kLength, kBefore + kLength + kAfter});
-  const auto part = [](const std::vector<float>& values, std::int64_t width) {
-    return std::vector<float>(values.begin() + kBefore * width, values.begin() + (kBefore + kLength) * width);
-  };
-  const AttentionResult alone = run(part(qkv, kWidth), part(grad_o, kOut), {0, kLength});
-  EXPECT_TRUE(same_bits(alone.o, part(packed.o, kOut)));
-  EXPECT_TRUE(same_bits(alone.gradient, part(packed.gradient, kWidth)));
+  check_neighbours<float>({.heads = 4, .kv_heads = 2, .head_dim = 16, .scale = 0.25}, 37, 90, 13);
+  // Whichever order a kernel's blocks have among short and among long ones.
+  constexpr AttentionAttributes kWide{.heads = 2, .kv_heads = 1, .head_dim = 128, .scale = 0.088};
+  check_neighbours<BFloat16>(kWide, 300, 500, 13);
+  check_neighbours<BFloat16>(kWide, 1300, 500, 200);
 }
+
+constexpr AttentionAttributes kGrouped{.heads = 4, .kv_heads = 2, .head_dim = 16, .scale = 0.25};
+constexpr std::int64_t kWidth = (4 + 2 * 2) * 16;
 
 TEST(Attention, RefusesShapesThatDoNotFit) {
   Program program;

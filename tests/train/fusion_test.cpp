@@ -125,6 +125,28 @@ TEST(TrainingProgram, RecomputationLeavesTheHeadAlone) {
   EXPECT_EQ(count_nodes(program, "attention"), 2 * fixture.model->shape().num_hidden_layers);
 }
 
+TEST(TrainingProgram, LayersKeepAttentionWhereThereIsRoom) {
+  const FixtureModel fixture("qwen3");
+  const std::int64_t layers = fixture.model->shape().num_hidden_layers;
+  const auto trace = [&](std::size_t budget, bool offload) {
+    return trace_training(
+        *fixture.model,
+        {.capacity = {64, 3}, .recompute = Recompute::layers, .activation_budget = budget, .offload = offload});
+  };
+  const auto arena = [](const Program& program) { return plan_memory(program, DeviceKind::cpu).arena; };
+  const Program least = trace(0, false);
+  const Program most = trace(std::size_t{1} << 40, false);
+  EXPECT_EQ(count_nodes(least, "attention"), 2 * layers);
+  EXPECT_EQ(count_nodes(most, "attention"), layers);
+  EXPECT_EQ(count_nodes(most, "rms_norm"), count_nodes(least, "rms_norm"));
+  EXPECT_EQ(count_nodes(most, "linear"), count_nodes(least, "linear"));
+  ASSERT_GT(arena(most), arena(least));
+  EXPECT_EQ(to_text(trace(arena(most), false)), to_text(most));
+  EXPECT_LT(arena(trace(arena(most) - 1, false)), arena(most));
+  // With the rest on the host they would cross to it.
+  EXPECT_EQ(count_nodes(trace(std::size_t{1} << 40, true), "attention"), 2 * layers);
+}
+
 TEST(TrainingProgram, TextParsesBack) {
   for (const std::string_view name : kFixtureModels) {
     const FixtureModel fixture(name);

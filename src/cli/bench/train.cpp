@@ -46,13 +46,15 @@ const CommandText kTrainText{.name = "bench train", .summary = {}};
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// 6 FLOPs a parameter outside the input embedding, and 6 x layers x width x length.
-double flops_per_token(const Model& model, const TensorStore& weights, std::int64_t seq_len) {
+// 6 FLOPs a parameter outside the input embedding, and 6 x layers x width x length, that of the document a token is in.
+double flops_per_token(const Model& model, const TensorStore& weights, const StepOptions& options) {
   const ModelShape shape = model.shape();
   double parameters = static_cast<double>(parameter_count(model));
   if (model.head() != "embedding") parameters -= static_cast<double>(weights.type("embedding").elements());
   const double attention = static_cast<double>(shape.num_hidden_layers * shape.num_attention_heads * shape.head_dim);
-  return 6 * parameters + 6 * attention * static_cast<double>(seq_len);
+  double squares = 0;
+  for (const std::int64_t length : document_lengths(options)) squares += static_cast<double>(length * length);
+  return 6 * parameters + 6 * attention * squares / static_cast<double>(options.batch_size * options.seq_len);
 }
 
 void print_profile(TrainingStep& step, std::span<const HostBatch> batches, Device& device, bool bf16) {
@@ -91,7 +93,7 @@ void measure(const BenchTrainOptions& options, std::vector<ResultRow>& rows) {
   const double seconds = seconds_since(begin) / static_cast<double>(steps);
   const double tokens = static_cast<double>(options.batch_size * options.seq_len * options.gradient_accumulation_steps);
   const double rate = tokens / seconds;
-  const double tflops = rate * flops_per_token(*model, step.weights(), options.seq_len) * 1e-12;
+  const double tflops = rate * flops_per_token(*model, step.weights(), options) * 1e-12;
   const std::string shape = text_of(options.model, " batch ", options.batch_size, " x ", options.seq_len,
                                     ", accumulation ", options.gradient_accumulation_steps);
   std::printf("%s: %.0f tokens/s, %.1f TFLOP/s, MFU %.1f%%, step %.1f ms, %s, loss %.3f\n", shape.c_str(), rate, tflops,

@@ -38,22 +38,36 @@ std::unique_ptr<Model> open_shape(const StepOptions& options) {
   return model;
 }
 
+std::vector<std::int64_t> document_lengths(const StepOptions& options) {
+  const RandomStream random(1, "bench documents");
+  const std::int64_t mean = options.document_len;
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t sequence = 0; sequence < options.batch_size; ++sequence) {
+    for (std::int64_t left = options.seq_len; left > 0; left -= lengths.back()) {
+      const auto below = static_cast<std::uint64_t>(mean + 1);
+      const auto length =
+          mean == 0 ? left : (mean + 1) / 2 + static_cast<std::int64_t>(random.below(lengths.size(), below));
+      lengths.push_back(std::min(length, left));
+    }
+  }
+  return lengths;
+}
+
 HostBatch random_batch(const StepOptions& options, std::int64_t vocabulary) {
   const RandomStream random(1, "bench tokens");
   HostBatch batch;
-  const std::int64_t tokens = options.batch_size * options.seq_len;
-  for (std::int64_t t = 0; t < tokens; ++t) {
-    const auto id = random.below(static_cast<std::uint64_t>(t), static_cast<std::uint64_t>(vocabulary));
-    batch.tokens.push_back(static_cast<TokenId>(id));
-    batch.positions.push_back(static_cast<std::int32_t>(t % options.seq_len));
+  for (const std::int64_t length : document_lengths(options)) {
+    for (std::int64_t t = 0; t < length; ++t) {
+      const auto id = random.below(batch.tokens.size(), static_cast<std::uint64_t>(vocabulary));
+      batch.tokens.push_back(static_cast<TokenId>(id));
+      batch.positions.push_back(static_cast<std::int32_t>(t));
+      if (t > 0) batch.targets.push_back(batch.tokens.back());
+      batch.loss_weights.push_back(t + 1 < length ? 1.0f : 0.0f);
+    }
+    batch.targets.push_back(-1);
+    batch.target_tokens += length - 1;
+    batch.cu_seqlens.push_back(static_cast<std::int32_t>(batch.tokens.size()));
   }
-  for (std::int64_t t = 0; t < tokens; ++t) {
-    const bool last = (t + 1) % options.seq_len == 0;
-    batch.targets.push_back(last ? -1 : batch.tokens[static_cast<std::size_t>(t) + 1]);
-    batch.loss_weights.push_back(last ? 0.0f : 1.0f);
-    if (last) batch.cu_seqlens.push_back(static_cast<std::int32_t>(t + 1));
-  }
-  batch.target_tokens = tokens - options.batch_size;
   return batch;
 }
 
@@ -77,8 +91,11 @@ StepPrograms trace_with(const StepOptions& options, const Model& model, const Tr
   StepPrograms programs;
   add_training_state(programs.memory, model, dtype, optimizer);
   const std::int64_t rows = training.per_device_train_batch_size;
+  StepOptions micro_batch = options;
+  micro_batch.batch_size = rows;
+  const auto sequences = static_cast<std::int64_t>(document_lengths(micro_batch).size());
   const LossProgramOptions loss =
-      loss_program_options(training, {rows * options.seq_len, rows}, dtype, programs.memory);
+      loss_program_options(training, {rows * options.seq_len, sequences}, dtype, programs.memory);
   programs.training = trace_training(model, loss);
   programs.update = Optimizer::trace_update(model, dtype, optimizer);
   programs.memory.add_program(plan_memory(programs.training, loss.device));

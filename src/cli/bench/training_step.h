@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "backend/device_option.h"
 #include "cli/profile/timeline.h"
@@ -23,6 +24,7 @@ struct StepOptions {
   std::int64_t layers = 0;
   std::int64_t batch_size = 1;
   std::int64_t seq_len = 1024;
+  std::int64_t document_len = 0;
   std::int64_t gradient_accumulation_steps = 1;
   Recomputation gradient_checkpointing = Recomputation::off;
   bool activation_offloading = false;
@@ -39,6 +41,7 @@ struct StepOptions {
     v("layers", layers, "Layers in place of the model's; 0: the model's", at_least(0));
     v("batch_size", batch_size, "Sequences a micro-step", at_least(1));
     v("seq_len", seq_len, "Tokens of a sequence", at_least(1));
+    v("document_len", document_len, "Tokens of a document on average, random; 0: one a sequence", at_least(0));
     v("gradient_accumulation_steps", gradient_accumulation_steps, "Micro-steps an optimizer step", at_least(1));
     v("gradient_checkpointing", gradient_checkpointing, "Recompute activations by layer; auto: as few as fit");
     v("activation_offloading", activation_offloading, "Keep activations in the host's memory meanwhile");
@@ -55,6 +58,9 @@ struct StepOptions {
 
 // Throws Error where the shape is unknown.
 [[nodiscard]] std::unique_ptr<Model> open_shape(const StepOptions& options);
+// Of a micro-batch, in its order: sequences of seq_len tokens, each filled with documents of one half to three halves
+// of document_len tokens, the last cut off.
+[[nodiscard]] std::vector<std::int64_t> document_lengths(const StepOptions& options);
 [[nodiscard]] HostBatch random_batch(const StepOptions& options, std::int64_t vocabulary);
 
 // The programs of a step, forward and backward and the update, and what a run of them takes.
