@@ -240,24 +240,28 @@ void BpeModel::append_symbols(std::string_view piece, std::vector<TokenId>& symb
 // An unknown token is put down when the next known character or unknown one comes; bytes that stand for a character do
 // not wait for it, as in the reference.
 void BpeModel::append_characters(std::string_view piece, std::vector<TokenId>& symbols) const {
-  bool unknown_waits = false;
+  TokenId waiting = -1;  // none
+  const auto put_down = [&] {
+    if (waiting >= 0) symbols.push_back(waiting);
+    waiting = -1;
+  };
   for (std::size_t at = 0; at < piece.size();) {
     const std::size_t size = decode_utf8(piece, at).size;
     const std::string_view character = piece.substr(at, size);
     const auto is_byte = [&](char byte) { return fallback_ids_[static_cast<unsigned char>(byte)] >= 0; };
     if (const auto found = pieces_.find(character); found != pieces_.end()) {
-      if (std::exchange(unknown_waits, false)) symbols.push_back(*unknown_);
+      put_down();
       symbols.push_back(found->second);
     } else if (options_.byte_fallback && std::all_of(character.begin(), character.end(), is_byte)) {
       for (const char byte : character) symbols.push_back(fallback_ids_[static_cast<unsigned char>(byte)]);
     } else {
       if (!unknown_) fail_outside(piece, at);
-      if (unknown_waits && !options_.fuse_unknown) symbols.push_back(*unknown_);
-      unknown_waits = true;
+      if (!options_.fuse_unknown) put_down();
+      waiting = *unknown_;
     }
     at += size;
   }
-  if (unknown_waits) symbols.push_back(*unknown_);
+  put_down();
 }
 
 void BpeModel::merge_short(std::vector<TokenId>& symbols) const {

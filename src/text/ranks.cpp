@@ -71,7 +71,7 @@ std::vector<Rank> parse_ranks(std::string_view text, std::string_view where) {
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty()) continue;
     const std::size_t space = line.find(' ');
-    const std::string bytes =
+    std::string bytes =
         space == std::string_view::npos ? std::string() : decode_base64(line.substr(0, space)).value_or("");
     TokenId rank = -1;
     const char* end = line.data() + line.size();
