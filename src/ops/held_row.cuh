@@ -8,10 +8,17 @@
 
 namespace hone {
 
-// The part of a row that a thread holds: kHeld packs, a block's width apart; zero past the row's end.
+// The part of a row that a thread holds: kHeld packs, a block's width apart; zero past the row's end. Elements of bf16
+// are held as pairs in words: one by one each would cost an instruction more to take out and one more to put back.
 template <class T, int kPack, int kHeld>
 struct HeldRow {
-  Pack<T, kPack> packs[kHeld];
+  using A = CudaAccumulator<T>;
+  static constexpr bool kPairs = std::is_same_v<T, __nv_bfloat16> && kPack % 2 == 0;
+  using Unit = std::conditional_t<kPairs, std::uint32_t, T>;
+  static constexpr int kUnits = kPairs ? kPack / 2 : kPack;
+  using Held = Pack<Unit, kUnits>;
+
+  Held packs[kHeld];
 
   // `kKept`: what other blocks read too.
   template <bool kKept = false>
@@ -19,23 +26,46 @@ struct HeldRow {
 #pragma unroll
     for (int h = 0; h < kHeld; ++h) {
       const int i = static_cast<int>(threadIdx.x) + h * static_cast<int>(blockDim.x);
-      packs[h] = Pack<T, kPack>{};
+      packs[h] = Held{};
       if (i >= packs_a_row) continue;
-      packs[h] = kKept ? reinterpret_cast<const Pack<T, kPack>*>(row)[i] : load_streamed<T, kPack>(row + i * kPack);
+      const Held* from = reinterpret_cast<const Held*>(row) + i;
+      packs[h] = kKept ? *from : load_streamed<Unit, kUnits>(from->values);
     }
   }
   __device__ void store(T* row, int packs_a_row) const {
 #pragma unroll
     for (int h = 0; h < kHeld; ++h) {
       const int i = static_cast<int>(threadIdx.x) + h * static_cast<int>(blockDim.x);
-      if (i < packs_a_row) reinterpret_cast<Pack<T, kPack>*>(row)[i] = packs[h];
+      if (i < packs_a_row) reinterpret_cast<Held*>(row)[i] = packs[h];
     }
   }
   [[nodiscard]] __device__ static bool holds(int h, int packs_a_row) {
     return static_cast<int>(threadIdx.x) + h * static_cast<int>(blockDim.x) < packs_a_row;
   }
-  [[nodiscard]] __device__ CudaAccumulator<T> at(int h, int k) const { return widened(packs[h][k]); }
-  __device__ void set(int h, int k, CudaAccumulator<T> value) { packs[h][k] = narrowed<T>(value); }
+  [[nodiscard]] __device__ A at(int h, int k) const {
+    if constexpr (kPairs) {
+      const std::uint32_t pair = packs[h][k / 2];
+      return __uint_as_float(k % 2 == 0 ? pair << 16 : pair & 0xFFFF0000u);
+    } else {
+      return widened(packs[h][k]);
+    }
+  }
+  // Element k of pack h becomes value(h, k), rounded; value may read what the element was.
+  template <class Value>
+  __device__ void assign(const Value& value) {
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u) {
+        if constexpr (kPairs) {
+          const __nv_bfloat162 pair = __floats2bfloat162_rn(value(h, 2 * u), value(h, 2 * u + 1));
+          memcpy(&packs[h][u], &pair, sizeof(pair));
+        } else {
+          packs[h][u] = narrowed<T>(value(h, u));
+        }
+      }
+    }
+  }
 };
 
 // body.operator()<kPack, kHeld, kMaxThreads>(threads) for rows of n elements: kFew packs a thread if that is enough.

@@ -6,6 +6,7 @@
 
 #include "ops/column_sum.cuh"
 #include "ops/held_row.cuh"
+#include "ops/row_ring.cuh"
 
 namespace hone {
 
@@ -72,11 +73,7 @@ __global__ void __launch_bounds__(kMaxThreads) layer_norm_kernel(LayerNormRows<T
     return;
   }
   if constexpr (kAdd) {
-#pragma unroll
-    for (int h = 0; h < kHeld; ++h) {
-#pragma unroll
-      for (int k = 0; k < kPack; ++k) x.set(h, k, x.at(h, k) + residual.at(h, k));
-    }
+    x.assign([&](int h, int k) { return x.at(h, k) + residual.at(h, k); });
     x.store(p.sum + at, packs);
   }
   A sum = 0;
@@ -98,11 +95,7 @@ __global__ void __launch_bounds__(kMaxThreads) layer_norm_kernel(LayerNormRows<T
     for (int k = 0; k < kPack; ++k) squares += (x.at(h, k) - mean) * (x.at(h, k) - mean);
   }
   const A rstd = A(1) / sqrt(block_sum(squares, shared[1]) / static_cast<A>(p.n) + p.epsilon);
-#pragma unroll
-  for (int h = 0; h < kHeld; ++h) {
-#pragma unroll
-    for (int k = 0; k < kPack; ++k) x.set(h, k, (x.at(h, k) - mean) * rstd * weight.at(h, k) + bias.at(h, k));
-  }
+  x.assign([&](int h, int k) { return (x.at(h, k) - mean) * rstd * weight.at(h, k) + bias.at(h, k); });
   x.store(p.y + at, packs);
   if (threadIdx.x != 0) return;
   p.mean[row] = mean;
@@ -122,7 +115,7 @@ void launch_layer_norm(const KernelCall& call, const LayerNormRows<T>& p) {
 template <class T>
 struct LayerNormGradient {
   using A = CudaAccumulator<T>;
-  const T* dsum;  // or null
+  const T* dsum;  // with kSum, or null
   const T* dy;
   const T* x;
   const T* weight;
@@ -136,45 +129,43 @@ struct LayerNormGradient {
 };
 
 // With g = w dy and z = (x - mean) rstd: dx = rstd * (g - mean(g) - z mean(g z)), rounded, then with dsum added and
-// rounded again. Block b takes the rows b, b + slices, ... and sums dy z and dy over them. While a row is reduced the
-// next one is on its way.
-template <class T, int kPack, int kHeld, int kMaxThreads>
+// rounded again. Block b takes the rows b, b + slices, ... and sums dy z and dy over them, while the next ones are on
+// their way.
+template <class T, int kPack, int kHeld, int kMaxThreads, bool kSum>
 __global__ void __launch_bounds__(kMaxThreads) layer_norm_backward_kernel(LayerNormGradient<T> p) {
   using A = CudaAccumulator<T>;
   using Row = HeldRow<T, kPack, kHeld>;
   __shared__ A shared[2][64];
+  __shared__ std::int64_t shared_used;
   const int packs = static_cast<int>(p.n / kPack);
-  const std::int64_t used = p.rows.get();
   const std::int64_t slices = gridDim.x;
+  RowRing<T, kPack, kHeld, kSum ? 3 : 2, 2> ring;
+  const auto fetch = [&](std::int64_t row) {
+    if (row < p.rows.capacity) {
+      ring.fetch(0, p.dy + row * p.n, packs);
+      ring.fetch(1, p.x + row * p.n, packs);
+      if constexpr (kSum) ring.fetch(2, p.dsum + row * p.n, packs);
+      ring.fetch_number(0, p.mean + row);
+      ring.fetch_number(1, p.rstd + row);
+    }
+    ring.fetched();
+  };
+  std::int64_t row = blockIdx.x;
+  for (int ahead = 0; ahead < ring.kAhead; ++ahead) fetch(row + ahead * slices);
+  if (threadIdx.x == 0) shared_used = p.rows.get();
   Row weight;
   weight.template load<true>(p.weight, packs);
   A dweight[kHeld][kPack]{};
   A dbias[kHeld][kPack]{};
-  Row dy;
-  Row x;
-  A mean = 0;
-  A rstd = 0;
-  std::int64_t row = blockIdx.x;
-  if (row < used) {
-    dy.load(p.dy + row * p.n, packs);
-    x.load(p.x + row * p.n, packs);
-    mean = p.mean[row];
-    rstd = p.rstd[row];
-  }
+  __syncthreads();
+  const std::int64_t used = shared_used;
   for (int parity = 0; row < used; row += slices, parity ^= 1) {
-    const std::int64_t at = row * p.n;
-    Row dsum{};
-    if (p.dsum != nullptr) dsum.load(p.dsum + at, packs);
-    Row next_dy;
-    Row next_x;
-    A next_mean = 0;
-    A next_rstd = 0;
-    if (row + slices < used) {
-      next_dy.load(p.dy + at + slices * p.n, packs);
-      next_x.load(p.x + at + slices * p.n, packs);
-      next_mean = p.mean[row + slices];
-      next_rstd = p.rstd[row + slices];
-    }
+    fetch(row + ring.kAhead * slices);
+    ring.next();
+    const A mean = ring.number(0);
+    const A rstd = ring.number(1);
+    const Row dy = ring.row(0, packs);
+    const Row x = ring.row(1, packs);
     A sum = 0;
     A dot = 0;
 #pragma unroll
@@ -193,20 +184,15 @@ __global__ void __launch_bounds__(kMaxThreads) layer_norm_backward_kernel(LayerN
     const A offset = sums.first / static_cast<A>(p.n);
     const A slope = sums.second / static_cast<A>(p.n);
     Row dx;
-#pragma unroll
-    for (int h = 0; h < kHeld; ++h) {
-#pragma unroll
-      for (int k = 0; k < kPack; ++k) {
-        const A z = (x.at(h, k) - mean) * rstd;
-        dx.set(h, k, rstd * (dy.at(h, k) * weight.at(h, k) - offset - z * slope));
-        if (p.dsum != nullptr) dx.set(h, k, dsum.at(h, k) + dx.at(h, k));
-      }
+    dx.assign([&](int h, int k) {
+      const A z = (x.at(h, k) - mean) * rstd;
+      return rstd * (dy.at(h, k) * weight.at(h, k) - offset - z * slope);
+    });
+    if constexpr (kSum) {
+      const Row dsum = ring.row(2, packs);
+      dx.assign([&](int h, int k) { return dsum.at(h, k) + dx.at(h, k); });
     }
-    dx.store(p.dx + at, packs);
-    dy = next_dy;
-    x = next_x;
-    mean = next_mean;
-    rstd = next_rstd;
+    dx.store(p.dx + row * p.n, packs);
   }
   for (const Row zero{}; row < p.rows.capacity; row += slices) zero.store(p.dx + row * p.n, packs);
   if (p.dweight_partials == nullptr) return;
@@ -250,15 +236,24 @@ void launch_layer_norm_backward(const KernelCall& call, LayerNormGradient<T> p, 
                                 CudaAccumulator<T>* dbias) {
   if (p.rows.capacity == 0) return;
   std::int64_t slices = 0;
-  with_layer_norm_gradient<T>(p.n, [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
-    slices = layer_norm_slices(p.rows.capacity, threads);
-    if (dweight != nullptr) {
-      p.dweight_partials = reinterpret_cast<CudaAccumulator<T>*>(call.workspace.data());
-      p.dbias_partials = p.dweight_partials + slices * p.n;
-    }
-    layer_norm_backward_kernel<T, kPack, kHeld, kMaxThreads>
-        <<<static_cast<unsigned>(slices), threads, 0, stream_of(call)>>>(p);
-  });
+  const auto launch = [&]<bool kSum>() {
+    constexpr int kArrays = kSum ? 3 : 2;
+    with_layer_norm_gradient<T>(p.n, [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
+      slices = layer_norm_slices(p.rows.capacity, threads);
+      if (dweight != nullptr) {
+        p.dweight_partials = reinterpret_cast<CudaAccumulator<T>*>(call.workspace.data());
+        p.dbias_partials = p.dweight_partials + slices * p.n;
+      }
+      const auto kernel = layer_norm_backward_kernel<T, kPack, kHeld, kMaxThreads, kSum>;
+      const std::size_t shared = RowRing<T, kPack, kHeld, kArrays, 2>::allow(kernel, threads);
+      kernel<<<static_cast<unsigned>(slices), threads, shared, stream_of(call)>>>(p);
+    });
+  };
+  if (p.dsum != nullptr) {
+    launch.template operator()<true>();
+  } else {
+    launch.template operator()<false>();
+  }
   check_launch("layer_norm_backward");
   if (dweight == nullptr) return;
   add_column_sums(call, p.dweight_partials, slices, p.n, dweight);

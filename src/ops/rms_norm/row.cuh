@@ -42,7 +42,15 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_kernel(RmsNormRows<T> p)
   x.load(p.x + at, packs);
   if constexpr (kAdd) residual.load(p.residual + at, packs);
   weight.template load<true>(p.weight, packs);
-  __syncthreads();
+  if constexpr (kAdd) x.assign([&](int h, int k) { return x.at(h, k) + residual.at(h, k); });
+  A squares = 0;
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) squares += x.at(h, k) * x.at(h, k);
+  }
+  squares = block_sum(squares, shared);
+  __syncwarp();  // block_sum has no barrier where one warp is the block
   if (row >= used) {
     const HeldRow<T, kPack, kHeld> zero{};
     if (kAdd) zero.store(p.sum + at, packs);
@@ -50,26 +58,9 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_kernel(RmsNormRows<T> p)
     if (threadIdx.x == 0) p.rstd[row] = A(0);
     return;
   }
-  if constexpr (kAdd) {
-#pragma unroll
-    for (int h = 0; h < kHeld; ++h) {
-#pragma unroll
-      for (int k = 0; k < kPack; ++k) x.set(h, k, x.at(h, k) + residual.at(h, k));
-    }
-    x.store(p.sum + at, packs);
-  }
-  A squares = 0;
-#pragma unroll
-  for (int h = 0; h < kHeld; ++h) {
-#pragma unroll
-    for (int k = 0; k < kPack; ++k) squares += x.at(h, k) * x.at(h, k);
-  }
-  const A rstd = A(1) / sqrt(block_sum(squares, shared) / static_cast<A>(p.n) + p.epsilon);
-#pragma unroll
-  for (int h = 0; h < kHeld; ++h) {
-#pragma unroll
-    for (int k = 0; k < kPack; ++k) x.set(h, k, x.at(h, k) * rstd * weight.at(h, k));
-  }
+  if constexpr (kAdd) x.store(p.sum + at, packs);
+  const A rstd = A(1) / sqrt(squares / static_cast<A>(p.n) + p.epsilon);
+  x.assign([&](int h, int k) { return x.at(h, k) * rstd * weight.at(h, k); });
   x.store(p.y + at, packs);
   if (threadIdx.x == 0) p.rstd[row] = rstd;
 }
@@ -100,7 +91,7 @@ void launch_rms_norm(const KernelCall& call) {
 template <class T>
 struct RmsNormGradient {
   using A = CudaAccumulator<T>;
-  const T* dsum;  // or null
+  const T* dsum;  // with kSum
   const T* dy;
   const T* x;
   const T* weight;
@@ -113,7 +104,7 @@ struct RmsNormGradient {
 
 // dx = rstd * (w dy - x rstd^2 mean(w dy x)), rounded, then with dsum added and rounded again. Block b takes the rows
 // b, b + slices, ... and sums dy x rstd over them, while the next ones are on their way.
-template <class T, int kPack, int kHeld, int kMaxThreads>
+template <class T, int kPack, int kHeld, int kMaxThreads, bool kSum>
 __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(RmsNormGradient<T> p) {
   using A = CudaAccumulator<T>;
   using Row = HeldRow<T, kPack, kHeld>;
@@ -121,18 +112,18 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(RmsNormG
   __shared__ std::int64_t shared_used;
   const int packs = static_cast<int>(p.n / kPack);
   const std::int64_t slices = gridDim.x;
-  RowRing<T, kPack, kHeld> ring(p.dsum != nullptr ? 3 : 2);
+  RowRing<T, kPack, kHeld, kSum ? 3 : 2, 1> ring;
   const auto fetch = [&](std::int64_t row) {
     if (row < p.rows.capacity) {
       ring.fetch(0, p.dy + row * p.n, packs);
       ring.fetch(1, p.x + row * p.n, packs);
-      if (p.dsum != nullptr) ring.fetch(2, p.dsum + row * p.n, packs);
+      if constexpr (kSum) ring.fetch(2, p.dsum + row * p.n, packs);
+      ring.fetch_number(0, p.rstd + row);
     }
     ring.fetched();
   };
   std::int64_t row = blockIdx.x;
   for (int ahead = 0; ahead < ring.kAhead; ++ahead) fetch(row + ahead * slices);
-  A next_rstd = row < p.rows.capacity ? p.rstd[row] : A(0);
   if (threadIdx.x == 0) shared_used = p.rows.get();
   Row weight;
   weight.template load<true>(p.weight, packs);
@@ -141,9 +132,8 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(RmsNormG
   const std::int64_t used = shared_used;
   for (int parity = 0; row < used; row += slices, parity ^= 1) {
     fetch(row + ring.kAhead * slices);
-    const A rstd = next_rstd;
-    if (row + slices < used) next_rstd = p.rstd[row + slices];
     ring.next();
+    const A rstd = ring.number(0);
     const Row dy = ring.row(0, packs);
     const Row x = ring.row(1, packs);
     A dot = 0;
@@ -157,18 +147,10 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(RmsNormG
     }
     const A scale = block_sum(dot, shared[parity]) * rstd * rstd / static_cast<A>(p.n);
     Row dx;
-#pragma unroll
-    for (int h = 0; h < kHeld; ++h) {
-#pragma unroll
-      for (int k = 0; k < kPack; ++k) dx.set(h, k, rstd * (dy.at(h, k) * weight.at(h, k) - x.at(h, k) * scale));
-    }
-    if (p.dsum != nullptr) {
+    dx.assign([&](int h, int k) { return rstd * (dy.at(h, k) * weight.at(h, k) - x.at(h, k) * scale); });
+    if constexpr (kSum) {
       const Row dsum = ring.row(2, packs);
-#pragma unroll
-      for (int h = 0; h < kHeld; ++h) {
-#pragma unroll
-        for (int k = 0; k < kPack; ++k) dx.set(h, k, dsum.at(h, k) + dx.at(h, k));
-      }
+      dx.assign([&](int h, int k) { return dsum.at(h, k) + dx.at(h, k); });
     }
     dx.store(p.dx + row * p.n, packs);
   }
@@ -228,12 +210,20 @@ void launch_rms_norm_backward(const KernelCall& call, const T* dsum) {
                              .n = x.row_size()};
   if (p.rows.capacity == 0) return;
   std::int64_t slices = 0;
-  with_rms_norm_gradient<T>(p.n, [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
-    slices = rms_norm_slices(p.rows.capacity, threads);
-    const auto kernel = rms_norm_backward_kernel<T, kPack, kHeld, kMaxThreads>;
-    const std::size_t shared = RowRing<T, kPack, kHeld>::allow(kernel, dsum != nullptr ? 3 : 2, threads);
-    kernel<<<static_cast<unsigned>(slices), threads, shared, stream_of(call)>>>(p);
-  });
+  const auto launch = [&]<bool kSum>() {
+    constexpr int kArrays = kSum ? 3 : 2;
+    with_rms_norm_gradient<T>(p.n, [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
+      slices = rms_norm_slices(p.rows.capacity, threads);
+      const auto kernel = rms_norm_backward_kernel<T, kPack, kHeld, kMaxThreads, kSum>;
+      const std::size_t shared = RowRing<T, kPack, kHeld, kArrays, 1>::allow(kernel, threads);
+      kernel<<<static_cast<unsigned>(slices), threads, shared, stream_of(call)>>>(p);
+    });
+  };
+  if (kFirst > 0 && dsum != nullptr) {
+    launch.template operator()<(kFirst > 0)>();
+  } else {
+    launch.template operator()<false>();
+  }
   check_launch("rms_norm_backward");
   if (dweight != nullptr) add_column_sums(call, p.partials, slices, p.n, dweight);
 }
