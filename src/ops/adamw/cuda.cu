@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ops/adamw/packs.cuh"
 #include "ops/adamw/step.cuh"
 #include "ops/registry.h"
 
@@ -7,7 +8,11 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMostBlocks = 528;  // four for each multiprocessor of a large GPU: they stay till the end
+constexpr int kResident = 3;            // blocks that a multiprocessor holds
+constexpr int kWave = 132 * kResident;  // blocks that run at once on a large GPU
+// Packs of a thread, a wave apart, so that what is under way lies close together. A block then ends, for the next
+// wave's to start where there is room: multiprocessors are not equally fast.
+constexpr int kRounds = 4;
 
 // Where everything lies. `kept` is the master weight, and `rounded` the weight; without a master weight, `kept` is the
 // weight and `rounded` null.
@@ -28,64 +33,108 @@ struct Tensors {
   std::int64_t elements;
 };
 
-// kPack elements from `at` on, which is even where kPack is.
-template <int kPack, class T, class W, class S, class G>
-__device__ void update(const Tensors<T, W, S, G>& p, const AdamwConstants<CudaAccumulator<T>>& c,
-                       const AdamwStepNumbers<CudaAccumulator<T>>& step, std::int64_t at) {
-  using A = CudaAccumulator<T>;
-  auto& all_gradients = *reinterpret_cast<Pack<G, kPack>*>(p.gradient + at);
-  auto& all_m = *reinterpret_cast<Pack<S, kPack>*>(p.m + at);
-  auto& all_v = *reinterpret_cast<Pack<S, kPack>*>(p.v + at);
-  auto& all_kept = *reinterpret_cast<Pack<W, kPack>*>(p.kept + at);
-  const Pack<G, kPack> gradient = load_streamed<G, kPack>(p.gradient + at);
-  Pack<S, kPack> m = load_streamed<S, kPack>(p.m + at);
-  Pack<S, kPack> v = load_streamed<S, kPack>(p.v + at);
-  Pack<W, kPack> kept = load_streamed<W, kPack>(p.kept + at);
-  Pack<G, kPack> zero;
-#pragma unroll
-  for (int k = 0; k < kPack; ++k) zero[k] = narrowed<G>(0);
-  if (step.bad) {
-    all_gradients = zero;
-    return;
-  }
-  Pack<T, kPack> rounded;
-  RoundingBits bits{};
-#pragma unroll
-  for (int k = 0; k < kPack; ++k) {
-    const std::int64_t i = at + k;
-    if (Tensors<T, W, S, G>::kRandom && (k == 0 || k % 2 == 0)) {
-      bits = rounding_bits(c.seed, c.stream, step.step, static_cast<std::uint64_t>(i) / 2);
-    }
-    const A g = widened(gradient[k]) * step.clip;
-    const A new_m = c.next_m(widened(m[k]), g);
-    const A new_v = c.next_v(widened(v[k]), g);
-    const A w = step.next_weight(widened(kept[k]), new_m, new_v, c.epsilon);
-    const int odd = kPack > 1 ? k % 2 : static_cast<int>(i % 2);  // a constant where it can be: bits stay in registers
-    kept[k] = rounded_for<W>(w, bits.get(odd, 0));
-    m[k] = rounded_for<S>(new_m, bits.get(odd, 1));
-    v[k] = rounded_for<S>(new_v, bits.get(odd, 2));
-    rounded[k] = narrowed<T>(w);
-  }
-  // A store to what is still being loaded would wait for it in the memory system, and what comes behind with it.
-  all_gradients = zero;
-  all_m = m;
-  all_v = v;
-  all_kept = kept;
-  if constexpr (!std::is_same_v<T, W>) *reinterpret_cast<Pack<T, kPack>*>(p.rounded + at) = rounded;
+template <class T, class W, class S, class G>
+struct Held {
+  static constexpr int kPack = Tensors<T, W, S, G>::kPack;
+  Pack<G, kPack> gradient;
+  Pack<S, kPack> m;
+  Pack<S, kPack> v;
+  Pack<W, kPack> kept;
+};
+
+// `count` elements from `at` on.
+template <class T, class W, class S, class G>
+__device__ void load(Held<T, W, S, G>& held, const Tensors<T, W, S, G>& p, std::int64_t at, int count) {
+  load_pack(held.gradient, p.gradient + at, count, narrowed<G>(0));
+  load_pack(held.m, p.m + at, count, narrowed<S>(0));
+  load_pack(held.v, p.v + at, count, narrowed<S>(0));
+  load_pack(held.kept, p.kept + at, count, narrowed<W>(0));
 }
 
 template <class T, class W, class S, class G>
-__global__ void __launch_bounds__(kThreads) adamw_kernel(Tensors<T, W, S, G> p, AdamwConstants<CudaAccumulator<T>> c) {
+__device__ void update(const Held<T, W, S, G>& held, const Tensors<T, W, S, G>& p,
+                       const AdamwConstants<CudaAccumulator<T>>& c, const AdamwStepNumbers<CudaAccumulator<T>>& step,
+                       std::int64_t at, int count) {
+  using A = CudaAccumulator<T>;
+  constexpr int kPack = Tensors<T, W, S, G>::kPack;
+  constexpr bool kRandom = Tensors<T, W, S, G>::kRandom;
+  Held<T, W, S, G> out;
+  Pack<T, kPack> rounded;
+#pragma unroll
+  for (int k = 0; k < kPack; k += 2) {
+    RoundingBits bits{};
+    if (kRandom) bits = rounding_bits(c.seed, c.stream, step.step, static_cast<std::uint64_t>(at + k) / 2);
+    A g[2];
+    A m[2];
+    A v[2];
+    A w[2];
+    widen_pair(held.gradient, k, g);
+    widen_pair(held.m, k, m);
+    widen_pair(held.v, k, v);
+    widen_pair(held.kept, k, w);
+#pragma unroll
+    for (int odd = 0; odd < 2; ++odd) {
+      g[odd] *= step.clip;
+      m[odd] = c.next_m(m[odd], g[odd]);
+      v[odd] = c.next_v(v[odd], g[odd]);
+      w[odd] = step.next_weight(w[odd], m[odd], v[odd], c.epsilon);
+      rounded[k + odd] = narrowed<T>(w[odd]);
+    }
+    const auto round = [&]<bool kAny>() {
+      round_pair<kAny>(out.kept, k, w, bits.get(0, 0), bits.get(1, 0));
+      round_pair<kAny>(out.m, k, m, bits.get(0, 1), bits.get(1, 1));
+      round_pair<kAny>(out.v, k, v, bits.get(0, 2), bits.get(1, 2));
+    };
+    round.template operator()<false>();
+    if (kRandom && isnan((w[0] + w[1]) + (m[0] + m[1]) + (v[0] + v[1]))) round.template operator()<true>();
+  }
+  // A store to what is still being loaded would wait for it in the memory system, and what comes behind with it.
+  Pack<G, kPack> zero;
+#pragma unroll
+  for (int k = 0; k < kPack; ++k) zero[k] = narrowed<G>(0);
+  store_pack(p.gradient + at, count, zero);
+  store_pack(p.m + at, count, out.m);
+  store_pack(p.v + at, count, out.v);
+  store_pack(p.kept + at, count, out.kept);
+  if constexpr (!std::is_same_v<T, W>) store_pack(p.rounded + at, count, rounded);
+}
+
+template <class T, class W, class S, class G>
+__global__ void __launch_bounds__(kThreads, kResident)
+    adamw_kernel(Tensors<T, W, S, G> p, AdamwConstants<CudaAccumulator<T>> c) {
   constexpr int kPack = Tensors<T, W, S, G>::kPack;
   using Numbers = AdamwStepNumbers<CudaAccumulator<T>>;
   __shared__ Numbers shared_step;
+  constexpr std::int64_t kStride = static_cast<std::int64_t>(kWave) * kThreads * kPack;
+  const int wave = static_cast<int>(blockIdx.x) / kWave;
+  const int place = static_cast<int>(blockIdx.x) % kWave;
+  std::int64_t at = wave * kRounds * kStride + (static_cast<std::int64_t>(place) * kThreads + threadIdx.x) * kPack;
+  const std::int64_t after = at + kRounds * kStride;
+  const std::int64_t end = after < p.elements ? after : p.elements;
+  const auto count = [&] { return end - at < kPack ? static_cast<int>(end - at) : kPack; };
+  // The next pack is loaded while this one is worked on, the first while the step's numbers are read.
+  Held<T, W, S, G> next;
+  if (at + kPack <= end) load(next, p, at, kPack);
   if (threadIdx.x == 0) shared_step = Numbers(p.hyper, p.norm, p.bad, c.weight_decay);
   __syncthreads();
   const Numbers step = shared_step;
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads * kPack;
-  std::int64_t at = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kPack;
-  for (; at + kPack <= p.elements; at += stride) update<kPack>(p, c, step, at);
-  for (; at < p.elements; ++at) update<1>(p, c, step, at);
+  if (step.bad) {
+    Pack<G, kPack> zero;
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) zero[k] = narrowed<G>(0);
+    for (; at < end; at += kStride) store_pack(p.gradient + at, count(), zero);
+    return;
+  }
+  for (; at + kPack <= end; at += kStride) {
+    const Held<T, W, S, G> held = next;
+    if (at + kStride + kPack <= end) load(next, p, at + kStride, kPack);
+    update(held, p, c, step, at, kPack);
+  }
+  if (at < end) {
+    Held<T, W, S, G> last;
+    load(last, p, at, count());
+    update(last, p, c, step, at, count());
+  }
 }
 
 template <class T, class W, class S, class G>
@@ -101,7 +150,8 @@ void launch(const KernelCall& call, W* kept, T* rounded) {
                     .hyper = cuda_data<A>(call.in(6)),
                     .bad = cuda_data<std::int32_t>(call.in(7)),
                     .elements = call.out(0).elements()};
-  const std::int64_t blocks = std::min(ceil_div(tensors.elements, kThreads * All::kPack), kMostBlocks);
+  const std::int64_t packs = ceil_div(tensors.elements, kThreads * All::kPack);  // of blocks
+  const std::int64_t blocks = std::min(packs, ceil_div(packs, kRounds * kWave) * kWave);
   if (blocks == 0) return;
   adamw_kernel<T, W, S, G><<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call)>>>(
       tensors, AdamwConstants<A>(call.attributes_as<AdamwAttributes>()));

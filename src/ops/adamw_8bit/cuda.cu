@@ -1,20 +1,65 @@
 // A warp takes a block of the states: its lanes hold eight elements each.
 #include <algorithm>
 
+#include "ops/adamw/packs.cuh"
 #include "ops/adamw/step.cuh"
 #include "ops/adamw_8bit/adamw_8bit.h"
+#include "ops/adamw_8bit/code_table.h"
 #include "ops/registry.h"
 
 namespace hone {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
 constexpr int kPack = static_cast<int>(kStateBlock) / 32;  // also the elements that share random bits
-constexpr std::int64_t kMostBlocks = 132 * 4;              // as many as run at once
+constexpr int kResident = 2;                               // blocks that a multiprocessor holds
+constexpr std::int64_t kWave = 132 * kResident;            // blocks that run at once on a large GPU
+// What a warp takes, about: few enough for fast multiprocessors to run more blocks, enough for tables to be worth it.
+constexpr std::int64_t kRounds = 14;
 
-template <int kFirst>
-__device__ const DynamicMap<kFirst> kMap{};
+struct Tables {
+  CodeTable<1> positive;
+  CodeTable<1, true> negative;
+  CodeTable<2> magnitudes;
+  std::array<float, 256> m{};  // of codes
+  std::array<float, 256> v{};
+
+  constexpr Tables() {
+    constexpr DynamicMap<1> signs;
+    constexpr DynamicMap<2> unsigned_map;
+    for (int code = 0; code < 256; ++code) {
+      const float magnitude =
+          signs.values[static_cast<std::size_t>(code < kZeroCode ? kZeroCode - code : code - kZeroCode)];
+      m[static_cast<std::size_t>(code)] = code < kZeroCode ? -magnitude : magnitude;
+      v[static_cast<std::size_t>(code)] = unsigned_map.values[static_cast<std::size_t>(code)];
+    }
+  }
+};
+
+__device__ const Tables kTables{};
+
+// Where things lie in shared memory, in bytes. The sign of m is a bit of a bucket's number, so that the tables of both
+// signs lie 64 KiB apart, and the others between them; so far behind its table is the entry of a NaN.
+constexpr int kPositive = 0;
+constexpr int kValuesOfM = kPositive + static_cast<int>(sizeof(Tables::positive));
+constexpr int kValuesOfV = kValuesOfM + static_cast<int>(sizeof(Tables::m));
+constexpr int kMagnitudes = kValuesOfV + static_cast<int>(sizeof(Tables::v));
+constexpr int kStep = (kMagnitudes + static_cast<int>(sizeof(Tables::magnitudes)) + 15) / 16 * 16;
+constexpr int kNegative = kPositive + 65536;
+constexpr int kNanOfM = kPositive + 65532;
+constexpr int kNanOfV = kMagnitudes + 65532;
+constexpr int kSharedBytes = kNanOfV + 4;
+static_assert(kStep + static_cast<int>(sizeof(AdamwStepNumbers<float>)) <= kNanOfM);
+static_assert(kNegative + static_cast<int>(sizeof(Tables::negative)) <= kNanOfV);
+static_assert((CodeTable<1>::kNan >> CodeTable<1>::kDown) * 4 == 65532);
+
+extern __shared__ __align__(16) unsigned char shared[];
+
+template <class Number>
+__device__ Number shared_at(std::uint32_t at) {
+  return *reinterpret_cast<const Number*>(shared + at);
+}
 
 template <class T, class G>
 struct Tensors {
@@ -28,140 +73,219 @@ struct Tensors {
   const float* hyper;
   const std::int32_t* bad;
   std::int64_t elements;
-};
-
-// Elements from `from` on, of which `count` exist; 0 behind them.
-template <class T>
-__device__ Pack<T, kPack> load(const T* from, int count) {
-  constexpr int kSize = std::min(kPack, kPackSize<T>);
-  Pack<T, kPack> pack{};
-  if (count >= kPack) {
-#pragma unroll
-    for (int i = 0; i < kPack; i += kSize) {
-      const Pack<T, kSize> part = load_streamed<T, kSize>(from + i);
-#pragma unroll
-      for (int k = 0; k < kSize; ++k) pack[i + k] = part[k];
-    }
-    return pack;
-  }
-#pragma unroll
-  for (int k = 0; k < kPack; ++k) {
-    if (k < count) pack[k] = from[k];
-  }
-  return pack;
-}
-
-template <class T>
-__device__ void store(T* to, int count, const Pack<T, kPack>& pack) {
-  constexpr int kSize = std::min(kPack, kPackSize<T>);
-  if (count >= kPack) {
-#pragma unroll
-    for (int i = 0; i < kPack; i += kSize) {
-      Pack<T, kSize> part;
-#pragma unroll
-      for (int k = 0; k < kSize; ++k) part[k] = pack[i + k];
-      *reinterpret_cast<Pack<T, kSize>*>(to + i) = part;
-    }
-    return;
-  }
-#pragma unroll
-  for (int k = 0; k < kPack; ++k) {
-    if (k < count) to[k] = pack[k];
-  }
-}
-
-struct Maps {
-  DynamicMap<1> signs;
-  DynamicMap<2> magnitudes;
+  std::int64_t rounds;  // of a warp
 };
 
 template <class T, class G>
-__device__ void update(const Tensors<T, G>& p, const AdamwConstants<float>& c, const AdamwStepNumbers<float>& step,
-                       const Maps& maps, std::int64_t block) {
-  const std::int64_t at = block * kStateBlock + static_cast<int>(threadIdx.x) % 32 * kPack;
-  const std::int64_t left = p.elements - at;
-  const int count = left < kPack ? static_cast<int>(left) : kPack;
-  const Pack<G, kPack> gradient = load(p.gradient + at, count);
-  Pack<T, kPack> weight = load(p.weight + at, count);
-  Pack<std::uint8_t, kPack> m = load(p.m + at, count);
-  Pack<std::uint8_t, kPack> v = load(p.v + at, count);
-  const float m_scale = p.m_scale[block];
-  const float v_scale = p.v_scale[block];
+struct Held {
+  Pack<G, kPack> gradient;
+  Pack<T, kPack> weight;
+  Pack<std::uint8_t, kPack> m;
+  Pack<std::uint8_t, kPack> v;
+  float m_scale;
+  float v_scale;
+};
+
+__device__ std::int64_t first_of(std::int64_t block) {
+  return block * kStateBlock + static_cast<int>(threadIdx.x) % 32 * kPack;
+}
+
+template <class T, class G>
+__device__ void load(Held<T, G>& held, const Tensors<T, G>& p, std::int64_t block, int count) {
+  const std::int64_t at = first_of(block);
+  load_pack(held.gradient, p.gradient + at, count, narrowed<G>(0));
+  load_pack(held.weight, p.weight + at, count, narrowed<T>(0));
+  load_pack(held.m, p.m + at, count, static_cast<std::uint8_t>(kZeroCode));
+  load_pack(held.v, p.v + at, count, std::uint8_t{0});
+  held.m_scale = p.m_scale[block];
+  held.v_scale = p.v_scale[block];
+}
+
+// Of the k-th of eight codes.
+__device__ float value_of(int table, const std::uint32_t (&codes)[2], int k) {
+  const std::uint32_t word = codes[k / 4];
+  const int down = 8 * (k % 4) - 2;
+  return shared_at<float>(table + ((down < 0 ? word << -down : word >> down) & 0x3FCu));
+}
+
+// The upper bytes of four words; `signs`: of each, eight times its sign.
+__device__ std::uint32_t upper_bytes(const std::uint32_t (&words)[kPack], int first, bool signs = false) {
+  const auto pair = [&](std::uint32_t low, std::uint32_t high) {
+    std::uint32_t both;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(both) : "r"(low), "r"(high), "r"(signs ? 0xFBu : 0x73u));
+    return both;
+  };
+  return __byte_perm(pair(words[first], words[first + 1]), pair(words[first + 2], words[first + 3]), 0x5410);
+}
+
+// m and v as they are stored, from the block's largest of each.
+__device__ void encode(float (&m)[kPack], float (&v)[kPack], float largest_m, float largest_v,
+                       Pack<std::uint8_t, kPack>& m_codes, Pack<std::uint8_t, kPack>& v_codes) {
+  const float inverse_m = inverse_scale(largest_m);
+  const float inverse_v = inverse_scale(largest_v);
+  float factor_m = inverse_m * kCodeScale;
+  float factor_v = inverse_v * kCodeScale;
+  if (fmaxf(largest_m, largest_v) > 0x1p22f) {  // these products are too small to be exact
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) {
+      m[k] *= inverse_m;
+      v[k] *= inverse_v;
+    }
+    factor_m = kCodeScale;
+    factor_v = kCodeScale;
+  }
+  std::uint32_t bits_m[kPack];
+  std::uint32_t sums_m[kPack];
+  std::uint32_t sums_v[kPack];
+#pragma unroll
+  for (int k = 0; k < kPack; ++k) {
+    bits_m[k] = __float_as_uint(m[k] * factor_m);
+    sums_m[k] =
+        shared_at<std::uint32_t>(kPositive + (bits_m[k] >> CodeTable<1>::kDown) * 4) + (bits_m[k] << CodeTable<1>::kUp);
+    const std::uint32_t bits_v = __float_as_uint(v[k] * factor_v);
+    sums_v[k] = shared_at<std::uint32_t>(kMagnitudes + (((bits_v >> CodeTable<2>::kDown) * 4) & 0xFFFCu)) +
+                (bits_v << CodeTable<2>::kUp);
+  }
+#pragma unroll
+  for (int k = 0; k < kPack; k += 4) {
+    const std::uint32_t m_word = upper_bytes(sums_m, k) ^ upper_bytes(bits_m, k, true);
+    const std::uint32_t v_word = upper_bytes(sums_v, k);
+    memcpy(&m_codes.values[k], &m_word, sizeof(m_word));
+    memcpy(&v_codes.values[k], &v_word, sizeof(v_word));
+  }
+}
+
+__device__ float largest_of_warp(float magnitude) {
+  return __uint_as_float(__reduce_max_sync(0xFFFFFFFFu, __float_as_uint(magnitude)));
+}
+
+template <class T, class G>
+__device__ void update(const Held<T, G>& held, const Tensors<T, G>& p, const AdamwConstants<float>& c,
+                       const AdamwStepNumbers<float>& step, std::int64_t block, int count) {
+  const std::int64_t at = first_of(block);
+  std::uint32_t old_m[2];
+  std::uint32_t old_v[2];
+  memcpy(old_m, &held.m, sizeof(old_m));
+  memcpy(old_v, &held.v, sizeof(old_v));
+  Pack<T, kPack> weight;
   float new_m[kPack];
   float new_v[kPack];
+  float new_weight[kPack / 2][2];
   float largest_m = 0;
   float largest_v = 0;
+  float sum = 0;
+#pragma unroll
+  for (int k = 0; k < kPack; k += 2) {
+    float g[2];
+    float w[2];
+    widen_pair(held.gradient, k, g);
+    widen_pair(held.weight, k, w);
+#pragma unroll
+    for (int odd = 0; odd < 2; ++odd) {
+      const int i = k + odd;
+      g[odd] *= step.clip;
+      // The sum makes -0 a 0: what is below 0 has a negative code, and only that.
+      new_m[i] = c.next_m(fmaf(value_of(kValuesOfM, old_m, i), held.m_scale, 0.0f), g[odd]);
+      new_v[i] = c.next_v(value_of(kValuesOfV, old_v, i) * held.v_scale, g[odd]);
+      new_weight[k / 2][odd] = step.next_weight(w[odd], new_m[i], new_v[i], c.epsilon);
+      sum += new_weight[k / 2][odd];
+      largest_m = fmaxf(largest_m, fabsf(new_m[i]));
+      largest_v = fmaxf(largest_v, new_v[i]);
+    }
+  }
   RoundingBits bits{};
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
     bits = rounding_bits(c.seed, c.stream, step.step, static_cast<std::uint64_t>(at) / kPack);
   }
+  const auto round = [&]<bool kAny>() {
 #pragma unroll
-  for (int k = 0; k < kPack; ++k) {
-    const float g = widened(gradient[k]) * step.clip;
-    const int index = static_cast<int>(m[k]) - kZeroCode;
-    const float magnitude = maps.signs.values[static_cast<std::size_t>(abs(index))];
-    new_m[k] = c.next_m((index < 0 ? -magnitude : magnitude) * m_scale, g);
-    new_v[k] = c.next_v(maps.magnitudes.values[v[k]] * v_scale, g);
-    weight[k] = rounded_for<T>(step.next_weight(widened(weight[k]), new_m[k], new_v[k], c.epsilon), bits.piece(k));
-    if (k < count) {
-      largest_m = fmaxf(largest_m, fabsf(new_m[k]));
-      largest_v = fmaxf(largest_v, new_v[k]);
+    for (int k = 0; k < kPack; k += 2) {
+      round_pair<kAny>(weight, k, new_weight[k / 2], bits.piece(k), bits.piece(k + 1));
     }
-  }
-  largest_m = warp_max(largest_m);
-  largest_v = warp_max(largest_v);
-  const float inverse_m = inverse_scale(largest_m);
-  const float inverse_v = inverse_scale(largest_v);
+  };
+  round.template operator()<false>();
+  if (isnan(sum)) round.template operator()<true>();
+  Pack<G, kPack> zero;
 #pragma unroll
-  for (int k = 0; k < kPack; ++k) {
-    m[k] = signed_code(maps.signs.nearest(fabsf(new_m[k]) * inverse_m), new_m[k] < 0);
-    v[k] = static_cast<std::uint8_t>(maps.magnitudes.nearest(new_v[k] * inverse_v));
-  }
-  store(p.gradient + at, count, Pack<G, kPack>{});
-  store(p.weight + at, count, weight);
-  store(p.m + at, count, m);
-  store(p.v + at, count, v);
+  for (int k = 0; k < kPack; ++k) zero[k] = narrowed<G>(0);
+  store_pack(p.gradient + at, count, zero);
+  store_pack(p.weight + at, count, weight);
+  largest_m = largest_of_warp(largest_m);
+  largest_v = largest_of_warp(largest_v);
+  Pack<std::uint8_t, kPack> m;
+  Pack<std::uint8_t, kPack> v;
+  encode(new_m, new_v, largest_m, largest_v, m, v);
+  store_pack(p.m + at, count, m);
+  store_pack(p.v + at, count, v);
   if (threadIdx.x % 32 == 0) {
-    p.m_scale[block] = inverse_m == 0 ? 0.0f : largest_m;
-    p.v_scale[block] = inverse_v == 0 ? 0.0f : largest_v;
+    p.m_scale[block] = inverse_scale(largest_m) == 0 ? 0.0f : largest_m;
+    p.v_scale[block] = inverse_scale(largest_v) == 0 ? 0.0f : largest_v;
   }
 }
 
-template <class Map>
-__device__ void copy_map(Map& to, const Map& from) {
-  static_assert(sizeof(Map) % 4 == 0);
-  const auto* words = reinterpret_cast<const std::uint32_t*>(&from);
-  for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(sizeof(Map) / 4); i += kThreads) {
-    reinterpret_cast<std::uint32_t*>(&to)[i] = words[i];
+template <class Number, std::size_t kSize>
+__device__ void copy_table(int to, const std::array<Number, kSize>& from) {
+  for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(kSize); i += kThreads) {
+    reinterpret_cast<Number*>(shared + to)[i] = from[static_cast<std::size_t>(i)];
   }
 }
 
 template <class T, class G>
-__global__ void __launch_bounds__(kThreads) adamw_8bit_kernel(Tensors<T, G> p, AdamwConstants<float> c) {
-  __shared__ AdamwStepNumbers<float> shared_step;
-  __shared__ alignas(Maps) unsigned char shared_maps[sizeof(Maps)];
-  Maps& maps = *reinterpret_cast<Maps*>(shared_maps);
-  if (threadIdx.x == 0) shared_step = AdamwStepNumbers<float>(p.hyper, p.norm, p.bad, c.weight_decay);
-  copy_map(maps.signs, kMap<1>);
-  copy_map(maps.magnitudes, kMap<2>);
+__global__ void __launch_bounds__(kThreads, kResident) adamw_8bit_kernel(Tensors<T, G> p, AdamwConstants<float> c) {
+  const std::int64_t wave = blockIdx.x / kWave;
+  const std::int64_t place = blockIdx.x % kWave;
+  constexpr std::int64_t kStride = kWave * kWarps;
+  std::int64_t block = wave * p.rounds * kStride + place * kWarps + threadIdx.x / 32;
+  const std::int64_t blocks = scales_of(p.elements);
+  const std::int64_t full = p.elements / kStateBlock;
+  const std::int64_t after = block + p.rounds * kStride;
+  const std::int64_t end = after < full ? after : full;
+  const auto count = [&] {
+    const std::int64_t left = p.elements - first_of(block);
+    return left < kPack ? static_cast<int>(left) : kPack;
+  };
+  // The next block is loaded while this one is worked on, the first while tables are.
+  Held<T, G> next;
+  if (block < end) load(next, p, block, kPack);
+  auto& shared_step = *reinterpret_cast<AdamwStepNumbers<float>*>(shared + kStep);
+  if (threadIdx.x == 0) {
+    shared_step = AdamwStepNumbers<float>(p.hyper, p.norm, p.bad, c.weight_decay);
+    *reinterpret_cast<std::uint32_t*>(shared + kNanOfM) = CodeTable<1>::kNanEntry;
+    *reinterpret_cast<std::uint32_t*>(shared + kNanOfV) = CodeTable<2>::kNanEntry;
+  }
+  copy_table(kPositive, kTables.positive.entries);
+  copy_table(kNegative, kTables.negative.entries);
+  copy_table(kMagnitudes, kTables.magnitudes.entries);
+  copy_table(kValuesOfM, kTables.m);
+  copy_table(kValuesOfV, kTables.v);
   __syncthreads();
   const AdamwStepNumbers<float> step = shared_step;
-  const std::int64_t blocks = scales_of(p.elements);
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kWarps;
-  std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
   if (step.bad) {
-    for (; block < blocks; block += stride) {
-      const std::int64_t at = block * kStateBlock + static_cast<int>(threadIdx.x) % 32 * kPack;
-      const std::int64_t left = p.elements - at;
-      store(p.gradient + at, left < kPack ? static_cast<int>(left) : kPack, Pack<G, kPack>{});
-    }
+    Pack<G, kPack> zero;
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) zero[k] = narrowed<G>(0);
+    for (; block < after && block < blocks; block += kStride) store_pack(p.gradient + first_of(block), count(), zero);
     return;
   }
-  for (; block < blocks; block += stride) update(p, c, step, maps, block);
+  for (; block < end; block += kStride) {
+    const Held<T, G> held = next;
+    if (block + kStride < end) load(next, p, block + kStride, kPack);
+    update(held, p, c, step, block, kPack);
+  }
+  if (block < after && block < blocks) {
+    Held<T, G> last;  // not `next`, which the loop would hold in single bytes then, taken apart as soon as loaded
+    load(last, p, block, count());
+    update(last, p, c, step, block, count());
+  }
 }
 
 template <class T, class G>
 void launch(const KernelCall& call) {
+  const std::int64_t elements = call.out(0).elements();
+  const std::int64_t blocks = ceil_div(scales_of(elements), kWarps);
+  if (blocks == 0) return;
+  const std::int64_t rounds = ceil_div(blocks, kWave);  // if there were one wave
+  const std::int64_t waves = std::max<std::int64_t>(1, (rounds + kRounds / 2) / kRounds);
   const Tensors<T, G> tensors{.weight = cuda_data<T>(call.out(0)),
                               .gradient = cuda_data<G>(call.out(1)),
                               .m = cuda_data<std::uint8_t>(call.out(2)),
@@ -171,10 +295,13 @@ void launch(const KernelCall& call) {
                               .norm = cuda_data<float>(call.in(6)),
                               .hyper = cuda_data<float>(call.in(7)),
                               .bad = cuda_data<std::int32_t>(call.in(8)),
-                              .elements = call.out(0).elements()};
-  const std::int64_t blocks = std::min(ceil_div(scales_of(tensors.elements), kWarps), kMostBlocks);
-  if (blocks == 0) return;
-  adamw_8bit_kernel<T, G><<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call)>>>(
+                              .elements = elements,
+                              .rounds = ceil_div(rounds, waves)};
+  const auto kernel = adamw_8bit_kernel<T, G>;
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
+             "cudaFuncSetAttribute");
+  const auto grid = static_cast<unsigned>(std::min(blocks, waves * kWave));
+  kernel<<<grid, kThreads, kSharedBytes, stream_of(call)>>>(
       tensors, AdamwConstants<float>(call.attributes_as<AdamwAttributes>()));
   check_launch("adamw_8bit");
 }
