@@ -349,7 +349,7 @@ std::string format_braces(TemplateMeter& meter, std::string_view format, Templat
     const std::size_t mark = field.find('!');
     const std::string_view conversion = mark == std::string_view::npos ? std::string_view() : field.substr(mark + 1);
     TemplateValue value = field_value(meter, field.substr(0, mark), arguments, automatic);
-    if (conversion != "" && conversion != "s" && conversion != "r") fail_format("the conversion is not !r or !s");
+    if (!conversion.empty() && conversion != "s" && conversion != "r") fail_format("the conversion is not !r or !s");
     meter.charge_bytes(value.shape().size);
     if (!conversion.empty()) value = conversion == "r" ? to_repr(value) : to_text(value);
     out += formatted(meter, value, spec);

@@ -63,7 +63,8 @@ const TemplateValue* TemplateArguments::find(std::size_t place, std::string_view
 
 TemplateValue TemplateArguments::get(std::size_t place, std::string_view name, TemplateValue fallback) {
   const TemplateValue* value = find(place, name);
-  return value == nullptr ? std::move(fallback) : *value;
+  if (value == nullptr) return fallback;
+  return *value;
 }
 
 TemplateValue TemplateArguments::get_named(std::string_view name, TemplateValue fallback) {

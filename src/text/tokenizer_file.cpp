@@ -76,7 +76,7 @@ Json written(const BpeModel::Merges& merges) {
   Json list = Json::array();
   for (const auto& [left, right] : merges) {
     if (as_text) {
-      list.push_back(left + " " + right);
+      list.push_back(text_of(left, " ", right));
     } else {
       list.push_back(Json::array({left, right}));
     }
@@ -134,8 +134,8 @@ AddedToken read_added_token(const Json& json, std::string_view where) {
 BpeModel::Options read_model_options(const Json& model, bool byte_level, std::string_view where) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const Json& value = member(model, key);
-    if (!value.is_null() && value != "")
-      throw Error(where, text_of("model ", key, " ", value.dump(), " is not supported"));
+    const bool is_none = value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty());
+    if (!is_none) throw Error(where, text_of("model ", key, " ", value.dump(), " is not supported"));
   }
   const Json& dropout = member(model, "dropout");
   if (!dropout.is_null() && !(dropout.is_number() && dropout.get<double>() == 0.0)) {

@@ -1,4 +1,5 @@
 // All rows of the capacity are multiplied: those past the count are finite in x and exactly zero in dy.
+#include "backend/cuda/check.h"
 #include "backend/cuda/device.h"
 #include "ops/linear/linear.h"
 #include "ops/linear/mixed_cuda.h"
@@ -8,6 +9,14 @@
 namespace hone {
 namespace {
 
+// Elements from row to row of y where it is made: what cublas.h says of kCublasUnit needs aligned rows.
+std::int64_t made_stride(const Type& x, const Type& y) {
+  const std::int64_t n = y.row_size();
+  if (x.dtype != DType::bf16 || n % kCublasUnit == 0) return n;
+  return (n + kLogitStride - 1) / kLogitStride * kLogitStride;
+}
+
+// args.c: where the product is made, null for the output.
 void multiply(const KernelCall& call, GemmArgs args) {
   if (args.a_type != args.b_type) {
     // A gradient in f32 beside operands of bf16: the library multiplies operands of one type.
@@ -19,7 +28,7 @@ void multiply(const KernelCall& call, GemmArgs args) {
     args.a = call.in(0).data;
   }
   args.b = call.in(1).data;
-  args.c = call.out(0).data;
+  if (args.c == nullptr) args.c = call.out(0).data;
   args.workspace = call.workspace.first(kCublasWorkspace);
   auto& device = static_cast<CudaDevice&>(*call.device);
   device.cublas().gemm(args, device.stream());
@@ -34,7 +43,20 @@ void forward(const KernelCall& call) {
     args.bias = bias.data;
     args.bias_type = bias.dtype();
   }
-  multiply(call, args);
+  const std::int64_t stride = made_stride(*call.in(0).type, *y.type);
+  if (stride == y.row_size()) {
+    multiply(call, args);
+  } else {
+    args.c = call.workspace.data() + kCublasWorkspace;
+    args.ldc = stride;
+    multiply(call, args);
+    const std::size_t size = size_of(y.dtype());
+    const std::size_t bytes = static_cast<std::size_t>(y.row_size()) * size;
+    check_cuda(cudaMemcpy2DAsync(y.data, bytes, args.c, static_cast<std::size_t>(stride) * size, bytes,
+                                 static_cast<std::size_t>(y.capacity()), cudaMemcpyDeviceToDevice,
+                                 static_cast<CudaDevice&>(*call.device).stream()),
+               "cudaMemcpy2DAsync");
+  }
   if (bias && !fused) add_bias_cuda(call, y.as<float>(), bias.data, y.capacity(), y.row_size());
 }
 
@@ -44,6 +66,12 @@ void input_gradient(const KernelCall& call) {
 
 void weight_gradient(const KernelCall& call) {
   multiply(call, linear_weight_product(*call.in(0).type, *call.in(1).type, *call.out(0).type));
+}
+
+std::size_t forward_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
+  const std::int64_t stride = made_stride(required(inputs, 0, "linear"), outputs[0]);
+  if (stride == outputs[0].row_size()) return kCublasWorkspace;
+  return kCublasWorkspace + static_cast<std::size_t>(outputs[0].rows() * stride) * size_of(outputs[0].dtype);
 }
 
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
@@ -57,7 +85,7 @@ std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes
 void register_linear_bias_gradient_cuda(KernelRegistry& registry);
 
 void register_linear_cuda(KernelRegistry& registry) {
-  registry.add("linear", DeviceKind::cuda, {forward, workspace});
+  registry.add("linear", DeviceKind::cuda, {forward, forward_workspace});
   registry.add("linear_input_gradient", DeviceKind::cuda, {input_gradient, workspace});
   registry.add("linear_weight_gradient", DeviceKind::cuda, {weight_gradient, workspace});
   register_linear_bias_gradient_cuda(registry);

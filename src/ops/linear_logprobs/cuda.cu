@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "ops/cuda_kernel.cuh"
+#include "ops/linear/products.h"
 #include "ops/linear_logprobs/linear_logprobs.h"
 #include "ops/linear_logprobs/log_softmax.cuh"
 #include "ops/registry.h"
@@ -19,7 +20,6 @@ constexpr std::int64_t kLogits = std::int64_t{96} << 20;          // at a time, 
 constexpr std::int64_t kGradientLogits = std::int64_t{64} << 20;  // at a time, backward
 constexpr std::int64_t kGradientRows = 8192;                      // at a time, at most
 constexpr std::int64_t kJointLogits = std::int64_t{320} << 20;    // at a time, both passes joined
-constexpr std::int64_t kStrideUnit = 64;  // of ids: rows of logits that are aligned for fast products
 constexpr std::int64_t kRowUnit = 256;    // that blocks of rows are rounded down to
 constexpr int kMergeThreads = 64;
 
@@ -55,7 +55,7 @@ struct Workspace {
       chunk = std::clamp(kGradientLogits / block / kVocabChunk, std::int64_t{1}, ceil_div(vocab, kVocabChunk)) *
               kVocabChunk;
     } else {
-      chunk = ceil_div(vocab, kStrideUnit) * kStrideUnit;
+      chunk = ceil_div(vocab, kLogitStride) * kLogitStride;
       block = std::max<std::int64_t>((passes == Passes::joint ? kJointLogits : kLogits) / vocab, 1);
       if (block > kRowUnit) block = block / kRowUnit * kRowUnit;
       block = passes == Passes::joint ? block_rows(rows, block) : std::min(block, rows);
