@@ -20,7 +20,7 @@ constexpr std::int64_t kLogits = std::int64_t{96} << 20;          // at a time, 
 constexpr std::int64_t kGradientLogits = std::int64_t{64} << 20;  // at a time, backward
 constexpr std::int64_t kGradientRows = 8192;                      // at a time, at most
 constexpr std::int64_t kJointLogits = std::int64_t{320} << 20;    // at a time, both passes joined
-constexpr std::int64_t kRowUnit = 256;    // that blocks of rows are rounded down to
+constexpr std::int64_t kRowUnit = 256;                            // that blocks of rows are rounded down to
 constexpr int kMergeThreads = 64;
 
 // Which of the passes a launch runs.
