@@ -64,14 +64,14 @@ OpCase attention_case(const std::vector<std::int64_t>& lengths, std::int64_t spa
   return op_case;
 }
 
-struct Shape {
+struct AttentionCaseShape {
   std::vector<std::int64_t> lengths;
   std::int64_t spare;
   AttentionAttributes attributes;
 };
 
 // A test to each shape: tools that watch every access of a kernel take minutes for one.
-class AttentionShapes : public ::testing::TestWithParam<Shape> {};
+class AttentionShapes : public ::testing::TestWithParam<AttentionCaseShape> {};
 
 TEST_P(AttentionShapes, IsAsDefined) {
   check(attention_case(GetParam().lengths, GetParam().spare, GetParam().attributes));
@@ -79,14 +79,15 @@ TEST_P(AttentionShapes, IsAsDefined) {
 
 INSTANTIATE_TEST_SUITE_P(
     Attention, AttentionShapes,
-    ::testing::Values(Shape{{1}, 0, {.heads = 1, .kv_heads = 1, .head_dim = 8}},
-                      Shape{{5, 3}, 4, {.heads = 4, .kv_heads = 2, .head_dim = 8, .scale = 0.35}},
-                      Shape{{2, 0, 70, 1}, 9, {.heads = 3, .kv_heads = 1, .head_dim = 16, .scale = 0.25}},
-                      Shape{{130}, 0, {.heads = 2, .kv_heads = 2, .head_dim = 24, .scale = 0.2}},
-                      Shape{{70, 1, 64, 9}, 3, {.heads = 4, .kv_heads = 2, .head_dim = 64, .scale = 0.125}},
-                      Shape{{33, 50}, 0, {.heads = 3, .kv_heads = 3, .head_dim = 80, .scale = 0.11}},
-                      Shape{{150}, 2, {.heads = 4, .kv_heads = 1, .head_dim = 128, .scale = 0.088}},
-                      Shape{{40, 37}, 0, {.heads = 2, .kv_heads = 1, .head_dim = 256, .scale = 0.0625}}),
+    ::testing::Values(AttentionCaseShape{{1}, 0, {.heads = 1, .kv_heads = 1, .head_dim = 8}},
+                      AttentionCaseShape{{5, 3}, 4, {.heads = 4, .kv_heads = 2, .head_dim = 8, .scale = 0.35}},
+                      AttentionCaseShape{{2, 0, 70, 1}, 9, {.heads = 3, .kv_heads = 1, .head_dim = 16, .scale = 0.25}},
+                      AttentionCaseShape{{130}, 0, {.heads = 2, .kv_heads = 2, .head_dim = 24, .scale = 0.2}},
+                      AttentionCaseShape{
+                          {70, 1, 64, 9}, 3, {.heads = 4, .kv_heads = 2, .head_dim = 64, .scale = 0.125}},
+                      AttentionCaseShape{{33, 50}, 0, {.heads = 3, .kv_heads = 3, .head_dim = 80, .scale = 0.11}},
+                      AttentionCaseShape{{150}, 2, {.heads = 4, .kv_heads = 1, .head_dim = 128, .scale = 0.088}},
+                      AttentionCaseShape{{40, 37}, 0, {.heads = 2, .kv_heads = 1, .head_dim = 256, .scale = 0.0625}}),
     [](const auto& shape) {
       return text_of("heads", shape.param.attributes.heads, "of", shape.param.attributes.head_dim, "rows",
                      shape.param.lengths[0]);
