@@ -29,7 +29,7 @@ fuzz() {
   local name=$1 log status=0
   log=$(mktemp)
   mkdir -p "$kept/$name"
-  "$build/fuzz/${name}_fuzz" -max_total_time="$seconds" -max_len=4096 -timeout=60 -rss_limit_mb=2048 \
+  "$build/fuzz/${name}_fuzz" -max_total_time="$seconds" -max_len=4096 -timeout=120 -rss_limit_mb=2048 \
     -malloc_limit_mb=1024 -artifact_prefix="$kept/$name-" "$kept/$name" "tests/fuzz/corpus/$name" >"$log" 2>&1 || status=$?
   if ((status == 0)); then
     echo "$name: $(grep -E '^Done [0-9]+ runs' "$log" || echo "no new runs")"
