@@ -132,7 +132,8 @@ class Reader final : public YAML::EventHandler {
 };
 
 bool is_plain(std::string_view text) {
-  if (text.empty() || yaml_boolean(text) || text == "null" || text == "~") return false;
+  constexpr std::array<std::string_view, 4> kNull{"null", "Null", "NULL", "~"};
+  if (text.empty() || yaml_boolean(text) || std::ranges::find(kNull, text) != kNull.end()) return false;
   const auto allowed = [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '/' || c == '-';
   };

@@ -77,8 +77,8 @@ TEST(Yaml, ReadsTheBooleansOfYaml11) {
 }
 
 TEST(Yaml, QuotesWhatWouldReadBackOtherwise) {
-  for (const std::string text : {"plain", "a/b.txt", "", "no", "1e3", "12", "null", "a: b", "#x", "tab\there", "q\"\\",
-                                 "line\nbreak", "é", "-", "[a]", "~", " lead"}) {
+  for (const std::string text : {"plain", "a/b.txt", "", "no", "1e3", "12", "null", "Null", "NULL", "a: b", "#x",
+                                 "tab\there", "q\"\\", "line\nbreak", "é", "-", "[a]", "~", " lead"}) {
     const YamlValue value = parse_yaml("k: " + yaml_quoted(text), "f");
     EXPECT_EQ(value.find("k")->kind, YamlValue::Kind::scalar) << text;
     EXPECT_EQ(value.find("k")->scalar, text);
