@@ -41,7 +41,9 @@ fuzz() {
 export -f fuzz
 export build kept seconds
 
-report=$(printf '%s\n' "${names[@]}" | xargs -P "${HONE_JOBS:-$(nproc)}" -I{} bash -c 'fuzz "$1"' _ {} | tee /dev/stderr)
-findings=$(grep -c ': FAILED$' <<<"$report" || true)
+report=$(mktemp)
+trap 'rm -f "$report"' EXIT
+printf '%s\n' "${names[@]}" | xargs -P "${HONE_JOBS:-$(nproc)}" -I{} bash -c 'fuzz "$1"' _ {} | tee "$report"
+findings=$(grep -c ': FAILED$' "$report" || true)
 echo "${#names[@]} targets, $seconds seconds each, $findings findings"
 ((findings == 0))

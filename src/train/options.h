@@ -180,7 +180,8 @@ struct TrainingOptions {
     v("max_steps", max_steps, "Optimizer steps; above 0 it wins over num_train_epochs", at_least(-1));
     v("max_grad_norm", max_grad_norm, "Gradients are scaled down to this norm; 0: never", at_least(0));
     v("gradient_checkpointing", gradient_checkpointing,
-      "Recompute activations in the backward pass; auto recomputes the least that fits the memory");
+      "Recompute layers in the backward pass, but for attention's results where there is room; auto: the least that "
+      "fits");
     v("activation_memory_gib", activation_memory_gib, "Memory for activations that auto keeps to, in GiB", above(0));
     v("activation_offloading", activation_offloading,
       "Keep activations in the host's memory until the backward pass reads them; copied beside the GPU's work");

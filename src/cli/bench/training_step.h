@@ -43,7 +43,8 @@ struct StepOptions {
     v("seq_len", seq_len, "Tokens of a sequence", at_least(1));
     v("document_len", document_len, "Tokens of a document on average, random; 0: one a sequence", at_least(0));
     v("gradient_accumulation_steps", gradient_accumulation_steps, "Micro-steps an optimizer step", at_least(1));
-    v("gradient_checkpointing", gradient_checkpointing, "Recompute activations by layer; auto: as few as fit");
+    v("gradient_checkpointing", gradient_checkpointing,
+      "Recompute by layer, but for attention's results where there is room; auto: the least that fits");
     v("activation_offloading", activation_offloading, "Keep activations in the host's memory meanwhile");
     v("dtype", dtype, "Type of the weights");
     v("optim", optim, "Optimizer; beside float32: adamw_torch");
