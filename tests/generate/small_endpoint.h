@@ -4,21 +4,16 @@
 #include <atomic>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/json.h"
+#include "support/loopback.h"
 
 namespace hone::test {
 
 class SmallEndpoint {
  public:
-  SmallEndpoint();
-  SmallEndpoint(const SmallEndpoint&) = delete;
-  SmallEndpoint& operator=(const SmallEndpoint&) = delete;
-  ~SmallEndpoint();
-
-  [[nodiscard]] std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  [[nodiscard]] std::string url() const { return server_.url(); }
 
   // What is to happen; set before requests.
   std::string needed_key;             // 401 without it
@@ -33,22 +28,15 @@ class SmallEndpoint {
   bool counts_tokens = true;
 
   [[nodiscard]] std::vector<Json> requests();  // bodies, in order
-  [[nodiscard]] int most_at_once() const { return most_; }
+  [[nodiscard]] int most_at_once() const { return server_.most_at_once(); }
 
  private:
-  void serve();
-  void answer(int connection);
+  [[nodiscard]] std::string answer(const LoopbackRequest& request);
   [[nodiscard]] std::string completion_of(const Json& request) const;
 
-  int listener_ = -1;
-  int port_ = 0;
-  std::atomic<bool> stops_ = false;
-  std::atomic<int> open_ = 0;
-  std::atomic<int> most_ = 0;
   std::mutex mutex_;
   std::vector<Json> requests_;
-  std::vector<std::jthread> answering_;
-  std::thread thread_;
+  Loopback server_{[this](const LoopbackRequest& request) { return answer(request); }};
 };
 
 }  // namespace hone::test

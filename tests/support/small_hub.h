@@ -6,8 +6,9 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
+
+#include "support/loopback.h"
 
 namespace hone::test {
 
@@ -19,12 +20,7 @@ struct SmallHubFile {
 
 class SmallHub {
  public:
-  SmallHub();
-  SmallHub(const SmallHub&) = delete;
-  SmallHub& operator=(const SmallHub&) = delete;
-  ~SmallHub();
-
-  [[nodiscard]] std::string endpoint() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  [[nodiscard]] std::string endpoint() const { return server_.url(); }
   // "models/Org/Name" or "datasets/Org/Name", at the revision main.
   void add(const std::string& repo, std::map<std::string, SmallHubFile> files) { repos_[repo] = std::move(files); }
 
@@ -41,20 +37,14 @@ class SmallHub {
   [[nodiscard]] std::vector<std::string> requests();
 
  private:
-  void serve();
-  void answer(int connection);
-  void send_file(int connection, const SmallHubFile& file, std::int64_t from, bool head);
-  static void send_text(int connection, const std::string& status, const std::string& headers, const std::string& body,
-                        bool head);
+  [[nodiscard]] std::string answer(const LoopbackRequest& request);
+  [[nodiscard]] std::string answer_of_file(const SmallHubFile& file, std::int64_t from, bool head);
   [[nodiscard]] std::string listing(const std::string& repo) const;
 
-  int listener_ = -1;
-  int port_ = 0;
-  std::atomic<bool> stops_ = false;
   std::map<std::string, std::map<std::string, SmallHubFile>> repos_;
   std::mutex mutex_;
   std::vector<std::string> requests_;
-  std::thread thread_;
+  Loopback server_{[this](const LoopbackRequest& request) { return answer(request); }};
 };
 
 inline constexpr const char* kSmallHubCommit = "0123456789abcdef0123456789abcdef01234567";

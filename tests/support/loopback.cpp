@@ -1,0 +1,100 @@
+#include "support/loopback.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+
+namespace hone::test {
+namespace {
+
+// Nothing where the connection ends before the request does.
+std::optional<LoopbackRequest> receive(int connection) {
+  std::string text;
+  std::string buffer(1 << 16, '\0');
+  for (;;) {
+    const std::size_t end = text.find("\r\n\r\n");
+    if (end != std::string::npos) {
+      LoopbackRequest request{.line = text.substr(0, text.find(" HTTP/")),
+                              .headers = text.substr(0, end + 2),
+                              .body = text.substr(end + 4)};
+      const std::string length = request.header("Content-Length");
+      if (request.body.size() >= (length.empty() ? 0 : std::stoul(length))) return request;
+    }
+    const ssize_t size = ::recv(connection, buffer.data(), buffer.size(), 0);
+    if (size <= 0) return std::nullopt;
+    text.append(buffer, 0, static_cast<std::size_t>(size));
+  }
+}
+
+void send_all(int connection, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent <= 0) return;
+    bytes.remove_prefix(static_cast<std::size_t>(sent));
+  }
+}
+
+}  // namespace
+
+std::string LoopbackRequest::header(const std::string& name) const {
+  const std::size_t at = headers.find("\r\n" + name + ": ");
+  if (at == std::string::npos) return "";
+  const std::size_t begin = at + name.size() + 4;
+  return headers.substr(begin, headers.find("\r\n", begin) - begin);
+}
+
+std::string http_answer(const std::string& status, const std::string& body, const std::string& headers) {
+  return "HTTP/1.1 " + status + "\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" +
+         headers + "\r\n" + body;
+}
+
+Loopback::Loopback(std::function<std::string(const LoopbackRequest&)> answer)
+    : answer_(std::move(answer)), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  if (::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(listener_, 128) != 0 ||
+      ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    throw std::runtime_error("cannot listen on loopback");
+  }
+  port_ = ntohs(address.sin_port);
+  thread_ = std::thread([this] { serve(); });
+}
+
+Loopback::~Loopback() {
+  stops_ = true;
+  ::shutdown(listener_, SHUT_RDWR);
+  thread_.join();
+  answering_.clear();
+  ::close(listener_);
+}
+
+void Loopback::serve() {
+  while (!stops_) {
+    const int connection = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (connection < 0) continue;
+    answering_.emplace_back([this, connection] {
+      serve(connection);
+      ::close(connection);
+    });
+  }
+}
+
+void Loopback::serve(int connection) {
+  const std::optional<LoopbackRequest> request = receive(connection);
+  if (!request) return;
+  const int now = ++open_;
+  for (int most = most_; now > most && !most_.compare_exchange_weak(most, now);) {
+  }
+  const std::string bytes = answer_(*request);
+  --open_;  // before the answer, after which another request may come
+  send_all(connection, bytes);
+}
+
+}  // namespace hone::test

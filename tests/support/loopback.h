@@ -1,0 +1,49 @@
+// An HTTP server on loopback: what it answers is a test's.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <list>
+#include <string>
+#include <thread>
+
+namespace hone::test {
+
+struct LoopbackRequest {
+  std::string line;     // "GET /path?query"
+  std::string headers;  // each between two CRLF
+  std::string body;
+
+  [[nodiscard]] std::string header(const std::string& name) const;  // "": not there
+};
+
+// The bytes of an answer whose connection is closed after it; `headers` are whole lines.
+[[nodiscard]] std::string http_answer(const std::string& status, const std::string& body,
+                                      const std::string& headers = "");
+
+class Loopback {
+ public:
+  // `answer` gives the bytes to be sent before the connection is closed; it is called by a thread of each connection.
+  explicit Loopback(std::function<std::string(const LoopbackRequest&)> answer);
+  Loopback(const Loopback&) = delete;
+  Loopback& operator=(const Loopback&) = delete;
+  ~Loopback();
+
+  [[nodiscard]] std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  [[nodiscard]] int most_at_once() const { return most_; }  // requests received and not yet answered
+
+ private:
+  void serve();
+  void serve(int connection);
+
+  std::function<std::string(const LoopbackRequest&)> answer_;
+  int listener_ = -1;
+  int port_ = 0;
+  std::atomic<bool> stops_ = false;
+  std::atomic<int> open_ = 0;
+  std::atomic<int> most_ = 0;
+  std::list<std::jthread> answering_;
+  std::thread thread_;
+};
+
+}  // namespace hone::test
