@@ -29,7 +29,7 @@ mapfile -t sources < <(LC_ALL=C comm -12 \
   <(git ls-files --cached --others --exclude-standard -- 'src/*.cpp' | LC_ALL=C sort))
 if (($# > 0)); then
   for file in "$@"; do
-    if ! printf '%s\n' "${sources[@]}" | grep -Fxq -- "$file"; then
+    if [[ " ${sources[*]} " != *" $file "* ]]; then
       echo "tidy: $file is no source of $build; name one as src/room/file.cpp" >&2
       exit 2
     fi
