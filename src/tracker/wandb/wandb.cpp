@@ -64,7 +64,7 @@ std::string new_run_id(double time) {
 }
 
 // The key's value, else the environment's, else `otherwise`.
-std::string setting(const Json& options, const char* key, const char* variable, std::string otherwise = {}) {
+std::string setting(const Json& options, const char* key, const char* variable, const std::string& otherwise = {}) {
   if (const std::string value = options.value(key, std::string()); !value.empty()) return value;
   const char* value = std::getenv(variable);
   return value != nullptr && *value != '\0' ? value : otherwise;
