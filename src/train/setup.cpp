@@ -81,9 +81,8 @@ Source open_eval_data(const DatasetOptions& options, const TrainingOptions& trai
                 text_of("is ", by_strategy ? name_of(training.eval_strategy) : "true", ", but ", data), fix);
   };
   if (own && has_mixture(options)) {
-    std::optional<Source> test = open_mixture(options, sample_by).test;
-    if (!test) fail("dataset_mixture has no test_split_size to hold rows out", "set it, or eval_dataset_name");
-    return std::move(*test);
+    if (std::optional<Source> test = open_mixture(options, sample_by).test) return std::move(*test);
+    fail("dataset_mixture has no test_split_size to hold rows out", "set it, or eval_dataset_name");
   }
   const DatasetName data{.name = own ? options.dataset_name : options.eval_dataset_name,
                          .config = own ? options.dataset_config : std::string()};
