@@ -256,12 +256,10 @@ class CaseRunner {
     same(first.gradients, again.gradients);
   }
 
-  static void set(Executable& executable, const std::string& name, const Type& type,
-                  const std::vector<std::byte>& bytes) {
-    const auto as = [&]<class T>() {
-      executable.set<T>(name, {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)});
-    };
-    switch (type.dtype) {
+  // Calls as<T>() with the type of the elements.
+  template <class As>
+  static void with_element(DType dtype, const As& as) {
+    switch (dtype) {
       case DType::i32:
         as.template operator()<std::int32_t>();
         break;
@@ -272,8 +270,16 @@ class CaseRunner {
         as.template operator()<std::uint8_t>();
         break;
       default:
-        for_floating(type.dtype, as);
+        for_floating(dtype, as);
     }
+  }
+
+  static void set(Executable& executable, const std::string& name, const Type& type,
+                  const std::vector<std::byte>& bytes) {
+    const auto as = [&]<class T>() {
+      executable.set<T>(name, {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)});
+    };
+    with_element(type.dtype, as);
   }
 
   static Values get(const Executable& executable, const std::string& name, const Type& type) {
@@ -281,19 +287,7 @@ class CaseRunner {
     const auto as = [&]<class T>() {
       executable.get<T>(name, {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)});
     };
-    switch (type.dtype) {
-      case DType::i32:
-        as.template operator()<std::int32_t>();
-        break;
-      case DType::i64:
-        as.template operator()<std::int64_t>();
-        break;
-      case DType::u8:
-        as.template operator()<std::uint8_t>();
-        break;
-      default:
-        for_floating(type.dtype, as);
-    }
+    with_element(type.dtype, as);
     return from_bytes(type.dtype, bytes);
   }
 
