@@ -448,7 +448,9 @@ TEST(Sandbox, none_keeps_the_limits_and_its_folder_goes) {
   const std::string folder(trim(slow.output));
   EXPECT_THAT(folder, testing::HasSubstr("hone-program-"));
   EXPECT_FALSE(fs::exists(folder));
+#ifndef __SANITIZE_THREAD__  // which makes vfork a fork, whose child's word about exec is not heard
   EXPECT_THROW((void)none.run({.arguments = {"/no/such/program"}}, {}, {}), Error);
+#endif
 }
 
 TEST(Sandbox, without_bubblewrap_the_error_says_what_to_do) {
