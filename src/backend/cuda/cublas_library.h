@@ -29,6 +29,7 @@ class CublasLibrary {
  public:
   template <class Function>
   Function* function(const char* name) const;
+// A declaration: NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define HONE_CUBLAS(name) decltype(::name)* name = function<decltype(::name)>(#name)
   HONE_CUBLAS(cublasLtCreate);
   HONE_CUBLAS(cublasLtDestroy);
