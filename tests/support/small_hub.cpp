@@ -72,10 +72,8 @@ std::string SmallHub::answer_of_file(const SmallHubFile& file, std::int64_t from
 std::string SmallHub::answer(const LoopbackRequest& request) {
   const std::string range = request.header("Range");
   const std::string& line = request.line;
-  {
-    const std::scoped_lock lock(mutex_);
-    requests_.push_back(line + (range.empty() ? "" : " Range: " + range));
-  }
+  const std::scoped_lock lock(mutex_);
+  requests_.push_back(line + (range.empty() ? "" : " Range: " + range));
   const bool head = line.starts_with("HEAD ");
   std::string path = line.substr(line.find(' ') + 1);
   path.resize(std::min(path.find('?'), path.size()));

@@ -22,7 +22,10 @@ class SmallHub {
  public:
   [[nodiscard]] std::string endpoint() const { return server_.url(); }
   // "models/Org/Name" or "datasets/Org/Name", at the revision main.
-  void add(const std::string& repo, std::map<std::string, SmallHubFile> files) { repos_[repo] = std::move(files); }
+  void add(const std::string& repo, std::map<std::string, SmallHubFile> files) {
+    const std::scoped_lock lock(mutex_);
+    repos_[repo] = std::move(files);
+  }
 
   // What is to go wrong; set before requests.
   std::int64_t cut_after = -1;  // bytes of a body after which the connection is closed ...
