@@ -96,6 +96,83 @@ template <class T, int kSize>
   return pack;
 }
 
+// A pack that many blocks read and none writes: it may come from the first-level cache at any time, so that the
+// compiler does not put its load behind what is computed before the pack is needed.
+template <class T, int kSize>
+[[nodiscard]] __device__ inline Pack<T, kSize> load_kept(const T* from) {
+  Pack<T, kSize> pack;
+  if constexpr (sizeof(pack) == 16) {
+    const uint4 words = __ldg(reinterpret_cast<const uint4*>(from));
+    memcpy(&pack, &words, sizeof(pack));
+  } else {
+    pack = *reinterpret_cast<const Pack<T, kSize>*>(from);
+  }
+  return pack;
+}
+
+// In pieces of 16 bytes where the values fill them; `to` is aligned to as much. One by one, a warp's stores would reach
+// the second-level cache as many times.
+template <class T, int kSize>
+__device__ inline void store_values(T* to, const T (&values)[kSize]) {
+  if constexpr (sizeof(values) % 16 == 0) {
+    constexpr int kPiece = 16 / static_cast<int>(sizeof(T));
+#pragma unroll
+    for (int k = 0; k < kSize; k += kPiece) {
+      uint4 words;
+      memcpy(&words, values + k, sizeof(words));
+      __stwb(reinterpret_cast<uint4*>(to + k), words);
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) to[k] = values[k];
+  }
+}
+
+// A number that all lanes read for a later turn of a loop. The compiler does not know that they get the same: else it
+// would move it to a register that they share, and wait for it in the turn that loads it.
+[[nodiscard]] __device__ inline float load_for_later(const float* from) {
+  float value;
+  asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(from));
+  return value;
+}
+[[nodiscard]] __device__ inline double load_for_later(const double* from) {
+  double value;
+  asm volatile("ld.global.f64 %0, [%1];" : "=d"(value) : "l"(from));
+  return value;
+}
+
+// The next kernel's blocks may take the place of this one's as these end, if launch_behind launches it.
+__device__ inline void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+// Until all that the kernels before this one wrote is there: the first step of a kernel that launch_behind launches.
+__device__ inline void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Launches a kernel behind the last one of this call, a kernel too, whose blocks need not all have ended before the
+// first of this one come. It saves about a microsecond.
+template <class... Parameters, class... Arguments>
+void launch_behind(const KernelCall& call, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                   Arguments... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.stream = stream_of(call);
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  if (cuda_device_of(call).compute_capability() >= 90) {
+    config.attrs = &early;
+    config.numAttrs = 1;
+  }
+  check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "cudaLaunchKernelEx");
+}
+
 // Elements of T in 16 bytes.
 template <class T>
 inline constexpr int kPackSize = 16 / static_cast<int>(sizeof(T));
@@ -129,12 +206,12 @@ template <class A>
 }
 
 // Over a block of a multiple of 32 threads, at most 1,024, all of which call it; every thread gets the sum. `shared`
-// holds 32 values; it may be used again after the next __syncthreads().
+// holds 32 values; it may be used again after the next __syncthreads(). There is one in here, for a single warp too: a
+// branch would keep the compiler from moving loads across.
 template <class A>
 [[nodiscard]] __device__ inline A block_sum(A value, A* shared) {
   value = warp_sum(value);
   const int warps = static_cast<int>(blockDim.x) / 32;
-  if (warps == 1) return value;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if (lane == 0) shared[threadIdx.x / 32] = value;
   __syncthreads();

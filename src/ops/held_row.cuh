@@ -29,7 +29,7 @@ struct HeldRow {
       packs[h] = Held{};
       if (i >= packs_a_row) continue;
       const Held* from = reinterpret_cast<const Held*>(row) + i;
-      packs[h] = kKept ? *from : load_streamed<Unit, kUnits>(from->values);
+      packs[h] = kKept ? load_kept<Unit, kUnits>(from->values) : load_streamed<Unit, kUnits>(from->values);
     }
   }
   __device__ void store(T* row, int packs_a_row) const {
@@ -68,16 +68,17 @@ struct HeldRow {
   }
 };
 
-// body.operator()<kPack, kHeld, kMaxThreads>(threads) for rows of n elements: kFew packs a thread if that is enough.
-template <class T, int kFew, int kMany, class Body>
+// body.operator()<kPack, kHeld, kMaxThreads>(threads) for rows of n elements: kFew packs a thread if that is enough for
+// kFewThreads of them.
+template <class T, int kFew, int kMany, int kFewThreads, class Body>
 void with_held_row(std::int64_t n, const Body& body) {
   constexpr int kPack = kPackSize<T>;
   constexpr int kScalars = 16;
   const auto threads = [](std::int64_t packs, int held) {
     return static_cast<int>(std::max<std::int64_t>(ceil_div(ceil_div(packs, held), 32), 1) * 32);
   };
-  if (n % kPack == 0 && threads(n / kPack, kFew) <= 1024) {
-    body.template operator()<kPack, kFew, 1024>(threads(n / kPack, kFew));
+  if (n % kPack == 0 && threads(n / kPack, kFew) <= kFewThreads) {
+    body.template operator()<kPack, kFew, kFewThreads>(threads(n / kPack, kFew));
   } else if (n % kPack == 0 && threads(n / kPack, kMany) <= 512) {
     body.template operator()<kPack, kMany, 512>(threads(n / kPack, kMany));
   } else if (threads(n, kScalars) <= 512) {

@@ -1,6 +1,7 @@
 // A warp takes a block of the states: its lanes hold eight elements each.
 #include <algorithm>
 
+#include "backend/cuda/mma.cuh"
 #include "ops/adamw/packs.cuh"
 #include "ops/adamw/step.cuh"
 #include "ops/adamw_8bit/adamw_8bit.h"
@@ -223,10 +224,11 @@ __device__ void update(const Held<T, G>& held, const Tensors<T, G>& p, const Ada
   }
 }
 
+// Starts to; nobody waits for one table before the next is asked for.
 template <class Number, std::size_t kSize>
 __device__ void copy_table(int to, const std::array<Number, kSize>& from) {
   for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(kSize); i += kThreads) {
-    reinterpret_cast<Number*>(shared + to)[i] = from[static_cast<std::size_t>(i)];
+    copy_async4(shared_address(reinterpret_cast<Number*>(shared + to) + i), &from[static_cast<std::size_t>(i)], true);
   }
 }
 
@@ -258,6 +260,8 @@ __global__ void __launch_bounds__(kThreads, kResident) adamw_8bit_kernel(Tensors
   copy_table(kMagnitudes, kTables.magnitudes.entries);
   copy_table(kValuesOfM, kTables.m);
   copy_table(kValuesOfV, kTables.v);
+  copy_async_commit();
+  copy_async_wait<0>();
   __syncthreads();
   const AdamwStepNumbers<float> step = shared_step;
   if (step.bad) {

@@ -9,7 +9,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kMostThreads = 1024;  // of a block that takes a row
 constexpr int kWarps = kThreads / 32;
-constexpr int kLong = 32;  // rows; the sum over more of them is spread over warps
+constexpr int kLong = 32;                  // rows; the sum over more of them is spread over warps
+constexpr std::int64_t kLongBlocks = 528;  // for such tokens; there seldom are many
 
 void forward(const KernelCall& call) { launch_gather(call, call.in(1), call.in(0), call.out(0)); }
 
@@ -25,7 +26,7 @@ struct Groups {
   std::int32_t* found;       // [rows] as `order`, but a token's rows in no order
   std::int32_t* order;       // [rows]
   std::int32_t* long_token;  // [rows / kLong]
-  int4* shorts_found;        // [rows] {token, its rows, where they start in `order`, 0} of each of the `shorts`
+  int4* shorts_found;        // [rows] {token, its rows, where they start in `order`, one of them}: the `shorts`
 
   static constexpr std::int64_t kHead = 4;  // of them the first three numbers
   // Made over no memory, it says how much is needed.
@@ -60,31 +61,55 @@ struct Groups {
 
 __global__ void __launch_bounds__(kThreads)
     count_kernel(const std::int32_t* tokens, RowCount rows, std::int64_t vocab, Groups groups) {
+  let_next_start();
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (row >= rows.capacity) return;
+  const std::int32_t token = tokens[row];  // there is memory for every row
   std::int32_t slot = -1;
-  if (row < rows.get()) {
-    const std::int32_t token = tokens[row];
-    if (token >= 0 && token < vocab) slot = atomicAdd(groups.counts + token, 1);
-  }
+  if (row < rows.get() && token >= 0 && token < vocab) slot = atomicAdd(groups.counts + token, 1);
   groups.slots[row] = slot;
 }
 
+// A warp asks for the places of all its tokens at once: the numbers that all ask for change one after the other.
 __global__ void __launch_bounds__(kThreads) place_kernel(const std::int32_t* tokens, RowCount rows, Groups groups) {
+  let_next_start();
+  wait_for_previous();
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (row >= rows.capacity || groups.slots[row] != 0) return;
-  const std::int32_t token = tokens[row];
-  const std::int32_t count = groups.counts[token];
-  const std::int32_t start = atomicAdd(groups.placed, count);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  std::int32_t token = 0;
+  std::int32_t count = 0;
+  if (row < rows.capacity && groups.slots[row] == 0) {
+    token = tokens[row];
+    count = groups.counts[token];
+  }
+  std::int32_t through = count;  // of the lanes up to this one
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const std::int32_t before = __shfl_up_sync(0xFFFFFFFFu, through, step);
+    if (lane >= step) through += before;
+  }
+  const unsigned shorts = __ballot_sync(0xFFFFFFFFu, count > 0 && count <= kLong);
+  const unsigned longs = __ballot_sync(0xFFFFFFFFu, count > kLong);
+  const std::int32_t all = __shfl_sync(0xFFFFFFFFu, through, 31);
+  if (all == 0) return;
+  std::int32_t first = 0;  // of `placed`, `shorts` and `longs`, which lie so
+  if (lane < 3) first = atomicAdd(groups.placed + lane, lane == 0 ? all : __popc(lane == 1 ? shorts : longs));
+  const std::int32_t start = __shfl_sync(0xFFFFFFFFu, first, 0) + through - count;
+  const std::int32_t first_short = __shfl_sync(0xFFFFFFFFu, first, 1);
+  const std::int32_t first_long = __shfl_sync(0xFFFFFFFFu, first, 2);
+  if (count == 0) return;
+  const unsigned before = (1u << lane) - 1;
   groups.starts[token] = start;
   if (count <= kLong) {
-    groups.shorts_found[atomicAdd(groups.shorts, 1)] = {token, count, start, 0};
+    groups.shorts_found[first_short + __popc(shorts & before)] = {token, count, start, static_cast<std::int32_t>(row)};
   } else {
-    groups.long_token[atomicAdd(groups.longs, 1)] = token;
+    groups.long_token[first_long + __popc(longs & before)] = token;
   }
 }
 
 __global__ void __launch_bounds__(kThreads) find_kernel(const std::int32_t* tokens, RowCount rows, Groups groups) {
+  let_next_start();
+  wait_for_previous();
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (row >= rows.capacity || groups.slots[row] < 0) return;
   groups.found[groups.starts[tokens[row]] + groups.slots[row]] = static_cast<std::int32_t>(row);
@@ -92,6 +117,8 @@ __global__ void __launch_bounds__(kThreads) find_kernel(const std::int32_t* toke
 
 // A warp counts how many rows of the same token come before its row.
 __global__ void __launch_bounds__(kThreads) order_kernel(const std::int32_t* tokens, RowCount rows, Groups groups) {
+  let_next_start();
+  wait_for_previous();
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
   if (row >= rows.capacity || groups.slots[row] < 0) return;
   const std::int32_t token = tokens[row];
@@ -108,6 +135,8 @@ __global__ void __launch_bounds__(kThreads) order_kernel(const std::int32_t* tok
 template <class T, class G, int kPack>
 __global__ void __launch_bounds__(kMostThreads) short_kernel(const T* dy, std::int64_t n, Groups groups, G* dweight) {
   using Sums = Pack<CudaAccumulator<T>, kPack>;
+  let_next_start();
+  wait_for_previous();
   const int4 mine = groups.shorts_found[blockIdx.x];  // there is memory for one of every row
   if (static_cast<std::int32_t>(blockIdx.x) >= *groups.shorts) return;
   const std::int32_t token = mine.x;
@@ -122,7 +151,8 @@ __global__ void __launch_bounds__(kMostThreads) short_kernel(const T* dy, std::i
     for (int k = 0; k < kPack; ++k) sum[k] = widened(before[k]);
 #pragma unroll 4
     for (std::int32_t i = 0; i < count; ++i) {
-      const auto values = load_streamed<T, kPack>(dy + order[i] * n + at);
+      const std::int64_t row = count == 1 ? mine.w : order[i];
+      const auto values = load_streamed<T, kPack>(dy + row * n + at);
 #pragma unroll
       for (int k = 0; k < kPack; ++k) sum[k] += widened(values[k]);
     }
@@ -133,41 +163,44 @@ __global__ void __launch_bounds__(kMostThreads) short_kernel(const T* dy, std::i
   }
 }
 
-// A block takes 32 packs of a token's row. Warp w adds the rows w, w + 8, ... in the token's order; then the warps are
-// added in order.
+// A block takes 32 packs of a token's row at a time. Warp w adds the rows w, w + 8, ... in the token's order; then the
+// warps are added in order.
 template <class T, class G, int kPack>
 __global__ void __launch_bounds__(kThreads)
     long_kernel(const T* dy, std::int64_t n, int tiles, Groups groups, G* dweight) {
   using Sums = Pack<CudaAccumulator<T>, kPack>;
   __shared__ Sums shared[kWarps][32];
-  const auto group = static_cast<std::int32_t>(blockIdx.x / static_cast<unsigned>(tiles));
-  if (group >= *groups.longs) return;
-  const std::int32_t token = groups.long_token[group];
-  const std::int32_t count = groups.counts[token];
-  const std::int32_t* order = groups.order + groups.starts[token];
+  wait_for_previous();
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const std::int64_t tile = blockIdx.x % static_cast<unsigned>(tiles);
-  const std::int64_t at = (tile * 32 + lane) * kPack;
-  Sums sum{};
-  if (at < n) {
+  const std::int64_t items = std::int64_t{*groups.longs} * tiles;
+  for (std::int64_t item = blockIdx.x; item < items; item += gridDim.x) {
+    const std::int32_t token = groups.long_token[item / tiles];
+    const std::int32_t count = groups.counts[token];
+    const std::int32_t* order = groups.order + groups.starts[token];
+    const std::int64_t at = (item % tiles * 32 + lane) * kPack;
+    Sums sum{};
+    if (at < n) {
 #pragma unroll 4
-    for (std::int32_t i = warp; i < count; i += kWarps) {
-      const auto values = *reinterpret_cast<const Pack<T, kPack>*>(dy + order[i] * n + at);
+      for (std::int32_t i = warp; i < count; i += kWarps) {
+        const auto values = *reinterpret_cast<const Pack<T, kPack>*>(dy + order[i] * n + at);
 #pragma unroll
-      for (int k = 0; k < kPack; ++k) sum[k] += widened(values[k]);
+        for (int k = 0; k < kPack; ++k) sum[k] += widened(values[k]);
+      }
     }
-  }
-  shared[warp][lane] = sum;
-  __syncthreads();
-  if (warp != 0 || at >= n) return;
-  for (int other = 1; other < kWarps; ++other) {
+    shared[warp][lane] = sum;
+    __syncthreads();
+    if (warp == 0 && at < n) {
+      for (int other = 1; other < kWarps; ++other) {
 #pragma unroll
-    for (int k = 0; k < kPack; ++k) sum[k] += shared[other][lane][k];
-  }
-  auto& stored = *reinterpret_cast<Pack<G, kPack>*>(dweight + token * n + at);
+        for (int k = 0; k < kPack; ++k) sum[k] += shared[other][lane][k];
+      }
+      auto& stored = *reinterpret_cast<Pack<G, kPack>*>(dweight + token * n + at);
 #pragma unroll
-  for (int k = 0; k < kPack; ++k) stored[k] = narrowed<G>(widened(stored[k]) + sum[k]);
+      for (int k = 0; k < kPack; ++k) stored[k] = narrowed<G>(widened(stored[k]) + sum[k]);
+    }
+    __syncthreads();
+  }
 }
 
 // Of the table only the rows of tokens that occur are touched. A token's rows are added in their order.
@@ -185,25 +218,21 @@ void gradient(const KernelCall& call) {
   const auto blocks = static_cast<unsigned>(ceil_div(rows.capacity, kThreads));
   count_kernel<<<blocks, kThreads, 0, stream>>>(tokens, rows, vocab, groups);
   check_launch("embedding_gradient: count");
-  place_kernel<<<blocks, kThreads, 0, stream>>>(tokens, rows, groups);
-  check_launch("embedding_gradient: place");
-  find_kernel<<<blocks, kThreads, 0, stream>>>(tokens, rows, groups);
-  check_launch("embedding_gradient: find");
-  order_kernel<<<static_cast<unsigned>(ceil_div(rows.capacity, kWarps)), kThreads, 0, stream>>>(tokens, rows, groups);
-  check_launch("embedding_gradient: order");
+  launch_behind(call, place_kernel, blocks, kThreads, tokens, rows, groups);
+  launch_behind(call, find_kernel, blocks, kThreads, tokens, rows, groups);
+  launch_behind(call, order_kernel, static_cast<unsigned>(ceil_div(rows.capacity, kWarps)), kThreads, tokens, rows,
+                groups);
   with_pack<T>(n, [&]<int kPack>() {
     auto* dweight = cuda_data<G>(call.out(0));
     const std::int64_t shorts = std::min(rows.capacity, vocab);
     const std::int64_t threads = std::min<std::int64_t>(ceil_div(ceil_div(n, kPack), 32) * 32, kMostThreads);
-    short_kernel<T, G, kPack><<<static_cast<unsigned>(shorts), static_cast<unsigned>(threads), 0, stream>>>(
-        cuda_data<T>(dy), n, groups, dweight);
-    check_launch("embedding_gradient: rare tokens");
+    launch_behind(call, short_kernel<T, G, kPack>, static_cast<unsigned>(shorts), static_cast<unsigned>(threads),
+                  cuda_data<T>(dy), n, groups, dweight);
     const std::int64_t longs = rows.capacity / (kLong + 1);
     if (longs == 0) return;
     const std::int64_t tiles = ceil_div(n, 32 * kPack);
-    long_kernel<T, G, kPack><<<static_cast<unsigned>(longs * tiles), kThreads, 0, stream>>>(
-        cuda_data<T>(dy), n, static_cast<int>(tiles), groups, dweight);
-    check_launch("embedding_gradient: frequent tokens");
+    launch_behind(call, long_kernel<T, G, kPack>, static_cast<unsigned>(std::min(longs * tiles, kLongBlocks)), kThreads,
+                  cuda_data<T>(dy), n, static_cast<int>(tiles), groups, dweight);
   });
 }
 

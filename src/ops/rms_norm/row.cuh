@@ -27,7 +27,7 @@ struct RmsNormRows {
 
 // y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + epsilon), where x is the rounded sum if there is a residual.
 template <class T, int kPack, int kHeld, int kMaxThreads, bool kAdd>
-__global__ void __launch_bounds__(kMaxThreads) rms_norm_kernel(RmsNormRows<T> p) {
+__global__ void __launch_bounds__(kMaxThreads, kHeld == 2 ? 3 : 1) rms_norm_kernel(RmsNormRows<T> p) {
   using A = CudaAccumulator<T>;
   __shared__ A shared[32];
   const std::int64_t row = blockIdx.x;
@@ -50,16 +50,10 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_kernel(RmsNormRows<T> p)
     for (int k = 0; k < kPack; ++k) squares += x.at(h, k) * x.at(h, k);
   }
   squares = block_sum(squares, shared);
-  __syncwarp();  // block_sum has no barrier where one warp is the block
-  if (row >= used) {
-    const HeldRow<T, kPack, kHeld> zero{};
-    if (kAdd) zero.store(p.sum + at, packs);
-    zero.store(p.y + at, packs);
-    if (threadIdx.x == 0) p.rstd[row] = A(0);
-    return;
-  }
+  const bool counts = row < used;
+  if (!counts) x = {};
   if constexpr (kAdd) x.store(p.sum + at, packs);
-  const A rstd = A(1) / sqrt(squares / static_cast<A>(p.n) + p.epsilon);
+  const A rstd = counts ? A(1) / sqrt(squares / static_cast<A>(p.n) + p.epsilon) : A(0);
   x.assign([&](int h, int k) { return x.at(h, k) * rstd * weight.at(h, k); });
   x.store(p.y + at, packs);
   if (threadIdx.x == 0) p.rstd[row] = rstd;
@@ -81,7 +75,7 @@ void launch_rms_norm(const KernelCall& call) {
                          .n = x.row_size(),
                          .epsilon = static_cast<A>(call.attributes_as<RmsNormAttributes>().epsilon)};
   if (p.rows.capacity == 0) return;
-  with_held_row<T, 2, 8>(p.n, [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
+  with_held_row<T, 2, 8, 512>(p.n, [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
     rms_norm_kernel<T, kPack, kHeld, kMaxThreads, kAdd>
         <<<static_cast<unsigned>(p.rows.capacity), threads, 0, stream_of(call)>>>(p);
   });
@@ -109,31 +103,30 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(RmsNormG
   using A = CudaAccumulator<T>;
   using Row = HeldRow<T, kPack, kHeld>;
   __shared__ A shared[2][32];
-  __shared__ std::int64_t shared_used;
+  let_next_start();
   const int packs = static_cast<int>(p.n / kPack);
   const std::int64_t slices = gridDim.x;
-  RowRing<T, kPack, kHeld, kSum ? 3 : 2, 1> ring;
+  RowRing<T, kPack, kHeld, kSum ? 3 : 2> ring;
   const auto fetch = [&](std::int64_t row) {
     if (row < p.rows.capacity) {
       ring.fetch(0, p.dy + row * p.n, packs);
       ring.fetch(1, p.x + row * p.n, packs);
       if constexpr (kSum) ring.fetch(2, p.dsum + row * p.n, packs);
-      ring.fetch_number(0, p.rstd + row);
     }
     ring.fetched();
   };
   std::int64_t row = blockIdx.x;
   for (int ahead = 0; ahead < ring.kAhead; ++ahead) fetch(row + ahead * slices);
-  if (threadIdx.x == 0) shared_used = p.rows.get();
+  A next_rstd = load_for_later(p.rstd + row);
+  const std::int64_t used = p.rows.get();
   Row weight;
   weight.template load<true>(p.weight, packs);
   A dweight[kHeld][kPack]{};
-  __syncthreads();
-  const std::int64_t used = shared_used;
   for (int parity = 0; row < used; row += slices, parity ^= 1) {
     fetch(row + ring.kAhead * slices);
+    const A rstd = next_rstd;
+    next_rstd = load_for_later(p.rstd + (row + slices < used ? row + slices : row));
     ring.next();
-    const A rstd = ring.number(0);
     const Row dy = ring.row(0, packs);
     const Row x = ring.row(1, packs);
     A dot = 0;
@@ -160,9 +153,7 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(RmsNormG
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
     const int i = static_cast<int>(threadIdx.x) + h * static_cast<int>(blockDim.x);
-    if (i >= packs) continue;
-#pragma unroll
-    for (int k = 0; k < kPack; ++k) partial[i * kPack + k] = dweight[h][k];
+    if (i < packs) store_values(partial + i * kPack, dweight[h]);
   }
 }
 
@@ -174,7 +165,7 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(RmsNormG
 
 template <class T, class Body>
 void with_rms_norm_gradient(std::int64_t n, const Body& body) {
-  with_held_row<T, 1, 4>(n, body);
+  with_held_row<T, 1, 4, 1024>(n, body);
 }
 
 // The inputs of a norm's backward pass from `kFirst` on are dy, x, weight, rstd and, where the weight is trained, its
@@ -215,7 +206,7 @@ void launch_rms_norm_backward(const KernelCall& call, const T* dsum) {
     with_rms_norm_gradient<T>(p.n, [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
       slices = rms_norm_slices(p.rows.capacity, threads);
       const auto kernel = rms_norm_backward_kernel<T, kPack, kHeld, kMaxThreads, kSum>;
-      const std::size_t shared = RowRing<T, kPack, kHeld, kArrays, 1>::allow(kernel, threads);
+      const std::size_t shared = RowRing<T, kPack, kHeld, kArrays>::allow(kernel, threads);
       kernel<<<static_cast<unsigned>(slices), threads, shared, stream_of(call)>>>(p);
     });
   };
