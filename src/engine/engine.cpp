@@ -127,8 +127,11 @@ struct Engine::Impl {
     const KvLayout layout = kv_layout(options);
     kv = TensorStore(arena->device(), kv_types(model, layout, dtype));
     for (const Capacity& capacity : capacities) {
-      programs.emplace_back(trace_generation(model, capacity, layout, dtype), arena,
-                            Bindings{.weights = &weights, .states = &kv});
+      programs.emplace_back(trace_generation(model, {.capacity = capacity,
+                                                     .layout = layout,
+                                                     .dtype = dtype,
+                                                     .repetition_penalty = options.repetition_penalty}),
+                            arena, Bindings{.weights = &weights, .states = &kv});
     }
   }
 
@@ -141,6 +144,7 @@ struct Engine::Impl {
 
   // Writes the inputs of a step; returns the sequences that get a token, in the order of the program's samples.
   std::vector<Sequence*> feed(Executable& program, const std::vector<ScheduledChunk>& chunks);
+  void feed_penalties(Executable& program, std::span<Sequence* const> sampled) const;
   // Appends a token to its sequence; returns why the request ended, or none.
   FinishReason accept(Sequence& sequence, Stream& stream, TokenId token, float logp) const;
 };
@@ -186,11 +190,30 @@ std::vector<Sequence*> Engine::Impl::feed(Executable& program, const std::vector
   program.set<std::int32_t>("sample_rows", rows);
   program.set<float>("parameters", parameters);
   program.set<std::int64_t>("keys", keys);
+  if (options.repetition_penalty) feed_penalties(program, sampled);
   return sampled;
+}
+
+void Engine::Impl::feed_penalties(Executable& program, std::span<Sequence* const> sampled) const {
+  std::vector<float> penalties;
+  std::vector<std::int32_t> offsets{0};
+  std::vector<std::int32_t> ids;
+  for (const Sequence* sequence : sampled) {
+    penalties.push_back(static_cast<float>(sequence->sampling.repetition_penalty));
+    if (sequence->occurred) {
+      const std::span<const TokenId> occurred = sequence->occurred->ids();
+      ids.insert(ids.end(), occurred.begin(), occurred.end());
+    }
+    offsets.push_back(static_cast<std::int32_t>(ids.size()));
+  }
+  program.set<float>("penalties", penalties);
+  program.set<std::int32_t>("occurred_offsets", offsets);
+  program.set<std::int32_t>("occurred_ids", ids);
 }
 
 FinishReason Engine::Impl::accept(Sequence& sequence, Stream& stream, TokenId token, float logp) const {
   sequence.tokens.push_back(token);
+  if (sequence.occurred) sequence.occurred->add(token);
   stream.completion.tokens.push_back(token);
   stream.completion.logps.push_back(logp);
   const std::vector<TokenId>& stops = sequence.sampling.stop_token_ids;
@@ -225,12 +248,19 @@ RequestId Engine::add(Request request) {
       throw Error("prompt", text_of("token ", token, " is outside the vocabulary of ", impl.model.shape().vocab_size));
     }
   }
+  const double penalty = request.sampling.repetition_penalty;
+  if (!(penalty > 0)) throw Error("repetition_penalty", text_of("is ", penalty, ", expected above 0"), "1 is none");
+  HONE_ASSERT(penalty == 1 || impl.options.repetition_penalty, "the engine was made without repetition penalties");
   std::erase_if(request.sampling.stop, [](const std::string& stop) { return stop.empty(); });
   auto sequence = std::make_unique<Sequence>();
   sequence->id = impl.next_id++;
   sequence->sampling = request.sampling;
   sequence->tokens = std::move(request.prompt);
   sequence->prompt_length = length;
+  if (penalty != 1) {
+    sequence->occurred.emplace(impl.model.shape().vocab_size);
+    for (const TokenId token : sequence->tokens) sequence->occurred->add(token);
+  }
   const RequestId id = sequence->id;
   impl.statistics.prompt_tokens += length;
   impl.streams.try_emplace(id, impl.tokenizer, std::move(request.sampling));

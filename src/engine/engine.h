@@ -23,6 +23,7 @@ struct EngineOptions {
   std::int64_t max_batch_tokens = 512;  // tokens of one step: prompts are computed in chunks of at most this
   std::int64_t block_size = 16;         // tokens a page
   std::int64_t num_blocks = 0;          // pages; 0: enough for max_num_seqs requests of max_model_len
+  bool repetition_penalty = false;      // whether requests may have one
 };
 
 // Throws Error where an option makes no sense. Fills in num_blocks.
@@ -43,7 +44,7 @@ class Engine {
   Engine& operator=(Engine&&) noexcept;
 
   // Throws Error where the request does not fit: an empty prompt, a token outside the vocabulary, no room for one new
-  // token (both lengths are said).
+  // token (both lengths are said), a repetition penalty that is not above 0.
   RequestId add(Request request);
   void cancel(RequestId id);
   [[nodiscard]] bool has_work() const;

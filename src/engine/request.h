@@ -11,10 +11,11 @@
 namespace hone {
 
 struct SamplingParams {
-  double temperature = 1.0;  // 0: always the likeliest token
-  double top_p = 1.0;        // 1: off
-  double min_p = 0.0;        // 0: off
-  std::int64_t top_k = 0;    // 0: off
+  double temperature = 1.0;         // 0: always the likeliest token
+  double top_p = 1.0;               // 1: off
+  double min_p = 0.0;               // 0: off
+  std::int64_t top_k = 0;           // 0: off
+  double repetition_penalty = 1.0;  // 1: off; of the tokens of prompt and completion; above 0
   std::int64_t max_tokens = 256;
   std::uint64_t seed = 0;               // with the prompt and the weights it decides every token
   std::vector<TokenId> stop_token_ids;  // the sequence ends with the first of these, which is part of it

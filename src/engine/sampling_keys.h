@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -10,11 +11,15 @@
 
 namespace hone {
 
+inline constexpr std::string_view kRepetitionPenaltyHelp =
+    "Divides positive logits of tokens that have occurred, in the prompt too, and multiplies others; 1: none";
+
 struct SamplingKeys {
   double temperature = 0.6;
   double top_p = 0.95;
   std::int64_t top_k = 0;
   double min_p = 0;
+  double repetition_penalty = 1;
   std::int64_t seed = 42;
 
   template <class Visitor>
@@ -25,6 +30,7 @@ struct SamplingKeys {
       {.least = 0, .most = 1, .least_excluded = true});
     v("top_k", top_k, "Sample from this many likeliest tokens; 0: all", at_least(0));
     v("min_p", min_p, "Sample from tokens of at least this share of the likeliest one's probability", within(0, 1));
+    v("repetition_penalty", repetition_penalty, kRepetitionPenaltyHelp, above(0));
     v("seed", seed, "Of the sampling", at_least(0));
   }
 
@@ -34,6 +40,7 @@ struct SamplingKeys {
             .top_p = top_p,
             .min_p = min_p,
             .top_k = top_k,
+            .repetition_penalty = repetition_penalty,
             .max_tokens = max_tokens,
             .stop_token_ids = std::move(stop_token_ids)};
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/block_pool.h"
+#include "engine/occurred_ids.h"
 #include "engine/request.h"
 
 namespace hone {
@@ -24,8 +25,9 @@ struct Sequence {
   SamplingParams sampling;
   std::vector<TokenId> tokens;  // prompt, then what was generated
   std::int64_t prompt_length = 0;
-  std::int64_t computed = 0;    // tokens whose keys and values are in the pages
-  std::vector<BlockId> blocks;  // pages in order
+  std::int64_t computed = 0;            // tokens whose keys and values are in the pages
+  std::vector<BlockId> blocks;          // pages in order
+  std::optional<OccurredIds> occurred;  // of `tokens`; where there is a repetition penalty
 
   [[nodiscard]] std::int64_t length() const { return static_cast<std::int64_t>(tokens.size()); }
   [[nodiscard]] std::int64_t pending() const { return length() - computed; }

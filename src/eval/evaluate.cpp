@@ -31,6 +31,7 @@ std::string key_of(const AnswerOptions& options, std::string_view prompt, const 
       {"top_p", sampling.top_p},
       {"min_p", sampling.min_p},
       {"top_k", sampling.top_k},
+      {"repetition_penalty", sampling.repetition_penalty},
       {"max_tokens", sampling.max_tokens},
       {"seed",
        sampling.seed}}.dump(-1, ' ', false, Json::error_handler_t::replace));

@@ -146,6 +146,7 @@ class Endpoint {
     // Not OpenAI's: vLLM, SGLang and llama.cpp know them.
     if (options_.top_k > 0) body["top_k"] = options_.top_k;
     if (options_.min_p > 0) body["min_p"] = options_.min_p;
+    if (options_.repetition_penalty != 1) body["repetition_penalty"] = options_.repetition_penalty;
     return body.dump();
   }
 

@@ -37,6 +37,7 @@ Json generation_settings(const GenerateOptions& options) {
           {"top_p", options.top_p},
           {"top_k", options.top_k},
           {"min_p", options.min_p},
+          {"repetition_penalty", options.repetition_penalty == 1 ? Json(nullptr) : Json(options.repetition_penalty)},
           {"seed", options.seed}};
 }
 
@@ -152,6 +153,7 @@ void generate_missing(const GenerateOptions& options, std::span<const GeneratePr
   EngineOptions engine_options;
   engine_options.max_num_seqs = options.max_num_seqs;
   engine_options.max_batch_tokens = std::max(engine_options.max_batch_tokens, options.max_num_seqs);
+  engine_options.repetition_penalty = options.repetition_penalty != 1;
   engine_options.max_model_len = std::min(loaded.model->shape().max_position_embeddings,
                                           static_cast<std::int64_t>(longest) + options.max_new_tokens);
   if (static_cast<std::int64_t>(longest) >= engine_options.max_model_len) {

@@ -127,6 +127,7 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   run.engine.max_model_len = longest_prompt(run) + options.max_completion_length;
   run.engine.max_num_seqs = std::min(run.batch.completions, kMaxSequences);
   run.engine.max_batch_tokens = std::max(kMaxBatchTokens, run.engine.max_num_seqs);
+  run.engine.repetition_penalty = options.repetition_penalty != 1;
   run.engine = resolved(run.engine);
   const std::int64_t micro_steps = GrpoTask::micro_steps_per_epoch(options, run.batch, run.prompts.size());
   const std::int64_t accumulation = options.gradient_accumulation_steps;
@@ -169,7 +170,10 @@ GrpoPrograms trace_with(const GrpoRun& run, const TrainingOptions& training, std
   }
   (void)planned(Optimizer::trace_update(*run.model, run.dtype, optimizer_options(training)));
   for (const Capacity& capacity : engine_capacities(run.engine)) {
-    (void)planned(trace_generation(*run.model, capacity, layout, run.dtype));
+    (void)planned(trace_generation(*run.model, {.capacity = capacity,
+                                                .layout = layout,
+                                                .dtype = run.dtype,
+                                                .repetition_penalty = run.engine.repetition_penalty}));
   }
   return programs;
 }

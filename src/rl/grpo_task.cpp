@@ -90,6 +90,7 @@ Rollout GrpoTask::sample(const PromptSet& prompts, std::span<const std::uint32_t
   sampling.top_p = options.top_p;
   sampling.top_k = options.top_k.value_or(0);
   sampling.min_p = options.min_p.value_or(0);
+  sampling.repetition_penalty = options.repetition_penalty;
   sampling.max_tokens = options.max_completion_length;
   sampling.stop_token_ids = setup_.stop_token_ids;
   const RandomStream seeds(static_cast<std::uint64_t>(options.seed), use, static_cast<std::uint64_t>(number));

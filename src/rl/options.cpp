@@ -94,9 +94,6 @@ void check_options(const GrpoOptions& options, const OptionInput& input) {
     throw Error(input.place_of("importance_sampling_level"), "cispo weighs tokens, not sequences",
                 "another loss_type with sequence is GSPO");
   }
-  if (options.repetition_penalty != 1.0) {
-    throw Error(input.place_of("repetition_penalty"), "is not implemented in hone yet", "1.0 is no penalty");
-  }
   (void)grpo_batch(options, 1, input);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/options.h"
+#include "engine/sampling_keys.h"
 #include "reward/reward.h"
 #include "train/options.h"
 
@@ -156,7 +157,7 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
       {.least = 0, .most = 1, .least_excluded = true});
     v("top_k", top_k, "Sample from this many likeliest tokens; unset or 0: all", at_least(0));
     v("min_p", min_p, "Sample from tokens of at least this share of the likeliest one's probability", within(0, 1));
-    v("repetition_penalty", repetition_penalty, "Divides the logits of tokens that have occurred", above(0));
+    v("repetition_penalty", repetition_penalty, kRepetitionPenaltyHelp, above(0));
     v("rollout", rollout, "What generates");
     v("exact_logprobs", exact_logprobs, "Rollout and trainer compute bitwise the same probabilities");
   }

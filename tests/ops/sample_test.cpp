@@ -34,16 +34,20 @@ struct Drawn {
   std::vector<float> logps;
 };
 
-// Row i of the logits belongs to request i; a single row belongs to all.
-Drawn draw(const std::vector<std::vector<float>>& logits, const std::vector<Request>& requests) {
+// Row i of the logits belongs to request i; a single row belongs to all. penalized: what is drawn from, where there is
+// any.
+Drawn draw(const std::vector<std::vector<float>>& logits, const std::vector<Request>& requests,
+           const std::vector<std::vector<float>>& penalized = {}) {
   register_operations();
   const auto samples = static_cast<std::int64_t>(requests.size());
   const auto vocab = static_cast<std::int64_t>(logits[0].size());
   Program program;
   const Dim rows{samples, Count::samples};
-  const Sampled sampled = sample(program.input("logits", {DType::f32, {rows, vocab}}),
-                                 program.input("parameters", {DType::f32, {rows, kSampleParameters}}),
-                                 program.input("keys", {DType::i64, {rows, 2}}));
+  const Sampled sampled =
+      sample(program.input("logits", {DType::f32, {rows, vocab}}),
+             program.input("parameters", {DType::f32, {rows, kSampleParameters}}),
+             program.input("keys", {DType::i64, {rows, 2}}),
+             penalized.empty() ? Tensor() : program.input("penalized", {DType::f32, {rows, vocab}}));
   program.output("token", sampled.token);
   program.output("logp", sampled.logp);
   Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
@@ -60,6 +64,9 @@ Drawn draw(const std::vector<std::vector<float>>& logits, const std::vector<Requ
   executable.set<float>("logits", all);
   executable.set<float>("parameters", parameters);
   executable.set<std::int64_t>("keys", keys);
+  std::vector<float> drawn_from;
+  for (const std::vector<float>& row : penalized) drawn_from.insert(drawn_from.end(), row.begin(), row.end());
+  if (!penalized.empty()) executable.set<float>("penalized", drawn_from);
   executable.run();
   Drawn drawn{std::vector<std::int32_t>(requests.size()), std::vector<float>(requests.size())};
   executable.get<std::int32_t>("token", drawn.tokens);
@@ -175,6 +182,41 @@ TEST(Sample, DependsOnItsOwnRequestAlone) {
   set_thread_count(threads == 1 ? 3 : 1);
   EXPECT_EQ(draw(logits, requests).tokens, all.tokens);
   set_thread_count(threads);
+}
+
+// Tokens are those that the penalised logits give alone, log-probabilities those of the logits.
+TEST(Sample, DrawsFromPenalizedLogits) {
+  const std::size_t vocab = static_cast<std::size_t>(kVocabChunk) + 301;
+  std::vector<std::vector<float>> logits;
+  std::vector<std::vector<float>> penalized;
+  std::vector<Request> requests;
+  for (int i = 0; i < 12; ++i) {
+    logits.push_back(normal_logits(vocab, static_cast<std::uint64_t>(i)));
+    penalized.push_back(logits.back());
+    for (std::size_t id = static_cast<std::size_t>(i); id < vocab; id += 2) {
+      penalized.back()[id] *= penalized.back()[id] > 0 ? 0.3f : 2.0f;
+    }
+    requests.push_back({.temperature = i % 3 == 0 ? 0.0f : 0.8f,
+                        .top_p = i % 4 == 1 ? 0.9f : 1.0f,
+                        .top_k = i % 5 == 2 ? 40.0f : 0.0f,
+                        .seed = 3 + i,
+                        .position = i});
+  }
+  const Drawn drawn = draw(logits, requests, penalized);
+  EXPECT_EQ(drawn.tokens, draw(penalized, requests).tokens);
+  EXPECT_NE(drawn.tokens, draw(logits, requests).tokens);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const float temperature = requests[i].temperature == 0 ? 1.0f : requests[i].temperature;
+    const auto softmax = log_softmax(logits[i].data(), static_cast<std::int64_t>(vocab), temperature);
+    const float expected =
+        log_probability(logits[i][static_cast<std::size_t>(drawn.tokens[i])], temperature, softmax.lse());
+    EXPECT_NEAR(expected, drawn.logps[i], test_device().kind() == DeviceKind::cpu ? 0.0 : 1e-5) << i;
+  }
+  // Where nothing was penalised the bits are those without.
+  const Drawn same = draw(logits, requests, logits);
+  const Drawn without = draw(logits, requests);
+  EXPECT_EQ(same.tokens, without.tokens);
+  EXPECT_EQ(same.logps, without.logps);
 }
 
 TEST(Sample, SurvivesAnyLogits) {

@@ -28,6 +28,7 @@ TEST(GrpoRun, RolloutAndTrainerComputeTheSameProbabilities) {
       const TemporaryDirectory directory;
       GrpoOptions options = small_options(directory.path());
       options.top_k = 100;
+      options.repetition_penalty = 1.2;
       options.top_p = 0.95;
       options.learning_rate = 1e-2;
       const std::vector<MetricRow> rows = train_rows(options, 4, model, dtype);

@@ -128,7 +128,7 @@ TEST(GrpoOptions, WhatDoesNotFitGetsOneExactLine) {
        "--delta: cispo caps the ratio at epsilon_high alone (leave it unset)"},
       {{"--loss_type", "cispo", "--epsilon_high", "5", "--importance_sampling_level", "sequence"},
        "--importance_sampling_level: cispo weighs tokens, not sequences (another loss_type with sequence is GSPO)"},
-      {{"--repetition_penalty", "1.1"}, "--repetition_penalty: is not implemented in hone yet (1.0 is no penalty)"},
+      {{"--repetition_penalty", "0"}, "--repetition_penalty: expected a number above 0, saw '0'"},
       {{"--temperature", "0"}, "--temperature: expected a number above 0, saw '0'"},
       {{"--top_p", "1.5"}, "--top_p: expected a number above 0 and of at most 1, saw '1.5'"},
       {{"--per_device_train_batch_size", "1000000", "--gradient_accumulation_steps", "999983", "--num_generations",

@@ -3,16 +3,21 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "core/error.h"
+#include "core/files.h"
+#include "core/json_value.h"
 #include "core/random.h"
 #include "support/device.h"
 #include "support/models.h"
+#include "support/paths.h"
 #include "train/loss_program.h"
 
 namespace hone::test {
 namespace {
 
-std::vector<Request> many_requests(std::int64_t count, std::int64_t vocab) {
+std::vector<Request> many_requests(std::int64_t count, std::int64_t vocab, bool penalized = false) {
   const RandomStream random(5, "requests");
   std::vector<Request> requests;
   std::uint64_t at = 0;
@@ -25,6 +30,7 @@ std::vector<Request> many_requests(std::int64_t count, std::int64_t vocab) {
     request.sampling.temperature = i % 3 == 0 ? 0.7 : 1.0;
     request.sampling.top_p = i % 4 == 0 ? 0.9 : 1.0;
     request.sampling.max_tokens = 5 + i % 30;
+    if (penalized && i % 3 != 1) request.sampling.repetition_penalty = 1.0 + 0.1 * static_cast<double>(i % 5);
     request.sampling.seed = static_cast<std::uint64_t>(100 + i);
     requests.push_back(std::move(request));
   }
@@ -50,18 +56,25 @@ void expect_equal(const Completion& a, const Completion& b) {
 TEST(Engine, TokensDependOnTheRequestAlone) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     FixtureModel fixture("qwen3", dtype);
-    const std::vector<Request> requests = many_requests(33, fixture.model->shape().vocab_size);
-    const auto together =
-        generate(fixture, requests, {.max_model_len = 96, .max_num_seqs = 33, .max_batch_tokens = 256});
+    const std::vector<Request> requests = many_requests(33, fixture.model->shape().vocab_size, true);
+    const EngineOptions wide{
+        .max_model_len = 96, .max_num_seqs = 33, .max_batch_tokens = 256, .repetition_penalty = true};
+    const auto together = generate(fixture, requests, wide);
     for (std::size_t i = 0; i < requests.size(); i += 8) {
-      expect_equal(generate(fixture, {&requests[i], 1}, {.max_model_len = 96, .max_num_seqs = 1})[0], together[i]);
+      const EngineOptions alone{
+          .max_model_len = 96, .max_num_seqs = 1, .repetition_penalty = requests[i].sampling.repetition_penalty != 1};
+      expect_equal(generate(fixture, {&requests[i], 1}, alone)[0], together[i]);
     }
     // Prompts cut small, few at a time, other pages, and so few of them that requests are preempted.
     std::int64_t preemptions = 0;
-    const auto squeezed =
-        generate(fixture, requests,
-                 {.max_model_len = 96, .max_num_seqs = 6, .max_batch_tokens = 7, .block_size = 8, .num_blocks = 14},
-                 &preemptions);
+    const auto squeezed = generate(fixture, requests,
+                                   {.max_model_len = 96,
+                                    .max_num_seqs = 6,
+                                    .max_batch_tokens = 7,
+                                    .block_size = 8,
+                                    .num_blocks = 14,
+                                    .repetition_penalty = true},
+                                   &preemptions);
     EXPECT_GT(preemptions, 0);
     for (std::size_t i = 0; i < requests.size(); ++i) expect_equal(squeezed[i], together[i]);
   }
@@ -71,10 +84,11 @@ TEST(Engine, LogProbabilitiesAreTheTrainersBitForBit) {
   for (const std::string_view name : kFixtureModels) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       FixtureModel fixture(name, dtype);
-      std::vector<Request> requests = many_requests(8, fixture.model->shape().vocab_size);
+      std::vector<Request> requests = many_requests(8, fixture.model->shape().vocab_size, true);
       for (Request& request : requests) request.sampling.temperature = 0.7;
       const auto completions =
-          generate(fixture, requests, {.max_model_len = 96, .max_num_seqs = 8, .max_batch_tokens = 11});
+          generate(fixture, requests,
+                   {.max_model_len = 96, .max_num_seqs = 8, .max_batch_tokens = 11, .repetition_penalty = true});
       std::vector<std::vector<TokenId>> documents;
       for (std::size_t i = 0; i < requests.size(); ++i) {
         documents.push_back(requests[i].prompt);
@@ -99,6 +113,21 @@ TEST(Engine, LogProbabilitiesAreTheTrainersBitForBit) {
         }
       }
     }
+  }
+}
+
+// make_repetition_penalty.py: greedy choices that differ from the second by 100 times what logits are known to.
+TEST(Engine, RepetitionPenaltyIsThatOfTransformers) {
+  const Json file = read_json(test::fixture("models/repetition_penalty.json"));
+  ASSERT_EQ(file.at("cases").size(), 3u);
+  for (const Json& wanted : file.at("cases")) {
+    FixtureModel fixture(wanted.at("model").get<std::string>());
+    Request request{wanted.at("prompt").get<std::vector<TokenId>>(), {.temperature = 0, .max_tokens = 64}};
+    const EngineOptions options{.max_model_len = 128, .max_num_seqs = 2, .repetition_penalty = true};
+    const auto expected = wanted.at("generated").get<std::vector<TokenId>>();
+    EXPECT_NE(generate(fixture, {&request, 1}, options)[0].tokens, expected);
+    request.sampling.repetition_penalty = wanted.at("penalty").get<double>();
+    EXPECT_EQ(generate(fixture, {&request, 1}, options)[0].tokens, expected);
   }
 }
 
@@ -147,6 +176,8 @@ TEST(Engine, RefusesWhatDoesNotFit) {
   EXPECT_THROW((void)engine.add({{1, 2, 3, 4, 5, 6, 7, 8}, {}}), Error);
   EXPECT_THROW((void)engine.add({{1, 100000}, {}}), Error);
   EXPECT_THROW((void)engine.add({{1}, {.max_tokens = 0}}), Error);
+  EXPECT_THROW((void)engine.add({{1}, {.repetition_penalty = 0}}), Error);
+  EXPECT_THROW((void)engine.add({{1}, {.repetition_penalty = std::nan("")}}), Error);
   EXPECT_FALSE(engine.has_work());
 }
 

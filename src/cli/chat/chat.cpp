@@ -55,7 +55,7 @@ constexpr std::string_view kHelp =
     "  quit, /quit            leave (Ctrl+D too)\n"
     "  clear, /clear          forget the conversation\n"
     "  /system TEXT           a new system prompt; the conversation starts anew\n"
-    "  /set NAME VALUE        temperature, top_p, top_k, min_p, max_tokens or seed\n"
+    "  /set NAME VALUE        temperature, top_p, top_k, min_p, repetition_penalty, max_tokens or seed\n"
     "  /save FILE             write the conversation as JSON\n"
     "  Ctrl+C                 stop the answer; at the prompt: leave\n";
 
@@ -97,14 +97,8 @@ class Conversation {
       : options_(options),
         loaded_(loaded),
         template_(chat_template_of(loaded.tokenizer, options.chat_template)),
-        stop_token_ids_(stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer)),
-        arena_(std::make_shared<Arena>(loaded.weights.device())) {
-    EngineOptions engine;
-    engine.max_model_len = options.max_model_len > 0
-                               ? options.max_model_len
-                               : std::min(loaded.model->shape().max_position_embeddings, kLongestConversation);
-    engine.max_num_seqs = 1;
-    engine_ = std::make_unique<Engine>(*loaded.model, loaded.tokenizer, loaded.weights, arena_, engine);
+        stop_token_ids_(stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer)) {
+    make_engine();
     clear();
   }
 
@@ -175,14 +169,27 @@ class Conversation {
     ChatOptions changed = options_;
     OptionInput input;
     read_option_flags(OptionTable(changed), arguments, {}, input);
+    const bool penalized = options_.repetition_penalty != 1;
     options_ = changed;
+    if (!penalized && options_.repetition_penalty != 1) make_engine();
+  }
+
+  void make_engine() {
+    const ModelShape& shape = loaded_.model->shape();
+    EngineOptions engine;
+    engine.max_model_len = options_.max_model_len > 0 ? options_.max_model_len
+                                                      : std::min(shape.max_position_embeddings, kLongestConversation);
+    engine.max_num_seqs = 1;
+    engine.repetition_penalty = options_.repetition_penalty != 1;
+    engine_.reset();  // its memory is given back first
+    engine_ = std::make_unique<Engine>(*loaded_.model, loaded_.tokenizer, loaded_.weights,
+                                       std::make_shared<Arena>(loaded_.weights.device()), engine);
   }
 
   ChatOptions options_;
   LoadedModel& loaded_;
   ChatTemplate template_;
   std::vector<TokenId> stop_token_ids_;
-  std::shared_ptr<Arena> arena_;
   std::unique_ptr<Engine> engine_;
   Json messages_;
   std::uint64_t turns_ = 0;

@@ -148,6 +148,7 @@ int run(const EvalOptions& given, const OptionInput& input) {
                                      ? options.max_model_len
                                      : std::min(loaded.model->shape().max_position_embeddings, kLongest);
   engine_options.max_num_seqs = options.max_num_seqs;
+  engine_options.repetition_penalty = options.repetition_penalty != 1;
   Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device), engine_options);
   AnswerOptions answers;
   answers.seed = static_cast<std::uint64_t>(options.seed);

@@ -27,6 +27,7 @@ constexpr std::pair<std::string_view, std::string_view> kByName[] = {
     {"policy_term", "loss"},
     {"document_mean", "loss"},
     {"sample", "loss"},
+    {"repetition_penalty", "loss"},
     {"adamw", "optimizer"},
     {"gradient_norm", "optimizer"},
     {"guard", "optimizer"},

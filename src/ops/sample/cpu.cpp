@@ -149,7 +149,8 @@ void forward(const KernelCall& call) {
     for (std::int64_t slot = begin; slot < end; ++slot) {
       auto* mass = reinterpret_cast<A*>(call.workspace.data() + static_cast<std::size_t>(slot) * share);
       for (std::int64_t row = slot; row < logits.rows(); row += slots) {
-        const A* values = logits.as<A>() + row * vocab;
+        const A* policy = logits.as<A>() + row * vocab;
+        const A* values = call.in(3) ? call.in(3).as<A>() + row * vocab : policy;
         const Parameters<A> parameters(call.in(1).as<A>() + row * kSampleParameters);
         const bool greedy = !(parameters.temperature > A(0));
         const A temperature = greedy ? A(1) : parameters.temperature;
@@ -157,7 +158,8 @@ void forward(const KernelCall& call) {
         tokens[row] = greedy ? static_cast<std::int32_t>(softmax.argmax())
                              : Row<A>(values, vocab, mass, reinterpret_cast<std::int32_t*>(mass + vocab))
                                    .draw(parameters, softmax, uniform(keys[2 * row], keys[2 * row + 1]));
-        logps[row] = log_probability(values[tokens[row]], temperature, softmax.lse());
+        const A lse = call.in(3) ? log_softmax(policy, vocab, temperature).lse() : softmax.lse();
+        logps[row] = log_probability(policy[tokens[row]], temperature, lse);
       }
     }
   });

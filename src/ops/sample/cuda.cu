@@ -351,10 +351,11 @@ class Row {
   Shared<A>& shared_;
 };
 
+// penalized: null, or what is drawn from in place of the logits.
 template <class A>
 __global__ void __launch_bounds__(kThreads)
-    sample_kernel(const A* logits, const A* parameters, const std::int64_t* keys, RowCount rows, std::int64_t vocab,
-                  std::int32_t* tokens, A* logps) {
+    sample_kernel(const A* logits, const A* penalized, const A* parameters, const std::int64_t* keys, RowCount rows,
+                  std::int64_t vocab, std::int32_t* tokens, A* logps) {
   __shared__ Shared<A> shared;
   const std::int64_t row = blockIdx.x;
   if (row >= rows.get()) {
@@ -365,14 +366,15 @@ __global__ void __launch_bounds__(kThreads)
     return;
   }
   logits += row * vocab;
+  const A* values = penalized != nullptr ? penalized + row * vocab : logits;
   parameters += row * kSampleParameters;
   const auto parameter = [&](SampleParameter which) { return parameters[static_cast<int>(which)]; };
   const bool greedy = !(parameter(SampleParameter::temperature) > A(0));
   const A temperature = greedy ? A(1) : parameter(SampleParameter::temperature);
-  log_softmax_row(shared.softmax, logits, vocab, temperature, shared.scratch);
+  log_softmax_row(shared.softmax, values, vocab, temperature, shared.scratch);
   std::int32_t token = -1;
   if (!greedy) {
-    Row<A> drawn(logits, vocab, temperature, parameter(SampleParameter::min_p), shared);
+    Row<A> drawn(values, vocab, temperature, parameter(SampleParameter::min_p), shared);
     const A top_k = parameter(SampleParameter::top_k);
     const A top_p = parameter(SampleParameter::top_p);
     if (top_k >= A(1) && top_k < static_cast<A>(vocab)) drawn.keep_first(static_cast<std::uint64_t>(top_k));
@@ -381,8 +383,12 @@ __global__ void __launch_bounds__(kThreads)
                                            2 * static_cast<std::uint64_t>(keys[2 * row + 1]));
     token = drawn.draw((static_cast<double>(word >> 11) + 0.5) * 0x1p-53);
   }
-  if (threadIdx.x != 0) return;
   if (token < 0) token = shared.softmax.argmax;
+  if (penalized != nullptr) {
+    __syncthreads();  // all have read the largest
+    log_softmax_row(shared.softmax, logits, vocab, temperature, shared.scratch);
+  }
+  if (threadIdx.x != 0) return;
   tokens[row] = token;
   logps[row] = log_probability_of(logits[token], temperature, shared.softmax.lse());
 }
@@ -394,8 +400,8 @@ void forward(const KernelCall& call) {
   if (logits.capacity() == 0) return;
   HONE_ASSERT(ceil_div(vocab, kVocabChunk) <= kChunks, "a vocabulary of ", vocab);
   sample_kernel<<<static_cast<unsigned>(logits.capacity()), kThreads, 0, stream_of(call)>>>(
-      cuda_data<A>(logits), cuda_data<A>(call.in(1)), cuda_data<std::int64_t>(call.in(2)), row_count(call, logits),
-      vocab, cuda_data<std::int32_t>(call.out(0)), cuda_data<A>(call.out(1)));
+      cuda_data<A>(logits), cuda_data<A>(call.in(3)), cuda_data<A>(call.in(1)), cuda_data<std::int64_t>(call.in(2)),
+      row_count(call, logits), vocab, cuda_data<std::int32_t>(call.out(0)), cuda_data<A>(call.out(1)));
   check_launch("sample");
 }
 

@@ -21,6 +21,7 @@ class Sample final : public Op {
     };
     check(1, "parameters", {logits.dtype, {samples, kSampleParameters}});
     check(2, "keys", {DType::i64, {samples, 2}});
+    if (inputs[3]) check(3, "penalized logits", logits);
     return {Type{DType::i32, {samples}}, Type{logits.dtype, {samples}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
@@ -34,8 +35,8 @@ const Sample kSample;
 
 }  // namespace
 
-Sampled sample(Tensor logits, Tensor parameters, Tensor keys) {
-  const std::vector<Tensor> inputs{logits, parameters, keys};
+Sampled sample(Tensor logits, Tensor parameters, Tensor keys, Tensor penalized) {
+  const std::vector<Tensor> inputs{logits, parameters, keys, penalized};
   const std::vector<Tensor> outputs = logits.program().append(kSample, {}, inputs);
   return {outputs[0], outputs[1]};
 }

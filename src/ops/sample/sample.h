@@ -30,6 +30,9 @@ struct Sampled {
 //
 // logp is the log-softmax of logits / temperature (greedy: of the logits) over the whole vocabulary, by log_softmax.h:
 // bitwise what linear_logprobs gives. Where logits are NaN or +inf it is NaN.
-[[nodiscard]] Sampled sample(Tensor logits, Tensor parameters, Tensor keys);
+//
+// penalized, of the same type as logits, may be left out: what the token is drawn from in place of the logits, of which
+// logp then still is.
+[[nodiscard]] Sampled sample(Tensor logits, Tensor parameters, Tensor keys, Tensor penalized = {});
 
 }  // namespace hone

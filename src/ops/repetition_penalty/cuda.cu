@@ -1,0 +1,58 @@
+// A block takes a row: it copies it, and then changes the logits at the row's ids where they now lie, each by the one
+// thread that has its id.
+#include "ops/cuda_kernel.cuh"
+#include "ops/registry.h"
+#include "ops/repetition_penalty/repetition_penalty.h"
+
+namespace hone {
+namespace {
+
+constexpr int kPenaltyThreads = 512;
+
+template <class A, int kPack>
+__global__ void __launch_bounds__(kPenaltyThreads)
+    repetition_penalty_kernel(const A* logits, const A* penalties, const std::int32_t* offsets, const std::int32_t* ids,
+                              RowCount rows, std::int64_t vocab, A* result) {
+  const std::int64_t row = blockIdx.x;
+  const bool used = row < rows.get();
+  logits += row * vocab;
+  result += row * vocab;
+  for (std::int64_t i = static_cast<int>(threadIdx.x) * kPack; i < vocab; i += kPenaltyThreads * kPack) {
+    Pack<A, kPack> pack{};
+    if (used) pack = load_streamed<A, kPack>(logits + i);
+    *reinterpret_cast<Pack<A, kPack>*>(result + i) = pack;
+  }
+  if (!used) return;
+  __syncthreads();  // of the whole block: what it wrote is seen by all of its threads
+  const A penalty = penalties[row];
+  const std::int32_t end = offsets[row + 1];
+  for (std::int32_t i = offsets[row] + static_cast<int>(threadIdx.x); i < end; i += kPenaltyThreads) {
+    const A logit = logits[ids[i]];
+    result[ids[i]] = logit > A(0) ? logit / penalty : logit * penalty;
+  }
+}
+
+template <class A>
+void penalize(const KernelCall& call) {
+  const TensorView& logits = call.in(0);
+  if (logits.capacity() == 0) return;
+  with_pack<A>(logits.row_size(), [&]<int kPack>() {
+    repetition_penalty_kernel<A, kPack>
+        <<<static_cast<unsigned>(logits.capacity()), kPenaltyThreads, 0, stream_of(call)>>>(
+            cuda_data<A>(logits), cuda_data<A>(call.in(1)), cuda_data<std::int32_t>(call.in(2)),
+            cuda_data<std::int32_t>(call.in(3)), row_count(call, logits), logits.row_size(), cuda_data<A>(call.out(0)));
+  });
+  check_launch("repetition_penalty");
+}
+
+}  // namespace
+
+void register_repetition_penalty_cuda(KernelRegistry& registry) {
+  registry.add("repetition_penalty", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  call.in(0).dtype() == DType::f64 ? penalize<double>(call) : penalize<float>(call);
+                },
+                {}});
+}
+
+}  // namespace hone
