@@ -50,6 +50,7 @@ NamedValues rollout_metrics(const Rollout& rollout, std::span<const Reward> rewa
   values.emplace_back(
       "completions/clipped_ratio",
       1.0 - static_cast<double>(terminated.size()) / static_cast<double>(std::max<std::size_t>(lengths.size(), 1)));
+  values.insert(values.end(), rollout.importance.begin(), rollout.importance.end());
   return values;
 }
 

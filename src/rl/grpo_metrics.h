@@ -15,7 +15,8 @@ namespace hone {
 using NamedValues = std::vector<std::pair<std::string, double>>;
 
 // reward, reward_std, frac_reward_zero_std, rewards/NAME/{mean,std}, completions/*; the aliases reward/total and
-// reward/NAME. NaN: the mean of a reward without any opinion, the deviation of one with less than two.
+// reward/NAME; rollout.importance. NaN: the mean of a reward without any opinion, the deviation of one with less than
+// two.
 [[nodiscard]] NamedValues rollout_metrics(const Rollout& rollout, std::span<const Reward> rewards);
 // Their averages over a step's generations, NaN left out; empty without one.
 [[nodiscard]] NamedValues rollout_metrics(std::span<const Rollout> rollouts, std::span<const Reward> rewards);

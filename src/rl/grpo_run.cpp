@@ -162,8 +162,8 @@ GrpoPrograms trace_with(const GrpoRun& run, const TrainingOptions& training, std
   programs.policy = planned(trace_policy(*run.model, loss, options));
   memory.offloaded = TensorStore::bytes_of(offloaded_types(programs.policy));
   if (run.eval_prompts) programs.evaluation = planned(trace_policy_evaluation(*run.model, loss, options));
-  if (run.options.top_entropy_quantile < 1) {
-    programs.entropy = planned(trace_reference(*run.model, run.options.temperature, options));
+  if (GrpoTask::needs_forward(run.options)) {
+    programs.forward = planned(trace_reference(*run.model, run.options.temperature, options));
   }
   if (run.options.beta != 0) {
     programs.reference = planned(trace_reference(reference, run.options.temperature, options));
@@ -218,7 +218,7 @@ MetricValues train(GrpoRun& run) {
     return executable;
   };
   std::optional<Executable> evaluation = compiled(programs.evaluation, &weights);
-  std::optional<Executable> entropy = compiled(programs.entropy, &weights);
+  std::optional<Executable> forward = compiled(programs.forward, &weights);
   std::optional<Executable> reference =
       compiled(programs.reference, reference_weights ? &*reference_weights : &weights);
   Engine engine(*run.model, run.tokenizer, weights, arena, run.engine);
@@ -230,7 +230,7 @@ MetricValues train(GrpoRun& run) {
                  .policy = policy,
                  .work = work,
                  .evaluation = evaluation ? &*evaluation : nullptr,
-                 .entropy = entropy ? &*entropy : nullptr,
+                 .forward = forward ? &*forward : nullptr,
                  .reference = reference ? &*reference : nullptr,
                  .reference_weights = reference_weights ? &*reference_weights : nullptr,
                  .weights = weights,

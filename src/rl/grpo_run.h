@@ -39,7 +39,7 @@ struct GrpoRun {
 struct GrpoPrograms {
   Program policy;
   std::optional<Program> evaluation;  // where there are eval_prompts
-  std::optional<Program> entropy;     // where top_entropy_quantile is below 1
+  std::optional<Program> forward;     // where GrpoTask::needs_forward
   std::optional<Program> reference;   // where beta is not 0
   MemoryBreakdown memory;
 };

@@ -9,13 +9,21 @@
 #include "core/log.h"
 #include "core/parallel.h"
 #include "core/random.h"
+#include "rl/importance.h"
 
 namespace hone {
 namespace {
 
+ImportanceOptions importance_options(const GrpoOptions& options) {
+  return {.mode = options.vllm_importance_sampling_mode,
+          .most = options.vllm_importance_sampling_cap,
+          .least = options.vllm_importance_sampling_clip_min};
+}
+
 Json to_json(const PolicySample& sample) {
-  return {{"prompt", sample.prompt},       {"completion", sample.completion}, {"logps", sample.logps},
-          {"ref_logps", sample.ref_logps}, {"truncated", sample.truncated},   {"advantage", sample.advantage}};
+  return {{"prompt", sample.prompt},         {"completion", sample.completion}, {"logps", sample.logps},
+          {"importance", sample.importance}, {"ref_logps", sample.ref_logps},   {"truncated", sample.truncated},
+          {"advantage", sample.advantage}};
 }
 
 Json to_json(std::span<const PolicySample> samples) {
@@ -29,6 +37,7 @@ PolicySample sample_from(const Json& json) {
   sample.prompt = json.at("prompt").get<std::vector<TokenId>>();
   sample.completion = json.at("completion").get<std::vector<TokenId>>();
   sample.logps = json.at("logps").get<std::vector<float>>();
+  sample.importance = json.value("importance", std::vector<float>());
   sample.ref_logps = json.at("ref_logps").get<std::vector<float>>();
   sample.truncated = json.at("truncated").get<bool>();
   sample.advantage = json.at("advantage").get<double>();
@@ -104,6 +113,7 @@ Rollout GrpoTask::generate() {
   const std::int64_t per_epoch = order_.chunks_per_epoch();
   const std::vector<std::uint32_t> chosen = order_.at({generations_ / per_epoch, generations_ % per_epoch});
   Rollout rollout = sample(setup_.prompts, chosen, "rollout", generations_);
+  correct_importance(rollout);
   ++generations_;
   updates_since_generation_ = 0;
   for (const PolicySample& one : rollout.samples) {
@@ -126,19 +136,40 @@ void GrpoTask::report(std::span<const Rollout> rollouts, const std::string& name
   }
 }
 
-void GrpoTask::add_reference_logps(std::span<PolicySample> samples) {
-  if (setup_.reference == nullptr) return;
-  std::size_t first = 0;
+std::vector<std::vector<float>> GrpoTask::logps_of(Executable& program, std::span<const PolicySample> samples) const {
+  std::vector<std::vector<float>> result;
   for (const std::span<const PolicySample> some : micro_batches(samples)) {
     const PolicyBatch batch = make_policy_batch(some);
     std::vector<float> logps(batch.batch.tokens.size());
-    run_reference(*setup_.reference, batch, "logp", logps);
-    for (std::size_t s = 0; s < some.size(); ++s, ++first) {
+    run_reference(program, batch, "logp", logps);
+    for (std::size_t s = 0; s < some.size(); ++s) {
       const std::size_t row = static_cast<std::size_t>(batch.batch.cu_seqlens[s]) + some[s].prompt.size() - 1;
       const auto begin = logps.begin() + static_cast<std::ptrdiff_t>(row);
-      samples[first].ref_logps.assign(begin, begin + static_cast<std::ptrdiff_t>(some[s].completion.size()));
+      result.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(some[s].completion.size()));
     }
   }
+  return result;
+}
+
+void GrpoTask::add_reference_logps(std::span<PolicySample> samples) const {
+  if (setup_.reference == nullptr) return;
+  std::vector<std::vector<float>> logps = logps_of(*setup_.reference, samples);
+  for (std::size_t s = 0; s < samples.size(); ++s) samples[s].ref_logps = std::move(logps[s]);
+}
+
+void GrpoTask::correct_importance(Rollout& rollout) const {
+  const GrpoOptions& options = setup_.options;
+  if (!options.corrects_importance()) return;
+  const ImportanceOptions importance = importance_options(options);
+  ImportanceMetrics metrics(importance);
+  std::vector<std::vector<float>> logps = logps_of(*setup_.forward, rollout.samples);
+  for (std::size_t s = 0; s < logps.size(); ++s) {
+    PolicySample& sample = rollout.samples[s];
+    sample.importance = importance_ratios(logps[s], sample.logps, importance);
+    metrics.add(logps[s], sample.logps, sample.importance, options.mask_truncated_completions && sample.truncated);
+    sample.logps = std::move(logps[s]);
+  }
+  rollout.importance = metrics.values();
 }
 
 std::vector<std::span<const PolicySample>> GrpoTask::micro_batches(std::span<const PolicySample> samples) const {
@@ -161,12 +192,12 @@ LossNormaliser GrpoTask::normaliser_of(std::span<const PolicySample> samples) co
 void GrpoTask::weigh(std::vector<PolicyBatch>& batches, std::span<const std::span<const PolicySample>> samples,
                      const LossNormaliser& normaliser) {
   for (std::size_t i = 0; i < batches.size(); ++i) set_loss_weights(batches[i], samples[i], normaliser);
-  if (setup_.entropy == nullptr) return;
+  if (setup_.options.top_entropy_quantile >= 1) return;
   std::vector<std::vector<float>> entropies;
   std::vector<float> unmasked;
   for (const PolicyBatch& batch : batches) {
     std::vector<float>& values = entropies.emplace_back(batch.batch.tokens.size());
-    run_reference(*setup_.entropy, batch, "entropy", values);
+    run_reference(*setup_.forward, batch, "entropy", values);
     for (std::size_t t = 0; t < values.size(); ++t) {
       if (batch.weights[t] != 0) unmasked.push_back(values[t]);
     }
@@ -208,7 +239,7 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   for (std::int64_t i = 0; i < accumulation; ++i) {
     const std::int64_t at = micro_steps_ + i;
     if (at % reuse == 0) rollouts.push_back(generate());
-    fresh.push_back(updates_since_generation_ == 0);
+    fresh.push_back(updates_since_generation_ == 0 && !options.corrects_importance());
     const auto samples = micro_batches(samples_)[static_cast<std::size_t>(at % setup_.batch.steps_per_generation)];
     read_.insert(read_.end(), samples.begin(), samples.end());
   }
@@ -238,6 +269,7 @@ MetricValues GrpoTask::evaluate(std::int64_t step) {
   std::iota(all.begin(), all.end(), 0u);
   std::vector<Rollout> rollouts;
   rollouts.push_back(sample(*setup_.eval_prompts, all, "evaluation", 0));
+  correct_importance(rollouts[0]);
   report(rollouts, text_of("eval-step-", step), step);
   std::vector<PolicySample>& samples = rollouts[0].samples;
   add_reference_logps(samples);

@@ -22,7 +22,7 @@ class GrpoTask final : public TrainingTask {
     Executable& policy;                // trace_policy
     BatchWork work;                    // of it
     Executable* evaluation = nullptr;  // trace_policy_evaluation, where there are eval_prompts
-    Executable* entropy = nullptr;     // trace_reference, bound to weights: where top_entropy_quantile is below 1
+    Executable* forward = nullptr;     // trace_reference, bound to weights: where the options need it (needs_forward)
     Executable* reference = nullptr;   // trace_reference, bound to reference_weights
     TensorStore* reference_weights = nullptr;
     const TensorStore& weights;
@@ -50,6 +50,10 @@ class GrpoTask final : public TrainingTask {
   void restore(const Json& state) override;
   TensorStore* extra_state() override { return setup_.reference_weights; }
 
+  // Whether there are passes of the policy beside those that train.
+  [[nodiscard]] static bool needs_forward(const GrpoOptions& options) {
+    return options.top_entropy_quantile < 1 || options.corrects_importance();
+  }
   // Micro-steps in an epoch of prompts.
   [[nodiscard]] static std::int64_t micro_steps_per_epoch(const GrpoOptions& options, const GrpoBatch& batch,
                                                           std::int64_t prompts);
@@ -64,7 +68,12 @@ class GrpoTask final : public TrainingTask {
   [[nodiscard]] Rollout generate();
   // Writes the completions of a step's generations, and prints them where that is asked for.
   void report(std::span<const Rollout> rollouts, const std::string& name, std::int64_t step) const;
-  void add_reference_logps(std::span<PolicySample> samples);
+  // log p of the completions' tokens.
+  [[nodiscard]] std::vector<std::vector<float>> logps_of(Executable& program,
+                                                         std::span<const PolicySample> samples) const;
+  void add_reference_logps(std::span<PolicySample> samples) const;
+  // Brings in the trainer's probabilities of what has just been sampled, where the options want it.
+  void correct_importance(Rollout& rollout) const;
   // Samples cut at the micro-batch's size; the last may be shorter.
   [[nodiscard]] std::vector<std::span<const PolicySample>> micro_batches(std::span<const PolicySample> samples) const;
   [[nodiscard]] LossNormaliser normaliser_of(std::span<const PolicySample> samples) const;

@@ -42,6 +42,22 @@ std::int64_t steps_of(const GrpoOptions& options, std::int64_t devices, const Op
   return *options.generation_batch_size / micro;
 }
 
+void check_importance(const GrpoOptions& options, const OptionInput& input) {
+  const double least = options.vllm_importance_sampling_clip_min.value_or(0);
+  if (least > options.vllm_importance_sampling_cap) {
+    throw Error(input.place_of("vllm_importance_sampling_clip_min"),
+                text_of(least, " is above vllm_importance_sampling_cap ", options.vllm_importance_sampling_cap));
+  }
+  if (options.corrects_importance()) return;
+  for (const char* key :
+       {"vllm_importance_sampling_mode", "vllm_importance_sampling_cap", "vllm_importance_sampling_clip_min"}) {
+    if (!input.was_set(key)) continue;
+    log_once(text_of(input.place_of(key),
+                     " has no effect: rollout and trainer have the same probabilities, or are not to be corrected "
+                     "(vllm_importance_sampling_correction: true does it all the same)"));
+  }
+}
+
 }  // namespace
 
 GrpoBatch grpo_batch(const GrpoOptions& options, std::int64_t devices, const OptionInput& input) {
@@ -94,6 +110,7 @@ void check_options(const GrpoOptions& options, const OptionInput& input) {
     throw Error(input.place_of("importance_sampling_level"), "cispo weighs tokens, not sequences",
                 "another loss_type with sequence is GSPO");
   }
+  check_importance(options, input);
   (void)grpo_batch(options, 1, input);
 }
 

@@ -22,6 +22,12 @@ enum class ImportanceLevel : std::uint8_t { token, sequence };
 template <>
 inline constexpr EnumTable kEnumTable<ImportanceLevel>{.names = "token|sequence"};
 
+// How the ratio of the trainer's to the sampler's probabilities is taken and bounded.
+enum class ImportanceMode : std::uint8_t { token_truncate, token_mask, sequence_truncate, sequence_mask };
+template <>
+inline constexpr EnumTable kEnumTable<ImportanceMode>{.names =
+                                                          "token_truncate|token_mask|sequence_truncate|sequence_mask"};
+
 enum class RewardScale : std::uint8_t { group, batch, none };
 template <>
 inline constexpr EnumTable kEnumTable<RewardScale>{.names = "group|batch|none", .aliases = "true=group"};
@@ -111,6 +117,10 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
   std::optional<double> delta;
   GrpoLoss loss_type = GrpoLoss::bnpo;
   ImportanceLevel importance_sampling_level = ImportanceLevel::token;
+  std::optional<bool> vllm_importance_sampling_correction;
+  ImportanceMode vllm_importance_sampling_mode = ImportanceMode::sequence_mask;
+  double vllm_importance_sampling_cap = 3.0;
+  std::optional<double> vllm_importance_sampling_clip_min;
   RewardScale scale_rewards = RewardScale::group;
   bool mask_truncated_completions = false;
   double top_entropy_quantile = 1.0;
@@ -122,6 +132,9 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
   std::optional<std::int64_t> num_completions_to_print;
 
   GrpoOptions() { learning_rate = 1e-6; }
+
+  // Whether what was sampled is weighed by the trainer's and the sampler's probabilities.
+  [[nodiscard]] bool corrects_importance() const { return vllm_importance_sampling_correction.value_or(false); }
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -172,6 +185,14 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
     v("epsilon_high", epsilon_high, "and above 1 + epsilon_high; unset: epsilon; cispo: the cap itself", at_least(0));
     v("delta", delta, "Upper bound of the ratio before it is clipped", above(0));
     v("importance_sampling_level", importance_sampling_level, "Ratios of tokens, or of whole completions (GSPO)");
+    v("vllm_importance_sampling_correction", vllm_importance_sampling_correction,
+      "Multiply the policy term by the trainer's probability of what was sampled over the sampler's; unset: where they "
+      "differ");
+    v("vllm_importance_sampling_mode", vllm_importance_sampling_mode,
+      "Such ratios of tokens or of whole completions; truncate: brought to the bounds, mask: 0 outside them");
+    v("vllm_importance_sampling_cap", vllm_importance_sampling_cap, "Their upper bound", above(0));
+    v.alias("vllm_importance_sampling_clip_max", "vllm_importance_sampling_cap");
+    v("vllm_importance_sampling_clip_min", vllm_importance_sampling_clip_min, "Their lower bound", at_least(0));
     v("scale_rewards", scale_rewards, "Over what advantages are divided by the standard deviation");
     v("mask_truncated_completions", mask_truncated_completions, "No loss on completions without an end");
     v("top_entropy_quantile", top_entropy_quantile, "Share of the tokens, by entropy, that the policy term keeps",

@@ -19,6 +19,8 @@ PolicyBatch make_policy_batch(std::span<const PolicySample> samples) {
   for (const PolicySample& sample : samples) {
     HONE_ASSERT(!sample.prompt.empty() && sample.logps.size() == sample.completion.size(), "a sample of ",
                 sample.prompt.size(), " and ", sample.completion.size(), " tokens");
+    HONE_ASSERT(sample.importance.empty() || sample.importance.size() == sample.completion.size(),
+                sample.importance.size(), " ratios of ", sample.completion.size(), " tokens");
     const std::size_t begin = batch.tokens.size();
     batch.tokens.insert(batch.tokens.end(), sample.prompt.begin(), sample.prompt.end());
     batch.tokens.insert(batch.tokens.end(), sample.completion.begin(), sample.completion.end());
@@ -28,6 +30,7 @@ PolicyBatch make_policy_batch(std::span<const PolicySample> samples) {
     batch.loss_weights.resize(end, 0.0f);
     result.old_logps.resize(end, 0.0f);
     result.advantages.resize(end, 0.0f);
+    result.loss_advantages.resize(end, 0.0f);
     if (with_reference) result.ref_logps.resize(end, 0.0f);
     for (std::size_t i = begin; i < end; ++i) batch.positions.push_back(static_cast<std::int32_t>(i - begin));
     for (std::size_t i = 0; i < sample.completion.size(); ++i) {
@@ -36,11 +39,11 @@ PolicyBatch make_policy_batch(std::span<const PolicySample> samples) {
       batch.loss_weights[row] = 1.0f;
       result.old_logps[row] = sample.logps[i];
       result.advantages[row] = static_cast<float>(sample.advantage);
+      result.loss_advantages[row] = result.advantages[row] * (sample.importance.empty() ? 1.0f : sample.importance[i]);
       if (with_reference) result.ref_logps[row] = sample.ref_logps[i];
     }
     batch.target_tokens += static_cast<std::int64_t>(sample.completion.size());
   }
-  result.loss_advantages = result.advantages;
   result.weights.assign(batch.tokens.size(), 0.0f);
   return result;
 }

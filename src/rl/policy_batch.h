@@ -17,7 +17,8 @@ namespace hone {
 struct PolicySample {
   std::vector<TokenId> prompt;
   std::vector<TokenId> completion;  // its end token included
-  std::vector<float> logps;         // of the completion's tokens, as they were drawn
+  std::vector<float> logps;         // of the completion's tokens, as they were drawn; importance: the trainer's then
+  std::vector<float> importance;    // what the policy term of each is multiplied with; empty: nothing
   std::vector<float> ref_logps;     // of the reference model; empty without one
   bool truncated = false;           // no end token
   double advantage = 0;
@@ -29,7 +30,7 @@ struct PolicyBatch {
   std::vector<float> old_logps;        // [tokens], 0 where nothing is predicted
   std::vector<float> ref_logps;        // [tokens]; empty without a reference model
   std::vector<float> advantages;       // [tokens]
-  std::vector<float> loss_advantages;  // [tokens]: the same, but 0 where the policy term is left out
+  std::vector<float> loss_advantages;  // [tokens]: the same times importance, 0 where the policy term is left out
   std::vector<float> weights;          // [tokens]: what each token's loss counts in the step's sum
 };
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/prompt_set.h"
@@ -31,6 +32,7 @@ struct Rollout {
   std::vector<JudgedCompletion> judged;
   std::vector<RewardScores> scores;  // [rewards][samples]
   Advantages advantages;
+  std::vector<std::pair<std::string, double>> importance;  // ImportanceMetrics, where ratios were taken
 };
 
 struct RolloutOptions {

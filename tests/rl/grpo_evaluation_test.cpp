@@ -103,7 +103,7 @@ TEST(GrpoEvaluation, ItsProgramsAreInThePlan) {
   options.top_entropy_quantile = 0.5;
   GrpoRun run = with_evaluation(options, 1);
   const GrpoPrograms programs = trace_run(run);
-  EXPECT_TRUE(programs.evaluation && programs.entropy);
+  EXPECT_TRUE(programs.evaluation && programs.forward);
   const std::size_t before = test_device().allocated_bytes();
   std::size_t held = 0;
   run.rewards.push_back({"probe", "probe", each([&](const RewardInput&) {

@@ -44,6 +44,29 @@ TEST(GrpoRun, RolloutAndTrainerComputeTheSameProbabilities) {
   }
 }
 
+// Where rollout and trainer have the same probabilities, the correction changes no bit.
+TEST(GrpoRun, ACorrectionOfEqualProbabilitiesChangesNothing) {
+  std::vector<std::vector<MetricRow>> rows;
+  for (const bool corrected : {false, true}) {
+    const TemporaryDirectory directory;
+    GrpoOptions options = small_options(directory.path());
+    options.per_device_train_batch_size = 8;
+    options.num_iterations = 2;
+    options.learning_rate = 1e-2;
+    if (corrected) options.vllm_importance_sampling_correction = true;
+    rows.push_back(train_rows(options, 4));
+    ASSERT_EQ(rows.back().size(), 4u);
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    for (const char* name : {"loss", "grad_norm", "entropy", "clip_ratio/region_mean"}) {
+      EXPECT_EQ(value_of(rows[0][i], name), value_of(rows[1][i], name)) << name;
+    }
+    EXPECT_EQ(rows[1][i].find(kDifference).has_value(), i % 2 == 0);
+  }
+  EXPECT_EQ(value_of(rows[1][2], kDifference), 0.0);
+  EXPECT_EQ(value_of(rows[1][2], "sampling/importance_sampling_ratio/mean"), 1.0);
+}
+
 TEST(GrpoRun, OnlyAnUpdatedPolicyIsClipped) {
   const TemporaryDirectory directory;
   GrpoOptions options = small_options(directory.path());

@@ -128,6 +128,8 @@ TEST(GrpoOptions, WhatDoesNotFitGetsOneExactLine) {
        "--delta: cispo caps the ratio at epsilon_high alone (leave it unset)"},
       {{"--loss_type", "cispo", "--epsilon_high", "5", "--importance_sampling_level", "sequence"},
        "--importance_sampling_level: cispo weighs tokens, not sequences (another loss_type with sequence is GSPO)"},
+      {{"--vllm_importance_sampling_clip_min", "4"},
+       "--vllm_importance_sampling_clip_min: 4 is above vllm_importance_sampling_cap 3"},
       {{"--repetition_penalty", "0"}, "--repetition_penalty: expected a number above 0, saw '0'"},
       {{"--temperature", "0"}, "--temperature: expected a number above 0, saw '0'"},
       {{"--top_p", "1.5"}, "--top_p: expected a number above 0 and of at most 1, saw '1.5'"},

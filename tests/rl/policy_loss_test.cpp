@@ -12,6 +12,7 @@
 #include "passes/gradient.h"
 #include "program/executable.h"
 #include "rl/grpo_metrics.h"
+#include "rl/importance.h"
 #include "support/device.h"
 #include "support/paths.h"
 
@@ -23,12 +24,14 @@ struct Step {
   std::vector<PolicySample> samples;
   std::vector<std::vector<double>> logps;
   std::vector<std::vector<double>> entropies;
+  std::vector<std::vector<float>> sampler_logps;
 };
 
 Step read_step(const Json& json) {
   Step step;
   step.logps = json.at("logps").get<std::vector<std::vector<double>>>();
   step.entropies = json.at("entropies").get<std::vector<std::vector<double>>>();
+  step.sampler_logps = json.at("sampler_logps").get<std::vector<std::vector<float>>>();
   for (std::size_t s = 0; s < step.logps.size(); ++s) {
     PolicySample sample;
     sample.prompt.assign(1 + s % 3, 1);
@@ -47,6 +50,29 @@ GrpoLoss loss_of(const std::string& name) {
   const auto found = std::ranges::find(names, name);
   if (found == names.end()) throw std::invalid_argument(name);
   return static_cast<GrpoLoss>(found - names.begin());
+}
+
+// What the rollout was sampled with, where it is corrected.
+std::optional<ImportanceOptions> importance_of(const Json& json) {
+  if (!json.contains("importance")) return std::nullopt;
+  ImportanceOptions options;
+  const auto names = names_of<ImportanceMode>();
+  const auto found = std::ranges::find(names, json.at("importance").get<std::string>());
+  options.mode = static_cast<ImportanceMode>(found - names.begin());
+  options.most = json.at("cap").get<double>();
+  if (json.contains("clip_min")) options.least = json.at("clip_min").get<double>();
+  return options;
+}
+
+// The metrics; the ratios go to the samples.
+NamedValues correct(Step& step, const ImportanceOptions& options, bool masked) {
+  ImportanceMetrics metrics(options);
+  for (std::size_t s = 0; s < step.samples.size(); ++s) {
+    PolicySample& sample = step.samples[s];
+    sample.importance = importance_ratios(sample.logps, step.sampler_logps[s], options);
+    metrics.add(sample.logps, step.sampler_logps[s], sample.importance, masked && sample.truncated);
+  }
+  return metrics.values();
 }
 
 GrpoOptions options_of(const Json& json) {
@@ -189,11 +215,13 @@ void expect_reference(const Result& result, const Json& wanted, double tolerance
 
 TEST(PolicyLoss, LossesAndGradientsAreThoseOfTheReferenceInAnySplit) {
   const Json file = read_json(fixture("rl/grpo.json")).at("losses");
-  const Step step = read_step(file);
-  ASSERT_EQ(step.samples.size(), 8u);
-  ASSERT_EQ(file.at("cases").size(), 46u);
+  ASSERT_EQ(file.at("cases").size(), 66u);
   for (const Json& wanted : file.at("cases")) {
     const GrpoOptions options = options_of(wanted.at("options"));
+    Step step = read_step(file);
+    ASSERT_EQ(step.samples.size(), 8u);
+    const auto importance = importance_of(wanted.at("options"));
+    if (importance) (void)correct(step, *importance, options.mask_truncated_completions);
     for (const std::size_t micro_batch : {1, 2, 4, 8}) {
       const std::string where = wanted.at("options").dump() + ", micro-batches of " + std::to_string(micro_batch);
       expect_reference(run_step<double>(options, step, micro_batch), wanted, 1e-6, where + ", f64");
@@ -218,6 +246,41 @@ TEST(PolicyLoss, MetricsAreThoseOfTheReference) {
       }
       EXPECT_EQ(found, metrics.size()) << wanted.at("options").dump();
     }
+  }
+}
+
+TEST(PolicyLoss, MetricsOfImportanceAreThoseOfTheReference) {
+  const Json file = read_json(fixture("rl/grpo.json")).at("losses");
+  std::size_t cases = 0;
+  for (const Json& wanted : file.at("cases")) {
+    const auto importance = importance_of(wanted.at("options"));
+    if (!importance) continue;
+    ++cases;
+    Step step = read_step(file);
+    const NamedValues metrics = correct(step, *importance, wanted.at("options").at("masked").get<bool>());
+    ASSERT_EQ(metrics.size(), wanted.at("importance").size());
+    for (const auto& [name, value] : metrics) {
+      EXPECT_NEAR(value, wanted.at("importance").at(name).get<double>(), 1e-6)
+          << name << ", " << wanted.at("options").dump();
+    }
+  }
+  EXPECT_EQ(cases, 20u);
+}
+
+// Ratios of 1 change no bit.
+TEST(PolicyLoss, EqualProbabilitiesChangeNothing) {
+  const Json file = read_json(fixture("rl/grpo.json")).at("losses");
+  const Step without = read_step(file);
+  for (const ImportanceMode mode : {ImportanceMode::token_truncate, ImportanceMode::sequence_mask}) {
+    Step with = without;
+    for (PolicySample& sample : with.samples) {
+      sample.importance = importance_ratios(sample.logps, sample.logps, {.mode = mode});
+    }
+    const GrpoOptions options = options_of(file.at("cases")[0].at("options"));
+    const Result expected = run_step<float>(options, without, 4);
+    const Result result = run_step<float>(options, with, 4);
+    EXPECT_EQ(result.loss, expected.loss);
+    EXPECT_EQ(result.gradient, expected.gradient);
   }
 }
 
