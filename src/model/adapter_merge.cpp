@@ -3,38 +3,16 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/json_value.h"
 #include "core/parallel.h"
-#include "model/config_reader.h"
 #include "model/lora.h"
 
 namespace hone {
 namespace {
 
-std::string config_name(const AdapterFolder& folder) { return (folder.path / "adapter_config.json").string(); }
-
-// A number for a module, where a pattern of the configuration has one.
-double number_for(const Json& config, std::string_view patterns, std::string_view module, double otherwise) {
-  const auto found = config.find(patterns);
-  if (found == config.end() || !found->is_object()) return otherwise;
-  for (const auto& [pattern, value] : found->items()) {
-    if (is_module(module, pattern) && value.is_number()) return value.get<double>();
-  }
-  return otherwise;
-}
-
-// What the product of B and A is multiplied with.
-double scale_of(const AdapterFolder& folder, std::string_view module, std::int64_t rank) {
-  const ConfigReader config(*folder.config);
-  const double alpha = number_for(*folder.config, "alpha_pattern", module, config.number("lora_alpha", 8));
-  const auto r = static_cast<double>(rank);
-  return config.boolean("use_rslora", false) ? alpha / std::sqrt(r) : alpha / r;
-}
-
-void expect_shape(const AdapterFolder& folder, const StoredTensor& tensor, std::vector<std::int64_t> shape) {
+void expect_shape(const AdapterConfig& config, const StoredTensor& tensor, const std::vector<std::int64_t>& shape) {
   if (tensor.shape == shape) return;
-  throw Error(tensor.file, text_of("tensor ", tensor.name, " is ", shape_text(tensor.shape), ", the base of ",
-                                   config_name(folder), " wants ", shape_text(shape)));
+  throw Error(tensor.file, text_of("tensor ", tensor.name, " is ", shape_text(tensor.shape), ", ", config.file(),
+                                   " with its base wants ", shape_text(shape)));
 }
 
 void normalize(std::span<float> row, float magnitude) {
@@ -70,10 +48,8 @@ void add_product(std::span<float> values, std::int64_t columns, std::span<const 
 
 AdapterMerge::AdapterMerge(const ModelDirectory& directory) {
   for (const AdapterFolder& folder : directory.adapters()) {
-    const ConfigReader config(*folder.config);
-    const std::string type = config.text("peft_type", "LORA");
-    if (type != "LORA") throw Error(config_name(folder), text_of("peft_type '", type, "' is not known"), "LORA");
-    Adapter adapter{&folder, {}};
+    Adapter adapter{
+        folder.weights.get(), AdapterConfig(*folder.config, (folder.path / "adapter_config.json").string()), {}};
     for (const StoredTensor& tensor : folder.weights->tensors()) adapter.unused.insert(tensor.name);
     adapters_.push_back(std::move(adapter));
   }
@@ -84,7 +60,8 @@ void AdapterMerge::apply(const WeightPart& part, std::span<float> values, std::i
 }
 
 void AdapterMerge::apply(Adapter& adapter, const WeightPart& part, std::span<float> values, std::int64_t columns) {
-  const SafetensorsFile& file = *adapter.folder->weights;
+  const SafetensorsFile& file = *adapter.file;
+  const AdapterConfig& config = adapter.config;
   const std::string module = module_of(part.name);
   const auto take = [&](const std::string& name) -> const StoredTensor* {
     const StoredTensor* tensor = file.find(std::string(kPeftPrefix) + name);
@@ -95,7 +72,7 @@ void AdapterMerge::apply(Adapter& adapter, const WeightPart& part, std::span<flo
     if (part.transposed) throw Error(whole->file, text_of("tensor ", whole->name, ": a matrix of a layer saved whole"));
     std::vector<std::int64_t> shape{part.rows};
     if (columns > 1 || whole->shape.size() > 1) shape.push_back(columns);
-    expect_shape(*adapter.folder, *whole, shape);
+    expect_shape(config, *whole, shape);
     const std::vector<float> saved = read_values<float>(*whole);
     std::copy(saved.begin(), saved.end(), values.begin());
   }
@@ -105,25 +82,35 @@ void AdapterMerge::apply(Adapter& adapter, const WeightPart& part, std::span<flo
   if (a == nullptr || b == nullptr) {
     throw Error(file.name(), text_of(module, " has ", a != nullptr ? "lora_A" : "lora_B", " alone"));
   }
-  const std::int64_t rank = a->shape.empty() ? 0 : a->shape[0];
-  expect_shape(*adapter.folder, *a, {rank, columns});
-  expect_shape(*adapter.folder, *b, {part.rows, rank});
-  if (rank == 0) throw Error(a->file, text_of("tensor ", a->name, " is empty"));
-  add_product(values, columns, read_values<float>(*a), read_values<float>(*b), scale_of(*adapter.folder, module, rank));
-  if (const StoredTensor* magnitude = take(module + ".lora_magnitude_vector")) {
-    expect_shape(*adapter.folder, *magnitude, {part.rows});
-    const std::vector<float> magnitudes = read_values<float>(*magnitude);
-    for (std::int64_t row = 0; row < part.rows; ++row) {
-      normalize(values.subspan(static_cast<std::size_t>(row * columns), static_cast<std::size_t>(columns)),
-                magnitudes[static_cast<std::size_t>(row)]);
-    }
+  if (!config.targets(module)) {
+    throw Error(text_of(config.file(), ": target_modules"),
+                text_of("gives ", module, " no adapter, for which ", file.name(), " has tensors"),
+                "are both files of one adapter?");
+  }
+  const std::int64_t rank = config.rank(module);
+  expect_shape(config, *a, {rank, columns});
+  expect_shape(config, *b, {part.rows, rank});
+  add_product(values, columns, read_values<float>(*a), read_values<float>(*b), config.scale(module));
+  const StoredTensor* magnitude = take(module + ".lora_magnitude_vector");
+  if ((magnitude != nullptr) != config.dora()) {
+    throw Error(text_of(config.file(), ": use_dora"),
+                text_of("is ", config.dora() ? "true" : "false", ", but ", file.name(),
+                        config.dora() ? " has no magnitudes for " : " has magnitudes for ", module),
+                "are both files of one adapter?");
+  }
+  if (magnitude == nullptr) return;
+  expect_shape(config, *magnitude, {part.rows});
+  const std::vector<float> magnitudes = read_values<float>(*magnitude);
+  for (std::int64_t row = 0; row < part.rows; ++row) {
+    normalize(values.subspan(static_cast<std::size_t>(row * columns), static_cast<std::size_t>(columns)),
+              magnitudes[static_cast<std::size_t>(row)]);
   }
 }
 
 void AdapterMerge::check_all_applied() const {
   for (const Adapter& adapter : adapters_) {
     if (adapter.unused.empty()) continue;
-    throw Error(adapter.folder->weights->name(),
+    throw Error(adapter.file->name(),
                 text_of("tensor ", *adapter.unused.begin(), " belongs to no weight of the base model"),
                 "does base_model_name_or_path name the right one?");
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "checkpoint/model_directory.h"
+#include "model/adapter_config.h"
 #include "model/weight_spec.h"
 
 namespace hone {
@@ -27,7 +28,8 @@ class AdapterMerge {
 
  private:
   struct Adapter {
-    const AdapterFolder* folder;
+    const SafetensorsFile* file;
+    AdapterConfig config;
     std::set<std::string, std::less<>> unused;
   };
   void apply(Adapter& adapter, const WeightPart& part, std::span<float> values, std::int64_t columns);

@@ -12,12 +12,12 @@ bool ConfigReader::has(std::string_view key) const {
 
 const Json& ConfigReader::at(std::string_view key) const {
   const auto found = config_.find(key);
-  if (found == config_.end()) throw Error("config.json", text_of("'", key, "' is missing"));
+  if (found == config_.end()) throw Error(file_, text_of("'", key, "' is missing"));
   return *found;
 }
 
 void ConfigReader::fail(std::string_view key, std::string_view expected) const {
-  throw Error("config.json", text_of("'", key, "' is ", at(key).dump(), ", expected ", expected));
+  throw Error(file_, text_of("'", key, "' is ", at(key).dump(), ", expected ", expected));
 }
 
 std::int64_t ConfigReader::positive(std::string_view key) const {
@@ -55,7 +55,7 @@ std::string ConfigReader::text(std::string_view key, std::string_view otherwise)
 
 ConfigReader ConfigReader::object(std::string_view key) const {
   if (!at(key).is_object()) fail(key, "an object");
-  return ConfigReader(at(key));
+  return ConfigReader(at(key), file_);
 }
 
 }  // namespace hone

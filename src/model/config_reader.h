@@ -1,4 +1,4 @@
-// Reads keys of config.json; every error names the key, the value seen and what was expected.
+// Reads keys of config.json, or of another file; every error names the key, the value seen and what was expected.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ inline constexpr std::int64_t kMostConfig = 1'000'000'000;
 
 class ConfigReader {
  public:
-  explicit ConfigReader(const Json& config) : config_(config) {}
+  explicit ConfigReader(const Json& config, std::string_view file = "config.json") : config_(config), file_(file) {}
 
   [[nodiscard]] bool has(std::string_view key) const;  // there, and not null
   [[nodiscard]] std::int64_t positive(std::string_view key) const;
@@ -30,6 +30,7 @@ class ConfigReader {
   [[noreturn]] void fail(std::string_view key, std::string_view expected) const;
 
   const Json& config_;
+  std::string_view file_;
 };
 
 }  // namespace hone

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <set>
+#include <span>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -15,7 +16,7 @@ namespace hone {
 namespace {
 
 constexpr std::string_view kAllLinear = "all-linear";
-constexpr std::string_view kWeight = ".weight";
+constexpr std::string_view kTargets = "lora_target_modules";
 
 std::string joined(const std::set<std::string>& names) {
   std::string text;
@@ -23,9 +24,26 @@ std::string joined(const std::set<std::string>& names) {
   return text;
 }
 
-std::string last_name(std::string_view module) {
-  const std::size_t dot = module.rfind('.');
-  return std::string(dot == std::string_view::npos ? module : module.substr(dot + 1));
+// As PEFT reads it, whatever its case.
+bool is_all_linear(std::string_view text) {
+  return std::ranges::equal(text, kAllLinear,
+                            [](char a, char b) { return a == b || (a >= 'A' && a <= 'Z' && a - 'A' + 'a' == b); });
+}
+
+// What a regular expression fits. Throws Error where it fits no linear layer, or something else.
+ModuleChoice choose_by_pattern(const std::string& source, std::span<const std::string> linear,
+                               std::span<const std::string> others) {
+  NamePattern pattern(source, kTargets);
+  const auto fits = [&](const std::string& module) { return pattern.fits(module); };
+  if (const auto other = std::ranges::find_if(others, fits); other != others.end()) {
+    throw Error(kTargets, text_of("'", source, "' fits ", *other, ", which is no linear layer"),
+                "a narrower regular expression. Embeddings and the head: lora_modules_to_save");
+  }
+  if (std::ranges::none_of(linear, fits)) {
+    throw Error(kTargets, text_of("'", source, "' fits the whole name of no linear layer of this model"),
+                text_of("names are as ", linear.empty() ? "" : linear.front()));
+  }
+  return ModuleChoice(std::move(pattern));
 }
 
 // A matrix of a linear layer: neither an embedding nor the head.
@@ -62,15 +80,6 @@ double LoraConfig::scale() const {
   return rslora ? alpha / std::sqrt(rank) : alpha / rank;
 }
 
-std::string module_of(std::string_view part) {
-  return std::string(part.ends_with(kWeight) ? part.substr(0, part.size() - kWeight.size()) : part);
-}
-
-bool is_module(std::string_view module, std::string_view wanted) {
-  if (module == wanted) return true;
-  return module.size() > wanted.size() && module.ends_with(wanted) && module[module.size() - wanted.size() - 1] == '.';
-}
-
 LoraModel::LoraModel(std::unique_ptr<Model> base, LoraConfig config)
     : base_(std::move(base)), config_(std::move(config)), specs_(base_->weights()) {
   for (WeightSpec& spec : specs_) spec.trainable = false;
@@ -78,35 +87,46 @@ LoraModel::LoraModel(std::unique_ptr<Model> base, LoraConfig config)
   add_saved();
 }
 
-void LoraModel::add_adapters() {
-  std::set<std::string> linear;
+ModuleChoice LoraModel::choose() const {
+  std::vector<std::string> linear;
+  std::vector<std::string> others;
   for (const WeightSpec& spec : base_->weights()) {
-    if (!is_linear(*base_, spec)) continue;
-    for (const WeightPart& part : spec.parts) linear.insert(last_name(module_of(part.name)));
+    for (const WeightPart& part : spec.parts) {
+      if (!part.name.ends_with(".weight")) continue;
+      (is_linear(*base_, spec) ? linear : others).push_back(module_of(part.name));
+    }
   }
-  std::vector<std::string> wanted = config_.target_modules;
+  std::set<std::string> names;
+  for (const std::string& module : linear) names.insert(last_name(module));
+  const std::vector<std::string>& wanted = config_.target_modules;
   if (wanted.empty()) {
-    wanted =
-        linear.contains("q_proj") ? std::vector<std::string>{"q_proj", "v_proj"} : std::vector<std::string>{"c_attn"};
+    return ModuleChoice(names.contains("q_proj") ? std::vector<std::string>{"q_proj", "v_proj"}
+                                                 : std::vector<std::string>{"c_attn"});
   }
-  const bool all = wanted.size() == 1 && wanted[0] == kAllLinear;
-  std::set<std::string> unused(wanted.begin(), wanted.end());
+  if (wanted.size() == 1 && is_all_linear(wanted[0])) return ModuleChoice({names.begin(), names.end()});
+  for (const std::string& name : wanted) {
+    const auto fits = [&](const std::string& module) { return is_module(module, name); };
+    if (std::ranges::any_of(linear, fits)) continue;
+    if (wanted.size() == 1 && name.find_first_of("\\.[]{}()*+?^$|") != std::string::npos)
+      return choose_by_pattern(name, linear, others);
+    throw Error(kTargets, text_of("'", name, "' names no linear layer of this model"),
+                text_of("some of ", joined(names), "; or all-linear. Embeddings and the head: lora_modules_to_save"));
+  }
+  return ModuleChoice(wanted);
+}
+
+void LoraModel::add_adapters() {
+  const ModuleChoice choice = choose();
   for (const WeightSpec& spec : base_->weights()) {
     if (!is_linear(*base_, spec)) continue;
     std::vector<WeightPart> parts;
     for (const WeightPart& part : spec.parts) {
       const std::string module = module_of(part.name);
-      const auto fits = [&](const std::string& name) { return is_module(module, name); };
-      if (!all && std::none_of(wanted.begin(), wanted.end(), fits)) continue;
-      std::erase_if(unused, fits);
+      if (!choice.fits(module)) continue;
       parts.push_back(part);
       targets_.push_back(module);
     }
     if (!parts.empty()) add_block(spec, parts);
-  }
-  if (!all && !unused.empty()) {
-    throw Error("lora_target_modules", text_of("'", *unused.begin(), "' names no linear layer of this model"),
-                text_of("some of ", joined(linear), "; or all-linear. Embeddings and the head: lora_modules_to_save"));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/model.h"
+#include "model/module_choice.h"
 #include "ops/lora/lora.h"
 #include "program/tensor_store.h"
 
@@ -16,8 +17,9 @@ struct LoraConfig {
   std::int64_t r = 16;
   double alpha = 32;
   double dropout = 0;  // of what enters an adapter, in training
-  // Modules by the checkpoint's names ("q_proj", "model.layers.0.mlp.down_proj"), or "all-linear": all linear layers
-  // but the head. Empty: q_proj and v_proj, or c_attn.
+  // Modules by the checkpoint's names ("q_proj", "model.layers.0.mlp.down_proj"); or one entry that names none:
+  // "all-linear", which is all linear layers but the head, or a regular expression that whole names fit
+  // (model/name_pattern.h). Empty: q_proj and v_proj, or c_attn.
   std::vector<std::string> target_modules;
   std::vector<std::string> modules_to_save;  // trained whole, as copies
   bool rslora = false;                       // scale alpha / sqrt(r), not alpha / r
@@ -63,6 +65,8 @@ class LoraModel final : public Model {
 
  private:
   void add_adapters();
+  // The linear layers that get an adapter. Throws Error where an entry of target_modules is none's.
+  [[nodiscard]] ModuleChoice choose() const;
   void add_saved();
   void add_block(const WeightSpec& block, const std::vector<WeightPart>& parts);
 
@@ -73,11 +77,6 @@ class LoraModel final : public Model {
   std::map<std::string, std::string, std::less<>> saved_;
   std::vector<std::string> targets_;  // full names of modules
 };
-
-// "model.layers.0.self_attn.q_proj.weight" -> the name without ".weight"; other names as they are.
-[[nodiscard]] std::string module_of(std::string_view part);
-// Whether a module is the one that `wanted` names: itself, or its last names.
-[[nodiscard]] bool is_module(std::string_view module, std::string_view wanted);
 
 // Fills a new adapter: A uniform in +-1/sqrt(columns) (PEFT's kaiming_uniform with a = sqrt(5)), B zero, magnitudes the
 // norms of the base's rows, copies the base's weights. Each number depends on seed, the tensor's name and its index.

@@ -48,6 +48,8 @@ constexpr std::array kTrainingKeys = std::to_array<ForeignKey>({
     {"fp8_weight_quant", kNoEffect, "use_fp8 is not set"},
     {"fp8_activation_quant", kNoEffect, "use_fp8 is not set"},
     // LoRA.
+    {"lora_target_parameters", kNever,
+     "the models that hone knows have no parameters outside of modules: name modules by lora_target_modules"},
     {"bnb_4bit_quant_type", kNoEffect, "4-bit weights are not offered"},
     {"use_bnb_nested_quant", kNoEffect, "4-bit weights are not offered"},
     // Data.

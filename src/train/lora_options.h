@@ -38,7 +38,8 @@ struct LoraOptions {
     v("lora_dropout", lora_dropout, "Share of its inputs that an adapter of sft drops in training",
       {.least = 0, .most = 1, .most_excluded = true});
     v("lora_target_modules", lora_target_modules,
-      "Linear layers that get an adapter, by name, or all-linear; unset: q_proj and v_proj, or c_attn");
+      "Linear layers that get an adapter, by name, or all-linear, or a regular expression that whole names fit (one "
+      "with a comma as a list of one); unset: q_proj and v_proj, or c_attn");
     v("lora_modules_to_save", lora_modules_to_save, "Modules outside the layers that are trained whole, as copies");
     v("lora_task_type", lora_task_type, "What adapter_config.json says");
     v("use_rslora", use_rslora, "Scale by lora_alpha / sqrt(lora_r)");

@@ -29,6 +29,7 @@ constexpr std::string_view kCommon =
     "overwrite_hub_revision push_to_hub_revision hub_always_push wandb_entity wandb_project wandb_run_group "
     "model_init_kwargs dataloader_num_workers dataloader_pin_memory ddp_timeout use_cpu fp16 tf32 full_determinism "
     "use_peft lora_r lora_alpha lora_dropout lora_target_modules lora_modules_to_save use_rslora use_dora "
+    "lora_target_parameters "
     "load_in_8bit load_in_4bit use_fp8 fp8_weight_quant fp8_activation_quant activation_offloading";
 constexpr std::string_view kSft =
     "packing packing_strategy eval_packing max_length max_seq_length eos_token dataset_text_field "

@@ -22,7 +22,8 @@
 namespace hone::test {
 namespace {
 
-constexpr const char* kAdapters[] = {"qwen2_default", "llama_all", "llama_saved", "qwen2_dora", "gpt2_all"};
+constexpr const char* kAdapters[] = {"qwen2_default", "llama_all",     "llama_saved",
+                                     "qwen2_dora",    "qwen2_pattern", "gpt2_all"};
 
 // Those of the fixtures, or others that scripts/check_peft.sh has just had made.
 std::filesystem::path adapters_folder() {
@@ -105,13 +106,17 @@ TEST(Lora, LogitsArePefts) {
 }
 
 TEST(Lora, MergedLogitsArePefts) {
-  for (const char* name : kAdapters) {
-    const ModelDirectory directory(adapters_folder() / name);
+  std::vector<std::string> names(std::begin(kAdapters), std::end(kAdapters));
+  names.emplace_back("llama_ranks");
+  for (const std::string& name : names) {
+    const std::filesystem::path folder = adapters_folder() / name;
+    const ModelDirectory directory(folder);
     const std::unique_ptr<Model> model = family_registry().create(directory.config());
     const TensorStore weights = load_weights(*model, directory, DType::f32, test_device());
-    const AdaptedModel adapted(name);
-    const auto expected = read_values<float>(adapted.reference.at("logits"));
-    EXPECT_LE(relative_difference(logits_of(*model, weights, adapted.batch()), expected), 2e-5) << name;
+    const auto base = read_json(folder / "adapter_config.json").at("base_model_name_or_path").get<std::string>();
+    const HostBatch batch = FixtureModel(std::filesystem::path(base).filename().string()).batch();
+    const auto expected = read_values<float>(SafetensorsFile(folder / "reference.safetensors").at("logits"));
+    EXPECT_LE(relative_difference(logits_of(*model, weights, batch), expected), 2e-5) << name;
   }
 }
 
@@ -137,8 +142,9 @@ TEST(Lora, LossGradientsAndStepsArePefts) {
           ++compared;
         }
       }
-      if (step == 0)
+      if (step == 0) {
         EXPECT_EQ(compared, SafetensorsFile(adapted.folder / "adapter_model.safetensors").tensors().size());
+      }
       optimizer.update(1e-2, 1.0);
     }
     EXPECT_EQ(adapted.weights.download("layers.0.attention.out"), frozen) << name;
@@ -165,7 +171,8 @@ TEST(Lora, FilesArePefts) {
                             "peft_type", "r", "task_type", "use_dora", "use_rslora"}) {
       EXPECT_EQ(ours.at(key), theirs.at(key)) << name << " " << key;
     }
-    std::set<std::string> wanted;  // PEFT writes all-linear out, module by module
+    if (theirs.at("target_modules").is_string()) continue;  // a regular expression, whose modules are written out
+    std::set<std::string> wanted;                           // PEFT writes all-linear out, module by module
     for (const std::string& module : strings_of(theirs.at("target_modules"))) {
       wanted.insert(module.substr(module.rfind('.') + 1));
     }
@@ -184,6 +191,7 @@ TEST(Lora, SavesForPeft) {
     LoraConfig config;
   };
   const Case cases[] = {{"qwen2", "qwen2", {.r = 4, .alpha = 8}},
+                        {"pattern", "llama", {.r = 2, .target_modules = {R"(.*\.(?:0|12)\.self.*)"}}},
                         {"llama", "llama", {.r = 5, .target_modules = {"all-linear"}, .rslora = true}},
                         {"llama_saved", "llama", {.r = 2, .modules_to_save = {"lm_head", "embed_tokens"}}},
                         {"qwen3_dora", "qwen3", {.r = 3, .target_modules = {"all-linear"}, .dora = true}},
@@ -327,6 +335,16 @@ TEST(Lora, NamesWhatDoesNotFit) {
   EXPECT_NE(error_of({.target_modules = {"q_porj"}}).find("lora_target_modules: 'q_porj' names no linear layer"),
             std::string::npos);
   EXPECT_NE(error_of({.target_modules = {"lm_head"}}).find("lora_modules_to_save"), std::string::npos);
+  EXPECT_EQ(error_of({.target_modules = {"All-Linear"}}), "no error");
+  EXPECT_EQ(error_of({.target_modules = {R"(.*\.1\..*_proj)"}}), "no error");
+  EXPECT_NE(error_of({.target_modules = {R"(layers\.1\..*_proj)"}})
+                .find("'layers\\.1\\..*_proj' fits the whole name of no linear layer of this model (names are as "
+                      "model.layers.0.self_attn.q_proj)"),
+            std::string::npos);
+  EXPECT_NE(error_of({.target_modules = {".*norm|.*_proj"}})
+                .find("fits model.layers.0.input_layernorm, which is no linear layer"),
+            std::string::npos);
+  EXPECT_NE(error_of({.target_modules = {"(q|v_proj"}}).find("a ( without its ) at character 10"), std::string::npos);
   EXPECT_NE(error_of({.modules_to_save = {"lm_haed"}}).find("lora_modules_to_save: 'lm_haed' names no module"),
             std::string::npos);
   EXPECT_NE(error_of({.modules_to_save = {"embed_tokens"}}, "qwen2_tied").find("embedding and head"),
