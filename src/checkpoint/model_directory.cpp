@@ -71,9 +71,23 @@ bool is_adapter_folder(const fs::path& folder) {
          !is_file(folder / "model.safetensors.index.json");
 }
 
+bool changes_tables(const AdapterFolder& adapter) {
+  for (const StoredTensor& tensor : adapter.weights->tensors()) {
+    for (const std::string_view table : {".embed_tokens.", ".wte.", ".lm_head."}) {
+      if (tensor.name.find(table) != std::string::npos) return true;
+    }
+  }
+  return false;
+}
+
 ModelDirectory::ModelDirectory(fs::path path)
     : path_(std::move(path)), base_(collect_adapters(path_, adapters_)), config_(read_config(base_)), weights_(base_) {
   std::reverse(adapters_.begin(), adapters_.end());
+  if (std::ranges::any_of(adapters_, changes_tables)) {
+    Json config = *config_;
+    config["tie_word_embeddings"] = false;
+    config_ = std::make_shared<const Json>(std::move(config));
+  }
   for (const fs::path& folder : {path_, base_}) {
     if (generation_config_ == nullptr && is_file(folder / "generation_config.json")) {
       generation_config_ = read_object(folder / "generation_config.json");

@@ -22,6 +22,9 @@ struct AdapterFolder {
 // Whether it holds an adapter and no weights of a model.
 [[nodiscard]] bool is_adapter_folder(const std::filesystem::path& folder);
 
+// Whether it has tensors of a token table, be it the embedding or the head.
+[[nodiscard]] bool changes_tables(const AdapterFolder& adapter);
+
 class ModelDirectory {
  public:
   // Reads config.json and, where present, generation_config.json; maps the weights. A folder without weights is fine
@@ -31,7 +34,9 @@ class ModelDirectory {
   explicit ModelDirectory(std::filesystem::path path);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  [[nodiscard]] const Json& config() const { return *config_; }                             // an object
+  // An object. Where an adapter has something for the embedding or the head alone, tie_word_embeddings is false in it:
+  // merged, they are two, though weights() may hold one tensor for both.
+  [[nodiscard]] const Json& config() const { return *config_; }
   [[nodiscard]] const Json* generation_config() const { return generation_config_.get(); }  // an object, or null
   [[nodiscard]] const WeightFiles& weights() const { return weights_; }
   // To be merged into the weights, in this order.

@@ -21,7 +21,7 @@ constexpr auto kKnownKeys = std::to_array<std::string_view>({
     "base_model_name_or_path",
     "bias",
     "corda_config",
-    "ensure_weight_tying",
+    "ensure_weight_tying",  // see ties_tables
     "eva_config",
     "exclude_modules",
     "fan_in_fan_out",  // PEFT sets it by the kind of the layer, as hone transposes by the kind of the model
@@ -44,7 +44,6 @@ constexpr auto kKnownKeys = std::to_array<std::string_view>({
     "runtime_config",
     "target_modules",
     "task_type",
-    "trainable_token_indices",
     "use_dora",
     "use_rslora",
     "velora_config",
@@ -64,6 +63,7 @@ constexpr auto kRefused = std::to_array<Refused>({
     {"megatron_config", "Megatron's layers are not known to hone"},
     {"monteclora_config", "sampled adapters are not known to hone"},
     {"target_parameters", "adapters on parameters are not known to hone, on modules alone"},
+    {"trainable_token_indices", "rows of an embedding that are trained alone are not known to hone"},
     {"use_bdlora", "block-diagonal adapters are not known to hone"},
     {"use_qalora", "adapters that pool their inputs are not known to hone"},
 });
@@ -97,6 +97,7 @@ AdapterConfig::AdapterConfig(const Json& json, std::string file) : file_(std::mo
   alpha_ = config.number("lora_alpha", 8);
   rslora_ = config.boolean("use_rslora", false);
   dora_ = config.boolean("use_dora", false);
+  ties_tables_ = config.boolean("ensure_weight_tying", false);
   ranks_ = numbers(json, "rank_pattern");
   alphas_ = numbers(json, "alpha_pattern");
   for (const auto& [pattern, rank] : ranks_) {

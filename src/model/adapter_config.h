@@ -26,6 +26,8 @@ class AdapterConfig {
   // Whether target_modules, exclude_modules, layers_to_transform and layers_pattern give it an adapter.
   [[nodiscard]] bool targets(std::string_view module) const;
   [[nodiscard]] bool dora() const { return dora_; }
+  // ensure_weight_tying: embedding and head, where they are one, have one adapter.
+  [[nodiscard]] bool ties_tables() const { return ties_tables_; }
   [[nodiscard]] bool has_biases() const { return has_biases_; }
 
  private:
@@ -42,6 +44,7 @@ class AdapterConfig {
   double alpha_ = 8;
   bool rslora_ = false;
   bool dora_ = false;
+  bool ties_tables_ = false;
   bool has_biases_ = false;
   Numbers ranks_, alphas_;
   bool targets_all_ = false;  // target_modules is null or all-linear: the tensors say which

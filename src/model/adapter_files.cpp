@@ -1,12 +1,13 @@
 #include "model/adapter_files.h"
 
 #include <cmath>
+#include <utility>
 
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
-#include "model/config_reader.h"
+#include "model/weights.h"
 
 namespace hone {
 namespace fs = std::filesystem;
@@ -21,8 +22,7 @@ Json config_of(const LoraModel& model) {
   if (!lora.modules_to_save.empty()) saved = lora.modules_to_save;
   const bool transposed = [&] {
     for (const WeightSpec& spec : model.base().weights()) {
-      if (!model.blocks().contains(spec.name)) continue;
-      return spec.parts.at(0).transposed;
+      if (model.blocks().contains(spec.name) && spec.parts.at(0).transposed) return true;
     }
     return false;
   }();
@@ -52,6 +52,7 @@ Json config_of(const LoraModel& model) {
 std::vector<std::int64_t> shape_of(const WeightSpec& spec, const WeightPart& part) {
   std::vector<std::int64_t> shape = spec.shape;
   shape[0] = part.rows;
+  if (part.transposed) std::swap(shape[0], shape[1]);
   return shape;
 }
 
@@ -62,18 +63,24 @@ void save_adapter(const fs::path& folder, const LoraModel& model, const TensorSt
   hone::create_directories(folder);
   std::vector<TensorSource> sources;
   std::vector<std::byte> staging;
+  std::vector<std::byte> transposed;
   for (const WeightSpec& spec : model.weights()) {
     if (spec.in_folder) continue;
     for (const WeightPart& part : spec.parts) {
       const Type& type = weights.type(spec.name);
       const std::size_t row_bytes = static_cast<std::size_t>(type.row_size()) * size_of(type.dtype);
-      sources.push_back({part.name, type.dtype, shape_of(spec, part), [&weights, &staging, &spec, &part, row_bytes] {
-                           staging.resize(static_cast<std::size_t>(part.rows) * row_bytes);
-                           weights.device().download(
-                               staging.data(), weights.data(spec.name) + static_cast<std::size_t>(part.row) * row_bytes,
-                               staging.size());
-                           return std::span<const std::byte>(staging);
-                         }});
+      sources.push_back(
+          {part.name, type.dtype, shape_of(spec, part), [&weights, &staging, &transposed, &spec, &part, row_bytes] {
+             staging.resize(static_cast<std::size_t>(part.rows) * row_bytes);
+             weights.device().download(staging.data(),
+                                       weights.data(spec.name) + static_cast<std::size_t>(part.row) * row_bytes,
+                                       staging.size());
+             if (!part.transposed) return std::span<const std::byte>(staging);
+             transposed.resize(staging.size());
+             const Type& stored = weights.type(spec.name);
+             transpose(staging, part.rows, stored.row_size(), size_of(stored.dtype), transposed);
+             return std::span<const std::byte>(transposed);
+           }});
     }
   }
   write_safetensors(folder / kWeights, sources);
@@ -87,6 +94,7 @@ void load_adapter(const fs::path& folder, const LoraModel& model, TensorStore& w
   }
   const SafetensorsFile file(folder / kWeights);
   std::vector<std::byte> block;
+  std::vector<std::byte> transposed;
   for (const WeightSpec& spec : model.weights()) {
     if (spec.in_folder) continue;
     const Type& type = weights.type(spec.name);
@@ -102,9 +110,15 @@ void load_adapter(const fs::path& folder, const LoraModel& model, TensorStore& w
             text_of("tensor ", part.name, " is ", shape_text(tensor.shape), ", the options want ", shape_text(shape)),
             "resume with the lora options that it was begun with");
       }
-      read_as(tensor, type.dtype,
-              std::span(block).subspan(static_cast<std::size_t>(part.row) * row_bytes,
-                                       static_cast<std::size_t>(part.rows) * row_bytes));
+      const std::span<std::byte> rows = std::span(block).subspan(static_cast<std::size_t>(part.row) * row_bytes,
+                                                                 static_cast<std::size_t>(part.rows) * row_bytes);
+      if (!part.transposed) {
+        read_as(tensor, type.dtype, rows);
+        continue;
+      }
+      transposed.resize(rows.size());
+      read_as(tensor, type.dtype, transposed);
+      transpose(transposed, shape[0], shape[1], size_of(type.dtype), rows);
     }
     weights.upload(spec.name, block);
   }

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "model/lora.h"
+#include "model/weights.h"
 
 namespace hone {
 namespace {
@@ -44,12 +45,32 @@ void add_product(std::span<float> values, std::int64_t columns, std::span<const 
   });
 }
 
+// [rows, columns] -> [columns, rows].
+std::vector<float> transposed(const StoredTensor& tensor) {
+  const std::vector<float> from = read_values<float>(tensor);
+  std::vector<float> to(from.size());
+  transpose(std::as_bytes(std::span(from)), tensor.shape[0], tensor.shape[1], sizeof(float),
+            std::as_writable_bytes(std::span(to)));
+  return to;
+}
+
+// "layer.bias" -> "layer.base_layer.bias".
+std::string in_base_layer(const std::string& name) {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string::npos ? name : text_of(name.substr(0, dot), ".base_layer", name.substr(dot));
+}
+
 }  // namespace
 
 AdapterMerge::AdapterMerge(const ModelDirectory& directory) {
   for (const AdapterFolder& folder : directory.adapters()) {
     Adapter adapter{
         folder.weights.get(), AdapterConfig(*folder.config, (folder.path / "adapter_config.json").string()), {}};
+    if (adapter.config.ties_tables() && changes_tables(folder)) {
+      throw Error(text_of(adapter.config.file(), ": ensure_weight_tying"),
+                  "true: an adapter that embedding and head share is not known to hone",
+                  "merge it with PEFT: merge_and_unload");
+    }
     for (const StoredTensor& tensor : folder.weights->tensors()) adapter.unused.insert(tensor.name);
     adapters_.push_back(std::move(adapter));
   }
@@ -68,7 +89,10 @@ void AdapterMerge::apply(Adapter& adapter, const WeightPart& part, std::span<flo
     if (tensor != nullptr) adapter.unused.erase(tensor->name);
     return tensor;
   };
-  if (const StoredTensor* whole = take(part.name)) {
+  // The base's tensor as PEFT saves it beside an adapter, or one trained in its place.
+  for (const std::string& name : {in_base_layer(part.name), part.name}) {
+    const StoredTensor* whole = take(name);
+    if (whole == nullptr) continue;
     if (part.transposed) throw Error(whole->file, text_of("tensor ", whole->name, ": a matrix of a layer saved whole"));
     std::vector<std::int64_t> shape{part.rows};
     if (columns > 1 || whole->shape.size() > 1) shape.push_back(columns);
@@ -78,6 +102,13 @@ void AdapterMerge::apply(Adapter& adapter, const WeightPart& part, std::span<flo
   }
   const StoredTensor* a = take(module + ".lora_A.weight");
   const StoredTensor* b = take(module + ".lora_B.weight");
+  const StoredTensor* table_a = take(module + ".lora_embedding_A");
+  const StoredTensor* table_b = take(module + ".lora_embedding_B");
+  const bool is_table = table_a != nullptr || table_b != nullptr;
+  if (is_table) {
+    a = table_a;
+    b = table_b;
+  }
   if (a == nullptr && b == nullptr) return;
   if (a == nullptr || b == nullptr) {
     throw Error(file.name(), text_of(module, " has ", a != nullptr ? "lora_A" : "lora_B", " alone"));
@@ -88,6 +119,16 @@ void AdapterMerge::apply(Adapter& adapter, const WeightPart& part, std::span<flo
                 "are both files of one adapter?");
   }
   const std::int64_t rank = config.rank(module);
+  if (is_table) {
+    expect_shape(config, *a, {rank, part.rows});
+    expect_shape(config, *b, {columns, rank});
+    if (config.dora()) {
+      throw Error(text_of(config.file(), ": use_dora"), text_of("true for ", module, ", an embedding, is not known"),
+                  "merge it with PEFT: merge_and_unload");
+    }
+    add_product(values, columns, transposed(*b), transposed(*a), config.scale(module));
+    return;
+  }
   expect_shape(config, *a, {rank, columns});
   expect_shape(config, *b, {part.rows, rank});
   add_product(values, columns, read_values<float>(*a), read_values<float>(*b), config.scale(module));

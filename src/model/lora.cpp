@@ -17,6 +17,9 @@ namespace {
 
 constexpr std::string_view kAllLinear = "all-linear";
 constexpr std::string_view kTargets = "lora_target_modules";
+constexpr std::string_view kSaved = "lora_modules_to_save";
+constexpr const char* kHeadModule = "lm_head";  // of a head that is the embedding
+constexpr const char* kHeadCopy = "head.saved";
 
 std::string joined(const std::set<std::string>& names) {
   std::string text;
@@ -30,25 +33,49 @@ bool is_all_linear(std::string_view text) {
                             [](char a, char b) { return a == b || (a >= 'A' && a <= 'Z' && a - 'A' + 'a' == b); });
 }
 
-// What a regular expression fits. Throws Error where it fits no linear layer, or something else.
-ModuleChoice choose_by_pattern(const std::string& source, std::span<const std::string> linear,
-                               std::span<const std::string> others) {
-  NamePattern pattern(source, kTargets);
-  const auto fits = [&](const std::string& module) { return pattern.fits(module); };
-  if (const auto other = std::ranges::find_if(others, fits); other != others.end()) {
-    throw Error(kTargets, text_of("'", source, "' fits ", *other, ", which is no linear layer"),
-                "a narrower regular expression. Embeddings and the head: lora_modules_to_save");
-  }
-  if (std::ranges::none_of(linear, fits)) {
-    throw Error(kTargets, text_of("'", source, "' fits the whole name of no linear layer of this model"),
-                text_of("names are as ", linear.empty() ? "" : linear.front()));
-  }
-  return ModuleChoice(std::move(pattern));
-}
-
 // A matrix of a linear layer: neither an embedding nor the head.
 bool is_linear(const Model& model, const WeightSpec& spec) {
   return spec.shape.size() == 2 && spec.decays && spec.name.starts_with("layers.") && spec.name != model.head();
+}
+
+// What can have an adapter, by the checkpoint's names, and what cannot.
+struct Modules {
+  std::vector<std::string> linear;
+  std::vector<std::string> tables;  // the embedding and the head
+  std::vector<std::string> others;
+
+  explicit Modules(const Model& model) {
+    for (const WeightSpec& spec : model.weights()) {
+      const bool is_table = spec.name == LoraModel::kEmbedding || spec.name == model.head();
+      for (const WeightPart& part : spec.parts) {
+        if (!part.name.ends_with(".weight")) continue;
+        (is_table ? tables : is_linear(model, spec) ? linear : others).push_back(module_of(part.name));
+      }
+    }
+    if (model.head() == LoraModel::kEmbedding) tables.emplace_back(kHeadModule);
+  }
+
+  [[nodiscard]] std::vector<std::string> adaptable() const {
+    std::vector<std::string> all = linear;
+    all.insert(all.end(), tables.begin(), tables.end());
+    return all;
+  }
+};
+
+// What a regular expression fits. Throws Error where it fits nothing that can have an adapter, or something else.
+ModuleChoice choose_by_pattern(const std::string& source, const Modules& modules) {
+  NamePattern pattern(source, kTargets);
+  const auto fits = [&](const std::string& module) { return pattern.fits(module); };
+  if (const auto other = std::ranges::find_if(modules.others, fits); other != modules.others.end()) {
+    throw Error(kTargets, text_of("'", source, "' fits ", *other, ", which can have no adapter"),
+                "a narrower regular expression");
+  }
+  const std::vector<std::string> adaptable = modules.adaptable();
+  if (std::ranges::none_of(adaptable, fits)) {
+    throw Error(kTargets, text_of("'", source, "' fits the whole name of no linear layer of this model"),
+                text_of("names are as ", adaptable.front()));
+  }
+  return ModuleChoice(std::move(pattern));
 }
 
 // The values of a store's tensor, as f32.
@@ -88,46 +115,66 @@ LoraModel::LoraModel(std::unique_ptr<Model> base, LoraConfig config)
 }
 
 ModuleChoice LoraModel::choose() const {
-  std::vector<std::string> linear;
-  std::vector<std::string> others;
-  for (const WeightSpec& spec : base_->weights()) {
-    for (const WeightPart& part : spec.parts) {
-      if (!part.name.ends_with(".weight")) continue;
-      (is_linear(*base_, spec) ? linear : others).push_back(module_of(part.name));
-    }
-  }
+  const Modules modules(*base_);
   std::set<std::string> names;
-  for (const std::string& module : linear) names.insert(last_name(module));
+  for (const std::string& module : modules.linear) names.insert(last_name(module));
   const std::vector<std::string>& wanted = config_.target_modules;
   if (wanted.empty()) {
     return ModuleChoice(names.contains("q_proj") ? std::vector<std::string>{"q_proj", "v_proj"}
                                                  : std::vector<std::string>{"c_attn"});
   }
   if (wanted.size() == 1 && is_all_linear(wanted[0])) return ModuleChoice({names.begin(), names.end()});
+  const std::vector<std::string> adaptable = modules.adaptable();
   for (const std::string& name : wanted) {
     const auto fits = [&](const std::string& module) { return is_module(module, name); };
-    if (std::ranges::any_of(linear, fits)) continue;
-    if (wanted.size() == 1 && name.find_first_of("\\.[]{}()*+?^$|") != std::string::npos)
-      return choose_by_pattern(name, linear, others);
+    if (std::ranges::any_of(adaptable, fits)) continue;
+    if (wanted.size() == 1 && name.find_first_of("\\.[]{}()*+?^$|") != std::string::npos) {
+      return choose_by_pattern(name, modules);
+    }
+    for (const std::string& module : modules.tables) names.insert(last_name(module));
     throw Error(kTargets, text_of("'", name, "' names no linear layer of this model"),
-                text_of("some of ", joined(names), "; or all-linear. Embeddings and the head: lora_modules_to_save"));
+                text_of("some of ", joined(names), "; or all-linear, or a regular expression"));
   }
   return ModuleChoice(wanted);
 }
 
 void LoraModel::add_adapters() {
   const ModuleChoice choice = choose();
+  const bool tied = base_->head() == kEmbedding;
+  const auto chosen = [&](const std::string& module) {
+    if (!choice.fits(module)) return false;
+    targets_.push_back(module);
+    return true;
+  };
   for (const WeightSpec& spec : base_->weights()) {
-    if (!is_linear(*base_, spec)) continue;
+    if (spec.name == kEmbedding) {
+      if (chosen(module_of(spec.parts[0].name))) add_embedding(spec);
+      if (tied && chosen(kHeadModule)) add_block(spec, {{std::string(kHeadModule) + ".weight", 0, spec.shape[0]}});
+      continue;
+    }
+    if (!is_linear(*base_, spec) && spec.name != base_->head()) continue;
     std::vector<WeightPart> parts;
     for (const WeightPart& part : spec.parts) {
-      const std::string module = module_of(part.name);
-      if (!choice.fits(module)) continue;
-      parts.push_back(part);
-      targets_.push_back(module);
+      if (chosen(module_of(part.name))) parts.push_back(part);
     }
     if (!parts.empty()) add_block(spec, parts);
   }
+  if (config_.dora && (adapts_embedding_ || blocks_.contains(base_->head()))) {
+    throw Error("use_dora", text_of("has no form for ", adapts_embedding_ ? "the embedding" : "the head", " here"),
+                "leave it out of lora_target_modules, or make it one of lora_modules_to_save");
+  }
+}
+
+void LoraModel::add_embedding(const WeightSpec& table) {
+  const std::string name = text_of(kPeftPrefix, module_of(table.parts[0].name));
+  const std::int64_t rank = config_.r;
+  WeightSpec down{.name = kEmbeddingDown, .shape = {table.shape[0], rank}, .parts = {}, .in_folder = false};
+  down.parts.push_back({name + ".lora_embedding_A", 0, table.shape[0], true});
+  WeightSpec up{.name = kEmbeddingUp, .shape = {table.shape[1], rank}, .parts = {}, .in_folder = false};
+  up.parts.push_back({name + ".lora_embedding_B", 0, table.shape[1]});
+  specs_.push_back(std::move(down));
+  specs_.push_back(std::move(up));
+  adapts_embedding_ = true;
 }
 
 void LoraModel::add_block(const WeightSpec& block, const std::vector<WeightPart>& parts) {
@@ -153,34 +200,46 @@ void LoraModel::add_block(const WeightSpec& block, const std::vector<WeightPart>
   blocks_.emplace(block.name, adapted);
 }
 
+void LoraModel::save_copy(const WeightSpec& from, std::string copy, const std::string& part, SavedModule::Use use) {
+  const auto is_it = [&](const SavedModule& saved) { return saved.copy == copy; };
+  if (std::ranges::any_of(saved_, is_it)) return;
+  WeightSpec spec = from;
+  spec.name = copy;
+  spec.in_folder = false;
+  spec.trainable = true;
+  spec.parts[0].name = text_of(kPeftPrefix, part);
+  specs_.push_back(std::move(spec));
+  saved_.push_back({from.name, std::move(copy), use});
+}
+
 void LoraModel::add_saved() {
-  const bool tied = base_->head() == "embedding";
+  const bool tied = base_->head() == kEmbedding;
   for (const std::string& wanted : config_.modules_to_save) {
     bool found = false;
     for (const WeightSpec& spec : base_->weights()) {
       const auto fits = [&](const WeightPart& part) { return is_module(module_of(part.name), wanted); };
-      if (std::none_of(spec.parts.begin(), spec.parts.end(), fits)) continue;
-      if (spec.parts.size() > 1 || spec.parts[0].transposed || blocks_.contains(spec.name)) {
-        throw Error("lora_modules_to_save", text_of("'", wanted, "' is a linear layer inside a layer"),
+      if (tied && spec.name == kEmbedding && is_module(kHeadModule, wanted)) {
+        if (std::ranges::find(targets_, kHeadModule) != targets_.end()) {
+          throw Error(kSaved, text_of("'", wanted, "' is one of lora_target_modules too"), "name it in one of them");
+        }
+        found = true;
+        save_copy(spec, kHeadCopy, std::string(kHeadModule) + ".weight", SavedModule::Use::head);
+      }
+      if (std::ranges::none_of(spec.parts, fits)) continue;
+      if (std::ranges::find(targets_, module_of(spec.parts[0].name)) != targets_.end()) {
+        throw Error(kSaved, text_of("'", wanted, "' is one of lora_target_modules too"), "name it in one of them");
+      }
+      if (spec.parts.size() > 1 || spec.parts[0].transposed) {
+        throw Error(kSaved, text_of("'", wanted, "' is a linear layer inside a layer"),
                     "make it one of lora_target_modules");
       }
-      if (tied && spec.name == "embedding") {
-        throw Error("lora_modules_to_save", text_of("'", wanted, "' is embedding and head of this model at once"),
-                    "adapters train it for models with a head of its own only");
-      }
       found = true;
-      if (saved_.contains(spec.name)) continue;
-      WeightSpec copy = spec;
-      copy.name = spec.name + ".saved";
-      copy.in_folder = false;
-      copy.trainable = true;
-      copy.parts[0].name = text_of(kPeftPrefix, spec.parts[0].name);
-      saved_.emplace(spec.name, copy.name);
-      specs_.push_back(std::move(copy));
+      const bool shared = tied && spec.name == kEmbedding;
+      save_copy(spec, spec.name + ".saved", spec.parts[0].name,
+                shared ? SavedModule::Use::lookup : SavedModule::Use::everywhere);
     }
     if (!found) {
-      throw Error("lora_modules_to_save", text_of("'", wanted, "' names no module of this model"),
-                  "for example lm_head, embed_tokens");
+      throw Error(kSaved, text_of("'", wanted, "' names no module of this model"), "for example lm_head, embed_tokens");
     }
   }
 }
@@ -189,13 +248,9 @@ std::vector<std::string> LoraModel::target_names() const {
   std::set<std::string> names;
   for (const std::string& module : targets_) names.insert(last_name(module));
   // Where the last names would fit modules without adapters too, the full ones are told.
-  for (const WeightSpec& spec : base_->weights()) {
-    if (!is_linear(*base_, spec)) continue;
-    for (const WeightPart& part : spec.parts) {
-      const std::string module = module_of(part.name);
-      if (!names.contains(last_name(module))) continue;
-      if (std::find(targets_.begin(), targets_.end(), module) == targets_.end()) return targets_;
-    }
+  for (const std::string& module : Modules(*base_).adaptable()) {
+    if (!names.contains(last_name(module))) continue;
+    if (std::find(targets_.begin(), targets_.end(), module) == targets_.end()) return targets_;
   }
   return {names.begin(), names.end()};
 }
@@ -232,7 +287,15 @@ void initialize_adapter(const LoraModel& model, TensorStore& weights, std::uint6
     }
     upload(weights, magnitude, norms);
   }
-  for (const auto& [from, to] : model.saved()) weights.upload(to, weights.download(from));
+  if (model.adapts_embedding()) {
+    const Type& down = weights.type(LoraModel::kEmbeddingDown);
+    upload(weights, LoraModel::kEmbeddingDown, std::vector<float>(static_cast<std::size_t>(down.elements())));
+    std::vector<float> up(static_cast<std::size_t>(weights.type(LoraModel::kEmbeddingUp).elements()));
+    const RandomStream random(seed, LoraModel::kEmbeddingUp);
+    for (std::size_t i = 0; i < up.size(); ++i) up[i] = random.normal(i);
+    upload(weights, LoraModel::kEmbeddingUp, up);
+  }
+  for (const SavedModule& saved : model.saved()) weights.upload(saved.copy, weights.download(saved.block));
 }
 
 }  // namespace hone

@@ -1,6 +1,7 @@
 // Low-rank adapters on any family: the base model's weights stay as they are, what is trained lies beside them.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -30,6 +31,15 @@ struct LoraConfig {
   [[nodiscard]] double scale() const;
 };
 
+// A module that is trained whole, as a copy.
+struct SavedModule {
+  // Where the copy stands in for the base's weight: embedding and head may share one.
+  enum class Use : std::uint8_t { everywhere, lookup, head };
+  std::string block;
+  std::string copy;
+  Use use = Use::everywhere;
+};
+
 // Names of PEFT's files: "base_model.model." + the module's.
 inline constexpr std::string_view kPeftPrefix = "base_model.model.";
 
@@ -53,33 +63,42 @@ class LoraModel final : public Model {
   [[nodiscard]] const LoraConfig& lora() const { return config_; }
   // The modules that have adapters, as their last names, sorted; and those that are saved whole.
   [[nodiscard]] std::vector<std::string> target_names() const;
-  // Base weight -> the copy of it that is trained.
-  [[nodiscard]] const std::map<std::string, std::string, std::less<>>& saved() const { return saved_; }
+  [[nodiscard]] const std::vector<SavedModule>& saved() const { return saved_; }
+  // Whether the embedding has an adapter: A [vocab, r], B [hidden, r].
+  [[nodiscard]] bool adapts_embedding() const { return adapts_embedding_; }
 
   // Names of a block's adapter.
   [[nodiscard]] static std::string down_name(std::string_view block) { return std::string(block) + ".lora_A"; }
   [[nodiscard]] static std::string up_name(std::string_view block) { return std::string(block) + ".lora_B"; }
   [[nodiscard]] static std::string magnitude_name(std::string_view block) { return std::string(block) + ".magnitude"; }
-  // Blocks with adapters, and which of their rows.
+  static constexpr const char* kEmbedding = "embedding";  // the block of tokens' embeddings
+  static constexpr const char* kEmbeddingDown = "embedding.lora_embedding_A";
+  static constexpr const char* kEmbeddingUp = "embedding.lora_embedding_B";
+  // Blocks of linear layers with adapters, and which of their rows. That of the head is head(), whose adapter is the
+  // head's alone where the embedding lies in the same block.
   [[nodiscard]] const std::map<std::string, LoraParts, std::less<>>& blocks() const { return blocks_; }
 
  private:
   void add_adapters();
-  // The linear layers that get an adapter. Throws Error where an entry of target_modules is none's.
+  // The modules that get an adapter. Throws Error where an entry of target_modules is none's.
   [[nodiscard]] ModuleChoice choose() const;
   void add_saved();
+  void save_copy(const WeightSpec& from, std::string copy, const std::string& part, SavedModule::Use use);
   void add_block(const WeightSpec& block, const std::vector<WeightPart>& parts);
+  void add_embedding(const WeightSpec& table);
 
   std::unique_ptr<Model> base_;
   LoraConfig config_;
   std::vector<WeightSpec> specs_;
   std::map<std::string, LoraParts, std::less<>> blocks_;
-  std::map<std::string, std::string, std::less<>> saved_;
+  std::vector<SavedModule> saved_;
+  bool adapts_embedding_ = false;
   std::vector<std::string> targets_;  // full names of modules
 };
 
-// Fills a new adapter: A uniform in +-1/sqrt(columns) (PEFT's kaiming_uniform with a = sqrt(5)), B zero, magnitudes the
-// norms of the base's rows, copies the base's weights. Each number depends on seed, the tensor's name and its index.
+// Fills a new adapter: A uniform in +-1/sqrt(columns) (PEFT's kaiming_uniform with a = sqrt(5)), B zero; of an
+// embedding A zero, B normal; magnitudes the norms of the base's rows, copies the base's weights. Each number depends
+// on seed, the tensor's name and its index.
 void initialize_adapter(const LoraModel& model, TensorStore& weights, std::uint64_t seed);
 
 }  // namespace hone

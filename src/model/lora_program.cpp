@@ -3,8 +3,11 @@
 
 #include "core/error.h"
 #include "model/lora.h"
+#include "ops/add/add.h"
 #include "ops/dropout/dropout.h"
+#include "ops/embedding/embedding.h"
 #include "ops/linear/linear.h"
+#include "ops/scale/scale.h"
 
 namespace hone {
 namespace {
@@ -16,19 +19,27 @@ class Adapting {
     for (const Node& node : from.nodes()) {
       if (node.op->name() == "dropout") site_ = std::max(site_, node.attributes.as<DropoutAttributes>().site + 1);
     }
-    replace_saved();
+    for (const SavedModule& saved : model_.saved()) {
+      const ValueId id = from_.find(Role::weight, saved.block);
+      if (id != kNoValue && saved.use == SavedModule::Use::everywhere) rewriter_.map(id, weight(saved.copy));
+    }
   }
 
   Program run() {
     for (const Node& node : from_.nodes()) {
-      const std::string_view block = block_of(node);
-      if (block.empty()) {
-        rewriter_.replay(node);
-        continue;
-      }
       rewriter_.program().set_scope(node.scope);
       rewriter_.program().set_phase(node.phase);
-      rewriter_.map(node.outputs[0], adapt(node, block));
+      const std::string_view op = node.op->name();
+      const std::string_view name = node.inputs.size() > 1 ? weight_name(node.inputs[1]) : std::string_view();
+      if (op == "embedding" && name == LoraModel::kEmbedding) {
+        rewriter_.map(node.outputs[0], look_up(node));
+      } else if ((op == "linear" || op == "linear_logprobs") && name == model_.head()) {
+        put_head(node);
+      } else if (op == "linear" && model_.blocks().contains(name)) {
+        rewriter_.map(node.outputs[0], adapt(node, name));
+      } else {
+        rewriter_.replay(node);
+      }
     }
     return rewriter_.finish();
   }
@@ -44,18 +55,45 @@ class Adapting {
     throw Defect(text_of("the adapter has no weight ", name));
   }
 
-  void replace_saved() {
-    for (const auto& [name, copy] : model_.saved()) {
-      const ValueId id = from_.find(Role::weight, name);
-      if (id != kNoValue) rewriter_.map(id, weight(copy));
-    }
+  [[nodiscard]] std::string_view weight_name(ValueId id) const {
+    if (id == kNoValue || from_.value(id).role != Role::weight) return {};
+    return from_.value(id).name;
   }
 
-  // The block with an adapter whose linear layer this node is, or nothing.
-  [[nodiscard]] std::string_view block_of(const Node& node) const {
-    if (node.op->name() != "linear") return {};
-    const std::string& name = from_.value(node.inputs[1]).name;
-    return model_.blocks().contains(name) ? std::string_view(name) : std::string_view();
+  // The weight that a node uses: the copy of it that is trained, where one stands in for it there.
+  Tensor weight_of(const Node& node, SavedModule::Use use) {
+    for (const SavedModule& saved : model_.saved()) {
+      if (saved.use == use && saved.block == weight_name(node.inputs[1])) return weight(saved.copy);
+    }
+    return rewriter_.mapped(node.inputs[1]);
+  }
+
+  // PEFT drops nothing here.
+  Tensor look_up(const Node& node) {
+    const Tensor tokens = rewriter_.mapped(node.inputs[0]);
+    const Tensor base = embedding(tokens, weight_of(node, SavedModule::Use::lookup));
+    if (!model_.adapts_embedding()) return base;
+    const Tensor h = embedding(tokens, weight(LoraModel::kEmbeddingDown));
+    return base + scale(linear(h, weight(LoraModel::kEmbeddingUp)), model_.lora().scale());
+  }
+
+  // [x | h] and [W | up] in the place of x and W, so that logits come from one operation, as they do without an
+  // adapter, and rollout and trainer agree on them.
+  void put_head(const Node& node) {
+    const Tensor x = rewriter_.mapped(node.inputs[0]);
+    const Tensor base = rewriter_.mapped(node.inputs[1]);
+    Tensor head = weight_of(node, SavedModule::Use::head);
+    const auto block = model_.blocks().find(model_.head());
+    if (block != model_.blocks().end()) {
+      const Tensor h = linear(drop(x), weight(LoraModel::down_name(block->first)));
+      const Tensor up = lora_spread(weight(LoraModel::up_name(block->first)), block->second, model_.lora().scale());
+      rewriter_.map(node.inputs[0], join_columns(x, h));
+      head = join_columns(head, up);
+    }
+    rewriter_.map(node.inputs[1], head);
+    rewriter_.replay(node);
+    rewriter_.map(node.inputs[0], x);
+    rewriter_.map(node.inputs[1], base);
   }
 
   Tensor drop(Tensor x) {
@@ -74,10 +112,15 @@ class Adapting {
     const Tensor bias = node.inputs.size() > 2 ? rewriter_.mapped(node.inputs[2]) : Tensor();
     const Tensor down = weight(LoraModel::down_name(block));
     const Tensor up = lora_spread(weight(LoraModel::up_name(block)), parts, model_.lora().scale());
-    const Tensor h = linear(drop(x), down);
+    const Tensor dropped = drop(x);
+    const Tensor h = linear(dropped, down);
     if (!model_.lora().dora) return linear_adapted(x, base, bias, h, up);
+    const Tensor magnitude = weight(LoraModel::magnitude_name(block));
     const Tensor norm = dora_norm(base, product(up, down));
-    return dora_scale(linear_adapted(x, base, {}, h, up), weight(LoraModel::magnitude_name(block)), norm, bias, parts);
+    if (dropped.id() == x.id()) return dora_scale(linear_adapted(x, base, {}, h, up), magnitude, norm, bias, parts);
+    // As PEFT computes it: W x + bias + (m / |W + BA| (W + BA) - W) d, with d what is left of x.
+    const Tensor rest = x + scale(dropped, -1.0);
+    return linear(rest, base, bias) + dora_scale(linear_adapted(dropped, base, {}, h, up), magnitude, norm, {}, parts);
   }
 
   const LoraModel& model_;

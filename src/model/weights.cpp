@@ -18,6 +18,8 @@
 namespace hone {
 namespace {
 
+constexpr std::string_view kHeadTensor = "lm_head.weight";
+
 std::int64_t row_elements(const WeightSpec& spec) {
   std::int64_t elements = 1;
   for (std::size_t i = 1; i < spec.shape.size(); ++i) elements *= spec.shape[i];
@@ -32,45 +34,34 @@ std::vector<std::int64_t> part_shape(const WeightSpec& spec, const WeightPart& p
   return shape;
 }
 
-// to [columns, rows] = the transpose of from [rows, columns], elements of `size` bytes.
-void transpose(std::span<const std::byte> from, std::int64_t rows, std::int64_t columns, std::size_t size,
-               std::span<std::byte> to) {
-  constexpr std::int64_t kTile = 64;
-  const auto copy = [&]<class Word>() {
-    const auto* source = reinterpret_cast<const Word*>(from.data());
-    auto* target = reinterpret_cast<Word*>(to.data());
-    for (std::int64_t tile = 0; tile < rows; tile += kTile) {
-      const std::int64_t end = std::min(rows, tile + kTile);
-      for (std::int64_t column = 0; column < columns; ++column) {
-        for (std::int64_t row = tile; row < end; ++row) target[column * rows + row] = source[row * columns + column];
-      }
-    }
-  };
-  if (size == sizeof(std::uint16_t)) return copy.template operator()<std::uint16_t>();
-  if (size == sizeof(std::uint32_t)) return copy.template operator()<std::uint32_t>();
-  copy.template operator()<std::uint64_t>();
-}
-
 // Tensors that checkpoints carry although the model derives them.
 bool is_derived(const Model& model, std::string_view name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") ||
-         name.ends_with(".attn.masked_bias") || (name == "lm_head.weight" && model.head() == "embedding");
+         name.ends_with(".attn.masked_bias") || (name == kHeadTensor && model.head() == "embedding");
 }
 
-// The tensor of this name, without the model's base prefix where the folder leaves it away.
-const StoredTensor& stored(const Model& model, const WeightFiles& files, const std::string& name) {
+// The tensor of this name, without the model's base prefix where the folder leaves it away; for the head of a model
+// whose embedding an adapter parts from it, the embedding's.
+const StoredTensor& stored(const Model& model, const ModelDirectory& directory, const std::string& name) {
+  const WeightFiles& files = directory.weights();
   const std::string_view prefix = model.base_prefix();
   if (!prefix.empty() && name.starts_with(prefix) && files.find(name) == nullptr) {
     if (const StoredTensor* bare = files.find(name.substr(prefix.size()))) return *bare;
   }
+  if (name == kHeadTensor && !directory.adapters().empty() && files.find(name) == nullptr) {
+    for (const WeightSpec& spec : model.weights()) {
+      if (spec.name == "embedding") return stored(model, directory, spec.parts[0].name);
+    }
+  }
   return files.at(name);
 }
 
-void refuse_unexpected(const Model& model, const WeightFiles& files) {
+void refuse_unexpected(const Model& model, const ModelDirectory& directory) {
+  const WeightFiles& files = directory.weights();
   std::set<std::string, std::less<>> known;
   for (const WeightSpec& spec : model.weights()) {
     if (!spec.in_folder) continue;
-    for (const WeightPart& part : spec.parts) known.insert(stored(model, files, part.name).name);
+    for (const WeightPart& part : spec.parts) known.insert(stored(model, directory, part.name).name);
   }
   for (const std::string& name : files.names()) {
     if (known.contains(name) || is_derived(model, name)) continue;
@@ -119,6 +110,24 @@ void fill_with_mean(std::span<std::byte> block, std::int64_t filled, std::int64_
 
 }  // namespace
 
+void transpose(std::span<const std::byte> from, std::int64_t rows, std::int64_t columns, std::size_t size,
+               std::span<std::byte> to) {
+  constexpr std::int64_t kTile = 64;
+  const auto copy = [&]<class Word>() {
+    const auto* source = reinterpret_cast<const Word*>(from.data());
+    auto* target = reinterpret_cast<Word*>(to.data());
+    for (std::int64_t tile = 0; tile < rows; tile += kTile) {
+      const std::int64_t end = std::min(rows, tile + kTile);
+      for (std::int64_t column = 0; column < columns; ++column) {
+        for (std::int64_t row = tile; row < end; ++row) target[column * rows + row] = source[row * columns + column];
+      }
+    }
+  };
+  if (size == sizeof(std::uint16_t)) return copy.template operator()<std::uint16_t>();
+  if (size == sizeof(std::uint32_t)) return copy.template operator()<std::uint32_t>();
+  copy.template operator()<std::uint64_t>();
+}
+
 std::vector<NamedType> weight_types(const Model& model, DType dtype) {
   std::vector<NamedType> types;
   for (const WeightSpec& spec : model.weights()) {
@@ -130,12 +139,12 @@ std::vector<NamedType> weight_types(const Model& model, DType dtype) {
 void check_weights(const Model& model, const ModelDirectory& directory, Vocabulary vocabulary) {
   const WeightFiles& files = directory.weights();
   if (files.empty()) throw Error(directory.path().string(), "there are no weights (model.safetensors) in this folder");
-  refuse_unexpected(model, files);
+  refuse_unexpected(model, directory);
   const std::int64_t stored_vocab = vocabulary == Vocabulary::may_grow ? smaller_vocabulary(model, directory) : 0;
   for (const WeightSpec& spec : model.weights()) {
     if (!spec.in_folder) continue;
     for (const WeightPart& part : spec.parts) {
-      const StoredTensor& tensor = stored(model, files, part.name);
+      const StoredTensor& tensor = stored(model, directory, part.name);
       std::vector<std::int64_t> shape = part_shape(spec, part);
       if (stored_vocab > 0 && (spec.name == "embedding" || spec.name == model.head())) shape[0] = stored_vocab;
       if (tensor.shape == shape) continue;
@@ -148,7 +157,6 @@ void check_weights(const Model& model, const ModelDirectory& directory, Vocabula
 TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype, Device& device,
                          Vocabulary vocabulary) {
   check_weights(model, directory, vocabulary);
-  const WeightFiles& files = directory.weights();
   TensorStore store(device, weight_types(model, dtype));
   AdapterMerge merge(directory);
   // Adapters are merged in f32.
@@ -163,7 +171,7 @@ TensorStore load_weights(const Model& model, const ModelDirectory& directory, DT
     const bool grows = stored_vocab > 0 && (spec.name == "embedding" || spec.name == model.head());
     const std::size_t row_bytes = static_cast<std::size_t>(row_elements(spec)) * size_of(staged);
     for (const WeightPart& part : spec.parts) {
-      const StoredTensor& tensor = stored(model, files, part.name);
+      const StoredTensor& tensor = stored(model, directory, part.name);
       std::vector<std::int64_t> shape = part_shape(spec, part);
       if (grows) shape[0] = stored_vocab;
       const std::size_t bytes = static_cast<std::size_t>(tensor.element_count()) * size_of(staged);

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "ops/add/add.h"
+#include "ops/fill/fill.h"
 #include "program/gradient_builder.h"
 #include "program/kernel.h"
 
@@ -65,14 +66,16 @@ class Backward final : public GradientBuilder {
   Tensor accumulator(std::size_t i) override {
     const ValueId id = node_->inputs.at(i);
     const Value& weight = program_.value(id);
-    HONE_ASSERT(weight.role == Role::weight, node_->op->name(), " at ", node_->scope, ": input ", i, " is no weight");
+    if (weight.role != Role::weight) return fill(program_, {accumulator_of(weight.type.dtype), weight.type.shape}, 0.0);
     if (gradients_[index(id)] == kNoValue) {
       gradients_[index(id)] = program_.gradient(weight.name, gradient_type(weight.type, sums_)).id();
     }
     return gradient_of(id);
   }
   void set_accumulator(std::size_t i, Tensor updated) override {
-    gradients_[index(node_->inputs.at(i))] = updated.id();
+    const ValueId id = node_->inputs.at(i);
+    if (program_.value(id).role != Role::weight) return contribute(id, updated);
+    gradients_[index(id)] = updated.id();
   }
 
  private:

@@ -108,7 +108,6 @@ TEST(Gpt2, RefusesWhatItDoesNotKnow) {
   };
   EXPECT_NO_THROW(with("activation_function", "gelu_pytorch_tanh"));
   EXPECT_THROW(with("activation_function", "relu"), Error);
-  EXPECT_THROW(with("tie_word_embeddings", false), Error);
   EXPECT_THROW(with("scale_attn_by_inverse_layer_idx", true), Error);
   EXPECT_THROW(with("n_head", 3), Error);
   EXPECT_THROW(with("resid_pdrop", 1), Error);

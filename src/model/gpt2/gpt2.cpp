@@ -1,5 +1,5 @@
 // GPT-2 (Radford et al., 2019): layer norms with biases before each block, learned positions, a GELU between two
-// projections, biases everywhere, the embedding as head. Checkpoints hold its projections as [in, out].
+// projections, biases everywhere, mostly the embedding as head. Checkpoints hold its projections as [in, out].
 #include <cmath>
 
 #include "core/error.h"
@@ -24,6 +24,7 @@ std::string layer_name(std::int64_t layer, std::string_view rest) { return text_
 struct Gpt2Config {
   ModelShape shape;
   std::int64_t inner_size = 0;
+  bool tie_word_embeddings = true;
   double layer_norm_epsilon = 1e-5;
   std::string gelu_form;  // ops/gelu
   double embd_pdrop = 0, resid_pdrop = 0, attn_pdrop = 0;
@@ -83,9 +84,7 @@ Gpt2Config parse(const Json& json) {
   if (!config.boolean("scale_attn_weights", true)) {
     throw Error("config.json", "'scale_attn_weights': false is not supported by hone");
   }
-  if (!config.boolean("tie_word_embeddings", true)) {
-    throw Error("config.json", "'tie_word_embeddings': false is not supported by hone for gpt2");
-  }
+  parsed.tie_word_embeddings = config.boolean("tie_word_embeddings", true);
   refuse_true(config, "scale_attn_by_inverse_layer_idx");
   refuse_true(config, "add_cross_attention");
   return parsed;
@@ -98,7 +97,7 @@ class Gpt2 final : public Model {
   const ModelShape& shape() const override { return config_.shape; }
   const Json& config() const override { return json_; }
   const std::vector<WeightSpec>& weights() const override { return specs_; }
-  std::string_view head() const override { return "embedding"; }
+  std::string_view head() const override { return config_.tie_word_embeddings ? "embedding" : "head"; }
   std::string_view base_prefix() const override { return kPrefix; }
 
   Tensor forward(WeightBinder& w, Batch& batch) const override {
@@ -168,6 +167,10 @@ class Gpt2 final : public Model {
       describe_affine(layer_name(layer, "mlp.down"), hidden, config_.inner_size, part + "mlp.c_proj", residual);
     }
     describe_norm("norm", "ln_f");
+    if (!config_.tie_word_embeddings) {
+      specs_.push_back(
+          {.name = "head", .shape = {s.vocab_size, hidden}, .parts = {{"lm_head.weight", 0, s.vocab_size}}});
+    }
     double parameters = 0;
     for (const WeightSpec& spec : specs_) {
       double elements = 1;

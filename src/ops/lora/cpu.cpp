@@ -154,6 +154,31 @@ void product(const KernelCall& call) {
   zero_tail(call.out(0));
 }
 
+template <class T>
+void join(const KernelCall& call) {
+  const TensorView& to = call.out(0);
+  const auto left = static_cast<std::size_t>(call.in(0).row_size());
+  const auto right = static_cast<std::size_t>(call.in(1).row_size());
+  for_rows(to.rows(), to.row_size(), [&](std::int64_t row) {
+    const auto at = static_cast<std::size_t>(row);
+    T* begin = to.as<T>() + at * (left + right);
+    std::copy_n(call.in(0).as<T>() + at * left, left, begin);
+    std::copy_n(call.in(1).as<T>() + at * right, right, begin + left);
+  });
+  zero_tail(to);
+}
+
+template <class T>
+void take(const KernelCall& call) {
+  const TensorView& to = call.out(0);
+  const std::int64_t width = call.in(0).row_size();
+  const auto first = call.attributes_as<LoraColumns>().first;
+  for_rows(to.rows(), to.row_size(), [&](std::int64_t row) {
+    std::copy_n(call.in(0).as<T>() + row * width + first, to.row_size(), to.as<T>() + row * to.row_size());
+  });
+  zero_tail(to);
+}
+
 }  // namespace
 
 void register_lora_cpu(KernelRegistry& registry) {
@@ -169,6 +194,9 @@ void register_lora_cpu(KernelRegistry& registry) {
       [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { scale<T>(call); }); });
   add("lora_dora_product",
       [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { product<T>(call); }); });
+  add("lora_join", [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { join<T>(call); }); });
+  add("lora_columns",
+      [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { take<T>(call); }); });
 }
 
 }  // namespace hone

@@ -188,6 +188,50 @@ void product(const KernelCall& call) {
   check_launch("lora_dora_product");
 }
 
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    join_kernel(const T* a, const T* b, T* to, RowCount rows, std::int64_t left, std::int64_t right) {
+  const std::int64_t width = left + right;
+  const std::int64_t at = element();
+  if (at >= rows.capacity * width) return;
+  const std::int64_t row = at / width;
+  const std::int64_t column = at % width;
+  if (row >= rows.get()) {
+    to[at] = narrowed<T>(0);
+  } else {
+    to[at] = column < left ? a[row * left + column] : b[row * right + column - left];
+  }
+}
+
+template <class T>
+void join(const KernelCall& call) {
+  const TensorView& to = call.out(0);
+  if (to.elements() == 0) return;
+  join_kernel<T><<<blocks_for(to.elements()), kThreads, 0, stream_of(call)>>>(
+      cuda_data<T>(call.in(0)), cuda_data<T>(call.in(1)), cuda_data<T>(to), row_count(call, to), call.in(0).row_size(),
+      call.in(1).row_size());
+  check_launch("lora_join");
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    take_kernel(const T* from, T* to, RowCount rows, std::int64_t width, std::int64_t first, std::int64_t count) {
+  const std::int64_t at = element();
+  if (at >= rows.capacity * count) return;
+  const std::int64_t row = at / count;
+  to[at] = row < rows.get() ? from[row * width + first + at % count] : narrowed<T>(0);
+}
+
+template <class T>
+void take(const KernelCall& call) {
+  const TensorView& to = call.out(0);
+  if (to.elements() == 0) return;
+  take_kernel<T><<<blocks_for(to.elements()), kThreads, 0, stream_of(call)>>>(
+      cuda_data<T>(call.in(0)), cuda_data<T>(to), row_count(call, to), call.in(0).row_size(),
+      call.attributes_as<LoraColumns>().first, to.row_size());
+  check_launch("lora_columns");
+}
+
 }  // namespace
 
 void register_lora_cuda(KernelRegistry& registry) {
@@ -203,6 +247,10 @@ void register_lora_cuda(KernelRegistry& registry) {
       [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { scale<T>(call); }); });
   add("lora_dora_product",
       [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { product<T>(call); }); });
+  add("lora_join",
+      [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { join<T>(call); }); });
+  add("lora_columns",
+      [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { take<T>(call); }); });
 }
 
 }  // namespace hone

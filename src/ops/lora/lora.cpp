@@ -171,6 +171,50 @@ class DoraScale final : public Op {
   }
 };
 
+// x [rows, n] -> its columns [first, first + count).
+class TakeColumns final : public Op {
+ public:
+  std::string_view name() const override { return "lora_columns"; }
+  Attributes default_attributes() const override { return LoraColumns{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& x = required(inputs, 0, name());
+    const auto& columns = attributes.as<LoraColumns>();
+    expect(is_floating(x.dtype) && x.shape.size() == 2 && columns.first >= 0 && columns.count > 0 &&
+               columns.first + columns.count <= x.shape[1].size,
+           name(), text_of("x is ", to_text(x), "; wanted are ", columns.count, " columns from ", columns.first));
+    return {Type{x.dtype, {x.shape[0], columns.count}}};
+  }
+};
+
+const TakeColumns kTakeColumns;
+
+class JoinColumns final : public Op {
+ public:
+  std::string_view name() const override { return "lora_join"; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const Type& a = required(inputs, 0, name());
+    const Type& b = required(inputs, 1, name());
+    expect(is_floating(a.dtype) && a.dtype == b.dtype && a.shape.size() == 2 && b.shape.size() == 2 &&
+               a.shape[0] == b.shape[0],
+           name(), text_of("a is ", to_text(a), ", b ", to_text(b), "; wanted [rows, m] and [rows, n]"));
+    return {Type{a.dtype, {a.shape[0], a.shape[1].size + b.shape[1].size}}};
+  }
+  void gradient(GradientBuilder& builder, const Node&) const override {
+    const Tensor dy = builder.output_gradient(0);
+    if (!dy) return;
+    std::int64_t first = 0;
+    for (const std::size_t index : {0, 1}) {
+      const std::int64_t count = builder.input(index).dim(1);
+      if (builder.needs(index)) {
+        builder.add(index, builder.program().append1(kTakeColumns, LoraColumns{.first = first, .count = count}, {dy}));
+      }
+      first += count;
+    }
+  }
+};
+
+const JoinColumns kJoinColumns;
+
 const LinearAdapted kAdapted;
 const DoraNorm kNorm;
 const DoraScale kScale;
@@ -228,6 +272,8 @@ Tensor dora_scale(Tensor z, Tensor magnitude, Tensor norm, Tensor bias, const Lo
   return z.program().append1(kScale, LoraAttributes{.parts = to_text(parts)}, {z, magnitude, norm, bias});
 }
 
+Tensor join_columns(Tensor a, Tensor b) { return a.program().append1(kJoinColumns, {}, {a, b}); }
+
 void register_lora(OpRegistry& registry) {
   registry.add(kSpread);
   registry.add(kCollect);
@@ -235,6 +281,8 @@ void register_lora(OpRegistry& registry) {
   registry.add(kNorm);
   registry.add(kScale);
   registry.add(kProduct);
+  registry.add(kJoinColumns);
+  registry.add(kTakeColumns);
 }
 
 }  // namespace hone

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string>
 
 #include "program/program.h"
@@ -54,5 +55,20 @@ struct LoraAttributes {
 // z [rows, n], magnitude [n], norm [n], bias [n] or none -> z magnitude / norm + bias; rows of the block without an
 // adapter, which are columns here, z + bias.
 [[nodiscard]] Tensor dora_scale(Tensor z, Tensor magnitude, Tensor norm, Tensor bias, const LoraParts& parts);
+
+struct LoraColumns {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("first", first);
+    v("count", count);
+  }
+};
+
+// a [rows, m], b [rows, n] of one type -> [rows, m + n]: beside each other. What a head with an adapter is made of: its
+// input [x | h] and its weight [W | up] go through the very operations that a head without one does.
+[[nodiscard]] Tensor join_columns(Tensor a, Tensor b);
 
 }  // namespace hone
