@@ -144,22 +144,22 @@ __global__ void __launch_bounds__(kMostThreads) short_kernel(const T* dy, std::i
   const std::int32_t* order = groups.order + mine.z;
   const int stride = static_cast<int>(blockDim.x) * kPack;
   for (std::int64_t at = static_cast<int>(threadIdx.x) * kPack; at < n; at += stride) {
-    auto& stored = *reinterpret_cast<Pack<G, kPack>*>(dweight + token * n + at);
-    const Pack<G, kPack> before = stored;
+    G* stored = dweight + token * n + at;
+    const auto before = load_streamed<G, kPack>(stored);
     Sums sum;
 #pragma unroll
     for (int k = 0; k < kPack; ++k) sum[k] = widened(before[k]);
-#pragma unroll 4
+#pragma unroll 2
     for (std::int32_t i = 0; i < count; ++i) {
       const std::int64_t row = count == 1 ? mine.w : order[i];
       const auto values = load_streamed<T, kPack>(dy + row * n + at);
 #pragma unroll
       for (int k = 0; k < kPack; ++k) sum[k] += widened(values[k]);
     }
-    Pack<G, kPack> after;
+    G after[kPack];
 #pragma unroll
     for (int k = 0; k < kPack; ++k) after[k] = narrowed<G>(sum[k]);
-    stored = after;
+    store_values(stored, after);
   }
 }
 

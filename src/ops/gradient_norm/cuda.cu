@@ -8,14 +8,14 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 512;
-constexpr int kUnroll = 4;                // packs that a thread loads at once
+constexpr int kUnroll = 8;                // packs that a thread loads at once
 constexpr std::int64_t kBlock = 1 << 15;  // elements
-constexpr int kGradients = 64;            // a launch
+constexpr int kGradients = 256;           // a launch
 constexpr int kSumThreads = 1024;
 
-// Gradients of one dtype.
 struct Batch {
   const void* data[kGradients];
+  DType dtype[kGradients];
   RowCount rows[kGradients];
   std::int64_t row_size[kGradients];
   std::int64_t first_block[kGradients + 1];
@@ -31,20 +31,10 @@ __device__ void add_squares(const Pack<T, kPack>& values, double (&sums)[kPack])
   }
 }
 
-// Block b writes the sum of squares of its kBlock elements to sums[b].
+// This thread's part of the sum of squares over [begin, end).
 template <class T>
-__global__ void __launch_bounds__(kThreads) squares_kernel(const __grid_constant__ Batch batch, double* sums) {
+__device__ double squares_of(const T* values, std::int64_t begin, std::int64_t end) {
   constexpr int kPack = kPackSize<T>;
-  __shared__ double shared[32];
-  const std::int64_t block = blockIdx.x;
-  int which = 0;
-  for (int step = kGradients / 2; step > 0; step /= 2) {
-    if (which + step < batch.count && batch.first_block[which + step] <= block) which += step;
-  }
-  const std::int64_t used = batch.rows[which].get() * batch.row_size[which];
-  const std::int64_t begin = (block - batch.first_block[which]) * kBlock;
-  const std::int64_t end = begin + kBlock < used ? begin + kBlock : used;
-  const T* values = static_cast<const T*>(batch.data[which]);
   double lanes[kPack]{};
   std::int64_t at = begin + static_cast<int>(threadIdx.x) * kPack;
   constexpr int kStride = kThreads * kPack;
@@ -67,6 +57,33 @@ __global__ void __launch_bounds__(kThreads) squares_kernel(const __grid_constant
   double mine = 0;
 #pragma unroll
   for (int k = 0; k < kPack; ++k) mine += lanes[k];
+  return mine;
+}
+
+// Block b writes the sum of squares of its kBlock elements to sums[b].
+__global__ void __launch_bounds__(kThreads) squares_kernel(const __grid_constant__ Batch batch, double* sums) {
+  __shared__ double shared[32];
+  const std::int64_t block = blockIdx.x;
+  int which = 0;
+  for (int step = kGradients / 2; step > 0; step /= 2) {
+    if (which + step < batch.count && batch.first_block[which + step] <= block) which += step;
+  }
+  const std::int64_t used = batch.rows[which].get() * batch.row_size[which];
+  const std::int64_t begin = (block - batch.first_block[which]) * kBlock;
+  const std::int64_t end = begin + kBlock < used ? begin + kBlock : used;
+  const void* data = batch.data[which];
+  double mine = 0;
+  switch (batch.dtype[which]) {
+    case DType::bf16:
+      mine = squares_of(static_cast<const __nv_bfloat16*>(data), begin, end);
+      break;
+    case DType::f32:
+      mine = squares_of(static_cast<const float*>(data), begin, end);
+      break;
+    default:
+      mine = squares_of(static_cast<const double*>(data), begin, end);
+      break;
+  }
   const double total = block_sum(mine, shared);
   if (threadIdx.x == 0) sums[block] = total;
 }
@@ -84,31 +101,25 @@ __global__ void __launch_bounds__(kSumThreads) root_kernel(const double* sums, s
 
 std::int64_t blocks_of(const Type& type) { return ceil_div(type.elements(), kBlock); }
 
-void launch_squares(const KernelCall& call, DType dtype, const Batch& batch, double* sums) {
-  const std::int64_t blocks = batch.first_block[batch.count];
-  if (blocks == 0) return;
-  for_cuda_floating(dtype, [&]<class T>() {
-    squares_kernel<T><<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call)>>>(batch, sums);
-  });
-  check_launch("gradient_norm");
-}
-
 void forward(const KernelCall& call) {
   auto* sums = reinterpret_cast<double*>(call.workspace.data());
   std::int64_t blocks = 0;
   for (std::size_t i = 0; i < call.inputs.size();) {
     Batch batch{};
-    const DType dtype = call.in(i).dtype();
-    for (; i < call.inputs.size() && call.in(i).dtype() == dtype && batch.count < kGradients; ++i) {
+    for (; i < call.inputs.size() && batch.count < kGradients; ++i) {
       const TensorView& gradient = call.in(i);
       const int at = batch.count++;
       batch.data[at] = gradient.data;
+      batch.dtype[at] = gradient.dtype();
       batch.rows[at] = row_count(call, gradient);
       batch.row_size[at] = gradient.row_size();
       batch.first_block[at + 1] = batch.first_block[at] + blocks_of(*gradient.type);
     }
-    launch_squares(call, dtype, batch, sums + blocks);
-    blocks += batch.first_block[batch.count];
+    const std::int64_t more = batch.first_block[batch.count];
+    if (more == 0) continue;
+    squares_kernel<<<static_cast<unsigned>(more), kThreads, 0, stream_of(call)>>>(batch, sums + blocks);
+    check_launch("gradient_norm");
+    blocks += more;
   }
   if (call.out(0).dtype() == DType::f64) {
     root_kernel<<<1, kSumThreads, 0, stream_of(call)>>>(sums, blocks, cuda_data<double>(call.out(0)));

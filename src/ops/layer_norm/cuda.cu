@@ -19,6 +19,7 @@ void forward(const KernelCall& call) {
                                      .rstd = cuda_data<A>(call.out(2)),
                                      .rows = row_count(call, x),
                                      .n = x.row_size(),
+                                     .inverse = A(1) / static_cast<A>(x.row_size()),
                                      .epsilon = static_cast<A>(call.attributes_as<LayerNormAttributes>().epsilon)});
 }
 

@@ -16,19 +16,27 @@ struct SumPair {
   A second;
 };
 
-// block_sum of two values behind one barrier; `shared` holds 64.
+// block_sum of two values behind one barrier; `shared` holds 64. Half of a warp's lanes adds up one, half the other.
 template <class A>
 [[nodiscard]] __device__ inline SumPair<A> block_sums(A first, A second, A* shared) {
-  first = warp_sum(first);
-  second = warp_sum(second);
   const int warps = static_cast<int>(blockDim.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  if (lane == 0) {
-    shared[threadIdx.x / 32] = first;
-    shared[32 + threadIdx.x / 32] = second;
-  }
+  const bool upper = lane >= 16;
+  const auto half_sum = [](A value) {
+#pragma unroll
+    for (int step = 8; step > 0; step /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, step);
+    return value;
+  };
+  const A other = __shfl_xor_sync(0xFFFFFFFFu, upper ? first : second, 16);
+  const A of_warp = half_sum((upper ? second : first) + other);
+  A* mine = shared + (upper ? 32 : 0);
+  const int place = lane % 16;
+  if (place == 0) mine[threadIdx.x / 32] = of_warp;
   __syncthreads();
-  return {warp_sum(lane < warps ? shared[lane] : A(0)), warp_sum(lane < warps ? shared[32 + lane] : A(0))};
+  const A low = place < warps ? mine[place] : A(0);
+  const A high = place + 16 < warps ? mine[place + 16] : A(0);
+  const A of_block = half_sum(low + high);
+  return {__shfl_sync(0xFFFFFFFFu, of_block, 0), __shfl_sync(0xFFFFFFFFu, of_block, 16)};
 }
 
 // Packs of a row that the lanes of a warp hold together.
@@ -41,30 +49,34 @@ template <class A>
   return packs;
 }
 
+// What a warp holds of a row.
 template <class A>
-struct MeanSquares {
+struct alignas(4 * sizeof(A)) WarpStatistics {
+  A sum;
   A mean;
-  A squares;
+  A squares;  // about that mean
+  A elements;
 };
 
-// A row's mean and the sum of squares about it, from every warp's sum and its squares about its own mean (Chan, Golub
-// and LeVeque: Updating formulae and a pairwise algorithm for computing sample variances, 1979). `shared` holds 64.
 template <class A>
-[[nodiscard]] __device__ inline MeanSquares<A> block_mean_squares(A sum, A squares, int held, int pack, int packs_a_row,
-                                                                  A* shared) {
-  const int warps = static_cast<int>(blockDim.x) / 32;
+struct RowStatistics {
+  A mean;
+  A variance;
+};
+
+// Those of a row of n elements, the inverse of which is given, from those of every warp (Chan, Golub and LeVeque:
+// Updating formulae and a pairwise algorithm for computing sample variances, 1979). `shared` holds 32.
+template <class A>
+[[nodiscard]] __device__ inline RowStatistics<A> block_statistics(const WarpStatistics<A>& of_warp, A inverse,
+                                                                  WarpStatistics<A>* shared) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  if (lane == 0) {
-    shared[threadIdx.x / 32] = sum;
-    shared[32 + threadIdx.x / 32] = squares;
-  }
+  if (lane == 0) shared[threadIdx.x / 32] = of_warp;
   __syncthreads();
-  const bool is_warp = lane < warps;
-  const A of_warp = is_warp ? shared[lane] : A(0);
-  const A mean = warp_sum(of_warp) / static_cast<A>(packs_a_row * pack);
-  const A elements = static_cast<A>(is_warp ? held_packs(held, packs_a_row, lane) * pack : 0);
-  const A away = elements > A(0) ? of_warp / elements - mean : A(0);
-  return {mean, warp_sum((is_warp ? shared[32 + lane] : A(0)) + elements * away * away)};
+  WarpStatistics<A> part{};
+  if (lane < static_cast<int>(blockDim.x) / 32) part = shared[lane];
+  const A mean = warp_sum(part.sum) * inverse;
+  const A away = part.mean - mean;
+  return {mean, warp_sum(fma(part.elements * away, away, part.squares)) * inverse};
 }
 
 template <class T>
@@ -80,16 +92,16 @@ struct LayerNormRows {
   A* rstd;
   RowCount rows;
   std::int64_t n;
+  A inverse;  // of n
   A epsilon;
 };
 
 // y = (x - mean) * rstd * weight + bias, where x is the rounded sum if there is a residual.
 template <class T, int kPack, int kHeld, int kMaxThreads, bool kAdd>
-__global__ void __launch_bounds__(kMaxThreads, kHeld == 2 && sizeof(T) < 8 ? 3 : 1)
-    layer_norm_kernel(LayerNormRows<T> p) {
+__global__ void __launch_bounds__(kMaxThreads, kHeld == 4 ? 2 : 1) layer_norm_kernel(LayerNormRows<T> p) {
   using A = CudaAccumulator<T>;
   using Row = HeldRow<T, kPack, kHeld>;
-  __shared__ A shared[64];
+  __shared__ WarpStatistics<A> shared[32];
   const std::int64_t row = blockIdx.x;
   const std::int64_t at = row * p.n;
   const int packs = static_cast<int>(p.n / kPack);
@@ -97,38 +109,46 @@ __global__ void __launch_bounds__(kMaxThreads, kHeld == 2 && sizeof(T) < 8 ? 3 :
   __shared__ std::int64_t used;
   if (threadIdx.x == 0) used = p.rows.get();
   Row x;
-  Row residual;
-  Row weight;
-  Row bias;
   x.load(p.x + at, packs);
-  if constexpr (kAdd) residual.load(p.residual + at, packs);
-  weight.template load<true>(p.weight, packs);
-  bias.template load<true>(p.bias, packs);
-  if constexpr (kAdd) x.assign([&](int h, int k) { return x.at(h, k) + residual.at(h, k); });
+  if constexpr (kAdd) {
+    Row residual;
+    residual.load(p.residual + at, packs);
+    x.assign([&](int h, int k) { return x.at(h, k) + residual.at(h, k); });
+  }
   A sum = 0;
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
 #pragma unroll
     for (int k = 0; k < kPack; ++k) sum += x.at(h, k);
   }
-  // A warp's squares are about its own mean: then the block waits once, for both sums.
-  sum = warp_sum(sum);
-  const A warp_mean =
-      sum / static_cast<A>(max(held_packs(kHeld, packs, static_cast<int>(threadIdx.x) / 32) * kPack, 1));
+  // A warp's squares are about its own mean: so the block waits once, for both sums.
+  WarpStatistics<A> of_warp{};
+  of_warp.sum = warp_sum(sum);
+  of_warp.elements = static_cast<A>(held_packs(kHeld, packs, static_cast<int>(threadIdx.x) / 32) * kPack);
+  of_warp.mean = of_warp.sum / (of_warp.elements > A(0) ? of_warp.elements : A(1));
   A squares = 0;
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
     if (!Row::holds(h, packs)) continue;
 #pragma unroll
-    for (int k = 0; k < kPack; ++k) squares += (x.at(h, k) - warp_mean) * (x.at(h, k) - warp_mean);
+    for (int k = 0; k < kPack; ++k) {
+      const A centred = x.at(h, k) - of_warp.mean;
+      squares = fma(centred, centred, squares);
+    }
   }
-  const MeanSquares<A> stats = block_mean_squares<A>(sum, warp_sum(squares), kHeld, kPack, packs, shared);
+  of_warp.squares = warp_sum(squares);
+  const RowStatistics<A> statistics = block_statistics(of_warp, p.inverse, shared);
   const bool counts = row < used;
-  if (!counts) x = bias = {};
+  if (!counts) x = {};
   if constexpr (kAdd) x.store(p.sum + at, packs);
-  const A mean = counts ? stats.mean : A(0);
-  const A rstd = counts ? A(1) / sqrt(stats.squares / static_cast<A>(p.n) + p.epsilon) : A(0);
-  x.assign([&](int h, int k) { return (x.at(h, k) - mean) * rstd * weight.at(h, k) + bias.at(h, k); });
+  Row weight;
+  Row bias;
+  weight.template load<true>(p.weight, packs);
+  bias.template load<true>(p.bias, packs);
+  if (!counts) bias = {};
+  const A mean = counts ? statistics.mean : A(0);
+  const A rstd = counts ? A(1) / sqrt(statistics.variance + p.epsilon) : A(0);
+  x.assign([&](int h, int k) { return fma((x.at(h, k) - mean) * rstd, weight.at(h, k), bias.at(h, k)); });
   x.store(p.y + at, packs);
   if (threadIdx.x != 0) return;
   p.mean[row] = mean;
@@ -138,7 +158,7 @@ __global__ void __launch_bounds__(kMaxThreads, kHeld == 2 && sizeof(T) < 8 ? 3 :
 template <class T, bool kAdd>
 void launch_layer_norm(const KernelCall& call, const LayerNormRows<T>& p) {
   if (p.rows.capacity == 0) return;
-  with_held_row<T, 2, 8, 512>(p.n, [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
+  with_held_row<T, 4, 8, 512>(p.n, [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
     layer_norm_kernel<T, kPack, kHeld, kMaxThreads, kAdd>
         <<<static_cast<unsigned>(p.rows.capacity), threads, 0, stream_of(call)>>>(p);
   });
@@ -190,6 +210,7 @@ __global__ void __launch_bounds__(kMaxThreads) layer_norm_backward_kernel(LayerN
   weight.template load<true>(p.weight, packs);
   A dweight[kHeld][kPack]{};
   A dbias[kHeld][kPack]{};
+  const A inverse = A(1) / static_cast<A>(p.n);
   for (int parity = 0; row < used; row += slices, parity ^= 1) {
     fetch(row + ring.kAhead * slices);
     const A mean = next_mean;
@@ -215,8 +236,8 @@ __global__ void __launch_bounds__(kMaxThreads) layer_norm_backward_kernel(LayerN
       }
     }
     const SumPair<A> sums = block_sums(sum, dot, shared[parity]);
-    const A offset = sums.first / static_cast<A>(p.n);
-    const A slope = sums.second * rstd * rstd / static_cast<A>(p.n);  // mean(g z) rstd
+    const A offset = sums.first * inverse;
+    const A slope = sums.second * inverse * rstd * rstd;  // mean(g z) rstd
     Row dx;
     dx.assign(
         [&](int h, int k) { return rstd * fma(mean - x.at(h, k), slope, dy.at(h, k) * weight.at(h, k) - offset); });
