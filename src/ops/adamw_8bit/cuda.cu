@@ -17,7 +17,7 @@ constexpr int kPack = static_cast<int>(kStateBlock) / 32;  // also the elements 
 constexpr int kResident = 2;                               // blocks that a multiprocessor holds
 constexpr std::int64_t kWave = 132 * kResident;            // blocks that run at once on a large GPU
 // What a warp takes, about: few enough for fast multiprocessors to run more blocks, enough for tables to be worth it.
-constexpr std::int64_t kRounds = 14;
+constexpr std::int64_t kRounds = 7;
 
 struct Tables {
   CodeTable<1> positive;

@@ -60,8 +60,9 @@ __device__ double squares_of(const T* values, std::int64_t begin, std::int64_t e
   return mine;
 }
 
-// Block b writes the sum of squares of its kBlock elements to sums[b].
-__global__ void __launch_bounds__(kThreads) squares_kernel(const __grid_constant__ Batch batch, double* sums) {
+// Block b writes the sum of squares of its kBlock elements to sums[b]. Two blocks hold more loads under way than one
+// that has as many registers as the compiler would like.
+__global__ void __launch_bounds__(kThreads, 2) squares_kernel(const __grid_constant__ Batch batch, double* sums) {
   __shared__ double shared[32];
   const std::int64_t block = blockIdx.x;
   int which = 0;
