@@ -109,7 +109,6 @@ AdapterConfig::AdapterConfig(const Json& json, std::string file) : file_(std::mo
   if (bias != "none" && bias != "all" && bias != "lora_only") {
     throw Error(place("bias"), text_of("'", bias, "' is not known"), "none, all or lora_only");
   }
-  has_biases_ = bias != "none";
   read_modules(json);
 }
 

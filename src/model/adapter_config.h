@@ -28,7 +28,6 @@ class AdapterConfig {
   [[nodiscard]] bool dora() const { return dora_; }
   // ensure_weight_tying: embedding and head, where they are one, have one adapter.
   [[nodiscard]] bool ties_tables() const { return ties_tables_; }
-  [[nodiscard]] bool has_biases() const { return has_biases_; }
 
  private:
   using Numbers = std::vector<std::pair<NamePattern, double>>;
@@ -45,7 +44,6 @@ class AdapterConfig {
   bool rslora_ = false;
   bool dora_ = false;
   bool ties_tables_ = false;
-  bool has_biases_ = false;
   Numbers ranks_, alphas_;
   bool targets_all_ = false;  // target_modules is null or all-linear: the tensors say which
   ModuleChoice targets_, excluded_;

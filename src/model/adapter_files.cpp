@@ -1,5 +1,6 @@
 #include "model/adapter_files.h"
 
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -7,7 +8,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
-#include "model/weights.h"
+#include "model/transpose.h"
 
 namespace hone {
 namespace fs = std::filesystem;
@@ -15,6 +16,7 @@ namespace {
 
 constexpr const char* kConfig = "adapter_config.json";
 constexpr const char* kWeights = "adapter_model.safetensors";
+constexpr std::array<const char*, 3> kBiases{"none", "all", "lora_only"};  // as LoraBias counts them
 
 Json config_of(const LoraModel& model) {
   const LoraConfig& lora = model.lora();
@@ -29,7 +31,7 @@ Json config_of(const LoraModel& model) {
   return {{"alpha_pattern", Json::object()},
           {"auto_mapping", nullptr},
           {"base_model_name_or_path", lora.base_name},
-          {"bias", "none"},
+          {"bias", kBiases.at(static_cast<std::size_t>(lora.bias))},
           {"fan_in_fan_out", transposed},
           {"inference_mode", true},
           {"init_lora_weights", true},

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "model/lora.h"
-#include "model/weights.h"
+#include "model/transpose.h"
 
 namespace hone {
 namespace {

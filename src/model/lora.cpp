@@ -112,6 +112,7 @@ LoraModel::LoraModel(std::unique_ptr<Model> base, LoraConfig config)
   for (WeightSpec& spec : specs_) spec.trainable = false;
   add_adapters();
   add_saved();
+  add_biases();
 }
 
 ModuleChoice LoraModel::choose() const {
@@ -209,7 +210,7 @@ void LoraModel::save_copy(const WeightSpec& from, std::string copy, const std::s
   spec.trainable = true;
   spec.parts[0].name = text_of(kPeftPrefix, part);
   specs_.push_back(std::move(spec));
-  saved_.push_back({from.name, std::move(copy), use});
+  saved_.push_back({from.name, std::move(copy), use, {}});
 }
 
 void LoraModel::add_saved() {
@@ -241,6 +242,32 @@ void LoraModel::add_saved() {
     if (!found) {
       throw Error(kSaved, text_of("'", wanted, "' names no module of this model"), "for example lm_head, embed_tokens");
     }
+  }
+}
+
+void LoraModel::add_biases() {
+  constexpr std::string_view kBias = ".bias";
+  if (config_.bias == LoraBias::none) return;
+  for (const WeightSpec& spec : base_->weights()) {
+    WeightSpec copy = spec;
+    copy.name = spec.name + ".saved";
+    copy.in_folder = false;
+    copy.trainable = true;
+    copy.parts.clear();
+    LoraParts trained;
+    for (const WeightPart& part : spec.parts) {
+      if (!part.name.ends_with(kBias)) continue;
+      const std::string module = part.name.substr(0, part.name.size() - kBias.size());
+      const bool adapted = std::ranges::find(targets_, module) != targets_.end();
+      if (!adapted && config_.bias == LoraBias::lora_only) continue;
+      // PEFT's names: a layer with an adapter lies inside of it.
+      copy.parts.push_back({text_of(kPeftPrefix, module, adapted ? ".base_layer" : "", kBias), part.row, part.rows});
+      trained.add(part.row, part.rows);
+    }
+    if (copy.parts.empty()) continue;
+    if (copy.parts.size() == spec.parts.size()) trained = {};
+    saved_.push_back({spec.name, copy.name, SavedModule::Use::everywhere, trained});
+    specs_.push_back(std::move(copy));
   }
 }
 

@@ -14,6 +14,10 @@
 
 namespace hone {
 
+// Which biases are trained beside the adapters, as copies: none, all of the model's, or those of the layers that have
+// an adapter.
+enum class LoraBias : std::uint8_t { none, all, lora_only };
+
 struct LoraConfig {
   std::int64_t r = 16;
   double alpha = 32;
@@ -23,7 +27,8 @@ struct LoraConfig {
   // (model/name_pattern.h). Empty: q_proj and v_proj, or c_attn.
   std::vector<std::string> target_modules;
   std::vector<std::string> modules_to_save;  // trained whole, as copies
-  bool rslora = false;                       // scale alpha / sqrt(r), not alpha / r
+  LoraBias bias = LoraBias::none;
+  bool rslora = false;  // scale alpha / sqrt(r), not alpha / r
   bool dora = false;
   std::string base_name;               // base_model_name_or_path of adapter_config.json
   std::string base_revision = "main";  // of a base from the hub
@@ -31,13 +36,14 @@ struct LoraConfig {
   [[nodiscard]] double scale() const;
 };
 
-// A module that is trained whole, as a copy.
+// A module, or a bias, that is trained whole, as a copy.
 struct SavedModule {
   // Where the copy stands in for the base's weight: embedding and head may share one.
   enum class Use : std::uint8_t { everywhere, lookup, head };
   std::string block;
   std::string copy;
   Use use = Use::everywhere;
+  LoraParts parts;  // of a bias: rows that are trained; none: all
 };
 
 // Names of PEFT's files: "base_model.model." + the module's.
@@ -83,6 +89,7 @@ class LoraModel final : public Model {
   // The modules that get an adapter. Throws Error where an entry of target_modules is none's.
   [[nodiscard]] ModuleChoice choose() const;
   void add_saved();
+  void add_biases();
   void save_copy(const WeightSpec& from, std::string copy, const std::string& part, SavedModule::Use use);
   void add_block(const WeightSpec& block, const std::vector<WeightPart>& parts);
   void add_embedding(const WeightSpec& table);

@@ -21,7 +21,9 @@ class Adapting {
     }
     for (const SavedModule& saved : model_.saved()) {
       const ValueId id = from_.find(Role::weight, saved.block);
-      if (id != kNoValue && saved.use == SavedModule::Use::everywhere) rewriter_.map(id, weight(saved.copy));
+      if (id == kNoValue || saved.use != SavedModule::Use::everywhere) continue;
+      const Tensor copy = weight(saved.copy);
+      rewriter_.map(id, saved.parts.count == 0 ? copy : lora_bias(copy, rewriter_.mapped(id), saved.parts));
     }
   }
 

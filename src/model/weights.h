@@ -1,10 +1,8 @@
 // A model's weights in memory: read from a folder, made at random, written back.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <span>
 #include <vector>
 
 #include "backend/device.h"
@@ -39,9 +37,5 @@ void check_weights(const Model& model, const ModelDirectory& directory, Vocabula
 // Writes config.json and the weights for transformers to load. `generation_config` may be null.
 void save_model(const std::filesystem::path& path, const Model& model, const TensorStore& weights,
                 const Json* generation_config);
-
-// to [columns, rows] = the transpose of from [rows, columns], elements of `size` bytes (2, 4 or 8).
-void transpose(std::span<const std::byte> from, std::int64_t rows, std::int64_t columns, std::size_t size,
-               std::span<std::byte> to);
 
 }  // namespace hone

@@ -21,9 +21,8 @@ class GradientBuilder {
   [[nodiscard]] virtual bool needs(std::size_t index) = 0;
   // Hands in the gradient of an activation; several are summed in the order of arrival.
   virtual void add(std::size_t index, Tensor gradient) = 0;
-  // For a trainable weight: where its gradient stands so far (accumulators are f32, f64 in programs of f64), and, after
-  // the node that added to it in place, where it stands now. For an activation in a weight's place, such as an adapted
-  // head: zeros of that type, and what is handed in is then its gradient from this node.
+  // Of a trainable weight: its gradient so far (in f32; f64 in programs of f64) and, after the node that added to it in
+  // place, as it is now. Of an activation in a weight's place: zeros, and its gradient from this node.
   [[nodiscard]] virtual Tensor accumulator(std::size_t index) = 0;
   virtual void set_accumulator(std::size_t index, Tensor updated) = 0;
 };

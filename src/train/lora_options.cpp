@@ -13,7 +13,7 @@ namespace hone {
 void check_lora(const LoraOptions& options, const OptionInput& input) {
   if (options.use_peft) return;
   for (const char* key : {"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_modules_to_save",
-                          "lora_task_type", "use_rslora", "use_dora"}) {
+                          "lora_task_type", "lora_bias", "use_rslora", "use_dora"}) {
     if (input.was_set(key)) log_once(text_of(input.place_of(key), " has no effect: use_peft is not set"));
   }
 }
@@ -28,6 +28,7 @@ std::unique_ptr<Model> with_adapter(std::unique_ptr<Model> model, const LoraOpti
                     .dropout = options.lora_dropout,
                     .target_modules = options.lora_target_modules,
                     .modules_to_save = options.lora_modules_to_save,
+                    .bias = options.lora_bias,
                     .rslora = options.use_rslora,
                     .dora = options.use_dora,
                     .base_name = is_local ? std::filesystem::canonical(name).string() : name,

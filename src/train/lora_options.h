@@ -12,12 +12,16 @@ namespace hone {
 
 class Model;
 struct ModelOptions;
+enum class LoraBias : std::uint8_t;  // model/lora.h
 
 enum class LoraTask : std::uint8_t { causal_lm };
 template <>
 inline constexpr EnumTable kEnumTable<LoraTask>{.names = "CAUSAL_LM"};
 
-// Adapters, with the names and defaults of TRL's ModelConfig.
+template <>
+inline constexpr EnumTable kEnumTable<LoraBias>{.names = "none|all|lora_only"};
+
+// Adapters, with the names and defaults of TRL's ModelConfig, and PEFT's bias.
 struct LoraOptions {
   bool use_peft = false;
   std::int64_t lora_r = 16;
@@ -26,6 +30,7 @@ struct LoraOptions {
   std::vector<std::string> lora_target_modules;
   std::vector<std::string> lora_modules_to_save;
   LoraTask lora_task_type = LoraTask::causal_lm;
+  LoraBias lora_bias{};
   bool use_rslora = false;
   bool use_dora = false;
 
@@ -42,6 +47,8 @@ struct LoraOptions {
       "with a comma as a list of one); unset: q_proj and v_proj, or c_attn");
     v("lora_modules_to_save", lora_modules_to_save, "Modules outside the layers that are trained whole, as copies");
     v("lora_task_type", lora_task_type, "What adapter_config.json says");
+    v("lora_bias", lora_bias,
+      "Biases that are trained too: none, all, or those of layers with an adapter (PEFT's key bias)");
     v("use_rslora", use_rslora, "Scale by lora_alpha / sqrt(lora_r)");
     v("use_dora", use_dora, "Weight-decomposed adapters: magnitudes are trained too (DoRA)");
   }

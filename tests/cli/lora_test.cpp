@@ -93,6 +93,22 @@ TEST_F(LoraCommands, TrainsResumesAndMerges) {
   EXPECT_EQ(read_file(path("merged-twice/config.json")), read_file(path("merged-once-more/config.json")));
 }
 
+// The miniature's embedding is its head; merged, they are two.
+TEST_F(LoraCommands, TiedTablesTrainResumeAndMerge) {
+  const std::vector<std::string> tables{"--lora_target_modules", ".*(embed_tokens|[qv]_proj)|lm_head"};
+  run(sft("model", "whole", tables));
+  fs::create_directories(path("resumed"));
+  fs::copy(path("whole/checkpoint-2"), path("resumed/checkpoint-2"), fs::copy_options::recursive);
+  run(sft("model", "resumed", tables));
+  EXPECT_EQ(read_file(path("resumed/adapter_model.safetensors")), read_file(path("whole/adapter_model.safetensors")));
+  run({"merge", path("whole"), "--output_dir", path("merged")});
+  EXPECT_EQ(read_json(path("model/config.json")).at("tie_word_embeddings"), true);
+  EXPECT_EQ(read_json(path("merged/config.json")).at("tie_word_embeddings"), false);
+  run(sft("merged", "after-merge"));
+  run(sft("whole", "after-adapter"));
+  EXPECT_EQ(losses("after-merge"), losses("after-adapter"));
+}
+
 TEST_F(LoraCommands, GrpoTakesAnAdapterAsItsModel) {
   run(sft("model", "adapter"));
   const std::vector<std::string> grpo{"grpo",

@@ -51,7 +51,7 @@ OpCase adapted_case(std::int64_t rows, bool with_bias) {
                          {"h", {DType::f32, {Dim(rows, Count::tokens), 2 * kRank}}},
                          {"b", {DType::f32, {kOutputs, kRank}}, true, {}, 0.3}},
               .below = {}};
-  if (with_bias) test.inputs.push_back({"bias", {DType::f32, {kOutputs}}, false, {}, 1.0, false});
+  if (with_bias) test.inputs.push_back({"bias", {DType::f32, {kOutputs}}, true});
   test.below[static_cast<std::size_t>(Count::tokens)] = rows - 2;
   test.build = [with_bias](Program&, std::span<const Tensor> in) {
     const Tensor up = lora_spread(in[3], some_parts(), 1.5);
@@ -94,7 +94,7 @@ TEST(Lora, DoraScale) {
                            {"magnitude", {DType::f32, {kOutputs}}, true},
                            {"norm", {DType::f32, {kOutputs}}, false, norms, 1.0, false, true}},
                 .below = {}};
-    if (with_bias) test.inputs.push_back({"bias", {DType::f32, {kOutputs}}, false, {}, 1.0, false});
+    if (with_bias) test.inputs.push_back({"bias", {DType::f32, {kOutputs}}, true});
     test.below[static_cast<std::size_t>(Count::tokens)] = 5;
     test.build = [with_bias](Program&, std::span<const Tensor> in) {
       return std::vector<Tensor>{dora_scale(in[0], in[1], in[2], with_bias ? in[3] : Tensor(), some_parts())};
@@ -129,6 +129,41 @@ TEST(Lora, DoraNorm) {
     return std::vector<Values>{norms};
   };
   test.seeded = {false};
+  check(test);
+}
+
+TEST(Lora, BiasIsTrainedWhereAPartIs) {
+  OpCase test{.name = "lora_bias",
+              .inputs = {{"trained", {DType::f32, {kOutputs}}, true},
+                         {"frozen", {DType::f32, {kOutputs}}, false, {}, 1.0, false}},
+              .below = {}};
+  test.build = [](Program&, std::span<const Tensor> in) {
+    return std::vector<Tensor>{lora_bias(in[0], in[1], some_parts())};
+  };
+  test.reference = [](std::span<const Values> in, const Counts&) {
+    Values bias = in[1];
+    for (const std::size_t i : {0, 1, 2, 3, 7, 8, 9}) bias[i] = in[0][i];
+    return std::vector<Values>{bias};
+  };
+  check(test);
+}
+
+TEST(Lora, JoinColumns) {
+  constexpr std::int64_t kLeft = 5;
+  OpCase test{.name = "lora_join",
+              .inputs = {{"a", {DType::f32, {Dim(kLoraRows, Count::tokens), kLeft}}},
+                         {"b", {DType::f32, {Dim(kLoraRows, Count::tokens), kRank}}}},
+              .below = {}};
+  test.below[static_cast<std::size_t>(Count::tokens)] = 6;
+  test.build = [](Program&, std::span<const Tensor> in) { return std::vector<Tensor>{join_columns(in[0], in[1])}; };
+  test.reference = [](std::span<const Values> in, const Counts&) {
+    Values joined;
+    for (std::int64_t row = 0; row < kLoraRows; ++row) {
+      joined.insert(joined.end(), in[0].begin() + row * kLeft, in[0].begin() + (row + 1) * kLeft);
+      joined.insert(joined.end(), in[1].begin() + row * kRank, in[1].begin() + (row + 1) * kRank);
+    }
+    return std::vector<Values>{joined};
+  };
   check(test);
 }
 

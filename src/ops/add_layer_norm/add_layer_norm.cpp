@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "ops/layer_norm/norm_accumulator.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
 
@@ -67,17 +68,14 @@ class AddLayerNorm final : public Op {
     const Tensor dnormalised = builder.output_gradient(1);
     Tensor gradient = dsum;
     if (dnormalised) {
-      HONE_ASSERT(builder.needs(2) == builder.needs(3), "weight and bias of a layer_norm are trained together");
-      const Tensor dweight = builder.needs(2) ? builder.accumulator(2) : Tensor();
-      const Tensor dbias = builder.needs(3) ? builder.accumulator(3) : Tensor();
+      const Tensor dweight = norm_accumulator(builder, 2, 3);
+      const Tensor dbias = norm_accumulator(builder, 3, 2);
       const std::vector<Tensor> inputs{
           dsum, dnormalised, builder.output(0), builder.input(2), builder.output(2), builder.output(3), dweight, dbias};
       const std::vector<Tensor> outputs = builder.program().append(kBackward, {}, inputs);
       gradient = outputs[0];
-      if (dweight) {
-        builder.set_accumulator(2, outputs[1]);
-        builder.set_accumulator(3, outputs[2]);
-      }
+      if (builder.needs(2)) builder.set_accumulator(2, outputs[1]);
+      if (builder.needs(3)) builder.set_accumulator(3, outputs[2]);
     }
     if (!gradient) return;
     for (std::size_t i = 0; i < 2; ++i) {

@@ -1,6 +1,7 @@
 #include "ops/layer_norm/layer_norm.h"
 
 #include "core/error.h"
+#include "ops/layer_norm/norm_accumulator.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
 
@@ -57,16 +58,14 @@ class LayerNorm final : public Op {
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(0);
     if (!dy) return;
-    HONE_ASSERT(builder.needs(1) == builder.needs(2), "weight and bias of a layer_norm are trained together");
-    const Tensor dweight = builder.needs(1) ? builder.accumulator(1) : Tensor();
-    const Tensor dbias = builder.needs(2) ? builder.accumulator(2) : Tensor();
+    const Tensor dweight = norm_accumulator(builder, 1, 2);
+    const Tensor dbias = norm_accumulator(builder, 2, 1);
     const std::vector<Tensor> inputs{
         dy, builder.input(0), builder.input(1), builder.output(1), builder.output(2), dweight, dbias};
     const std::vector<Tensor> outputs = builder.program().append(kBackward, {}, inputs);
     if (builder.needs(0)) builder.add(0, outputs[0]);
-    if (!dweight) return;
-    builder.set_accumulator(1, outputs[1]);
-    builder.set_accumulator(2, outputs[2]);
+    if (builder.needs(1)) builder.set_accumulator(1, outputs[1]);
+    if (builder.needs(2)) builder.set_accumulator(2, outputs[2]);
   }
 };
 

@@ -16,7 +16,7 @@ struct LayerNormAttributes {
 };
 
 // x [rows, n], weight and bias [n] -> y [rows, n]. Both means are taken in f32 (f64) and the result is rounded once.
-// Weight and bias are trained together or not at all.
+// Weight and bias may each be trained or not.
 [[nodiscard]] Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, const LayerNormAttributes& attributes);
 
 }  // namespace hone

@@ -155,6 +155,24 @@ void product(const KernelCall& call) {
 }
 
 template <class T>
+void choose_bias(const KernelCall& call) {
+  const LoraParts parts = parts_of(call);
+  const std::int64_t n = call.out(0).elements();
+  for (std::int64_t i = 0; i < n; ++i) {
+    call.out(0).as<T>()[i] = parts.of(i) >= 0 ? call.in(0).as<T>()[i] : call.in(1).as<T>()[i];
+  }
+}
+
+template <class T>
+void collect_bias(const KernelCall& call) {
+  const LoraParts parts = parts_of(call);
+  const std::int64_t n = call.out(0).elements();
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (parts.of(i) >= 0) call.out(0).as<Accumulator<T>>()[i] += widen(call.in(0).as<T>()[i]);
+  }
+}
+
+template <class T>
 void join(const KernelCall& call) {
   const TensorView& to = call.out(0);
   const auto left = static_cast<std::size_t>(call.in(0).row_size());
@@ -194,6 +212,10 @@ void register_lora_cpu(KernelRegistry& registry) {
       [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { scale<T>(call); }); });
   add("lora_dora_product",
       [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { product<T>(call); }); });
+  add("lora_bias",
+      [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { choose_bias<T>(call); }); });
+  add("lora_bias_collect",
+      [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { collect_bias<T>(call); }); });
   add("lora_join", [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { join<T>(call); }); });
   add("lora_columns",
       [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { take<T>(call); }); });

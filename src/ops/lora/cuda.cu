@@ -190,6 +190,38 @@ void product(const KernelCall& call) {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
+    bias_kernel(const T* trained, const T* frozen, T* to, LoraParts parts, std::int64_t elements) {
+  const std::int64_t at = element();
+  if (at < elements) to[at] = parts.of(at) >= 0 ? trained[at] : frozen[at];
+}
+
+template <class T>
+void choose_bias(const KernelCall& call) {
+  const TensorView& to = call.out(0);
+  if (to.elements() == 0) return;
+  bias_kernel<T><<<blocks_for(to.elements()), kThreads, 0, stream_of(call)>>>(
+      cuda_data<T>(call.in(0)), cuda_data<T>(call.in(1)), cuda_data<T>(to), parts_of(call), to.elements());
+  check_launch("lora_bias");
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    bias_collect_kernel(const T* dbias, CudaAccumulator<T>* sum, LoraParts parts, std::int64_t elements) {
+  const std::int64_t at = element();
+  if (at < elements && parts.of(at) >= 0) sum[at] += widened(dbias[at]);
+}
+
+template <class T>
+void collect_bias(const KernelCall& call) {
+  const TensorView& sum = call.out(0);
+  if (sum.elements() == 0) return;
+  bias_collect_kernel<T><<<blocks_for(sum.elements()), kThreads, 0, stream_of(call)>>>(
+      cuda_data<T>(call.in(0)), cuda_data<CudaAccumulator<T>>(sum), parts_of(call), sum.elements());
+  check_launch("lora_bias_collect");
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
     join_kernel(const T* a, const T* b, T* to, RowCount rows, std::int64_t left, std::int64_t right) {
   const std::int64_t width = left + right;
   const std::int64_t at = element();
@@ -247,6 +279,10 @@ void register_lora_cuda(KernelRegistry& registry) {
       [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { scale<T>(call); }); });
   add("lora_dora_product",
       [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { product<T>(call); }); });
+  add("lora_bias",
+      [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { choose_bias<T>(call); }); });
+  add("lora_bias_collect",
+      [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { collect_bias<T>(call); }); });
   add("lora_join",
       [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { join<T>(call); }); });
   add("lora_columns",

@@ -91,8 +91,9 @@ class LinearAdapted final : public Op {
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);
     if (!dy) return;
-    HONE_ASSERT(!builder.needs(1) && !builder.needs(2), "at ", node.scope, ": a weight with an adapter is not frozen");
+    HONE_ASSERT(!builder.needs(1), "at ", node.scope, ": a weight with an adapter is not frozen");
     Program& program = builder.program();
+    if (builder.needs(2)) builder.set_accumulator(2, column_sum(dy, builder.accumulator(2)));
     const Tensor up = builder.input(4);
     if (builder.needs(4)) {
       const Tensor sum = fill(program, {accumulator_of(up.dtype()), up.shape()}, 0.0);
@@ -158,8 +159,8 @@ class DoraScale final : public Op {
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);
     if (!dy) return;
-    HONE_ASSERT(!builder.needs(3), "at ", node.scope, ": the bias of a weight with an adapter is not frozen");
     Program& program = builder.program();
+    if (builder.needs(3)) builder.set_accumulator(3, column_sum(dy, builder.accumulator(3)));
     const Tensor norm = builder.input(2);
     if (builder.needs(1)) {
       const Tensor each = program.append1(kProduct, node.attributes, {dy, builder.input(0), norm});
@@ -170,6 +171,43 @@ class DoraScale final : public Op {
     }
   }
 };
+
+// (dbias, dtrained) -> dtrained, in place: with the elements of parts added.
+class BiasCollect final : public Op {
+ public:
+  std::string_view name() const override { return "lora_bias_collect"; }
+  Attributes default_attributes() const override { return LoraAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const Type& dbias = required(inputs, 0, name());
+    expect(is_floating(dbias.dtype) && dbias.shape.size() == 1, name(), text_of("dbias is ", to_text(dbias)));
+    expect_vector(inputs, 1, name(), "dtrained", {accumulator_of(dbias.dtype), dbias.shape});
+    return {required(inputs, 1, name())};
+  }
+  std::optional<std::size_t> alias(std::size_t) const override { return 1; }
+};
+
+const BiasCollect kBiasCollect;
+
+// (trained, frozen) -> bias
+class Bias final : public Op {
+ public:
+  std::string_view name() const override { return "lora_bias"; }
+  Attributes default_attributes() const override { return LoraAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const Type& trained = required(inputs, 0, name());
+    expect(is_floating(trained.dtype) && trained.shape.size() == 1, name(), text_of("trained is ", to_text(trained)));
+    expect_vector(inputs, 1, name(), "frozen", trained);
+    return {trained};
+  }
+  void gradient(GradientBuilder& builder, const Node& node) const override {
+    const Tensor dbias = builder.output_gradient(0);
+    if (!dbias || !builder.needs(0)) return;
+    builder.set_accumulator(0,
+                            builder.program().append1(kBiasCollect, node.attributes, {dbias, builder.accumulator(0)}));
+  }
+};
+
+const Bias kBias;
 
 // x [rows, n] -> its columns [first, first + count).
 class TakeColumns final : public Op {
@@ -272,6 +310,10 @@ Tensor dora_scale(Tensor z, Tensor magnitude, Tensor norm, Tensor bias, const Lo
   return z.program().append1(kScale, LoraAttributes{.parts = to_text(parts)}, {z, magnitude, norm, bias});
 }
 
+Tensor lora_bias(Tensor trained, Tensor frozen, const LoraParts& parts) {
+  return trained.program().append1(kBias, LoraAttributes{.parts = to_text(parts)}, {trained, frozen});
+}
+
 Tensor join_columns(Tensor a, Tensor b) { return a.program().append1(kJoinColumns, {}, {a, b}); }
 
 void register_lora(OpRegistry& registry) {
@@ -281,6 +323,8 @@ void register_lora(OpRegistry& registry) {
   registry.add(kNorm);
   registry.add(kScale);
   registry.add(kProduct);
+  registry.add(kBias);
+  registry.add(kBiasCollect);
   registry.add(kJoinColumns);
   registry.add(kTakeColumns);
 }

@@ -45,7 +45,7 @@ struct LoraAttributes {
 [[nodiscard]] Tensor lora_spread(Tensor b, const LoraParts& parts, double scale);
 
 // x [rows, k], weight [n, k], bias [n] or none, h [rows, q], up [n, q] -> y [rows, n]. x W^T + bias is rounded as
-// linear rounds it, and again with the rest added. Weight and bias get no gradients: they are frozen.
+// linear rounds it, and again with the rest added. The weight gets no gradient: it is frozen.
 [[nodiscard]] Tensor linear_adapted(Tensor x, Tensor weight, Tensor bias, Tensor h, Tensor up);
 
 // weight and delta [n, k] -> the L2 norms of the rows of weight + delta, f32 (f64) [n], at least 1e-12. No gradient:
@@ -55,6 +55,10 @@ struct LoraAttributes {
 // z [rows, n], magnitude [n], norm [n], bias [n] or none -> z magnitude / norm + bias; rows of the block without an
 // adapter, which are columns here, z + bias.
 [[nodiscard]] Tensor dora_scale(Tensor z, Tensor magnitude, Tensor norm, Tensor bias, const LoraParts& parts);
+
+// trained and frozen [n] -> [n]: the trained one where a part has an adapter, else the frozen one, which gets no
+// gradient.
+[[nodiscard]] Tensor lora_bias(Tensor trained, Tensor frozen, const LoraParts& parts);
 
 struct LoraColumns {
   std::int64_t first = 0;
