@@ -258,8 +258,8 @@ RequestId Engine::add(Request request) {
   sequence->tokens = std::move(request.prompt);
   sequence->prompt_length = length;
   if (penalty != 1) {
-    sequence->occurred.emplace(impl.model.shape().vocab_size);
-    for (const TokenId token : sequence->tokens) sequence->occurred->add(token);
+    OccurredIds& occurred = sequence->occurred.emplace(impl.model.shape().vocab_size);
+    for (const TokenId token : sequence->tokens) occurred.add(token);
   }
   const RequestId id = sequence->id;
   impl.statistics.prompt_tokens += length;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <exception>
 #include <mutex>
@@ -12,34 +11,24 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/interrupt.h"
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/progress.h"
 #include "core/random.h"
 #include "core/strings.h"
 #include "core/yaml.h"
+#include "endpoint/client.h"
 #include "hub/cache.h"
-#include "hub/http.h"
-#include "hub/refusal.h"
 #include "reward/tags.h"
 
 namespace hone {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using std::chrono::milliseconds;
 
-constexpr milliseconds kFirstPause{250};  // doubled each time
-constexpr milliseconds kLongestPause{60'000};
-constexpr milliseconds kLongestWish{300'000};  // of a server's Retry-After
-constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kMostThreads = 1024;
 constexpr int kMostRefusals = 16;  // while nothing was answered
 constexpr std::string_view kThinkEnd = "</think>";
-
-// Another thread has failed.
-struct Cancelled {};
 
 // Of a completion, or why this prompt gets none.
 struct EndpointAnswer {
@@ -50,22 +39,6 @@ struct EndpointAnswer {
 std::string text_member(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-// The server's words: of OpenAI's error object, else the body's beginning.
-std::string message_of(const HttpAnswer& answer) {
-  std::string message;
-  try {
-    const Json json = parse_json(answer.body, "answer");
-    const Json& error = json.is_object() && json.contains("error") ? json["error"] : json;
-    message = error.is_string()   ? error.get<std::string>()
-              : error.is_object() ? text_member(error, "message")
-                                  : answer.body;
-  } catch (const Error&) {
-    message = answer.body;
-  }
-  if (message.size() > 300) message = message.substr(0, 300) + "...";
-  return message;
 }
 
 // Templates that open the thoughts themselves leave the opening out of the answer.
@@ -98,44 +71,30 @@ GeneratedText read_completion(const std::string& body) {
   return completion;
 }
 
+EndpointOptions endpoint_options(const GenerateOptions& options, const std::atomic<bool>& cancelled) {
+  const std::string& variable = options.endpoint_key_variable;
+  std::string key(trim(environment(variable.c_str())));
+  return {.token = key,
+          .token_help = (key.empty() ? "set " : "check the key in ") + variable,
+          .not_found_help = text_of("is ", shown(options.model_name_or_path), " served there?"),
+          .given_up_help = "what is done is kept, run again to go on",
+          .timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.endpoint_timeout * 1000)),
+          .retries = options.endpoint_retries,
+          .patience = {},
+          .cancelled = &cancelled};
+}
+
 class Endpoint {
  public:
   Endpoint(const GenerateOptions& options, const std::atomic<bool>& cancelled)
-      : options_(options),
-        url_(completions_url(options.endpoint)),
-        key_(trim(environment(options.endpoint_key_variable.c_str()))),
-        cancelled_(cancelled) {}
+      : options_(options), url_(completions_url(options.endpoint)), client_(endpoint_options(options, cancelled)) {}
 
   // Throws Error where there will be no answer to any prompt, Interrupted, and Cancelled.
   [[nodiscard]] EndpointAnswer ask(const GeneratePrompt& prompt, std::uint64_t seed) const {
-    HttpPost request{.url = url_,
-                     .token = key_,
-                     .body = body_of(prompt, seed),
-                     .timeout = milliseconds(static_cast<std::int64_t>(options_.endpoint_timeout * 1000)),
-                     .most = kMostBytes,
-                     .cancelled = &cancelled_};
-    std::string problem;
-    for (std::int64_t tries = 0; tries <= options_.endpoint_retries; ++tries) {
-      const HttpAnswer answer = http_post(request);
-      throw_if_over();
-      if (answer.status == 200 && answer.failure.empty()) {
-        try {
-          return {.completion = read_completion(answer.body), .refusal = {}};
-        } catch (const Json::exception&) {
-          problem = "answers with what is no chat completion: " + message_of(answer);
-        } catch (const Error& error) {
-          problem = text_of("answers with what is no chat completion: ", error.what());
-        }
-      } else if (!is_passing(answer)) {
-        return refused(answer);
-      } else {
-        problem = answer.failure.empty() ? text_of("answers ", answer.status, ": ", message_of(answer))
-                                         : text_of("gives no answer: ", answer.failure);
-      }
-      if (tries < options_.endpoint_retries) sleep(pause_after(answer, tries));
-    }
-    throw Error(url_, problem,
-                text_of("asked ", options_.endpoint_retries + 1, " times; what is done is kept, run again to go on"));
+    EndpointAnswer answer;
+    answer.refusal = client_.post(url_, body_of(prompt, seed), "chat completion",
+                                  [&](const std::string& body) { answer.completion = read_completion(body); });
+    return answer;
   }
 
  private:
@@ -150,49 +109,9 @@ class Endpoint {
     return body.dump();
   }
 
-  // Of this prompt; throws Error where it is no matter of the prompt.
-  [[nodiscard]] EndpointAnswer refused(const HttpAnswer& answer) const {
-    const std::string what = text_of("answers ", answer.status, ": ", message_of(answer));
-    switch (answer.status) {
-      case 400:
-      case 413:
-      case 422:
-        return {.completion = {}, .refusal = what};
-      case 401:
-      case 403:
-        throw Error(url_, what, text_of(key_.empty() ? "set " : "check the key in ", options_.endpoint_key_variable));
-      case 404:
-        throw Error(url_, what, text_of("is ", shown(options_.model_name_or_path), " served there?"));
-      default:
-        throw Error(url_, what);
-    }
-  }
-
-  static milliseconds pause_after(const HttpAnswer& answer, std::int64_t tries) {
-    if (const auto wish = answer.headers.find("retry-after"); wish != answer.headers.end()) {
-      std::int64_t seconds = -1;
-      std::from_chars(wish->second.data(), wish->second.data() + wish->second.size(), seconds);
-      if (seconds >= 0) return std::min(kLongestWish, milliseconds(std::min<std::int64_t>(seconds, 1000) * 1000));
-    }
-    return std::min(kLongestPause, kFirstPause * (std::int64_t{1} << std::min<std::int64_t>(tries, 20)));
-  }
-
-  void sleep(milliseconds pause) const {
-    for (const auto end = Clock::now() + pause; Clock::now() < end;) {
-      throw_if_over();
-      std::this_thread::sleep_for(std::min(pause, milliseconds(20)));
-    }
-  }
-
-  void throw_if_over() const {
-    throw_if_interrupted();
-    if (cancelled_) throw Cancelled();
-  }
-
   const GenerateOptions& options_;
   std::string url_;
-  std::string key_;
-  const std::atomic<bool>& cancelled_;
+  EndpointClient client_;
 };
 
 // A prompt some of whose completions have been asked for.
@@ -318,18 +237,7 @@ class EndpointRun {
 
 }  // namespace
 
-std::string completions_url(const std::string& endpoint) {
-  const std::size_t scheme = endpoint.find("://");
-  const bool is_http = endpoint.starts_with("http://") || endpoint.starts_with("https://");
-  std::string url = endpoint;
-  while (url.ends_with('/')) url.pop_back();
-  if (!is_http || url.size() <= scheme + 3) {
-    throw Error("endpoint", text_of(shown(endpoint), " is no URL of a server"),
-                "http://localhost:8000/v1, for example");
-  }
-  if (url.find('/', scheme + 3) == std::string::npos) url += "/v1";
-  return url + "/chat/completions";
-}
+std::string completions_url(const std::string& endpoint) { return api_url(endpoint, "endpoint") + "/chat/completions"; }
 
 void generate_at_endpoint(const GenerateOptions& options, std::span<const GeneratePrompt> prompts, Journal& journal) {
   EndpointRun(options, prompts, journal).run();

@@ -15,6 +15,7 @@
 #include "passes/offload.h"
 #include "reward/own/own_reward.h"
 #include "rl/reward_options.h"
+#include "rl/server_rollout.h"
 #include "train/fit.h"
 #include "train/setup.h"
 
@@ -146,7 +147,8 @@ GrpoPrograms trace_with(const GrpoRun& run, const TrainingOptions& training, std
   MemoryBreakdown& memory = programs.memory;
   add_training_state(memory, *run.model, run.dtype, optimizer_options(training));
   const KvLayout layout = kv_layout(run.engine);
-  memory.kv_cache = TensorStore::bytes_of(kv_types(*run.model, layout, run.dtype));
+  const bool has_engine = run.options.rollout == RolloutKind::own;
+  if (has_engine) memory.kv_cache = TensorStore::bytes_of(kv_types(*run.model, layout, run.dtype));
   // The reference of an adapter is its base, which is there.
   const LoraModel* lora = run.model->adapter();
   const Model& reference = lora != nullptr ? lora->base() : *run.model;
@@ -169,13 +171,22 @@ GrpoPrograms trace_with(const GrpoRun& run, const TrainingOptions& training, std
     programs.reference = planned(trace_reference(reference, run.options.temperature, options));
   }
   (void)planned(Optimizer::trace_update(*run.model, run.dtype, optimizer_options(training)));
-  for (const Capacity& capacity : engine_capacities(run.engine)) {
+  for (const Capacity& capacity : has_engine ? engine_capacities(run.engine) : std::vector<Capacity>()) {
     (void)planned(trace_generation(*run.model, {.capacity = capacity,
                                                 .layout = layout,
                                                 .dtype = run.dtype,
                                                 .repetition_penalty = run.engine.repetition_penalty}));
   }
   return programs;
+}
+
+std::unique_ptr<RolloutSource> rollout_source(const GrpoRun& run, const TensorStore& weights,
+                                              const std::shared_ptr<Arena>& arena) {
+  if (run.options.rollout == RolloutKind::own) {
+    return std::make_unique<EngineRollout>(Engine(*run.model, run.tokenizer, weights, arena, run.engine));
+  }
+  check_positions(run.model->shape(), run.engine.max_model_len, "max_completion_length");
+  return std::make_unique<ServerRollout>(run.options, *run.model, weights, run.tokenizer, run.generation_config);
 }
 
 }  // namespace
@@ -221,7 +232,7 @@ MetricValues train(GrpoRun& run) {
   std::optional<Executable> forward = compiled(programs.forward, &weights);
   std::optional<Executable> reference =
       compiled(programs.reference, reference_weights ? &*reference_weights : &weights);
-  Engine engine(*run.model, run.tokenizer, weights, arena, run.engine);
+  const std::unique_ptr<RolloutSource> source = rollout_source(run, weights, arena);
   (void)arena->base();
   check_plan(device, before, programs.memory);
 
@@ -234,7 +245,7 @@ MetricValues train(GrpoRun& run) {
                  .reference = reference ? &*reference : nullptr,
                  .reference_weights = reference_weights ? &*reference_weights : nullptr,
                  .weights = weights,
-                 .engine = engine,
+                 .source = *source,
                  .tokenizer = run.tokenizer,
                  .prompts = run.prompts,
                  .eval_prompts = run.eval_prompts ? &*run.eval_prompts : nullptr,

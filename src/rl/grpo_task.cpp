@@ -106,7 +106,7 @@ Rollout GrpoTask::sample(const PromptSet& prompts, std::span<const std::uint32_t
   const auto seed_of = [&](std::size_t index) {
     return (std::uint64_t{seeds.bits(2 * index)} << 32) | seeds.bits(2 * index + 1);
   };
-  return roll_out(setup_.engine, setup_.tokenizer, prompts, chosen, setup_.rewards, rollout_options, seed_of);
+  return roll_out(setup_.source, setup_.tokenizer, prompts, chosen, setup_.rewards, rollout_options, seed_of);
 }
 
 Rollout GrpoTask::generate() {
@@ -159,14 +159,15 @@ void GrpoTask::add_reference_logps(std::span<PolicySample> samples) const {
 
 void GrpoTask::correct_importance(Rollout& rollout) const {
   const GrpoOptions& options = setup_.options;
-  if (!options.corrects_importance()) return;
+  if (!options.compares_importance()) return;
   const ImportanceOptions importance = importance_options(options);
   ImportanceMetrics metrics(importance);
   std::vector<std::vector<float>> logps = logps_of(*setup_.forward, rollout.samples);
   for (std::size_t s = 0; s < logps.size(); ++s) {
     PolicySample& sample = rollout.samples[s];
-    sample.importance = importance_ratios(logps[s], sample.logps, importance);
-    metrics.add(logps[s], sample.logps, sample.importance, options.mask_truncated_completions && sample.truncated);
+    std::vector<float> ratios = importance_ratios(logps[s], sample.logps, importance);
+    metrics.add(logps[s], sample.logps, ratios, options.mask_truncated_completions && sample.truncated);
+    if (options.corrects_importance()) sample.importance = std::move(ratios);
     sample.logps = std::move(logps[s]);
   }
   rollout.importance = metrics.values();
@@ -239,7 +240,7 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   for (std::int64_t i = 0; i < accumulation; ++i) {
     const std::int64_t at = micro_steps_ + i;
     if (at % reuse == 0) rollouts.push_back(generate());
-    fresh.push_back(updates_since_generation_ == 0 && !options.corrects_importance());
+    fresh.push_back(updates_since_generation_ == 0 && !options.compares_importance());
     const auto samples = micro_batches(samples_)[static_cast<std::size_t>(at % setup_.batch.steps_per_generation)];
     read_.insert(read_.end(), samples.begin(), samples.end());
   }
@@ -259,7 +260,7 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   MetricValues values{{"loss", loss}};
   append(values, rollout_metrics(rollouts, setup_.rewards));
   append(values, policy_metrics.values());
-  if (options.exact_logprobs) check_exact(values, step);
+  if (options.exact_logprobs && options.rollout == RolloutKind::own) check_exact(values, step);
   return values;
 }
 
@@ -299,6 +300,7 @@ void GrpoTask::check_exact(const MetricValues& values, std::int64_t step) const 
 
 void GrpoTask::after_update(std::int64_t step) {
   ++updates_since_generation_;
+  setup_.source.weights_moved();
   const GrpoOptions& options = setup_.options;
   if (!options.sync_ref_model || setup_.reference_weights == nullptr) return;
   if ((step + 1) % options.ref_model_sync_steps == 0) {

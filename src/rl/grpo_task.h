@@ -26,7 +26,7 @@ class GrpoTask final : public TrainingTask {
     Executable* reference = nullptr;   // trace_reference, bound to reference_weights
     TensorStore* reference_weights = nullptr;
     const TensorStore& weights;
-    Engine& engine;
+    RolloutSource& source;
     const Tokenizer& tokenizer;
     const PromptSet& prompts;
     const PromptSet* eval_prompts = nullptr;
@@ -52,7 +52,7 @@ class GrpoTask final : public TrainingTask {
 
   // Whether there are passes of the policy beside those that train.
   [[nodiscard]] static bool needs_forward(const GrpoOptions& options) {
-    return options.top_entropy_quantile < 1 || options.corrects_importance();
+    return options.top_entropy_quantile < 1 || options.compares_importance();
   }
   // Micro-steps in an epoch of prompts.
   [[nodiscard]] static std::int64_t micro_steps_per_epoch(const GrpoOptions& options, const GrpoBatch& batch,

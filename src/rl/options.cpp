@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "rl/server_rollout.h"
 
 namespace hone {
 namespace {
@@ -42,6 +43,15 @@ std::int64_t steps_of(const GrpoOptions& options, std::int64_t devices, const Op
   return *options.generation_batch_size / micro;
 }
 
+// One line for those of the keys that were set.
+void say_without_effect(std::initializer_list<const char*> keys, const std::string& why, const OptionInput& input) {
+  std::vector<OptionNotice> notices;
+  for (const char* key : keys) {
+    if (input.was_set(key)) notices.push_back({key, why});
+  }
+  for (const std::string& line : notice_lines(notices)) log_once(line);
+}
+
 void check_importance(const GrpoOptions& options, const OptionInput& input) {
   const double least = options.vllm_importance_sampling_clip_min.value_or(0);
   if (least > options.vllm_importance_sampling_cap) {
@@ -49,12 +59,27 @@ void check_importance(const GrpoOptions& options, const OptionInput& input) {
                 text_of(least, " is above vllm_importance_sampling_cap ", options.vllm_importance_sampling_cap));
   }
   if (options.corrects_importance()) return;
-  for (const char* key :
-       {"vllm_importance_sampling_mode", "vllm_importance_sampling_cap", "vllm_importance_sampling_clip_min"}) {
-    if (!input.was_set(key)) continue;
-    log_once(text_of(input.place_of(key),
-                     " has no effect: rollout and trainer have the same probabilities, or are not to be corrected "
-                     "(vllm_importance_sampling_correction: true does it all the same)"));
+  say_without_effect(
+      {"vllm_importance_sampling_mode", "vllm_importance_sampling_cap", "vllm_importance_sampling_clip_min"},
+      "without a server rollout and trainer have the same probabilities "
+      "(vllm_importance_sampling_correction: true weighs them all the same)",
+      input);
+}
+
+void check_server(const GrpoOptions& options, const OptionInput& input) {
+  if (options.rollout == RolloutKind::own) {
+    say_without_effect({"rollout_server", "vllm_server_url", "vllm_server_host", "vllm_server_port",
+                        "vllm_server_timeout", "rollout_key_variable", "rollout_weights_dir"},
+                       "completions come from hone's engine in this process (rollout: server asks a server)", input);
+    return;
+  }
+  if (options.vllm_server_url.empty() && options.vllm_server_host.empty()) {
+    throw Error(input.place_of("rollout"), "is server, but none is named", "vllm_server_url: http://localhost:8000");
+  }
+  (void)rollout_server_url(options);
+  if (options.exact_logprobs && input.was_set("exact_logprobs")) {
+    throw Error(input.place_of("exact_logprobs"), "a server computes probabilities of its own",
+                "leave it away with rollout: server");
   }
 }
 
@@ -111,6 +136,7 @@ void check_options(const GrpoOptions& options, const OptionInput& input) {
                 "another loss_type with sequence is GSPO");
   }
   check_importance(options, input);
+  check_server(options, input);
   (void)grpo_batch(options, 1, input);
 }
 

@@ -32,9 +32,13 @@ enum class RewardScale : std::uint8_t { group, batch, none };
 template <>
 inline constexpr EnumTable kEnumTable<RewardScale>{.names = "group|batch|none", .aliases = "true=group"};
 
-enum class RolloutKind : std::uint8_t { own };
+enum class RolloutKind : std::uint8_t { own, server };
 template <>
-inline constexpr EnumTable kEnumTable<RolloutKind>{.names = "own", .not_yet = "server"};
+inline constexpr EnumTable kEnumTable<RolloutKind>{.names = "own|server"};
+
+enum class RolloutServer : std::uint8_t { vllm, sglang };
+template <>
+inline constexpr EnumTable kEnumTable<RolloutServer>{.names = "vllm|sglang"};
 
 template <>
 inline constexpr EnumTable kEnumTable<LengthScope>{.names = "group|call"};
@@ -108,6 +112,13 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
   std::optional<double> min_p;
   double repetition_penalty = 1.0;
   RolloutKind rollout = RolloutKind::own;
+  RolloutServer rollout_server = RolloutServer::vllm;
+  std::string vllm_server_url;
+  std::string vllm_server_host;
+  std::int64_t vllm_server_port = 8000;
+  double vllm_server_timeout = 240;
+  std::string rollout_key_variable = "VLLM_API_KEY";
+  std::string rollout_weights_dir;
   bool exact_logprobs = true;
 
   double beta = 0.04;
@@ -134,7 +145,11 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
   GrpoOptions() { learning_rate = 1e-6; }
 
   // Whether what was sampled is weighed by the trainer's and the sampler's probabilities.
-  [[nodiscard]] bool corrects_importance() const { return vllm_importance_sampling_correction.value_or(false); }
+  [[nodiscard]] bool corrects_importance() const {
+    return vllm_importance_sampling_correction.value_or(rollout == RolloutKind::server);
+  }
+  // Whether the trainer's probabilities of what was sampled are taken before the first update on it.
+  [[nodiscard]] bool compares_importance() const { return corrects_importance() || rollout == RolloutKind::server; }
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -171,7 +186,19 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
     v("top_k", top_k, "Sample from this many likeliest tokens; unset or 0: all", at_least(0));
     v("min_p", min_p, "Sample from tokens of at least this share of the likeliest one's probability", within(0, 1));
     v("repetition_penalty", repetition_penalty, kRepetitionPenaltyHelp, above(0));
-    v("rollout", rollout, "What generates");
+    v("rollout", rollout, "What generates: hone's engine in this process, or a server that is sent the weights");
+    v("rollout_server", rollout_server,
+      "rollout: server: what kind it is of, which decides how it is told of new weights");
+    v("vllm_server_url", vllm_server_url, "rollout: server: its URL, with or without /v1");
+    v.alias("vllm_server_base_url", "vllm_server_url");
+    v("vllm_server_host", vllm_server_host, "rollout: server: its host, where no URL is set");
+    v("vllm_server_port", vllm_server_port, "rollout: server: its port, beside vllm_server_host", within(1, 65535));
+    v("vllm_server_timeout", vllm_server_timeout,
+      "rollout: server: seconds that an answer may take, and that a server which gives none is asked again",
+      within(0.001, 1e6));
+    v("rollout_key_variable", rollout_key_variable, "rollout: server: environment variable that holds its API key");
+    v("rollout_weights_dir", rollout_weights_dir,
+      "rollout: server: folder of the weights, as the server sees it too; unset: rollout_weights in output_dir");
     v("exact_logprobs", exact_logprobs, "Rollout and trainer compute bitwise the same probabilities");
   }
 

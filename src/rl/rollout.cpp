@@ -41,11 +41,11 @@ Json to_json(const JudgedCompletion& judged, std::span<const Reward> rewards, st
 
 }  // namespace
 
-Rollout roll_out(Engine& engine, const Tokenizer& tokenizer, const PromptSet& prompts,
+Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const PromptSet& prompts,
                  std::span<const std::uint32_t> chosen, std::span<const Reward> rewards, const RolloutOptions& options,
                  const std::function<std::uint64_t(std::size_t)>& seed_of) {
   const std::vector<Request> requests = make_requests(prompts, chosen, options, seed_of);
-  const std::vector<Completion> completions = engine.generate(requests);
+  const std::vector<Completion> completions = source.generate(requests);
 
   Rollout rollout;
   std::vector<Json> rows;

@@ -35,6 +35,28 @@ struct Rollout {
   std::vector<std::pair<std::string, double>> importance;  // ImportanceMetrics, where ratios were taken
 };
 
+// What completions come from.
+class RolloutSource {
+ public:
+  virtual ~RolloutSource() = default;
+  // Results in the order of the requests. Throws Interrupted at Ctrl+C.
+  [[nodiscard]] virtual std::vector<Completion> generate(std::span<const Request> requests) = 0;
+  // After the policy's weights have changed.
+  virtual void weights_moved() {}
+};
+
+// The engine on the policy's own weights.
+class EngineRollout final : public RolloutSource {
+ public:
+  explicit EngineRollout(Engine engine) : engine_(std::move(engine)) {}
+  [[nodiscard]] std::vector<Completion> generate(std::span<const Request> requests) override {
+    return engine_.generate(requests);
+  }
+
+ private:
+  Engine engine_;
+};
+
 struct RolloutOptions {
   std::int64_t num_generations = 8;
   SamplingParams sampling;  // the seed is set for each completion
@@ -43,7 +65,7 @@ struct RolloutOptions {
 };
 
 // `seed_of(sample)`: the seed of each completion's sampling. Throws Interrupted at Ctrl+C.
-[[nodiscard]] Rollout roll_out(Engine& engine, const Tokenizer& tokenizer, const PromptSet& prompts,
+[[nodiscard]] Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const PromptSet& prompts,
                                std::span<const std::uint32_t> chosen, std::span<const Reward> rewards,
                                const RolloutOptions& options,
                                const std::function<std::uint64_t(std::size_t sample)>& seed_of);

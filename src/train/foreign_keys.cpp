@@ -14,6 +14,7 @@ constexpr std::string_view kOwnLoader = "hone reads and tokenises data in its ow
 constexpr std::string_view kNoHub = "nothing is pushed to a hub";
 constexpr std::string_view kOwnCompletions = "completions are kept in output_dir/completions";
 constexpr std::string_view kOwnEngine = "completions come from hone's engine in this process";
+constexpr std::string_view kRolloutSays = "the key rollout says what generates, unset hone's engine in this process";
 constexpr std::string_view kOwnSandbox = "programs run in hone's own sandbox";
 constexpr std::string_view kNoPadding = "hone lays sequences end to end and pads nothing";
 
@@ -120,16 +121,11 @@ constexpr std::array kTrainingKeys = std::to_array<ForeignKey>({
     {"local_rank", kNoEffect, kOneProcess, "-1|0"},
     {"use_cpu", kNoEffect, "device: cpu runs on the host"},
     // GRPO: generation.
-    {"use_vllm", kNoEffect, kOwnEngine},
-    {"vllm_mode", kNoEffect, kOwnEngine},
+    {"use_vllm", kNoEffect, kRolloutSays},
+    {"vllm_mode", kNoEffect, kRolloutSays},
     {"vllm_device", kNoEffect, kOwnEngine},
     {"vllm_dtype", kNoEffect, kOwnEngine},
     {"vllm_max_model_len", kNoEffect, kOwnEngine},
-    {"vllm_server_url", kNoEffect, kOwnEngine},
-    {"vllm_server_base_url", kNoEffect, kOwnEngine},
-    {"vllm_server_host", kNoEffect, kOwnEngine},
-    {"vllm_server_port", kNoEffect, kOwnEngine},
-    {"vllm_server_timeout", kNoEffect, kOwnEngine},
     {"vllm_group_port", kNoEffect, kOwnEngine},
     {"vllm_gpu_memory_utilization", kNoEffect, kOwnEngine},
     {"vllm_tensor_parallel_size", kNoEffect, kOwnEngine},

@@ -231,6 +231,12 @@ bool Trainer::step_once(std::int64_t step, TrainingTask& task, Window& window) {
   return true;
 }
 
+void Trainer::give_up_step(std::int64_t step, TrainingTask& task, const Json& before) {
+  task.restore(before);
+  subject_.optimizer.discard();
+  save_checkpoint(step, task);
+}
+
 MetricValues Trainer::log(std::int64_t step, const TrainingTask& task, Window& window) {
   const double seconds = std::max(seconds_since(window.start), 1e-9);
   const double tokens = static_cast<double>(task.tokens_seen() - window.first_tokens);
@@ -268,6 +274,9 @@ void Trainer::evaluate(std::int64_t step, TrainingTask& task, Window& window) {
     values = task.evaluate(step);
   } catch (const Interrupted&) {
     save_checkpoint(step, task);
+    throw;
+  } catch (const OutsideFailure&) {
+    if (step > first_) save_checkpoint(step, task);
     throw;
   }
   window.start += Clock::now() - start;
@@ -333,6 +342,7 @@ void Trainer::write_row(const MetricRow& row) {
 
 MetricValues Trainer::run(TrainingTask& task) {
   const std::int64_t first = resume(task);
+  first_ = first;
   open_metrics(first);
   const MetricValues last = train(task, first);
   if (options_.load_best_model_at_end) load_best();
@@ -365,9 +375,10 @@ MetricValues Trainer::train(TrainingTask& task, std::int64_t first) {
     try {
       step_once(step, task, window);
     } catch (const Interrupted&) {
-      task.restore(before);
-      subject_.optimizer.discard();
-      save_checkpoint(step, task);
+      give_up_step(step, task, before);
+      throw;
+    } catch (const OutsideFailure&) {
+      if (step > first) give_up_step(step, task, before);
       throw;
     }
     const std::int64_t done = step + 1;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/error.h"
 #include "core/json.h"
 #include "model/model.h"
 #include "text/tokenizer.h"
@@ -21,6 +22,12 @@ namespace hone {
 class CheckpointStore;
 class Trackers;
 class UsageMeter;
+
+// What a task depends on outside this process has failed: the steps so far are worth keeping.
+class OutsideFailure : public Error {
+ public:
+  using Error::Error;
+};
 
 // One kind of training, as the loop sees it.
 class TrainingTask {
@@ -73,9 +80,9 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
   ~Trainer();
 
-  // Resumes where the options say so, trains to the end, writes the model to output_dir. Throws Interrupted after
-  // saving a checkpoint, Error where a loss is not finite (the weights as they were before it, the batch saved).
-  // Returns the metrics of the last logged line.
+  // Resumes where the options say so, trains to the end, writes the model to output_dir. Throws Interrupted and
+  // OutsideFailure after saving a checkpoint, Error where a loss is not finite (the weights as they were before it, the
+  // batch saved). Returns the metrics of the last logged line.
   MetricValues run(TrainingTask& task);
 
  private:
@@ -97,8 +104,10 @@ class Trainer {
   void fail_nonfinite(std::int64_t step, double loss, double norm, TrainingTask& task);
   // One optimizer step; false where it was skipped.
   bool step_once(std::int64_t step, TrainingTask& task, Window& window);
+  // Saves what was before a step that is not finished.
+  void give_up_step(std::int64_t step, TrainingTask& task, const Json& before);
   MetricValues log(std::int64_t step, const TrainingTask& task, Window& window);
-  // Throws Interrupted after saving. The time it takes is not the window's.
+  // Throws Interrupted and OutsideFailure after saving. The time it takes is not the window's.
   void evaluate(std::int64_t step, TrainingTask& task, Window& window);
   // Remembers an evaluation that is better than all before it. Throws Error where it has no such metric.
   void compare_with_best(std::int64_t step, const MetricValues& values);
@@ -114,6 +123,7 @@ class Trainer {
   std::unique_ptr<MetricsWriter> metrics_;
   std::unique_ptr<Trackers> trackers_;
   std::unique_ptr<UsageMeter> usage_;
+  std::int64_t first_ = 0;  // steps done before this process
   std::int64_t last_saved_ = -1;
   bool replaces_ = false;  // an earlier run, whose checkpoints go with the first one saved
   std::optional<Best> best_;

@@ -72,7 +72,10 @@ TEST_F(Recipes, GrpoIsReadyToStart) {
   const CommandResult ended = run_commands({"grpo", "--config", recipe("grpo.yaml"), "--dataset_name",
                                             at("data/prompts.jsonl"), "--output_dir", at("grpo"), "--dry_run"});
   ASSERT_EQ(ended.code, 0) << ended.said;
-  EXPECT_THAT(ended.said, HasSubstr("use_vllm and vllm_server_url have no effect"));
+  EXPECT_THAT(ended.said, HasSubstr("use_vllm has no effect: the key rollout says"));
+  EXPECT_THAT(ended.said,
+              HasSubstr("vllm_server_url has no effect: completions come from hone's engine in this process "
+                        "(rollout: server asks a server)"));
   EXPECT_THAT(ended.printed, HasSubstr("a generation is 2 x 16 completions"));
   EXPECT_THAT(ended.printed, HasSubstr("dry run: nothing was trained, nothing was written"));
   EXPECT_FALSE(fs::exists(at("grpo")));

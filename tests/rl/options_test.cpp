@@ -47,7 +47,9 @@ TEST(GrpoOptions, TheRecipeIsAccepted) {
   EXPECT_EQ(options.gradient_checkpointing, Recomputation::off);
   EXPECT_EQ(notice_lines(result.input.notices),
             (std::vector<std::string>{
-                "use_vllm and vllm_server_url have no effect: completions come from hone's engine in this process"}));
+                "use_vllm has no effect: the key rollout says what generates, unset hone's engine in this process"}));
+  EXPECT_EQ(options.vllm_server_url, "http://localhost:8001/v1");
+  EXPECT_EQ(options.rollout, RolloutKind::own);
   const GrpoBatch batch = grpo_batch(options, 1, result.input);
   EXPECT_EQ(batch.completions, 32);
   EXPECT_EQ(batch.prompts, 2);
@@ -123,7 +125,11 @@ TEST(GrpoOptions, WhatDoesNotFitGetsOneExactLine) {
       {{"--loss_type", "gspo"},
        "--loss_type: expected one of grpo, bnpo, dr_grpo, dapo, cispo, saw 'gspo' (did you "
        "mean grpo?)"},
-      {{"--rollout", "server"}, "--rollout: 'server' is not implemented yet, expected one of own"},
+      {{"--rollout", "server"}, "--rollout: is server, but none is named (vllm_server_url: http://localhost:8000)"},
+      {{"--rollout", "server", "--vllm_server_url", "localhost:8000"},
+       "vllm_server_url: 'localhost:8000' is no URL of a server (http://localhost:8000/v1, for example)"},
+      {{"--rollout", "server", "--vllm_server_host", "gpu1", "--exact_logprobs"},
+       "--exact_logprobs: a server computes probabilities of its own (leave it away with rollout: server)"},
       {{"--loss_type", "cispo", "--epsilon_high", "5", "--delta", "2"},
        "--delta: cispo caps the ratio at epsilon_high alone (leave it unset)"},
       {{"--loss_type", "cispo", "--epsilon_high", "5", "--importance_sampling_level", "sequence"},

@@ -1,0 +1,128 @@
+#include "endpoint/client.h"
+
+#include <algorithm>
+#include <charconv>
+#include <thread>
+
+#include "core/interrupt.h"
+#include "core/json_value.h"
+#include "core/yaml.h"
+#include "hub/http.h"
+#include "hub/refusal.h"
+
+namespace hone {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kFirstPause{250};  // doubled each time
+constexpr milliseconds kLongestPause{60'000};
+constexpr milliseconds kLongestWish{300'000};  // of a server's Retry-After
+constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
+
+// The server's words: of OpenAI's error object, else the body's beginning.
+std::string message_of(const HttpAnswer& answer) {
+  std::string message = answer.body;
+  try {
+    const Json json = parse_json(answer.body, "answer");
+    const Json& error = json.is_object() && json.contains("error") ? json["error"] : json;
+    if (error.is_string()) message = error.get<std::string>();
+    if (error.is_object() && error.contains("message") && error["message"].is_string()) {
+      message = error["message"].get<std::string>();
+    }
+  } catch (const Error&) {
+    message = answer.body;  // no JSON
+  }
+  if (message.size() > 300) message = message.substr(0, 300) + "...";
+  return message;
+}
+
+milliseconds pause_after(const HttpAnswer& answer, std::int64_t tries) {
+  if (const auto wish = answer.headers.find("retry-after"); wish != answer.headers.end()) {
+    std::int64_t seconds = -1;
+    std::from_chars(wish->second.data(), wish->second.data() + wish->second.size(), seconds);
+    if (seconds >= 0) return std::min(kLongestWish, milliseconds(std::min<std::int64_t>(seconds, 1000) * 1000));
+  }
+  return std::min(kLongestPause, kFirstPause * (std::int64_t{1} << std::min<std::int64_t>(tries, 20)));
+}
+
+// Without slashes at its end.
+std::string checked_url(const std::string& endpoint, std::string_view key) {
+  const std::size_t scheme = endpoint.find("://");
+  const bool is_http = endpoint.starts_with("http://") || endpoint.starts_with("https://");
+  std::string url = endpoint;
+  while (url.ends_with('/')) url.pop_back();
+  if (!is_http || url.size() <= scheme + 3) {
+    throw Error(key, text_of(shown(endpoint), " is no URL of a server"), "http://localhost:8000/v1, for example");
+  }
+  return url;
+}
+
+}  // namespace
+
+std::string api_url(const std::string& endpoint, std::string_view key) {
+  std::string url = checked_url(endpoint, key);
+  if (url.find('/', url.find("://") + 3) == std::string::npos) url += "/v1";
+  return url;
+}
+
+std::string server_url(const std::string& endpoint, std::string_view key) {
+  std::string url = checked_url(endpoint, key);
+  if (url.ends_with("/v1")) url.resize(url.size() - 3);
+  return url;
+}
+
+std::string EndpointClient::post(const std::string& url, const std::string& body, std::string_view wanted,
+                                 const std::function<void(const std::string&)>& read) const {
+  const HttpPost request{.url = url,
+                         .token = options_.token,
+                         .body = body,
+                         .timeout = options_.timeout,
+                         .most = kMostBytes,
+                         .cancelled = options_.cancelled};
+  const auto patient_until = Clock::now() + options_.patience;
+  std::string problem;
+  for (std::int64_t tries = 1;; ++tries) {
+    const HttpAnswer answer = http_post(request);
+    throw_if_over();
+    if (answer.status == 200 && answer.failure.empty()) {
+      try {
+        read(answer.body);
+        return {};
+      } catch (const WrongAnswer& error) {
+        throw Error(url, error.what());
+      } catch (const Json::exception&) {
+        problem = text_of("answers with what is no ", wanted, ": ", message_of(answer));
+      } catch (const Error& error) {
+        problem = text_of("answers with what is no ", wanted, ": ", error.what());
+      }
+    } else if (is_passing(answer)) {
+      problem = answer.failure.empty() ? text_of("answers ", answer.status, ": ", message_of(answer))
+                                       : text_of("gives no answer: ", answer.failure);
+    } else {
+      const std::string what = text_of("answers ", answer.status, ": ", message_of(answer));
+      if (answer.status == 400 || answer.status == 413 || answer.status == 422) return what;
+      const bool is_access = answer.status == 401 || answer.status == 403;
+      throw Error(url, what, is_access ? options_.token_help : answer.status == 404 ? options_.not_found_help : "");
+    }
+    if (tries > options_.retries && Clock::now() >= patient_until) {
+      throw Error(url, problem, text_of("asked ", tries, " times; ", options_.given_up_help));
+    }
+    sleep(pause_after(answer, tries - 1));
+  }
+}
+
+void EndpointClient::sleep(milliseconds pause) const {
+  for (const auto end = Clock::now() + pause; Clock::now() < end;) {
+    throw_if_over();
+    std::this_thread::sleep_for(std::min(pause, milliseconds(20)));
+  }
+}
+
+void EndpointClient::throw_if_over() const {
+  throw_if_interrupted();
+  if (options_.cancelled != nullptr && *options_.cancelled) throw Cancelled();
+}
+
+}  // namespace hone

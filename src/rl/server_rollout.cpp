@@ -1,0 +1,276 @@
+#include "rl/server_rollout.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "core/files.h"
+#include "core/json_value.h"
+#include "hub/cache.h"
+#include "model/adapter_files.h"
+#include "model/lora.h"
+#include "model/weights.h"
+#include "text/detokenizer.h"
+#include "train/trainer.h"
+
+namespace hone {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::size_t kMostAtOnce = 64;  // requests
+
+// How a kind of server takes weights from a folder.
+struct WeightCall {
+  std::string_view path;
+  Json (*body)(const std::string& folder);
+};
+struct ServerApi {
+  std::vector<WeightCall> calls;
+  std::string_view help;  // where it has no such path
+};
+
+const ServerApi& api_of(RolloutServer server) {
+  static const std::array<ServerApi, 2> apis{
+      ServerApi{.calls = {{"/collective_rpc",
+                           [](const std::string& folder) {
+                             return Json{{"method", "reload_weights"}, {"kwargs", {{"weights_path", folder}}}};
+                           }},
+                          {"/reset_prefix_cache", [](const std::string&) { return Json::object(); }}},
+                .help = "vllm serve takes weights with VLLM_SERVER_DEV_MODE=1 in its environment, trl vllm-serve over "
+                        "NCCL alone; rollout_server: sglang speaks to SGLang"},
+      ServerApi{.calls = {{"/update_weights_from_disk",
+                           [](const std::string& folder) { return Json{{"model_path", folder}}; }}},
+                .help = "rollout_server: vllm speaks to vLLM"}};
+  return apis.at(static_cast<std::size_t>(server));
+}
+
+EndpointOptions endpoint_options(const GrpoOptions& options, const std::atomic<bool>& cancelled) {
+  const std::chrono::milliseconds timeout(static_cast<std::int64_t>(std::ceil(options.vllm_server_timeout * 1000)));
+  return {.token = environment(options.rollout_key_variable.c_str()),
+          .token_help = "the server's key belongs in the environment's " + options.rollout_key_variable,
+          .not_found_help = std::string(api_of(options.rollout_server).help),
+          .given_up_help =
+              "vllm_server_timeout says how long it may take; the same command goes on from the last "
+              "checkpoint",
+          .timeout = timeout,
+          .retries = 1,
+          .patience = timeout,
+          .cancelled = &cancelled};
+}
+
+// An adapter's weights are put into its base's, as a folder of both is read.
+void write_merged(const fs::path& folder, const LoraModel& model, const TensorStore& weights,
+                  const Json& generation_config) {
+  const fs::path adapter = folder.string() + ".adapter";
+  remove_path(adapter);
+  save_adapter(adapter, model, weights, nullptr);
+  const DType dtype = weights.tensors().front().type.dtype;
+  save_model(folder, model.base(), load_weights(model.base(), ModelDirectory(adapter), dtype, cpu_device()),
+             &generation_config);
+  remove_path(adapter);
+}
+
+const Json& member(const Json& object, const char* key, const std::string& what) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  if (!object.is_object() || found == object.end() || found->is_null()) throw WrongAnswer(what);
+  return *found;
+}
+
+// SGLang's name for token_ids.
+const Json& token_ids_of(const Json& choice) {
+  const char* other = "response_token_ids";
+  return member(
+      choice, choice.is_object() && choice.contains(other) ? other : "token_ids",
+      "a choice has no token_ids, which return_token_ids asks for: the server is too old, or of another kind");
+}
+
+Completion read_choice(const Json& choice, const SamplingParams& sampling, const Tokenizer& tokenizer,
+                       std::int64_t vocab_size) {
+  const Json& ids = token_ids_of(choice);
+  const std::string no_logps = "a choice has no logprobs.token_logprobs, which logprobs asks for";
+  const Json& logps = member(member(choice, "logprobs", no_logps), "token_logprobs", no_logps);
+  if (!ids.is_array() || !logps.is_array() || ids.size() != logps.size() || ids.empty()) {
+    throw WrongAnswer(text_of("a choice has ", ids.size(), " token_ids and ", logps.size(), " token_logprobs"));
+  }
+  if (static_cast<std::int64_t>(ids.size()) > sampling.max_tokens) {
+    throw WrongAnswer(text_of("a choice has ", ids.size(), " tokens, ", sampling.max_tokens, " were allowed"));
+  }
+  Completion completion;
+  completion.finish_reason = FinishReason::length;
+  Detokenizer detokenizer(tokenizer, true);
+  for (std::size_t i = 0; i < ids.size() && completion.finish_reason == FinishReason::length; ++i) {
+    if (!ids[i].is_number_integer() || ids[i].get<std::int64_t>() < 0 || ids[i].get<std::int64_t>() >= vocab_size) {
+      throw WrongAnswer(text_of("token id ", ids[i].dump(), " is outside the vocabulary of ", vocab_size));
+    }
+    if (!logps[i].is_number() || !std::isfinite(logps[i].get<double>())) {
+      throw WrongAnswer(text_of("a log-probability is ", logps[i].dump(), ", expected a number"));
+    }
+    const auto id = ids[i].get<TokenId>();
+    completion.tokens.push_back(id);
+    completion.logps.push_back(logps[i].get<float>());
+    if (std::ranges::find(sampling.stop_token_ids, id) != sampling.stop_token_ids.end()) {
+      completion.finish_reason = FinishReason::stop;
+    } else {
+      completion.text += detokenizer.add(id);
+    }
+  }
+  completion.text += detokenizer.flush();
+  return completion;
+}
+
+Json body_of(const Request& request, std::size_t count) {
+  const SamplingParams& sampling = request.sampling;
+  // What is left out would be the server's defaults. Seeds are read as signed numbers, by some of 32 bits.
+  return {{"prompt", request.prompt},
+          {"n", count},
+          {"seed", sampling.seed >> 33},
+          {"temperature", sampling.temperature},
+          {"top_p", sampling.top_p},
+          {"top_k", sampling.top_k > 0 ? sampling.top_k : -1},
+          {"min_p", sampling.min_p},
+          {"repetition_penalty", sampling.repetition_penalty},
+          {"max_tokens", sampling.max_tokens},
+          {"stop_token_ids", sampling.stop_token_ids},
+          {"logprobs", 1},
+          {"return_token_ids", true}};
+}
+
+// Calls ask(i) for all i below `count`, some at a time; the first exception cancels the others.
+void for_all(std::size_t count, std::atomic<bool>& cancelled, const std::function<void(std::size_t)>& ask) {
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    try {
+      for (std::size_t i = next++; i < count && !cancelled; i = next++) ask(i);
+    } catch (const Cancelled&) {
+      return;
+    } catch (...) {
+      const std::scoped_lock lock(mutex);
+      if (!failure) failure = std::current_exception();
+      cancelled = true;
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    threads.reserve(kMostAtOnce);
+    for (std::size_t i = 0; i < std::min(count, kMostAtOnce); ++i) threads.emplace_back(work);
+  }
+  cancelled = false;
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace
+
+std::string rollout_server_url(const GrpoOptions& options) {
+  if (!options.vllm_server_url.empty()) return server_url(options.vllm_server_url, "vllm_server_url");
+  return server_url(text_of("http://", options.vllm_server_host, ":", options.vllm_server_port), "vllm_server_host");
+}
+
+fs::path rollout_weights_dir(const GrpoOptions& options) {
+  const fs::path folder = options.rollout_weights_dir.empty() ? fs::path(options.output_dir) / "rollout_weights"
+                                                              : fs::path(options.rollout_weights_dir);
+  return fs::absolute(folder).lexically_normal();
+}
+
+std::vector<Completion> read_server_answer(const std::string& body, const SamplingParams& sampling, std::size_t count,
+                                           const Tokenizer& tokenizer, std::int64_t vocab_size) {
+  const Json json = parse_json(body, "the answer");
+  const Json& choices = member(json, "choices", "an answer has no choices");
+  if (!choices.is_array() || choices.size() != count) {
+    throw WrongAnswer(text_of("an answer has ", choices.size(), " choices, ", count, " were asked for"));
+  }
+  std::vector<Completion> completions(count);
+  std::vector<bool> is_there(count, false);
+  for (const Json& choice : choices) {
+    const Json& index = member(choice, "index", "a choice has no index");
+    const auto at = index.is_number_integer() ? index.get<std::int64_t>() : -1;
+    if (at < 0 || at >= static_cast<std::int64_t>(count) || is_there[static_cast<std::size_t>(at)]) {
+      throw WrongAnswer(text_of("a choice has the index ", index.dump(), " of ", count, ", or two have"));
+    }
+    is_there[static_cast<std::size_t>(at)] = true;
+    completions[static_cast<std::size_t>(at)] = read_choice(choice, sampling, tokenizer, vocab_size);
+  }
+  return completions;
+}
+
+ServerRollout::ServerRollout(const GrpoOptions& options, const Model& model, const TensorStore& weights,
+                             const Tokenizer& tokenizer, std::string generation_config)
+    : options_(options),
+      model_(model),
+      weights_(weights),
+      tokenizer_(tokenizer),
+      generation_config_(std::move(generation_config)),
+      server_(rollout_server_url(options)),
+      client_(endpoint_options(options, cancelled_)) {}
+
+void ServerRollout::write_weights(const fs::path& folder) const {
+  const fs::path beside = folder.string() + ".partial";
+  remove_path(beside);
+  hone::create_directories(beside);
+  const Json generation_config = parse_json(generation_config_, "generation_config.json");
+  if (const LoraModel* lora = model_.adapter()) {
+    write_merged(beside, *lora, weights_, generation_config);
+  } else {
+    save_model(beside, model_, weights_, &generation_config);
+  }
+  tokenizer_.save(beside);
+  remove_path(folder);
+  publish_directory(beside, folder);
+}
+
+void ServerRollout::send_weights() {
+  const fs::path folder = rollout_weights_dir(options_);
+  write_weights(folder);
+  for (const WeightCall& call : api_of(options_.rollout_server).calls) {
+    const std::string url = server_ + std::string(call.path);
+    const std::string refusal =
+        client_.post(url, call.body(folder.string()).dump(), "acknowledgement", [](const std::string& body) {
+          if (body.find('{') == std::string::npos) return;  // vLLM says nothing
+          const Json answer = parse_json(body, "the answer");
+          if (answer.is_object() && answer.value("success", Json(true)) == false) {
+            throw WrongAnswer(
+                text_of("the server did not take the weights: ", answer.value("message", "it does not say why")));
+          }
+        });
+    if (!refusal.empty()) throw Error(url, refusal);
+  }
+  are_sent_ = true;
+}
+
+std::vector<Completion> ServerRollout::ask(const Request& request, std::size_t count) const {
+  std::vector<Completion> completions;
+  const std::string url = server_ + "/v1/completions";
+  const std::string refusal =
+      client_.post(url, body_of(request, count).dump(), "completion", [&](const std::string& body) {
+        completions = read_server_answer(body, request.sampling, count, tokenizer_, model_.shape().vocab_size);
+      });
+  if (!refusal.empty()) throw Error(url, refusal);
+  return completions;
+}
+
+std::vector<Completion> ServerRollout::generate(std::span<const Request> requests) {
+  std::vector<std::size_t> firsts;  // of each group of one prompt
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (i == 0 || requests[i].prompt != requests[i - 1].prompt) firsts.push_back(i);
+  }
+  std::vector<Completion> completions(requests.size());
+  try {
+    if (!are_sent_) send_weights();
+    for_all(firsts.size(), cancelled_, [&](std::size_t group) {
+      const std::size_t first = firsts[group];
+      const std::size_t end = group + 1 < firsts.size() ? firsts[group + 1] : requests.size();
+      std::ranges::move(ask(requests[first], end - first), completions.begin() + static_cast<std::ptrdiff_t>(first));
+    });
+  } catch (const OutsideFailure&) {
+    throw;
+  } catch (const Error& error) {
+    throw OutsideFailure(error.what());
+  }
+  return completions;
+}
+
+}  // namespace hone
