@@ -60,11 +60,9 @@ std::vector<Capacity> engine_capacities(const EngineOptions& options) {
   return capacities;
 }
 
-namespace {
-
 // A request's progress as its client sees it.
-struct Stream {
-  Stream(const Tokenizer& tokenizer, SamplingParams params)
+struct RequestStream {
+  RequestStream(const Tokenizer& tokenizer, SamplingParams params)
       : detokenizer(tokenizer, true), sampling(std::move(params)) {}
 
   Detokenizer detokenizer;
@@ -101,8 +99,6 @@ struct Stream {
   }
 };
 
-}  // namespace
-
 struct Engine::Impl {
   const Model& model;
   const Tokenizer& tokenizer;
@@ -111,7 +107,7 @@ struct Engine::Impl {
   std::vector<Capacity> capacities;
   std::vector<Executable> programs;  // by capacity
   Scheduler scheduler;
-  std::map<RequestId, Stream> streams;
+  std::map<RequestId, RequestStream> streams;
   RequestId next_id = 0;
   Statistics statistics;
 
@@ -146,7 +142,7 @@ struct Engine::Impl {
   std::vector<Sequence*> feed(Executable& program, const std::vector<ScheduledChunk>& chunks);
   void feed_penalties(Executable& program, std::span<Sequence* const> sampled) const;
   // Appends a token to its sequence; returns why the request ended, or none.
-  FinishReason accept(Sequence& sequence, Stream& stream, TokenId token, float logp) const;
+  FinishReason accept(Sequence& sequence, RequestStream& stream, TokenId token, float logp) const;
 };
 
 std::vector<Sequence*> Engine::Impl::feed(Executable& program, const std::vector<ScheduledChunk>& chunks) {
@@ -211,7 +207,7 @@ void Engine::Impl::feed_penalties(Executable& program, std::span<Sequence* const
   program.set<std::int32_t>("occurred_ids", ids);
 }
 
-FinishReason Engine::Impl::accept(Sequence& sequence, Stream& stream, TokenId token, float logp) const {
+FinishReason Engine::Impl::accept(Sequence& sequence, RequestStream& stream, TokenId token, float logp) const {
   sequence.tokens.push_back(token);
   if (sequence.occurred) sequence.occurred->add(token);
   stream.completion.tokens.push_back(token);
@@ -294,7 +290,7 @@ std::vector<Engine::Update> Engine::step() {
   program.get<float>("logp", logps);
   std::vector<Update> updates;
   for (std::size_t i = 0; i < sampled.size(); ++i) {
-    Stream& stream = impl.streams.at(sampled[i]->id);
+    RequestStream& stream = impl.streams.at(sampled[i]->id);
     const RequestId id = sampled[i]->id;
     const FinishReason reason = impl.accept(*sampled[i], stream, drawn[i], logps[i]);
     ++impl.statistics.generated_tokens;

@@ -97,16 +97,16 @@ MetricSeries metric_series(std::span<const MetricRow> rows, std::string_view nam
 }
 
 std::string metric_text(double value) {
-  constexpr double kCounts = 1000;
+  constexpr double kGrouped = 1000;
   constexpr double kExact = 1e15;
   if (std::isnan(value)) return "n/a";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   const double size = std::abs(value);
-  if (size >= kCounts && size < kExact) return format_count(std::llround(value));
+  if (size >= kGrouped && size < kExact) return format_count(std::llround(value));
   std::array<char, 32> buffer{};
   const bool whole = value == std::floor(value);
-  const bool plain = size >= 0.01 && size < kCounts;
-  std::snprintf(buffer.data(), buffer.size(), whole && size < kCounts ? "%.0f" : plain ? "%.4f" : "%.4g", value);
+  const bool plain = size >= 0.01 && size < kGrouped;
+  std::snprintf(buffer.data(), buffer.size(), whole && size < kGrouped ? "%.0f" : plain ? "%.4f" : "%.4g", value);
   return buffer.data();
 }
 

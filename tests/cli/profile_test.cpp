@@ -97,7 +97,9 @@ TEST(Profile, PacksDocumentsOfRandomLengths) {
     EXPECT_EQ(batch.positions[last], lengths[d] - 1);
     EXPECT_EQ(batch.targets[last], -1);
     EXPECT_EQ(batch.loss_weights[last], 0.0f);
-    if (lengths[d] > 1) EXPECT_EQ(batch.targets[begin], batch.tokens[begin + 1]);
+    if (lengths[d] > 1) {
+      EXPECT_EQ(batch.targets[begin], batch.tokens[begin + 1]);
+    }
   }
 }
 

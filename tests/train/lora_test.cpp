@@ -400,7 +400,8 @@ TEST(Lora, NamesWhatDoesNotFit) {
   EXPECT_NE(error_of({.target_modules = {".*norm|.*_proj"}})
                 .find("fits model.layers.0.input_layernorm, which can have no adapter"),
             std::string::npos);
-  EXPECT_NE(error_of({.target_modules = {"(q|v_proj"}}).find("missing closing parenthesis at character 9"), std::string::npos);
+  EXPECT_NE(error_of({.target_modules = {"(q|v_proj"}}).find("missing closing parenthesis at character 9"),
+            std::string::npos);
   EXPECT_NE(error_of({.modules_to_save = {"lm_haed"}}).find("lora_modules_to_save: 'lm_haed' names no module"),
             std::string::npos);
   EXPECT_EQ(error_of({.modules_to_save = {"embed_tokens"}}, "qwen2_tied"), "no error");
