@@ -42,6 +42,8 @@ constexpr std::string_view kGrpo =
     "ref_model_mixup_alpha ref_model_sync_steps shuffle_dataset disable_dropout reward_funcs reward_weights "
     "log_completions num_completions_to_print dataset_prompt_column rollout exact_logprobs use_vllm vllm_device "
     "vllm_mode vllm_server_url vllm_server_base_url vllm_server_host vllm_server_port vllm_server_timeout "
+    "vllm_importance_sampling_correction vllm_importance_sampling_mode vllm_importance_sampling_cap "
+    "vllm_importance_sampling_clip_max vllm_importance_sampling_clip_min "
     "vllm_gpu_memory_utilization vllm_tensor_parallel_size vllm_guided_decoding_regex wandb_log_unique_prompts "
     "code_language code_provider ioi_provider code_eval_test_batch_size code_eval_scoring_mode "
     "parallel_code_exec_per_proc e2b_router_url morph_router_url enforce_same_language cosine_min_value_wrong "

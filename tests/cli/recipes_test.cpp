@@ -79,6 +79,12 @@ TEST_F(Recipes, GrpoIsReadyToStart) {
   EXPECT_THAT(ended.printed, HasSubstr("a generation is 2 x 16 completions"));
   EXPECT_THAT(ended.printed, HasSubstr("dry run: nothing was trained, nothing was written"));
   EXPECT_FALSE(fs::exists(at("grpo")));
+  const CommandResult served =
+      run_commands({"grpo", "--config", recipe("grpo.yaml"), "--dataset_name", at("data/prompts.jsonl"), "--output_dir",
+                    at("grpo"), "--rollout", "server", "--dry_run"});
+  ASSERT_EQ(served.code, 0) << served.said;
+  EXPECT_THAT(served.said, testing::Not(HasSubstr("vllm_server_url has no effect")));
+  EXPECT_FALSE(fs::exists(at("grpo")));
 }
 
 TEST_F(Recipes, GrpoTrainsWithShorterCompletions) {
