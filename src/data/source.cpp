@@ -49,6 +49,14 @@ Json with_columns(Json& row, const std::vector<std::string>& columns) {
   return chosen;
 }
 
+void check_columns(const Json& row, const RowFilter& filter, const RowPlace& place) {
+  const auto check = [&](const std::string& column) {
+    if (!row.contains(column)) throw Error(*place.file, text_of("has no column '", column, "'"));
+  };
+  check(filter.key_column);
+  std::ranges::for_each(filter.columns, check);
+}
+
 }  // namespace
 
 void BadRows::add(const RowPlace& place, std::string_view reason) {
@@ -129,6 +137,23 @@ void Source::for_each_row(BadRows& bad, const std::function<void(Json&, const Ro
         if (!part.kept.empty() && (at >= part.kept.size() || !part.kept[at])) continue;
         if (!part.columns.empty()) row = with_columns(row, part.columns);
         visit(row, place);
+      }
+    }
+  }
+}
+
+void Source::for_each_row_of(const RowFilter& filter, BadRows& bad,
+                             const std::function<void(Json&, const RowPlace&)>& visit) const {
+  for (const SourcePart& part : parts_) {
+    HONE_ASSERT(part.kept.empty(), name_, ": rows are chosen already");
+    for (const fs::path& file : part.files) {
+      const std::unique_ptr<RowReader> reader = reader_of(file, options_);
+      reader->wants_only(filter);
+      Json row;
+      RowPlace place;
+      while (reader->next(row, place, bad)) {
+        check_columns(row, filter, place);
+        if (const Json& key = row[filter.key_column]; key == filter.key) visit(row, place);
       }
     }
   }

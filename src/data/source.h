@@ -56,10 +56,19 @@ struct SourceOptions {
   std::string split = "train";  // train, validation or test: of a folder's files, by their names
 };
 
+// Of rows those whose column `key_column` is the text `key`, and of these the named columns.
+struct RowFilter {
+  std::string key_column;
+  std::string key;
+  std::vector<std::string> columns;
+};
+
 // Reads one file, row by row. One implementation a format.
 class RowReader {
  public:
   virtual ~RowReader() = default;
+  // Said before the first row is read: what does not pass the filter will not be missed.
+  virtual void wants_only(const RowFilter& filter) { (void)filter; }
   // The next usable row and its place; false at the end. Unusable rows go to `bad`. Throws Error where the file as a
   // whole cannot be read.
   [[nodiscard]] virtual bool next(Json& row, RowPlace& place, BadRows& bad) = 0;
@@ -88,6 +97,10 @@ class Source {
   [[nodiscard]] std::span<const std::uint32_t> order() const { return order_; }
   // Calls visit for every usable row, as the files have them. Throws Error.
   void for_each_row(BadRows& bad, const std::function<void(Json& row, const RowPlace& place)>& visit) const;
+  // Of whole files alone, and only of the rows that the filter names; others may be passed over unread. Throws Error
+  // also where a file has no such column.
+  void for_each_row_of(const RowFilter& filter, BadRows& bad,
+                       const std::function<void(Json& row, const RowPlace& place)>& visit) const;
 
  private:
   std::string name_;

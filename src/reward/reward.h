@@ -27,6 +27,20 @@ using RewardScores = std::vector<std::optional<double>>;
 // A reward sees a whole batch at once, because some compare the completions of a group.
 using RewardFunction = std::function<RewardScores(std::span<const RewardInput>)>;
 
+// Rows of another data set, which a reward needs beside those that it judges: those whose `key_column` is the text
+// `key`.
+struct RowQuery {
+  std::string dataset;  // a file, or ORG/NAME on the hub, of which the split train is meant
+  std::string config;   // empty: the default one
+  std::string key_column;
+  std::string key;
+  std::vector<std::string> columns;  // what is wanted of each row
+};
+// Calls `visit` with the texts of `columns`, row by row in order; they last for the call. Throws Error where the data
+// set is not there or cannot be read, and where a row has no text in one of `columns`.
+using RowSource =
+    std::function<void(const RowQuery& query, const std::function<void(std::span<const std::string_view>)>& visit)>;
+
 enum class LengthScope { group, call };
 
 enum class SandboxMode : std::uint8_t {
@@ -60,6 +74,8 @@ struct RewardOptions {
   std::string code_language = "python";        // code_format, where the row does not say
   std::int64_t code_eval_test_batch_size = 1;  // ioi_code, cf_code: tests between looks at whether one failed; -1: all
   CodeScoring code_eval_scoring_mode = CodeScoring::weighted_sum;  // cf_code
+  std::string cf_tests_folder;  // cf_code: of generated tests; empty: CF_TESTS_FOLDER of the environment, if it is set
+  RowSource rows;               // of other data sets; rewards know none by themselves
 };
 
 struct Reward {

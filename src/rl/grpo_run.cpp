@@ -15,6 +15,7 @@
 #include "passes/offload.h"
 #include "reward/own/own_reward.h"
 #include "rl/reward_options.h"
+#include "rl/reward_rows.h"
 #include "rl/server_rollout.h"
 #include "train/fit.h"
 #include "train/setup.h"
@@ -74,7 +75,9 @@ RewardOptions reward_options(const RewardKeys& keys, bool think_prefilled) {
           .sandbox = keys.sandbox,
           .code_language = keys.code_language,
           .code_eval_test_batch_size = keys.code_eval_test_batch_size,
-          .code_eval_scoring_mode = keys.code_eval_scoring_mode};
+          .code_eval_scoring_mode = keys.code_eval_scoring_mode,
+          .cf_tests_folder = keys.cf_tests_folder,
+          .rows = visit_rows};
 }
 
 std::vector<Reward> rewards_of(const RewardKeys& keys, bool think_prefilled) {

@@ -64,6 +64,7 @@ struct RewardKeys {
   std::string code_language = "python";
   std::int64_t code_eval_test_batch_size = 1;
   CodeScoring code_eval_scoring_mode = CodeScoring::weighted_sum;
+  std::string cf_tests_folder;
   double reward_timeout = 60;
   SandboxMode sandbox = SandboxMode::namespaces;
 
@@ -89,6 +90,8 @@ struct RewardKeys {
     v("code_eval_test_batch_size", code_eval_test_batch_size,
       "ioi_code, cf_code: tests after which a failure is looked for; -1: all at once", at_least(-1));
     v("code_eval_scoring_mode", code_eval_scoring_mode, "cf_code: what is made of the share of tests that pass");
+    v("cf_tests_folder", cf_tests_folder,
+      "cf_code: folder of generated tests, test_cases_CONTEST.parquet each; unset: CF_TESTS_FOLDER");
     v("reward_timeout", reward_timeout, "A reward of your own: seconds for a batch of completions", above(0));
     v("sandbox", sandbox,
       "Rewards that run programs: what programs run in; none: nothing keeps them from this machine");

@@ -47,6 +47,46 @@ TEST(Tables, EveryFileHoldsTheRowsOfItsJsonLines) {
   EXPECT_GE(files, 11);
 }
 
+// Of the rows whose `key_column` is `key`: these columns.
+std::vector<std::string> chosen_rows(const fs::path& path, const RowFilter& filter) {
+  std::vector<std::string> rows;
+  BadRows bad;
+  Source(path, {}).for_each_row_of(filter, bad, [&](const Json& row, const RowPlace& place) {
+    rows.push_back(text_of(place.number));
+    for (const std::string& column : filter.columns) rows.back() += " " + row[column].dump();
+  });
+  return rows;
+}
+
+TEST(Tables, ChosenRowsAndColumnsAreThoseOfTheJsonLines) {
+  std::size_t chosen = 0;
+  for (const std::string& name : names_in(tables())) {
+    if (!name.starts_with("all.") || name.ends_with(".jsonl")) continue;
+    // Where a column is a list all is read, else what is not chosen is passed over.
+    for (const std::vector<std::string>& columns :
+         {std::vector<std::string>{"i64", "large", "text"}, {"nothing", "word"}, {"i32", "messages"}}) {
+      for (const std::string key : {"a", "", "two\nlines", "not there"}) {
+        const RowFilter filter{.key_column = "text", .key = key, .columns = columns};
+        const std::vector<std::string> expected = chosen_rows(tables() / "all.jsonl", filter);
+        EXPECT_EQ(chosen_rows(tables() / name, filter), expected) << name << " where text is '" << key << "'";
+        chosen += expected.size();
+      }
+    }
+  }
+  EXPECT_GE(chosen, 100u);
+}
+
+TEST(Tables, AColumnThatIsMissingIsNamed) {
+  for (const auto& [key, column] : {std::pair("text", "no_column"), {"no_key", "text"}}) {
+    try {
+      (void)chosen_rows(tables() / "all.v1_snappy.parquet", {.key_column = key, .key = "a", .columns = {column}});
+      FAIL() << key << ", " << column;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(text_of("all.v1_snappy.parquet: has no column 'no_")));
+    }
+  }
+}
+
 // What comes of a file: its rows, or the one line that says what is wrong with it.
 std::string outcome(const fs::path& path) {
   try {

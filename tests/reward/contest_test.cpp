@@ -186,7 +186,7 @@ TEST(Contest, rows_and_keys_that_make_no_sense_are_errors) {
   refused("cf_code", wrong, "time_limit");
   refused("cf_code", cf, "code_eval_test_batch_size", {.code_eval_test_batch_size = 0});
   Json ioi = {{"id", "x"}, {"test_names", {"a"}}, {"grader_files", Json::array()}};
-  refused("ioi_code", ioi, "no column test_cases");
+  refused("ioi_code", ioi, "neither test_cases nor a year");
   ioi["test_cases"] = {{"b", {"1", "1"}}};
   refused("ioi_code", ioi, "no test a");
   ioi["test_cases"] = {{"a", {"1", "1"}}};
@@ -196,8 +196,10 @@ TEST(Contest, rows_and_keys_that_make_no_sense_are_errors) {
   ioi["grader_files"] = Json::array({Json::array({"../../outside.h", "x"})});
   refused("ioi_code", ioi, "does not stay in the program's folder");
   Json spoken = cf;
-  spoken["language"] = "cobol";
-  EXPECT_EQ(contest_scores("cf_code", {"x"}, {spoken}), RewardScores{std::nullopt});
+  for (const Json& language : {Json("cobol"), Json("c++17"), Json(nullptr)}) {
+    spoken["language"] = language;
+    EXPECT_EQ(contest_scores("cf_code", {"```cpp\nint main() {}\n```"}, {spoken}), RewardScores{std::nullopt});
+  }
 }
 
 TEST(Compiler, without_one_the_error_says_what_to_do) {

@@ -145,15 +145,45 @@ const ParquetValue* ColumnCursor::take() {
   return &value_;
 }
 
+void ColumnCursor::skip(std::int64_t entries) {
+  while (entries > 0) {
+    if (is_read_ || in_page_ > 0) {
+      (void)take();
+      --entries;
+      continue;
+    }
+    if (entries_left_ == 0) fail("it has fewer values than the others");
+    std::string_view stored;
+    const ParquetPageHeader page = next_page(stored);
+    const bool is_data = page.kind == ParquetPageHeader::Kind::data || page.kind == ParquetPageHeader::Kind::data_v2;
+    if (is_data && page.values <= entries && page.values <= entries_left_) {
+      entries -= page.values;
+      entries_left_ -= page.values;
+    } else {
+      read_page(page, stored);
+    }
+  }
+}
+
 void ColumnCursor::begin_page() {
+  std::string_view stored;
+  const ParquetPageHeader page = next_page(stored);
+  read_page(page, stored);
+}
+
+ParquetPageHeader ColumnCursor::next_page(std::string_view& stored) {
   if (rest_.empty()) fail("it has fewer pages than it should");
   std::size_t header_size = 0;
   const ParquetPageHeader page = read_page_header(rest_, where_, header_size);
   rest_.remove_prefix(header_size);
   const auto stored_bytes = static_cast<std::size_t>(page.stored_bytes);
   if (stored_bytes > rest_.size()) fail("a page ends too early");
-  const std::string_view stored = rest_.substr(0, stored_bytes);
+  stored = rest_.substr(0, stored_bytes);
   rest_.remove_prefix(stored_bytes);
+  return page;
+}
+
+void ColumnCursor::read_page(const ParquetPageHeader& page, std::string_view stored) {
   if (page.has_checksum) {
     const uLong sum = crc32_z(0, reinterpret_cast<const Bytef*>(stored.data()), stored.size());
     if (static_cast<std::uint32_t>(sum) != page.checksum) fail("a page does not match its checksum");

@@ -30,11 +30,15 @@ class ColumnCursor {
   [[nodiscard]] int definition();
   // Takes the next entry: its value, valid until the next call of any function here, or nullptr where it is null.
   [[nodiscard]] const ParquetValue* take();
+  // Passes over entries, which must be there; pages that hold no others are not read.
+  void skip(std::int64_t entries);
 
  private:
   [[noreturn]] void fail(std::string_view what) const;
   void need_entry();
   void begin_page();
+  [[nodiscard]] ParquetPageHeader next_page(std::string_view& stored);
+  void read_page(const ParquetPageHeader& page, std::string_view stored);
   void read_dictionary(const ParquetPageHeader& page, std::string_view stored);
   void read_data(const ParquetPageHeader& page, std::string_view stored);
   [[nodiscard]] std::string_view uncompressed(const ParquetPageHeader& page, std::string_view stored,

@@ -126,14 +126,29 @@ class ParquetReader final : public RowReader {
     if (twice != names_.end()) throw Error(*name_, text_of("has two columns '", *twice, "'"));
   }
 
+  void wants_only(const RowFilter& filter) override {
+    std::vector<const ParquetNode*> wanted = {flat_column(filter.key_column)};
+    for (const std::string& column : filter.columns) {
+      if (column != filter.key_column) wanted.push_back(flat_column(column));
+    }
+    if (std::ranges::find(wanted, nullptr) != wanted.end()) return;  // all is read: the caller sees what is amiss
+    wanted_ = std::move(wanted);
+    key_ = filter.key;
+  }
+
   bool next(Json& row, RowPlace& place, BadRows& bad) override {
     while (begin_row()) {
       place = {name_, "row", ++number_};
+      if (!wanted_.empty() && !is_wanted()) continue;
       std::string fault;
       fault_ = &fault;
       values_ = 0;
-      row = read_group(metadata_.root);
-      check_row_ends();
+      if (wanted_.empty()) {
+        row = read_group(metadata_.root);
+        check_row_ends();
+      } else {
+        row = read_wanted();
+      }
       if (fault.empty() && row.empty()) fault = "no columns";
       if (fault.empty()) return true;
       bad.add(place, fault);
@@ -142,6 +157,33 @@ class ParquetReader final : public RowReader {
   }
 
  private:
+  // The column of that name, if each row has one value or null of it.
+  [[nodiscard]] const ParquetNode* flat_column(const std::string& name) const {
+    const auto found = std::ranges::find(metadata_.root.nodes, name, &ParquetNode::name);
+    if (found == metadata_.root.nodes.end() || found->shape != ParquetNode::Shape::leaf || found->repeat != 0) {
+      return nullptr;
+    }
+    return &*found;
+  }
+
+  // Of the row at hand; takes its key.
+  [[nodiscard]] bool is_wanted() {
+    const ParquetValue* value = cursors_[wanted_[0]->first_leaf].take();
+    if (value != nullptr && is_bytes(*wanted_[0]) && value->bytes == key_) return true;
+    ++passed_;
+    return false;
+  }
+
+  [[nodiscard]] Json read_wanted() {
+    Json row = {{wanted_[0]->name, key_}};
+    for (std::size_t i = 1; i < wanted_.size(); ++i) {
+      cursors_[wanted_[i]->first_leaf].skip(passed_);
+      row[wanted_[i]->name] = read(*wanted_[i]);
+    }
+    passed_ = 0;
+    return row;
+  }
+
   void find_leaves(const ParquetNode& node) {
     if (node.shape == ParquetNode::Shape::leaf) leaves_.push_back(&node);
     for (const ParquetNode& below : node.nodes) find_leaves(below);
@@ -154,8 +196,9 @@ class ParquetReader final : public RowReader {
   bool begin_row() {
     while (rows_left_ == 0) {
       for (ColumnCursor& cursor : cursors_) {
-        if (!cursor.at_end()) fail("a column has more values than the others");
+        if (wanted_.empty() && !cursor.at_end()) fail("a column has more values than the others");
       }
+      passed_ = 0;
       if (next_group_ == metadata_.row_groups.size()) return false;
       const ParquetRowGroup& group = metadata_.row_groups[next_group_++];
       cursors_.clear();
@@ -245,6 +288,9 @@ class ParquetReader final : public RowReader {
   std::int64_t number_ = 0;
   std::int64_t values_ = 0;  // of the row at hand
   std::string* fault_ = nullptr;
+  std::vector<const ParquetNode*> wanted_;  // the key, then the other columns; empty: all
+  std::string key_;
+  std::int64_t passed_ = 0;  // rows of the row group whose other columns were not read
 };
 
 }  // namespace

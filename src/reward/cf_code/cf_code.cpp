@@ -1,8 +1,8 @@
 // open-r1's reward for Codeforces problems (rewards.py, competitive_programming/cf_scoring.py at 1416fa0; programs are
 // run and judged as by the package `codeforces` of the execution server that open-r1 names), in hone's own sandbox. The
-// row: official_tests [{input, output}, ...]; language "cpp" (also where there is none) or "python"; time_limit in
-// seconds, memory_limit in MiB, input_mode "stdio" or "file"; generated_checker, a Python program or null.
-#include <cstdlib>
+// row: official_tests [{input, output}, ...]; language "cpp" or "python"; time_limit in seconds, memory_limit in MiB,
+// input_mode "stdio" or "file"; generated_checker, a Python program or null; generated_tests, how many more tests there
+// are in a folder of their own, by the row's id.
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +11,7 @@
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "reward/cf_code/generated_tests.h"
 #include "reward/registry.h"
 #include "reward/sandbox/contest.h"
 #include "reward/sandbox/judge_code.h"
@@ -27,8 +28,8 @@ constexpr double kSeconds = 2;  // the usual limits of the site, where the row h
 constexpr double kMebibytes = 256;
 
 struct Problem {
-  std::vector<std::pair<std::string_view, std::string_view>> tests;  // input and output; they lie in the row
-  std::string language = "cpp";
+  std::vector<std::pair<std::string_view, std::string_view>> tests;  // input and output; in the row or in `generated`
+  StoredTests generated;
   std::string checker;  // Python; empty: words are compared
   double seconds = kSeconds;
   double memory_bytes = 0;
@@ -40,18 +41,33 @@ std::string optional_text(const Json& row, const char* name, std::string otherwi
   return place == row.end() || place->is_null() ? std::move(otherwise) : text_column(row, name, kName);
 }
 
-Problem problem_of(const Json& row) {
-  Problem problem;
+// The official tests; null where the row has a null.
+const Json& official_tests(const Json& row) {
   const Json& tests = column(row, "official_tests", kName);
-  if (!tests.is_null() && !tests.is_array()) {
-    throw Error("the cf_code reward", text_of("the column official_tests is ", tests.dump().substr(0, 40)),
-                "a list of {input, output} is wanted");
-  }
-  for (const Json& test : tests) {
+  if (tests.is_null() || tests.is_array()) return tests;
+  throw Error("the cf_code reward", text_of("the column official_tests is ", tests.dump().substr(0, 40)),
+              "a list of {input, output} is wanted");
+}
+
+// One of the two that open-r1 judges; empty where the row has none or another.
+std::string judged_language(const Json& row) {
+  std::string language = optional_text(row, "language", "");
+  if (language == "cpp" || language == "python") return language;
+  log_once(language.empty() ? std::string("cf_code: rows without a language, cpp or python, have no score")
+                            : text_of("cf_code: programs of the language ", language, " are not judged"));
+  return {};
+}
+
+Problem problem_of(const Json& row, const StoredTests& generated) {
+  Problem problem;
+  for (const Json& test : official_tests(row)) {
     problem.tests.emplace_back(text_in(column(test, "input", kName), "a test's input", kName),
                                text_in(column(test, "output", kName), "a test's output", kName));
   }
-  problem.language = optional_text(row, "language", "cpp");
+  problem.generated = generated;
+  if (generated) {
+    for (const StoredTest& test : *generated) problem.tests.emplace_back(test.input, test.output);
+  }
   problem.checker = optional_text(row, "generated_checker", "");
   problem.reads_files = optional_text(row, "input_mode", "stdio") == "file";
   problem.seconds = number_column(row, "time_limit", kName).value_or(kSeconds);
@@ -70,16 +86,21 @@ void print_file(SandboxProgram& program) {
 class CodeforcesJudge {
  public:
   explicit CodeforcesJudge(const RewardOptions& options)
-      : options_(options), sandbox_(options.sandbox), python_(find_python(sandbox_)), compiler_(sandbox_) {
+      : options_(options),
+        generated_(options),
+        sandbox_(options.sandbox),
+        python_(find_python(sandbox_)),
+        compiler_(sandbox_) {
     check_batch_size(options.code_eval_test_batch_size);
-    if (std::getenv("CF_TESTS_FOLDER") != nullptr) {
-      log_once("CF_TESTS_FOLDER has no effect: cf_code judges by the row's official_tests alone");
-    }
   }
 
   RewardScores operator()(std::span<const RewardInput> batch) {
-    return judge_contest(batch.size(), options_.code_eval_test_batch_size, kName,
-                         [&](std::size_t i) { return prepare(batch[i]); });
+    return judge_contest({.reward = kName,
+                          .batch_size = options_.code_eval_test_batch_size,
+                          .stored_tests = [this](const RewardInput& input) { return generated_tests(input); },
+                          .prepare = [this](const RewardInput& input,
+                                            const StoredTests& generated) { return prepare(input, generated); }},
+                         batch);
   }
 
  private:
@@ -90,24 +111,30 @@ class CodeforcesJudge {
     return verdict;
   }
 
-  ContestVerdict prepare(const RewardInput& input) {
-    auto problem = std::make_shared<const Problem>(problem_of(*input.row));
-    if (problem->language != "cpp" && problem->language != "python") {
-      log_once(text_of("cf_code: programs of the language ", problem->language, " are not judged"));
-      return settled(std::nullopt);
-    }
-    if (problem->tests.empty()) return settled(std::nullopt);
-    const std::optional<std::string_view> code = last_code_block(input.completion, problem->language);
-    if (!code || code->empty()) return settled(kNoCode);
+  // Only where they can change the score.
+  StoredTests generated_tests(const RewardInput& input) {
+    const Json& tests = official_tests(*input.row);
+    const std::string language = judged_language(*input.row);
+    if (language.empty() || tests.is_null()) return nullptr;
+    if (!tests.empty() && last_code_block(input.completion, language).value_or("").empty()) return nullptr;
+    return generated_.of(*input.row);
+  }
+
+  ContestVerdict prepare(const RewardInput& input, const StoredTests& generated) {
+    auto problem = std::make_shared<const Problem>(problem_of(*input.row, generated));
+    const std::string language = judged_language(*input.row);
+    if (language.empty() || problem->tests.empty()) return settled(std::nullopt);
+    const std::string_view code = last_code_block(input.completion, language).value_or("");
+    if (code.empty()) return settled(kNoCode);
     std::shared_ptr<const CompiledProgram> compiled;
     SandboxProgram program;
-    if (problem->language == "python") {
+    if (language == "python") {
       program = python_;
       program.arguments.emplace_back("main.py");
-      program.files.push_back({"main.py", *code});
+      program.files.push_back({"main.py", code});
     } else {
       compiled = compiler_.compile({.flags = {"-DONLINE_JUDGE", "-O2", "-std=c++17", "-pipe", "-s"},
-                                    .files = {{"main.cpp", *code}},
+                                    .files = {{"main.cpp", code}},
                                     .sources = {"main.cpp"}});
       if (!compiled->failure.empty()) {
         log_warning(text_of("the cf_code reward: the compiler could not be run: ", compiled->failure));
@@ -179,6 +206,7 @@ class CodeforcesJudge {
   }
 
   RewardOptions options_;
+  GeneratedTests generated_;
   Sandbox sandbox_;
   SandboxProgram python_;
   Compiler compiler_;

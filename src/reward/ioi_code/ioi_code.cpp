@@ -19,10 +19,13 @@
 namespace hone {
 namespace {
 
+constexpr std::string_view kTestCases = "open-r1/ioi-test-cases";
+
 using Binary = std::shared_ptr<const CompiledProgram>;
 
 struct Subtask {
   IoiProblem problem;
+  StoredTests stored;  // what the problem's tests lie in; null: they lie in the row
   Binary program;
   Binary checker;  // null: outputs are compared
   Binary manager;  // null: a Batch task
@@ -31,12 +34,20 @@ struct Subtask {
 class IoiJudge {
  public:
   explicit IoiJudge(const RewardOptions& options)
-      : batch_size_(options.code_eval_test_batch_size), sandbox_(options.sandbox), compiler_(sandbox_) {
+      : batch_size_(options.code_eval_test_batch_size),
+        rows_(options.rows),
+        sandbox_(options.sandbox),
+        compiler_(sandbox_) {
     check_batch_size(batch_size_);
   }
 
   RewardScores operator()(std::span<const RewardInput> batch) {
-    return judge_contest(batch.size(), batch_size_, kIoiCode, [&](std::size_t i) { return prepare(batch[i]); });
+    return judge_contest(
+        {.reward = kIoiCode,
+         .batch_size = batch_size_,
+         .stored_tests = [this](const RewardInput& input) { return stored_tests(input); },
+         .prepare = [this](const RewardInput& input, const StoredTests& stored) { return prepare(input, stored); }},
+        batch);
   }
 
  private:
@@ -47,13 +58,37 @@ class IoiJudge {
     return verdict;
   }
 
-  ContestVerdict prepare(const RewardInput& input) {
+  // As open-r1's load_ioi_tests: of the row's year and problem.
+  StoredTests stored_tests(const RewardInput& input) {
+    const Json& row = *input.row;
+    if (has_test_cases(row) || last_code_block(input.completion, "cpp").value_or("").empty()) return nullptr;
+    const std::optional<double> year = number_column(row, "year", kIoiCode);
+    if (!year) {
+      throw Error("the ioi_code reward", "the row has neither test_cases nor a year to find them by",
+                  "test_cases: {test_name: [input, output]}, or the year in open-r1/ioi-test-cases");
+    }
+    const std::string problem = text_column(row, "id", kIoiCode);
+    const std::string config = std::to_string(static_cast<std::int64_t>(std::clamp(*year, 0.0, 9999.0)));
+    StoredTests tests = shelf_.take(config + "/" + problem, [&] {
+      return read_stored_tests(rows_, {.dataset = std::string(kTestCases),
+                                       .config = config,
+                                       .key_column = "problem_id",
+                                       .key = problem,
+                                       .columns = {"test_name", "test_input", "test_output"}});
+    });
+    if (!tests->empty()) return tests;
+    throw Error(std::string(kTestCases), text_of("no tests of the problem ", problem, " in ", config));
+  }
+
+  ContestVerdict prepare(const RewardInput& input, const StoredTests& stored) {
+    const std::string_view code = last_code_block(input.completion, "cpp").value_or("");
+    if (code.empty()) return settled(0.0);
     auto subtask = std::make_shared<Subtask>();
     IoiProblem& problem = subtask->problem;
-    problem = ioi_problem(*input.row);
-    const std::optional<std::string_view> code = last_code_block(input.completion, "cpp");
-    if (!code || code->empty() || problem.tests.empty()) return settled(0.0);
-    const std::string source = with_includes(*code, problem.id);
+    problem = ioi_problem(*input.row, stored);
+    subtask->stored = stored;
+    if (problem.tests.empty() || problem.task == IoiTask::other) return settled(0.0);
+    const std::string source = with_includes(code, problem.id);
     subtask->program = compiler_.compile(submission_source(problem, source));
     if (!subtask->program->failure.empty()) return infrastructure("the compiler", *subtask->program);
     if (subtask->program->binary.empty()) return settled(0.0);
@@ -117,6 +152,8 @@ class IoiJudge {
   }
 
   std::int64_t batch_size_;
+  RowSource rows_;
+  TestShelf shelf_;
   Sandbox sandbox_;
   Compiler compiler_;
 };

@@ -9,6 +9,7 @@
 
 #include "core/json.h"
 #include "reward/sandbox/compiler.h"
+#include "reward/sandbox/stored_tests.h"
 
 namespace hone {
 
@@ -22,9 +23,10 @@ struct IoiTest {
 enum class IoiTask : std::uint8_t {
   batch,          // the program reads the input and prints the output
   communication,  // it talks to a manager by pipes; the manager reads the input and prints
+  other,          // none that open-r1's judge knows: it gives 0
 };
 
-// Views lie in the row.
+// Views lie in the row and in the stored tests.
 struct IoiProblem {
   std::string id;
   std::vector<IoiTest> tests;
@@ -40,10 +42,14 @@ struct IoiProblem {
   [[nodiscard]] bool has(std::string_view file) const;
 };
 
-// Columns: id, test_names, test_cases ({name: [input, output]}, or a list in the order of test_names), grader_files
-// [[name, content], ...] of which graders/grader_config.json names the kind of task, time_limit in seconds,
-// memory_limit in bytes, score_precision. Throws Error where one is missing or of another form.
-[[nodiscard]] IoiProblem ioi_problem(const Json& row);
+// Whether the row has its tests itself.
+[[nodiscard]] bool has_test_cases(const Json& row);
+
+// Columns: id, test_names, test_cases ({name: [input, output]}, or a list in the order of test_names; where there is no
+// such column, `stored` has them by name), grader_files [[name, content], ...] of which graders/grader_config.json
+// names the kind of task and its limits, time_limit in seconds, memory_limit in bytes, score_precision. Throws Error
+// where one is missing or of another form.
+[[nodiscard]] IoiProblem ioi_problem(const Json& row, const StoredTests& stored);
 
 // open-r1's add_includes: the standard library's headers, the problem's, and `using namespace std` where no std:: is
 // written, are put before the code.

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <memory>
+#include <unordered_set>
 #include <utility>
 
 #include "core/error.h"
@@ -35,6 +36,40 @@ std::vector<Turn> turns_of(std::span<const ContestRun> runs, std::int64_t batch_
   return turns;
 }
 
+// Of as many of the first completions as share the memory for stored tests; of one at least.
+std::vector<StoredTests> stored_tests_of_part(const ContestJudge& judge, std::span<const RewardInput> rest) {
+  std::vector<StoredTests> stored;
+  std::unordered_set<const void*> counted;
+  std::size_t bytes = 0;
+  for (const RewardInput& input : rest) {
+    if (bytes >= judge.most_stored_bytes) break;
+    stored.push_back(judge.stored_tests(input));
+    const StoredTests& tests = stored.back();
+    if (tests && counted.insert(tests.get()).second) bytes += bytes_of(*tests);
+  }
+  return stored;
+}
+
+void judge_part(const ContestJudge& judge, std::span<const RewardInput> batch, std::span<const StoredTests> stored,
+                RewardScores& scores) {
+  std::vector<ContestVerdict> verdicts(batch.size());
+  run_many(batch.size(), 0, [&](std::size_t i) { verdicts[i] = judge.prepare(batch[i], stored[i]); });
+  std::vector<ContestRun> runs;
+  runs.reserve(batch.size());
+  for (const ContestVerdict& verdict : verdicts) runs.push_back(verdict.has_settled ? ContestRun{} : verdict.run);
+  const std::vector<ContestScores> ran = run_contest(runs, judge.batch_size);
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    if (verdicts[i].has_settled) {
+      scores.push_back(verdicts[i].settled);
+    } else if (ran[i].failed_to_run) {
+      log_warning(text_of("the ", judge.reward, " reward: a program could not be run, its completion has no score"));
+      scores.emplace_back();
+    } else {
+      scores.emplace_back(verdicts[i].score(ran[i].tests));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<ContestScores> run_contest(std::span<const ContestRun> runs, std::int64_t batch_size) {
@@ -58,24 +93,13 @@ std::vector<ContestScores> run_contest(std::span<const ContestRun> runs, std::in
   return scores;
 }
 
-RewardScores judge_contest(std::size_t count, std::int64_t batch_size, std::string_view reward,
-                           const std::function<ContestVerdict(std::size_t)>& prepare) {
-  std::vector<ContestVerdict> verdicts(count);
-  run_many(count, 0, [&](std::size_t i) { verdicts[i] = prepare(i); });
-  std::vector<ContestRun> runs;
-  runs.reserve(count);
-  for (const ContestVerdict& verdict : verdicts) runs.push_back(verdict.has_settled ? ContestRun{} : verdict.run);
-  const std::vector<ContestScores> ran = run_contest(runs, batch_size);
+RewardScores judge_contest(const ContestJudge& judge, std::span<const RewardInput> batch) {
   RewardScores scores;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (verdicts[i].has_settled) {
-      scores.push_back(verdicts[i].settled);
-    } else if (ran[i].failed_to_run) {
-      log_warning(text_of("the ", reward, " reward: a program could not be run, its completion has no score"));
-      scores.emplace_back();
-    } else {
-      scores.emplace_back(verdicts[i].score(ran[i].tests));
-    }
+  scores.reserve(batch.size());
+  while (scores.size() < batch.size()) {
+    const std::span<const RewardInput> rest = batch.subspan(scores.size());
+    const std::vector<StoredTests> stored = stored_tests_of_part(judge, rest);
+    judge_part(judge, rest.first(stored.size()), stored, scores);
   }
   return scores;
 }

@@ -14,6 +14,7 @@
 #include "reward/reward.h"
 #include "reward/sandbox/compiler.h"
 #include "reward/sandbox/runner.h"
+#include "reward/sandbox/stored_tests.h"
 
 namespace hone {
 
@@ -41,8 +42,17 @@ struct ContestVerdict {
   ContestRun run;
   std::function<double(std::span<const double> tests)> score;
 };
-[[nodiscard]] RewardScores judge_contest(std::size_t count, std::int64_t batch_size, std::string_view reward,
-                                         const std::function<ContestVerdict(std::size_t)>& prepare);
+struct ContestJudge {
+  std::string_view reward;      // its name
+  std::int64_t batch_size = 1;  // as in run_contest
+  // The tests of a completion that are kept apart from its row; null where there are none. One call at a time.
+  std::function<StoredTests(const RewardInput&)> stored_tests;
+  std::function<ContestVerdict(const RewardInput&, const StoredTests&)> prepare;  // from any thread
+  std::size_t most_stored_bytes = kMostStoredBytes;
+};
+// Completions are judged in parts, so that stored tests of a part are not many more bytes than that: one problem's at
+// most.
+[[nodiscard]] RewardScores judge_contest(const ContestJudge& judge, std::span<const RewardInput> batch);
 
 // Throws Error where the key is neither -1 nor at least 1.
 void check_batch_size(std::int64_t batch_size);

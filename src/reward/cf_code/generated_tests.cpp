@@ -1,0 +1,101 @@
+#include "reward/cf_code/generated_tests.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json_value.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "reward/sandbox/contest.h"
+
+namespace hone {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kVariable = "CF_TESTS_FOLDER";
+constexpr std::string_view kHowToGetThem =
+    "hf download open-r1/codeforces --repo-type dataset --include 'generated_tests/*.parquet' --local-dir DIR, then "
+    "cf_tests_folder: DIR/generated_tests";
+
+bool has_tests(const fs::path& folder) {
+  const std::vector<std::string> names = names_in(folder);
+  return std::ranges::any_of(
+      names, [](const std::string& name) { return name.starts_with("test_cases_") && name.ends_with(".parquet"); });
+}
+
+void check_folder(const fs::path& folder, const std::string& named_by) {
+  const std::string where = text_of(named_by, " ", folder.string());
+  if (!is_folder(folder)) throw Error(where, "is not a folder", std::string(kHowToGetThem));
+  if (has_tests(folder)) return;
+  const fs::path below = folder / "generated_tests";
+  if (is_folder(below) && has_tests(below)) {
+    throw Error(where, "holds no test_cases_*.parquet, the folder generated_tests in it does",
+                text_of("name ", below.string()));
+  }
+  throw Error(where, "holds no test_cases_*.parquet", std::string(kHowToGetThem));
+}
+
+// "1234/A": test_cases_1234.parquet; "12/A": test_cases_0012.parquet.
+std::string file_name(std::string_view id) {
+  std::int64_t contest = 0;
+  const std::string_view number = id.substr(0, id.find('/'));
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), contest);
+  if (error != std::errc{} || end != number.data() + number.size() || contest < 0) {
+    throw Error("the cf_code reward", text_of("the id ", id, " of a row does not begin with the number of a contest"),
+                "\"CONTEST/INDEX\" is wanted where tests were generated");
+  }
+  std::array<char, 40> name{};
+  std::snprintf(name.data(), name.size(), "test_cases_%04lld.parquet", static_cast<long long>(contest));
+  return name.data();
+}
+
+}  // namespace
+
+GeneratedTests::GeneratedTests(const RewardOptions& options) : folder_(options.cf_tests_folder), rows_(options.rows) {
+  const char* variable = std::getenv(kVariable.data());
+  const bool is_key = !folder_.empty();
+  if (!is_key && variable != nullptr) folder_ = variable;
+  if (!folder_.empty()) check_folder(folder_, is_key ? "cf_tests_folder" : std::string(kVariable));
+}
+
+StoredTests GeneratedTests::of(const Json& row) {
+  const std::optional<double> count = number_column(row, "generated_tests", "cf_code");
+  if (count ? *count <= 0 : folder_.empty()) return nullptr;
+  const std::string id = text_column(row, "id", "cf_code");
+  if (folder_.empty()) {
+    throw Error("the cf_code reward",
+                text_of("the problem ", id, " has ", *count, " generated tests, and neither ", "cf_tests_folder nor ",
+                        kVariable, " names the folder of them"),
+                std::string(kHowToGetThem));
+  }
+  const fs::path path = folder_ / file_name(id);
+  if (!is_file(path)) {
+    if (count) {
+      log_once(text_of("cf_code: ", path.string(), " is missing: the problem ", id, " and others of its contest are ",
+                       "judged by their official tests alone"));
+    }
+    return nullptr;
+  }
+  StoredTests tests = shelf_.take(id, [&] {
+    return read_stored_tests(rows_, {.dataset = path.string(),
+                                     .config = {},
+                                     .key_column = "problem_id",
+                                     .key = id,
+                                     .columns = {"problem_id", "input", "output"}});
+  });
+  if (tests->empty() && count) {
+    log_once(text_of("cf_code: ", path.string(), " has no tests of the problem ", id,
+                     ", which is judged by its official ", "tests alone"));
+  }
+  return tests;
+}
+
+}  // namespace hone
