@@ -46,7 +46,7 @@ Rollout rollout_of(const Json& json) {
   return rollout;
 }
 
-double value_of(const NamedValues& values, const std::string& name) {
+double metric_named(const NamedValues& values, const std::string& name) {
   for (const auto& [known, value] : values) {
     if (known == name) return value;
   }
@@ -81,10 +81,10 @@ TEST(Rollout, MetricsAreThoseOfTheReference) {
   for (const Json& json : file.at("rollouts")) {
     const NamedValues values = rollout_metrics(rollout_of(json), rewards());
     for (const auto& [name, wanted] : json.at("metrics").items()) {
-      expect_near(value_of(values, name), wanted, json.at("name").get<std::string>() + ", " + name);
+      expect_near(metric_named(values, name), wanted, json.at("name").get<std::string>() + ", " + name);
     }
-    EXPECT_EQ(value_of(values, "reward/total"), value_of(values, "reward"));
-    EXPECT_EQ(value_of(values, "reward/first"), value_of(values, "rewards/first_reward/mean"));
+    EXPECT_EQ(metric_named(values, "reward/total"), metric_named(values, "reward"));
+    EXPECT_EQ(metric_named(values, "reward/first"), metric_named(values, "rewards/first_reward/mean"));
   }
 }
 
@@ -107,10 +107,10 @@ TEST(Rollout, MetricsOfAStepAreTheMeanOverItsGenerations) {
   const NamedValues first = rollout_metrics(both[0], rewards());
   const NamedValues second = rollout_metrics(both[1], rewards());
   const NamedValues mean = rollout_metrics(both, rewards());
-  EXPECT_DOUBLE_EQ(value_of(mean, "reward"), (value_of(first, "reward") + value_of(second, "reward")) / 2);
+  EXPECT_DOUBLE_EQ(metric_named(mean, "reward"), (metric_named(first, "reward") + metric_named(second, "reward")) / 2);
   // The second generation has no such reward.
-  ASSERT_TRUE(std::isnan(value_of(second, "rewards/second_reward/mean")));
-  EXPECT_EQ(value_of(mean, "rewards/second_reward/mean"), value_of(first, "rewards/second_reward/mean"));
+  ASSERT_TRUE(std::isnan(metric_named(second, "rewards/second_reward/mean")));
+  EXPECT_EQ(metric_named(mean, "rewards/second_reward/mean"), metric_named(first, "rewards/second_reward/mean"));
   EXPECT_TRUE(rollout_metrics(std::span<const Rollout>(), rewards()).empty());
 }
 
