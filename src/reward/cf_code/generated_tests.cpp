@@ -20,7 +20,7 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kVariable = "CF_TESTS_FOLDER";
+constexpr const char* kVariable = "CF_TESTS_FOLDER";
 constexpr std::string_view kHowToGetThem =
     "hf download open-r1/codeforces --repo-type dataset --include 'generated_tests/*.parquet' --local-dir DIR, then "
     "cf_tests_folder: DIR/generated_tests";
@@ -60,20 +60,20 @@ std::string file_name(std::string_view id) {
 }  // namespace
 
 GeneratedTests::GeneratedTests(const RewardOptions& options) : folder_(options.cf_tests_folder), rows_(options.rows) {
-  const char* variable = std::getenv(kVariable.data());
+  const char* variable = std::getenv(kVariable);
   const bool is_key = !folder_.empty();
   if (!is_key && variable != nullptr) folder_ = variable;
-  if (!folder_.empty()) check_folder(folder_, is_key ? "cf_tests_folder" : std::string(kVariable));
+  if (!folder_.empty()) check_folder(folder_, is_key ? "cf_tests_folder" : kVariable);
 }
 
 StoredTests GeneratedTests::of(const Json& row) {
   const std::optional<double> count = number_column(row, "generated_tests", "cf_code");
-  if (count ? *count <= 0 : folder_.empty()) return nullptr;
+  if (count.value_or(folder_.empty() ? 0 : 1) <= 0) return nullptr;
   const std::string id = text_column(row, "id", "cf_code");
   if (folder_.empty()) {
     throw Error("the cf_code reward",
-                text_of("the problem ", id, " has ", *count, " generated tests, and neither ", "cf_tests_folder nor ",
-                        kVariable, " names the folder of them"),
+                text_of("the problem ", id, " has ", count.value_or(0), " generated tests, and neither ",
+                        "cf_tests_folder nor ", kVariable, " names the folder of them"),
                 std::string(kHowToGetThem));
   }
   const fs::path path = folder_ / file_name(id);
