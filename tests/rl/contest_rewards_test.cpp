@@ -88,7 +88,9 @@ class ContestRewards : public testing::Test {
       const Json& expected = cases[i][key];
       const std::string about = text_of(key, " of case ", i, ": ", completions[i], rows[i].dump());
       ASSERT_EQ(judged[i].has_value(), !expected.is_null()) << about;
-      if (judged[i]) EXPECT_DOUBLE_EQ(*judged[i], expected.get<double>()) << about;
+      if (judged[i]) {
+        EXPECT_DOUBLE_EQ(*judged[i], expected.get<double>()) << about;
+      }
     }
   }
 
