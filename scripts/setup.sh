@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build ccache libgtest-dev libgmock-dev nlohmann-json3-dev libyaml-cpp-dev libedit-dev
-  libflint-dev libseccomp-dev bubblewrap libpcre2-dev
+  libflint-dev libseccomp-dev bubblewrap libpcre2-dev python3
   zlib1g-dev libzstd-dev libsnappy-dev liblz4-dev libcurl4-openssl-dev)
 # Before FLINT 3 its parts are packages of their own.
 if grep -qs '^VERSION_CODENAME=bookworm$' /etc/os-release; then

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <limits>
 #include <optional>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/process.h"
 #include "core/strings.h"
 
 namespace hone {
@@ -151,9 +151,9 @@ GemmTable::GemmTable(std::string_view device, std::int64_t version) : device_(fi
 
 fs::path GemmTable::default_path() const {
   fs::path folder;
-  if (const char* cache = std::getenv("HONE_CACHE"); cache != nullptr && *cache != '\0') {
+  if (const std::string cache = environment_variable("HONE_CACHE"); !cache.empty()) {
     folder = cache;
-  } else if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') {
+  } else if (const std::string home = environment_variable("HOME"); !home.empty()) {
     folder = fs::path(home) / ".cache" / "hone";
   } else {
     folder = ".";

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 namespace hone {
 namespace {
@@ -32,6 +33,11 @@ unsigned long long droppable_bytes() {
 }
 
 }  // namespace
+
+std::string environment_variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
 
 std::uint64_t resident_bytes() {
   std::FILE* file = std::fopen("/proc/self/statm", "r");

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace hone {
+
+[[nodiscard]] std::string environment_variable(const char* name);  // "" where it is not set
 
 [[nodiscard]] std::uint64_t resident_bytes();       // now; 0 where it cannot be read
 [[nodiscard]] std::uint64_t peak_resident_bytes();  // since the start

@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/log.h"
+#include "core/process.h"
 #include "core/strings.h"
 #include "data/cache_entry.h"
 #include "hub/cache.h"
@@ -249,11 +250,11 @@ PromptSet TokenCache::prompts(const Source& source, const Tokenizer& tokenizer, 
 }
 
 fs::path token_cache_folder() {
-  if (const std::string own = environment("HONE_CACHE"); !own.empty()) return expand_home(own) / "tokens";
-  if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty()) {
+  if (const std::string own = environment_variable("HONE_CACHE"); !own.empty()) return expand_home(own) / "tokens";
+  if (const std::string cache = environment_variable("XDG_CACHE_HOME"); !cache.empty()) {
     return expand_home(cache) / "hone" / "tokens";
   }
-  if (environment("HOME").empty()) return {};
+  if (environment_variable("HOME").empty()) return {};
   return expand_home("~/.cache/hone/tokens");
 }
 

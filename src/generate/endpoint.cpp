@@ -13,12 +13,12 @@
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/log.h"
+#include "core/process.h"
 #include "core/progress.h"
 #include "core/random.h"
 #include "core/strings.h"
 #include "core/yaml.h"
 #include "endpoint/client.h"
-#include "hub/cache.h"
 #include "reward/tags.h"
 
 namespace hone {
@@ -73,7 +73,7 @@ GeneratedText read_completion(const std::string& body) {
 
 EndpointOptions endpoint_options(const GenerateOptions& options, const std::atomic<bool>& cancelled) {
   const std::string& variable = options.endpoint_key_variable;
-  std::string key(trim(environment(variable.c_str())));
+  std::string key(trim(environment_variable(variable.c_str())));
   return {.token = key,
           .token_help = (key.empty() ? "set " : "check the key in ") + variable,
           .not_found_help = text_of("is ", shown(options.model_name_or_path), " served there?"),

@@ -1,11 +1,11 @@
 #include "hub/cache.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <vector>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/process.h"
 #include "core/strings.h"
 #include "core/yaml.h"
 
@@ -23,34 +23,30 @@ bool is_plain_part(std::string_view part) {
 
 }  // namespace
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 bool environment_flag(const char* name) {
-  const std::string value = environment(name);
+  const std::string value = environment_variable(name);
   return value == "1" || yaml_boolean(value) == true;
 }
 
 fs::path expand_home(const std::string& path) {
   if (path != "~" && !path.starts_with("~/")) return path;
-  return environment("HOME") + path.substr(1);
+  return environment_variable("HOME") + path.substr(1);
 }
 
 fs::path hub_home() {
-  if (const auto home = environment("HF_HOME"); !home.empty()) return expand_home(home);
-  if (const auto cache = environment("XDG_CACHE_HOME"); !cache.empty()) return expand_home(cache) / "huggingface";
+  if (const auto home = environment_variable("HF_HOME"); !home.empty()) return expand_home(home);
+  if (const auto cache = environment_variable("XDG_CACHE_HOME"); !cache.empty())
+    return expand_home(cache) / "huggingface";
   return expand_home("~/.cache/huggingface");
 }
 
 fs::path hub_cache() {
-  const auto cache = environment("HF_HUB_CACHE");
+  const auto cache = environment_variable("HF_HUB_CACHE");
   return cache.empty() ? hub_home() / "hub" : expand_home(cache);
 }
 
 fs::path datasets_cache() {
-  const auto cache = environment("HF_DATASETS_CACHE");
+  const auto cache = environment_variable("HF_DATASETS_CACHE");
   return cache.empty() ? hub_home() / "datasets" : expand_home(cache);
 }
 
@@ -60,16 +56,16 @@ bool is_offline() {
 }
 
 std::string hub_endpoint() {
-  std::string endpoint = environment("HF_ENDPOINT");
+  std::string endpoint = environment_variable("HF_ENDPOINT");
   if (endpoint.empty()) endpoint = "https://huggingface.co";
   while (endpoint.ends_with('/')) endpoint.pop_back();
   return endpoint;
 }
 
 std::string hub_token() {
-  std::string token(trim(environment("HF_TOKEN")));
+  std::string token(trim(environment_variable("HF_TOKEN")));
   if (!token.empty()) return token;
-  const std::string named = environment("HF_TOKEN_PATH");
+  const std::string named = environment_variable("HF_TOKEN_PATH");
   const fs::path path = named.empty() ? hub_home() / "token" : expand_home(named);
   return is_file(path) ? std::string(trim(read_file(path))) : std::string();
 }

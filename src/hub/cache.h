@@ -18,8 +18,7 @@ struct HubRepo {
   std::string revision = "main";
 };
 
-[[nodiscard]] std::string environment(const char* name);  // "" where it is not set
-[[nodiscard]] bool environment_flag(const char* name);    // as Hugging Face's libraries read them: 1, true, yes, on
+[[nodiscard]] bool environment_flag(const char* name);  // as Hugging Face's libraries read them: 1, true, yes, on
 [[nodiscard]] std::filesystem::path expand_home(const std::string& path);
 
 // HF_HOME, or huggingface/ in XDG_CACHE_HOME or in ~/.cache.

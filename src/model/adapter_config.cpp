@@ -8,6 +8,7 @@
 #include "core/json_value.h"
 #include "core/log.h"
 #include "model/config_reader.h"
+#include "model/lora_bias.h"
 
 namespace hone {
 namespace {
@@ -106,7 +107,7 @@ AdapterConfig::AdapterConfig(const Json& json, std::string file) : file_(std::mo
     }
   }
   const std::string bias = config.text("bias", "none");
-  if (bias != "none" && bias != "all" && bias != "lora_only") {
+  if (const auto known = names_of<LoraBias>(); std::ranges::find(known, bias) == known.end()) {
     throw Error(place("bias"), text_of("'", bias, "' is not known"), "none, all or lora_only");
   }
   read_modules(json);

@@ -1,6 +1,5 @@
 #include "model/adapter_files.h"
 
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -16,7 +15,6 @@ namespace {
 
 constexpr const char* kConfig = "adapter_config.json";
 constexpr const char* kWeights = "adapter_model.safetensors";
-constexpr std::array<const char*, 3> kBiases{"none", "all", "lora_only"};  // as LoraBias counts them
 
 Json config_of(const LoraModel& model) {
   const LoraConfig& lora = model.lora();
@@ -31,7 +29,7 @@ Json config_of(const LoraModel& model) {
   return {{"alpha_pattern", Json::object()},
           {"auto_mapping", nullptr},
           {"base_model_name_or_path", lora.base_name},
-          {"bias", kBiases.at(static_cast<std::size_t>(lora.bias))},
+          {"bias", name_of(lora.bias)},
           {"fan_in_fan_out", transposed},
           {"inference_mode", true},
           {"init_lora_weights", true},

@@ -7,16 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "model/lora_bias.h"
 #include "model/model.h"
 #include "model/module_choice.h"
 #include "ops/lora/lora.h"
 #include "program/tensor_store.h"
 
 namespace hone {
-
-// Which biases are trained beside the adapters, as copies: none, all of the model's, or those of the layers that have
-// an adapter.
-enum class LoraBias : std::uint8_t { none, all, lora_only };
 
 struct LoraConfig {
   std::int64_t r = 16;

@@ -15,6 +15,12 @@ constexpr std::uint32_t kMostSteps = 1'000'000;
 constexpr std::uint32_t kMostKibibytes = 16 * 1024;
 constexpr std::size_t kLongestSource = 10'000;
 
+std::string message_of(int error) {
+  std::array<PCRE2_UCHAR, 200> message{};
+  pcre2_get_error_message(error, message.data(), message.size());
+  return reinterpret_cast<const char*>(message.data());
+}
+
 [[noreturn]] void refuse(std::string_view where, std::string_view source, std::string_view what, std::size_t at) {
   throw Error(std::string(where),
               text_of("'", source, "' is no regular expression that hone reads: ", what, " at character ", at + 1));
@@ -168,9 +174,7 @@ NamePattern::NamePattern(std::string_view source, std::string_view where) : sour
                                    PCRE2_ANCHORED | PCRE2_ENDANCHORED | PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C,
                                    &error, &at, nullptr);
   if (code == nullptr) {
-    std::array<PCRE2_UCHAR, 200> message{};
-    pcre2_get_error_message(error, message.data(), message.size());
-    refuse(where_, source_, reinterpret_cast<const char*>(message.data()), at == 0 ? 0 : at - 1);
+    refuse(where_, source_, message_of(error), at == 0 ? 0 : at - 1);
   }
   code_ = std::make_shared<const Code>(code);
 }
@@ -187,8 +191,7 @@ bool NamePattern::fits(std::string_view name) const {
       pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(name.data()), name.size(), 0, 0, match.get(), limits.get());
   if (result >= 0) return true;
   if (result == PCRE2_ERROR_NOMATCH) return false;
-  throw Error(where_, text_of("'", source_, "' on ", name, " takes more than ", kMostSteps, " steps"),
-              "a simpler regular expression");
+  throw Error(where_, text_of("'", source_, "' on ", name, ": ", message_of(result)), "a simpler regular expression");
 }
 
 }  // namespace hone

@@ -72,16 +72,6 @@ NamedValues rollout_metrics(std::span<const Rollout> rollouts, std::span<const R
   return means;
 }
 
-void PolicyMetrics::compare_token(double difference) {
-  const double ratio = std::exp(difference);
-  difference_sum_ += std::abs(difference);
-  difference_max_ = std::max(difference_max_, std::abs(difference));
-  ratio_sum_ += ratio;
-  ratio_min_ = compared_ == 0 ? ratio : std::min(ratio_min_, ratio);
-  ratio_max_ = compared_ == 0 ? ratio : std::max(ratio_max_, ratio);
-  ++compared_;
-}
-
 void PolicyMetrics::add_ratio(Means& sums, double difference, double advantage) const {
   double ratio = loss_.old_logps ? std::exp(difference) : 1.0;
   if (loss_.delta > 0) ratio = std::min(ratio, loss_.delta);
@@ -117,7 +107,10 @@ void PolicyMetrics::add(const PolicyBatch& batch, std::span<const float> logps, 
   for (std::size_t t = 0; t < batch.batch.tokens.size(); ++t) {
     if (batch.batch.targets[t] < 0) continue;
     const double difference = static_cast<double>(logps[t]) - static_cast<double>(batch.old_logps[t]);
-    if (compare) compare_token(difference);
+    if (compare) {
+      comparison_.add_difference(difference);
+      comparison_.add_ratio(std::exp(difference));
+    }
     if (batch.weights[t] == 0) continue;
     ++tokens;
     sums.entropy += static_cast<double>(entropies[t]);
@@ -153,12 +146,9 @@ NamedValues PolicyMetrics::values() const {
       values.emplace_back("clip_ratio/region_mean", low + high);
     }
   }
-  if (compared_ > 0) {
-    values.emplace_back("sampling/sampling_logp_difference/mean", difference_sum_ / compared_);
-    values.emplace_back("sampling/sampling_logp_difference/max", difference_max_);
-    values.emplace_back("sampling/importance_sampling_ratio/min", ratio_min_);
-    values.emplace_back("sampling/importance_sampling_ratio/mean", ratio_sum_ / compared_);
-    values.emplace_back("sampling/importance_sampling_ratio/max", ratio_max_);
+  if (comparison_.has_ratios()) {
+    const NamedValues compared = comparison_.values();
+    values.insert(values.end(), compared.begin(), compared.end());
   }
   return values;
 }

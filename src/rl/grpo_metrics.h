@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "rl/importance.h"
 #include "rl/policy_program.h"
 #include "rl/rollout.h"
 
@@ -47,17 +48,11 @@ class PolicyMetrics {
   void add_ratio(Means& sums, double difference, double advantage) const;
   // Adds the ratios of a micro-batch's completions, as shares of their number.
   void add_sequences(Means& shares, const PolicyBatch& batch, std::span<const float> logps) const;
-  void compare_token(double difference);
 
   PolicyLossOptions loss_;
   Means means_;  // summed over micro-batches
   double micro_batches_ = 0;
-  double difference_sum_ = 0;
-  double difference_max_ = 0;
-  double ratio_sum_ = 0;
-  double ratio_min_ = 0;
-  double ratio_max_ = 0;
-  double compared_ = 0;
+  SamplingComparison comparison_;
 };
 
 }  // namespace hone

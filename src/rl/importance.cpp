@@ -38,33 +38,36 @@ std::vector<float> importance_ratios(std::span<const float> trainer, std::span<c
   return ratios;
 }
 
-void ImportanceMetrics::add_ratio(double ratio) {
+void SamplingComparison::add_difference(double difference) {
+  difference_sum_ += std::abs(difference);
+  difference_max_ = std::max(difference_max_, std::abs(difference));
+  ++differences_;
+}
+
+void SamplingComparison::add_ratio(double ratio) {
   ratio_sum_ += ratio;
   ratio_min_ = ratios_ == 0 ? ratio : std::min(ratio_min_, ratio);
   ratio_max_ = ratios_ == 0 ? ratio : std::max(ratio_max_, ratio);
   ++ratios_;
 }
 
-void ImportanceMetrics::add(std::span<const float> trainer, std::span<const float> sampler,
-                            std::span<const float> ratios, bool masked) {
-  const bool of_sequences = is_of_sequences(options_.mode);
-  if (of_sequences) add_ratio(masked || ratios.empty() ? 1.0 : static_cast<double>(ratios[0]));
-  if (masked) return;
-  for (std::size_t i = 0; i < trainer.size(); ++i) {
-    const double difference = std::abs(static_cast<double>(trainer[i]) - static_cast<double>(sampler[i]));
-    difference_sum_ += difference;
-    difference_max_ = std::max(difference_max_, difference);
-    ++tokens_;
-    if (!of_sequences) add_ratio(static_cast<double>(ratios[i]));
-  }
-}
-
-std::vector<std::pair<std::string, double>> ImportanceMetrics::values() const {
-  return {{"sampling/sampling_logp_difference/mean", tokens_ > 0 ? difference_sum_ / tokens_ : 0},
+std::vector<std::pair<std::string, double>> SamplingComparison::values() const {
+  return {{"sampling/sampling_logp_difference/mean", differences_ > 0 ? difference_sum_ / differences_ : 0},
           {"sampling/sampling_logp_difference/max", difference_max_},
           {"sampling/importance_sampling_ratio/min", ratio_min_},
           {"sampling/importance_sampling_ratio/mean", ratios_ > 0 ? ratio_sum_ / ratios_ : 0},
           {"sampling/importance_sampling_ratio/max", ratio_max_}};
+}
+
+void ImportanceMetrics::add(std::span<const float> trainer, std::span<const float> sampler,
+                            std::span<const float> ratios, bool masked) {
+  const bool of_sequences = is_of_sequences(options_.mode);
+  if (of_sequences) comparison_.add_ratio(masked || ratios.empty() ? 1.0 : static_cast<double>(ratios[0]));
+  if (masked) return;
+  for (std::size_t i = 0; i < trainer.size(); ++i) {
+    comparison_.add_difference(static_cast<double>(trainer[i]) - static_cast<double>(sampler[i]));
+    if (!of_sequences) comparison_.add_ratio(static_cast<double>(ratios[i]));
+  }
 }
 
 }  // namespace hone

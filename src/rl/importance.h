@@ -26,27 +26,37 @@ struct ImportanceOptions {
 [[nodiscard]] std::vector<float> importance_ratios(std::span<const float> trainer, std::span<const float> sampler,
                                                    const ImportanceOptions& options);
 
-// What the samples of one generation tell, by TRL's names and definitions.
+// How far a sampler's probabilities are from the trainer's, by TRL's names.
+class SamplingComparison {
+ public:
+  void add_difference(double difference);  // of a token's log-probabilities
+  void add_ratio(double ratio);            // of a token or of a completion
+  [[nodiscard]] bool has_ratios() const { return ratios_ > 0; }
+  // sampling/sampling_logp_difference/{mean,max}, sampling/importance_sampling_ratio/{min,mean,max}; 0 of nothing.
+  [[nodiscard]] std::vector<std::pair<std::string, double>> values() const;
+
+ private:
+  double difference_sum_ = 0;
+  double difference_max_ = 0;
+  double differences_ = 0;
+  double ratio_sum_ = 0;
+  double ratio_min_ = 0;
+  double ratio_max_ = 0;
+  double ratios_ = 0;
+};
+
+// What the samples of one generation tell, by TRL's definitions.
 class ImportanceMetrics {
  public:
   explicit ImportanceMetrics(const ImportanceOptions& options) : options_(options) {}
 
   // `ratios`: importance_ratios of them. masked: the completion is left out; among ratios of sequences it counts as 1.
   void add(std::span<const float> trainer, std::span<const float> sampler, std::span<const float> ratios, bool masked);
-  // sampling/sampling_logp_difference/{mean,max}, sampling/importance_sampling_ratio/{min,mean,max}; 0 without tokens.
-  [[nodiscard]] std::vector<std::pair<std::string, double>> values() const;
+  [[nodiscard]] std::vector<std::pair<std::string, double>> values() const { return comparison_.values(); }
 
  private:
-  void add_ratio(double ratio);
-
   ImportanceOptions options_;
-  double difference_sum_ = 0;
-  double difference_max_ = 0;
-  double tokens_ = 0;
-  double ratio_sum_ = 0;
-  double ratio_min_ = 0;
-  double ratio_max_ = 0;
-  double ratios_ = 0;
+  SamplingComparison comparison_;
 };
 
 }  // namespace hone

@@ -9,7 +9,7 @@
 
 #include "core/files.h"
 #include "core/json_value.h"
-#include "hub/cache.h"
+#include "core/process.h"
 #include "model/adapter_files.h"
 #include "model/lora.h"
 #include "model/weights.h"
@@ -49,7 +49,7 @@ const ServerApi& api_of(RolloutServer server) {
 
 EndpointOptions endpoint_options(const GrpoOptions& options, const std::atomic<bool>& cancelled) {
   const std::chrono::milliseconds timeout(static_cast<std::int64_t>(std::ceil(options.vllm_server_timeout * 1000)));
-  return {.token = environment(options.rollout_key_variable.c_str()),
+  return {.token = environment_variable(options.rollout_key_variable.c_str()),
           .token_help = "the server's key belongs in the environment's " + options.rollout_key_variable,
           .not_found_help = std::string(api_of(options.rollout_server).help),
           .given_up_help =

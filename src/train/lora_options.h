@@ -7,19 +7,16 @@
 #include <vector>
 
 #include "core/options.h"
+#include "model/lora_bias.h"
 
 namespace hone {
 
 class Model;
 struct ModelOptions;
-enum class LoraBias : std::uint8_t;  // model/lora.h
 
 enum class LoraTask : std::uint8_t { causal_lm };
 template <>
 inline constexpr EnumTable kEnumTable<LoraTask>{.names = "CAUSAL_LM"};
-
-template <>
-inline constexpr EnumTable kEnumTable<LoraBias>{.names = "none|all|lora_only"};
 
 // Adapters, with the names and defaults of TRL's ModelConfig, and PEFT's bias.
 struct LoraOptions {
@@ -30,7 +27,7 @@ struct LoraOptions {
   std::vector<std::string> lora_target_modules;
   std::vector<std::string> lora_modules_to_save;
   LoraTask lora_task_type = LoraTask::causal_lm;
-  LoraBias lora_bias{};
+  LoraBias lora_bias = LoraBias::none;
   bool use_rslora = false;
   bool use_dora = false;
 

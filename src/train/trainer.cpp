@@ -320,9 +320,10 @@ void Trainer::load_best() {
 
 void Trainer::save_final() const { write_model_folder(output_dir_, subject_); }
 
-void Trainer::open_metrics(std::int64_t first) {
+void Trainer::open_metrics() {
   const fs::path path = output_dir_ / "metrics.jsonl";
-  metrics_ = std::make_unique<MetricsWriter>(path, first > 0 ? std::optional(first) : std::nullopt, options_.run_name);
+  metrics_ =
+      std::make_unique<MetricsWriter>(path, first_ > 0 ? std::optional(first_) : std::nullopt, options_.run_name);
   const std::vector<MetricRow> history = read_metrics(path);
   const Json options = parse_json(setup_.options, "options");
   trackers_ = std::make_unique<Trackers>(tracker_names(options_.report_to, "report_to"),
@@ -330,7 +331,7 @@ void Trainer::open_metrics(std::int64_t first) {
                                                     .command = setup_.command,
                                                     .run_name = options_.run_name,
                                                     .options = &options,
-                                                    .resumed_step = first,
+                                                    .resumed_step = first_,
                                                     .history = history});
   usage_ = std::make_unique<UsageMeter>(subject_.weights.device(), subject_.weights.tensors().front().type.dtype);
 }
@@ -341,17 +342,16 @@ void Trainer::write_row(const MetricRow& row) {
 }
 
 MetricValues Trainer::run(TrainingTask& task) {
-  const std::int64_t first = resume(task);
-  first_ = first;
-  open_metrics(first);
-  const MetricValues last = train(task, first);
+  first_ = resume(task);
+  open_metrics();
+  const MetricValues last = train(task);
   if (options_.load_best_model_at_end) load_best();
   save_final();
   trackers_->finish(true);
   return last;
 }
 
-MetricValues Trainer::train(TrainingTask& task, std::int64_t first) {
+MetricValues Trainer::train(TrainingTask& task) {
   const std::int64_t total = setup_.total_steps;
   const std::int64_t log_every = interval_steps(options_.logging_steps, total);
   const std::int64_t eval_every = options_.eval_steps ? interval_steps(*options_.eval_steps, total) : log_every;
@@ -365,12 +365,12 @@ MetricValues Trainer::train(TrainingTask& task, std::int64_t first) {
                 "load_best_model_at_end saves what it evaluates; set save_steps to a multiple of eval_steps");
   }
   MetricValues last;
-  Progress progress(setup_.command, total, "step", first);
+  Progress progress(setup_.command, total, "step", first_);
   Window window;
   window.first_tokens = task.tokens_seen();
   double epoch = task.epoch();
-  if (options_.eval_on_start && first == 0) evaluate(0, task, window);
-  for (std::int64_t step = first; step < total; ++step) {
+  if (options_.eval_on_start && first_ == 0) evaluate(0, task, window);
+  for (std::int64_t step = first_; step < total; ++step) {
     const Json before = task.state();
     try {
       step_once(step, task, window);
@@ -378,7 +378,7 @@ MetricValues Trainer::train(TrainingTask& task, std::int64_t first) {
       give_up_step(step, task, before);
       throw;
     } catch (const OutsideFailure&) {
-      if (step > first) give_up_step(step, task, before);
+      if (step > first_) give_up_step(step, task, before);
       throw;
     }
     const std::int64_t done = step + 1;

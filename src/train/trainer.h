@@ -95,9 +95,9 @@ class Trainer {
 
   [[nodiscard]] std::int64_t resume(TrainingTask& task);
   // Opens metrics.jsonl and the trackers of a run that goes on after `first` steps.
-  void open_metrics(std::int64_t first);
+  void open_metrics();
   void write_row(const MetricRow& row);
-  MetricValues train(TrainingTask& task, std::int64_t first);
+  MetricValues train(TrainingTask& task);
   void load_model(const std::filesystem::path& checkpoint);
   void load_checkpoint(const std::filesystem::path& checkpoint, TrainingTask& task);
   void save_checkpoint(std::int64_t step, TrainingTask& task);

@@ -8,8 +8,8 @@
 #include "core/json_value.h"
 #include "eval/lcb/program_tests.h"
 #include "eval/registry.h"
-#include "reward/sandbox/runner.h"
 #include "support/paths.h"
+#include "support/sandbox.h"
 
 namespace hone {
 namespace {
@@ -72,11 +72,7 @@ TEST(Lcb, compares_values_as_python_does) {
 class LcbPrograms : public testing::Test {
  protected:
   void SetUp() override {
-    try {
-      (void)find_python(Sandbox(SandboxMode::namespaces));
-    } catch (const Error& error) {
-      GTEST_SKIP() << error.what();
-    }
+    SKIP_WITHOUT_SANDBOX();
     TaskRegistry registry;
     register_all_eval(registry);
     task_ = registry.make("lcb", {});

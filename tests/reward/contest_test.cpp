@@ -14,26 +14,10 @@
 #include "reward/sandbox/contest.h"
 #include "reward/sandbox/outputs.h"
 #include "support/paths.h"
+#include "support/sandbox.h"
 
 namespace hone {
 namespace {
-
-const std::string& reason_for_no_judge() {
-  static const std::string reason = []() -> std::string {
-    try {
-      const Sandbox sandbox(SandboxMode::namespaces);
-      (void)find_python(sandbox);
-      (void)Compiler(sandbox);
-      return {};
-    } catch (const Error& error) {
-      return error.what();
-    }
-  }();
-  return reason;
-}
-
-#define SKIP_WITHOUT_JUDGE() \
-  if (!reason_for_no_judge().empty()) GTEST_SKIP() << reason_for_no_judge()
 
 const Json& fixture() {
   static const Json all = read_json(test::fixture("reward/contest_rewards.json"));
@@ -91,12 +75,12 @@ TEST(Outputs, blanks_compare_as_in_diff) {
 }
 
 TEST(CfCode, agrees_with_open_r1) {
-  SKIP_WITHOUT_JUDGE();
+  SKIP_WITHOUT_SANDBOX();
   expect_equal_scores(fixture()["cf"], "cf_code", "weighted_sum", {});
 }
 
 TEST(CfCode, agrees_with_open_r1_in_the_other_modes) {
-  SKIP_WITHOUT_JUDGE();
+  SKIP_WITHOUT_SANDBOX();
   expect_equal_scores(fixture()["cf"], "cf_code", "pass_fail",
                       {.code_eval_test_batch_size = 2, .code_eval_scoring_mode = CodeScoring::pass_fail});
   expect_equal_scores(fixture()["cf"], "cf_code", "partial",
@@ -104,13 +88,13 @@ TEST(CfCode, agrees_with_open_r1_in_the_other_modes) {
 }
 
 TEST(IoiCode, agrees_with_open_r1) {
-  SKIP_WITHOUT_JUDGE();
+  SKIP_WITHOUT_SANDBOX();
   expect_equal_scores(fixture()["ioi"], "ioi_code", "score", {});
 }
 
 // A program that talks to a manager: the Contest Management System's task type Communication.
 TEST(IoiCode, a_manager_and_its_program_talk) {
-  SKIP_WITHOUT_JUDGE();
+  SKIP_WITHOUT_SANDBOX();
   const std::string manager =
       "#include <cstdio>\nint main(int, char** a) { FILE* in = fopen(a[1], \"r\"); FILE* out = fopen(a[2], \"w\");\n"
       "int n; scanf(\"%d\", &n); fprintf(out, \"%d\\n\", n); fflush(out); int m = 0; fscanf(in, \"%d\", &m);\n"
@@ -167,7 +151,7 @@ TEST(Contest, a_failing_test_ends_its_run_alone) {
 }
 
 TEST(Contest, rows_and_keys_that_make_no_sense_are_errors) {
-  SKIP_WITHOUT_JUDGE();
+  SKIP_WITHOUT_SANDBOX();
   const auto refused = [](const std::string& name, const Json& row, const std::string& part,
                           const RewardOptions& options = {}) {
     try {

@@ -40,11 +40,11 @@ Machine make_machine(SandboxMode mode) {
   Machine m;
   try {
     m.sandbox.emplace(mode);
-    m.python = find_python(*m.sandbox);
   } catch (const Error& error) {
-    m.sandbox.reset();
     m.reason = error.what();
+    return m;
   }
+  m.python = find_python(*m.sandbox);
   return m;
 }
 

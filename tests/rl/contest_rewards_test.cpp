@@ -11,11 +11,10 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
-#include "reward/sandbox/compiler.h"
-#include "reward/sandbox/judge_code.h"
 #include "rl/reward_options.h"
 #include "rl/reward_rows.h"
 #include "support/paths.h"
+#include "support/sandbox.h"
 #include "support/small_hub.h"
 
 namespace hone {
@@ -58,15 +57,7 @@ class ContestRewards : public testing::Test {
     for (const char* name : {"CF_TESTS_FOLDER", "HF_HOME", "HF_ENDPOINT", "HF_HUB_OFFLINE"}) unsetenv(name);
   }
 
-  void SetUp() override {
-    try {
-      const Sandbox sandbox(SandboxMode::namespaces);
-      (void)find_python(sandbox);
-      (void)Compiler(sandbox);
-    } catch (const Error& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
+  void SetUp() override { SKIP_WITHOUT_SANDBOX(); }
 
   static RewardScores scores(const RewardKeys& keys, const std::vector<std::string>& completions,
                              const std::vector<Json>& rows) {

@@ -4,7 +4,6 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -13,6 +12,7 @@
 #include "core/files.h"
 #include "core/json_value.h"
 #include "core/log.h"
+#include "core/process.h"
 #include "core/strings.h"
 #include "reward/sandbox/contest.h"
 
@@ -60,9 +60,8 @@ std::string file_name(std::string_view id) {
 }  // namespace
 
 GeneratedTests::GeneratedTests(const RewardOptions& options) : folder_(options.cf_tests_folder), rows_(options.rows) {
-  const char* variable = std::getenv(kVariable);
   const bool is_key = !folder_.empty();
-  if (!is_key && variable != nullptr) folder_ = variable;
+  if (!is_key) folder_ = environment_variable(kVariable);
   if (!folder_.empty()) check_folder(folder_, is_key ? "cf_tests_folder" : kVariable);
 }
 

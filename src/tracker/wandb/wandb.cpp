@@ -5,13 +5,13 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <ctime>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
 #include "core/log.h"
+#include "core/process.h"
 #include "core/random.h"
 #include "tracker/protobuf.h"
 #include "tracker/registry.h"
@@ -66,13 +66,13 @@ std::string new_run_id(double time) {
 // The key's value, else the environment's, else `otherwise`.
 std::string setting(const Json& options, const char* key, const char* variable, const std::string& otherwise = {}) {
   if (const std::string value = options.value(key, std::string()); !value.empty()) return value;
-  const char* value = std::getenv(variable);
-  return value != nullptr && *value != '\0' ? value : otherwise;
+  const std::string value = environment_variable(variable);
+  return value.empty() ? otherwise : value;
 }
 
 fs::path root_of(const TrackedRun& run) {
-  const char* folder = std::getenv("WANDB_DIR");
-  return (folder != nullptr && *folder != '\0' ? fs::path(folder) : run.output_dir) / "wandb";
+  const std::string folder = environment_variable("WANDB_DIR");
+  return (folder.empty() ? run.output_dir : fs::path(folder)) / "wandb";
 }
 
 // The folder of the newest run in `root`; empty where there is none.
