@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 
 #include "core/error.h"
 #include "core/json_value.h"
@@ -12,6 +13,8 @@
 
 namespace hone {
 namespace {
+
+constexpr std::size_t kMostMeant = 6;  // keys that an error lists
 
 std::string with_underscores(std::string_view key) {
   std::string name(key);
@@ -69,9 +72,12 @@ class Assigner {
   [[noreturn]] void fail_unknown(const std::string& key, const Place& place) const {
     std::vector<std::string> known = table_.names();
     for (const ForeignKey& other : foreign_) known.emplace_back(other.name);
-    const std::string nearest = nearest_name(key, known);
+    std::vector<std::string> meant;  // a word that a key begins with is likelier cut short than misspelt
+    std::ranges::copy_if(known, std::back_inserter(meant),
+                         [&](const auto& name) { return name.starts_with(key + "_"); });
+    if (meant.empty() || meant.size() > kMostMeant) meant = {nearest_name(key, known)};
     throw Error(place.text(), "unknown key",
-                nearest.empty() ? "--help lists the keys" : text_of("did you mean ", nearest, "?"));
+                meant[0].empty() ? "--help lists the keys" : text_of("did you mean ", join(meant, " or "), "?"));
   }
 
  private:

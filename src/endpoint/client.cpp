@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <exception>
+#include <mutex>
 #include <thread>
+#include <vector>
 
 #include "core/interrupt.h"
 #include "core/json_value.h"
@@ -123,6 +126,29 @@ void EndpointClient::sleep(milliseconds pause) const {
 void EndpointClient::throw_if_over() const {
   throw_if_interrupted();
   if (options_.cancelled != nullptr && *options_.cancelled) throw Cancelled();
+}
+
+void run_requests(std::size_t threads, std::atomic<bool>& cancelled, const std::function<bool()>& step) {
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    try {
+      while (!cancelled && step()) continue;
+    } catch (const Cancelled&) {
+      return;
+    } catch (...) {
+      const std::scoped_lock lock(mutex);
+      if (!failure) failure = std::current_exception();
+      cancelled = true;
+    }
+  };
+  {
+    std::vector<std::jthread> running;
+    running.reserve(threads);
+    for (std::size_t i = 0; i < threads; ++i) running.emplace_back(work);
+  }
+  cancelled = false;
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace hone

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -58,5 +59,10 @@ class EndpointClient {
 
   EndpointOptions options_;
 };
+
+// Calls `step`, which makes a request and says whether there are more, on `threads` threads until it says no. What is
+// thrown first sets `cancelled`, which ends the others' requests (EndpointOptions::cancelled), and is thrown again when
+// all have ended; `cancelled` is false then.
+void run_requests(std::size_t threads, std::atomic<bool>& cancelled, const std::function<bool()>& step);
 
 }  // namespace hone

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <exception>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -137,13 +135,8 @@ class EndpointRun {
           text_of(format_count(done_before_), " of ", format_count(std::ssize(prompts_)), " prompts were done before"));
     }
     const std::int64_t missing = (std::ssize(prompts_) - done_before_) * options_.num_generations;
-    {
-      std::vector<std::jthread> threads;
-      for (std::int64_t i = 0; i < std::min({options_.max_num_seqs, missing, kMostThreads}); ++i) {
-        threads.emplace_back([this] { work(); });
-      }
-    }
-    if (failure_) std::rethrow_exception(failure_);
+    const std::int64_t threads = std::min({options_.max_num_seqs, missing, kMostThreads});
+    run_requests(static_cast<std::size_t>(threads), cancelled_, [this] { return ask_next(); });
     if (refused_ == 0) return;
     log_warning(text_of(format_count(refused_), " of ", format_count(std::ssize(prompts_)),
                         " prompts were refused and are left out; the first: ", first_refusal_));
@@ -155,21 +148,14 @@ class EndpointRun {
     std::int64_t number = 0;  // of the completion
   };
 
-  void work() {
-    try {
-      while (const std::optional<Job> job = next()) {
-        const RandomStream seeds(static_cast<std::uint64_t>(options_.seed), "generate " + job->prompt->key);
-        // Servers read it as a signed number, some of 32 bits.
-        const std::uint64_t seed = seeds.bits(static_cast<std::uint64_t>(job->number)) >> 1;
-        take(*job, endpoint_.ask(*job->prompt, seed));
-      }
-    } catch (const Cancelled&) {
-      return;
-    } catch (...) {
-      const std::scoped_lock lock(mutex_);
-      if (!failure_) failure_ = std::current_exception();
-      cancelled_ = true;
-    }
+  bool ask_next() {
+    const std::optional<Job> job = next();
+    if (!job) return false;
+    const RandomStream seeds(static_cast<std::uint64_t>(options_.seed), "generate " + job->prompt->key);
+    // Servers read it as a signed number, some of 32 bits.
+    const std::uint64_t seed = seeds.bits(static_cast<std::uint64_t>(job->number)) >> 1;
+    take(*job, endpoint_.ask(*job->prompt, seed));
+    return true;
   }
 
   std::optional<Job> next() {
@@ -232,7 +218,6 @@ class EndpointRun {
   std::int64_t answered_ = 0;  // prompts
   std::int64_t refused_ = 0;
   std::string first_refusal_;
-  std::exception_ptr failure_;
 };
 
 }  // namespace

@@ -13,14 +13,13 @@ __global__ void __launch_bounds__(kGatherThreads)
     gather_kernel(const Unit* from, RowCount from_rows, const std::int32_t* index, RowCount rows, std::int64_t units,
                   Unit* to) {
   const std::int64_t row = blockIdx.x;
-  std::int64_t picked = -1;
+  const bool is_used = row < rows.get();
+  const std::int64_t found = index[row];  // there is memory for every row: no load waits for another
+  const bool is_there = found >= 0 && found < from_rows.get();
+  const std::int64_t picked = is_used && is_there ? found : -1;
   Unit other{};
-  if (row < rows.get()) {
-    picked = index[row];
-    if (picked < 0 || picked >= from_rows.get()) {
-      picked = -1;
-      for (auto& value : other.values) value = static_cast<std::remove_reference_t<decltype(value)>>(~0u);
-    }
+  if (is_used && !is_there) {
+    for (auto& value : other.values) value = static_cast<std::remove_reference_t<decltype(value)>>(~0u);
   }
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.y) * kGatherThreads * kGatherUnits + threadIdx.x;
   Unit held[kGatherUnits];

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
-#include <exception>
-#include <mutex>
-#include <thread>
 
 #include "core/files.h"
 #include "core/json_value.h"
@@ -141,26 +139,11 @@ Json body_of(const Request& request, std::size_t count) {
 // Calls ask(i) for all i below `count`, some at a time; the first exception cancels the others.
 void for_all(std::size_t count, std::atomic<bool>& cancelled, const std::function<void(std::size_t)>& ask) {
   std::atomic<std::size_t> next = 0;
-  std::mutex mutex;
-  std::exception_ptr failure;
-  const auto work = [&] {
-    try {
-      for (std::size_t i = next++; i < count && !cancelled; i = next++) ask(i);
-    } catch (const Cancelled&) {
-      return;
-    } catch (...) {
-      const std::scoped_lock lock(mutex);
-      if (!failure) failure = std::current_exception();
-      cancelled = true;
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    threads.reserve(kMostAtOnce);
-    for (std::size_t i = 0; i < std::min(count, kMostAtOnce); ++i) threads.emplace_back(work);
-  }
-  cancelled = false;
-  if (failure) std::rethrow_exception(failure);
+  run_requests(std::min(count, kMostAtOnce), cancelled, [&] {
+    const std::size_t i = next++;
+    if (i < count) ask(i);
+    return i < count;
+  });
 }
 
 }  // namespace

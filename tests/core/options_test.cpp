@@ -234,6 +234,7 @@ TEST(Options, BadYamlGetsOneExactLine) {
       {"extras: {lo: 1}", "f.yaml:1: extras.lo: unknown key (did you mean extras.low?)"},
       {"cuont: 3", "f.yaml:1: cuont: unknown key (did you mean count?)"},
       {"zzzzzz: 3", "f.yaml:1: zzzzzz: unknown key (--help lists the keys)"},
+      {"eight: 3", "f.yaml:1: eight: unknown key (did you mean eight_bit?)"},
       {"push: true", "f.yaml:1: push: pushing is not implemented yet, saw 'true' (remove the key)"},
       {"eight_bit: yes", "f.yaml:1: eight_bit: 8-bit weights are not offered, saw 'yes' (remove the key)"},
       {"limit: 3\nmax_limit: 4", "f.yaml:2: max_limit: says again what limit said above (keep one of them)"},

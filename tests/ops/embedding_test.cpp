@@ -43,6 +43,19 @@ TEST(Embedding, Cases) {
   check(embedding_case(many, 40, 130));
 }
 
+// As many rows as the GPU adds in one block, and more.
+TEST(Embedding, TokensOfManyRows) {
+  std::vector<double> tokens;
+  const std::vector<int> counts{32, 33, 1, 300, 2, 0, 64, 31};
+  for (int turn = 0; turn < 300; ++turn) {
+    for (std::size_t token = 0; token < counts.size(); ++token) {
+      if (turn * 7 % 300 < counts[token]) tokens.push_back(static_cast<double>(token));
+    }
+  }
+  check(embedding_case(tokens, 9, 96));
+  check(embedding_case(tokens, 9, 520));
+}
+
 std::vector<std::byte> weight_gradient(int threads) {
   constexpr std::int64_t kRows = 500, kVocab = 3, kHidden = 256;
   Program program;

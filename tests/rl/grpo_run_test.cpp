@@ -98,8 +98,8 @@ TEST(GrpoRun, RewardRises) {
 
 // What a row says of the machine and of time.
 const std::set<std::string, std::less<>> kOfTheMachine{
-    "tokens_per_second", "tokens_per_second_per_device", "step_time",          "gflops_per_second", "mfu",
-    "cpu_utilization",   "device_utilization",           "process_memory_gib", "system_memory"};
+    "tokens_per_second", "tokens_per_second_per_device", "step_time",         "gflops_per_second",  "mfu",
+    "cpu_utilization",   "device_utilization",           "device_memory_gib", "process_memory_gib", "system_memory"};
 
 // In the middle of a generation that is used twice, with a reference model that moves.
 TEST(GrpoRun, ResumesBitwise) {

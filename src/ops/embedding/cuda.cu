@@ -14,43 +14,38 @@ constexpr std::int64_t kLongBlocks = 528;  // for such tokens; there seldom are 
 
 void forward(const KernelCall& call) { launch_gather(call, call.in(1), call.in(0), call.out(0)); }
 
-// The rows of each token that occurs, ascending, in the workspace. Where a token's rows lie depends on which thread
-// comes first; which they are, and their order, does not.
+// The rows of each token, in the workspace: a list of those of one with few rows, in the order in which threads came,
+// and an ascending array of those of one with many. Only which rows they are reaches the sums, which go by their order.
 struct Groups {
-  std::int32_t* placed;      // [1] rows that have a place in `order`
-  std::int32_t* shorts;      // [1] tokens with at most kLong rows
-  std::int32_t* longs;       // [1] the other tokens that occur
+  std::int32_t* longs;       // [1] tokens with more than kLong rows
+  std::int32_t* placed;      // [1] their rows that have a place in `order`
   std::int32_t* counts;      // [vocab] rows of each token
-  std::int32_t* starts;      // [vocab] where they start in `order`
-  std::int32_t* slots;       // [rows] the place of a row among its token's; -1: the row does not count
-  std::int32_t* found;       // [rows] as `order`, but a token's rows in no order
-  std::int32_t* order;       // [rows]
+  std::int32_t* last;        // [vocab] 1 + the row of each that came last
+  std::int32_t* before;      // [rows] 1 + the row of the same token that came before; 0: none did
   std::int32_t* long_token;  // [rows / kLong]
-  int4* shorts_found;        // [rows] {token, its rows, where they start in `order`, one of them}: the `shorts`
+  std::int32_t* long_start;  // [rows / kLong] where its rows start in `order`
+  std::int32_t* order;       // [rows]
 
-  static constexpr std::int64_t kHead = 4;  // of them the first three numbers
+  static constexpr std::int64_t kHead = 4;  // of them the first two numbers
   // Made over no memory, it says how much is needed.
   Groups(std::byte* memory, std::int64_t rows, std::int64_t vocab) : base_(memory) {
-    placed = take<std::int32_t>(kHead);
-    shorts = placed + 1;
-    longs = placed + 2;
-    counts = take<std::int32_t>(vocab);
+    longs = take(kHead);
+    placed = longs + 1;
+    counts = take(vocab);
+    last = take(vocab);
     zeroed_ = bytes_;
-    starts = take<std::int32_t>(vocab);
-    slots = take<std::int32_t>(rows);
-    found = take<std::int32_t>(rows);
-    order = take<std::int32_t>(rows);
-    long_token = take<std::int32_t>(rows / kLong);
-    shorts_found = take<int4>(rows);
+    before = take(rows);
+    long_token = take(rows / kLong);
+    long_start = take(rows / kLong);
+    order = take(rows);
   }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   [[nodiscard]] std::size_t zeroed() const { return zeroed_; }  // of them, from the start
 
  private:
-  template <class Element>
-  Element* take(std::int64_t count) {
-    auto* piece = reinterpret_cast<Element*>(base_ + bytes_);
-    bytes_ += align_up(static_cast<std::size_t>(count) * sizeof(Element));
+  std::int32_t* take(std::int64_t count) {
+    auto* piece = reinterpret_cast<std::int32_t*>(base_ + bytes_);
+    bytes_ += align_up(static_cast<std::size_t>(count) * sizeof(std::int32_t));
     return piece;
   }
 
@@ -59,100 +54,108 @@ struct Groups {
   std::size_t zeroed_ = 0;
 };
 
+// Not cudaMemsetAsync, which the next kernel would have to wait for from its start.
+__global__ void __launch_bounds__(kThreads) zero_kernel(uint4* memory, std::int64_t packs) {
+  let_next_start();
+  const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (at < packs) memory[at] = {};
+}
+
 __global__ void __launch_bounds__(kThreads)
-    count_kernel(const std::int32_t* tokens, RowCount rows, std::int64_t vocab, Groups groups) {
+    list_kernel(const std::int32_t* tokens, RowCount rows, std::int64_t vocab, Groups groups) {
   let_next_start();
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (row >= rows.capacity) return;
-  const std::int32_t token = tokens[row];  // there is memory for every row
-  std::int32_t slot = -1;
-  if (row < rows.get() && token >= 0 && token < vocab) slot = atomicAdd(groups.counts + token, 1);
-  groups.slots[row] = slot;
+  const std::int32_t token = row < rows.capacity ? tokens[row] : -1;
+  const bool counts = row < rows.get() && token >= 0 && token < vocab;
+  wait_for_previous();
+  if (!counts) return;
+  const std::int32_t number = atomicAdd(groups.counts + token, 1);
+  groups.before[row] = atomicExch(groups.last + token, static_cast<std::int32_t>(row) + 1);
+  if (number == kLong) groups.long_token[atomicAdd(groups.longs, 1)] = token;
 }
 
-// A warp asks for the places of all its tokens at once: the numbers that all ask for change one after the other.
-__global__ void __launch_bounds__(kThreads) place_kernel(const std::int32_t* tokens, RowCount rows, Groups groups) {
-  let_next_start();
-  wait_for_previous();
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  std::int32_t token = 0;
-  std::int32_t count = 0;
-  if (row < rows.capacity && groups.slots[row] == 0) {
-    token = tokens[row];
-    count = groups.counts[token];
+// The rows of the long token that the block's number tells, ascending.
+__device__ void collect_long(const std::int32_t* tokens, RowCount rows, const Groups& groups) {
+  __shared__ std::int32_t found[kMostThreads / 32];  // by the warps
+  __shared__ std::int32_t start;
+  if (static_cast<std::int32_t>(blockIdx.x) >= *groups.longs) return;
+  const std::int32_t token = groups.long_token[blockIdx.x];
+  if (threadIdx.x == 0) {
+    start = atomicAdd(groups.placed, groups.counts[token]);
+    groups.long_start[blockIdx.x] = start;
   }
-  std::int32_t through = count;  // of the lanes up to this one
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const std::int32_t before = __shfl_up_sync(0xFFFFFFFFu, through, step);
-    if (lane >= step) through += before;
-  }
-  const unsigned shorts = __ballot_sync(0xFFFFFFFFu, count > 0 && count <= kLong);
-  const unsigned longs = __ballot_sync(0xFFFFFFFFu, count > kLong);
-  const std::int32_t all = __shfl_sync(0xFFFFFFFFu, through, 31);
-  if (all == 0) return;
-  std::int32_t first = 0;  // of `placed`, `shorts` and `longs`, which lie so
-  if (lane < 3) first = atomicAdd(groups.placed + lane, lane == 0 ? all : __popc(lane == 1 ? shorts : longs));
-  const std::int32_t start = __shfl_sync(0xFFFFFFFFu, first, 0) + through - count;
-  const std::int32_t first_short = __shfl_sync(0xFFFFFFFFu, first, 1);
-  const std::int32_t first_long = __shfl_sync(0xFFFFFFFFu, first, 2);
-  if (count == 0) return;
-  const unsigned before = (1u << lane) - 1;
-  groups.starts[token] = start;
-  if (count <= kLong) {
-    groups.shorts_found[first_short + __popc(shorts & before)] = {token, count, start, static_cast<std::int32_t>(row)};
-  } else {
-    groups.long_token[first_long + __popc(longs & before)] = token;
+  const std::int64_t used = rows.get();
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  std::int32_t done = 0;
+  for (std::int64_t first = 0; first < used; first += blockDim.x) {
+    const std::int64_t row = first + threadIdx.x;
+    const bool is_mine = row < used && tokens[row] == token;
+    const unsigned mine = __ballot_sync(0xFFFFFFFFu, is_mine);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) found[warp] = __popc(mine);
+    __syncthreads();
+    std::int32_t before = 0;
+    std::int32_t all = 0;
+    for (int other = 0; other < static_cast<int>(blockDim.x) / 32; ++other) {
+      if (other < warp) before += found[other];
+      all += found[other];
+    }
+    const unsigned lower = (1u << threadIdx.x % 32) - 1;
+    if (is_mine) groups.order[start + done + before + __popc(mine & lower)] = static_cast<std::int32_t>(row);
+    done += all;
   }
 }
 
-__global__ void __launch_bounds__(kThreads) find_kernel(const std::int32_t* tokens, RowCount rows, Groups groups) {
-  let_next_start();
-  wait_for_previous();
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (row >= rows.capacity || groups.slots[row] < 0) return;
-  groups.found[groups.starts[tokens[row]] + groups.slots[row]] = static_cast<std::int32_t>(row);
+// A warp walks the list of a token's `count` rows (at most one a lane), which ends with `row`, and sorts it.
+__device__ void collect_short(std::int32_t row, std::int32_t count, const Groups& groups, std::int32_t* order) {
+  const int lane = static_cast<int>(threadIdx.x);
+  std::int32_t mine = 0;
+  for (int i = 0; i < count; ++i) {
+    if (lane == i) mine = row;
+    row = groups.before[row] - 1;
+  }
+  int place = 0;
+  for (int i = 0; i < count; ++i) place += __shfl_sync(0xFFFFFFFFu, mine, i) < mine;
+  if (lane < count) order[place] = mine;
 }
 
-// A warp counts how many rows of the same token come before its row.
-__global__ void __launch_bounds__(kThreads) order_kernel(const std::int32_t* tokens, RowCount rows, Groups groups) {
-  let_next_start();
-  wait_for_previous();
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
-  if (row >= rows.capacity || groups.slots[row] < 0) return;
-  const std::int32_t token = tokens[row];
-  const std::int32_t count = groups.counts[token];
-  const std::int32_t* found = groups.found + groups.starts[token];
-  std::int32_t before = 0;
-#pragma unroll 4
-  for (std::int32_t i = static_cast<std::int32_t>(threadIdx.x) % 32; i < count; i += 32) before += found[i] < row;
-  before = warp_sum(before);
-  if (threadIdx.x % 32 == 0) groups.order[groups.starts[token] + before] = static_cast<std::int32_t>(row);
-}
-
-// A block adds the rows of a token to its row of the table, one after the other.
+// The first `collectors` blocks prepare long_kernel's work. Of the others, one a row, that of the row which ends its
+// token's list adds the rows to the token's row of the table, one after the other.
 template <class T, class G, int kPack>
-__global__ void __launch_bounds__(kMostThreads) short_kernel(const T* dy, std::int64_t n, Groups groups, G* dweight) {
+__global__ void __launch_bounds__(kMostThreads, 2)
+    short_kernel(const std::int32_t* tokens, const T* dy, RowCount rows, std::int64_t n, std::int64_t vocab,
+                 int collectors, Groups groups, G* dweight) {
   using Sums = Pack<CudaAccumulator<T>, kPack>;
+  static_assert(kLong <= 32);
+  __shared__ std::int32_t order[kLong];
   let_next_start();
+  if (static_cast<int>(blockIdx.x) < collectors) {
+    wait_for_previous();
+    collect_long(tokens, rows, groups);
+    return;
+  }
+  const auto last = static_cast<std::int32_t>(blockIdx.x) - collectors;
+  const std::int32_t token = tokens[last];
   wait_for_previous();
-  const int4 mine = groups.shorts_found[blockIdx.x];  // there is memory for one of every row
-  if (static_cast<std::int32_t>(blockIdx.x) >= *groups.shorts) return;
-  const std::int32_t token = mine.x;
-  const std::int32_t count = mine.y;
-  const std::int32_t* order = groups.order + mine.z;
+  if (token < 0 || token >= vocab) return;
+  const std::int32_t count = groups.counts[token];
+  if (groups.last[token] != last + 1 || count > kLong) return;
+  if (count > 1) {
+    if (threadIdx.x < 32) collect_short(last, count, groups, order);
+    __syncthreads();
+  }
   const int stride = static_cast<int>(blockDim.x) * kPack;
   for (std::int64_t at = static_cast<int>(threadIdx.x) * kPack; at < n; at += stride) {
     G* stored = dweight + token * n + at;
     const auto before = load_streamed<G, kPack>(stored);
+    // Both loads are under way before either is waited for.
+    const auto first = load_streamed<T, kPack>(dy + std::int64_t{count == 1 ? last : order[0]} * n + at);
     Sums sum;
 #pragma unroll
-    for (int k = 0; k < kPack; ++k) sum[k] = widened(before[k]);
-#pragma unroll 2
-    for (std::int32_t i = 0; i < count; ++i) {
-      const std::int64_t row = count == 1 ? mine.w : order[i];
-      const auto values = load_streamed<T, kPack>(dy + row * n + at);
+    for (int k = 0; k < kPack; ++k) sum[k] = widened(before[k]) + widened(first[k]);
+#pragma unroll 1
+    for (std::int32_t i = 1; i < count; ++i) {
+      const auto values = load_streamed<T, kPack>(dy + std::int64_t{order[i]} * n + at);
 #pragma unroll
       for (int k = 0; k < kPack; ++k) sum[k] += widened(values[k]);
     }
@@ -177,7 +180,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t item = blockIdx.x; item < items; item += gridDim.x) {
     const std::int32_t token = groups.long_token[item / tiles];
     const std::int32_t count = groups.counts[token];
-    const std::int32_t* order = groups.order + groups.starts[token];
+    const std::int32_t* order = groups.order + groups.long_start[item / tiles];
     const std::int64_t at = (item % tiles * 32 + lane) * kPack;
     Sums sum{};
     if (at < n) {
@@ -214,21 +217,19 @@ void gradient(const KernelCall& call) {
   const auto* tokens = cuda_data<std::int32_t>(call.in(1));
   const cudaStream_t stream = stream_of(call);
   const Groups groups(call.workspace.data(), rows.capacity, vocab);
-  check_cuda(cudaMemsetAsync(call.workspace.data(), 0, groups.zeroed(), stream), "cudaMemset");
-  const auto blocks = static_cast<unsigned>(ceil_div(rows.capacity, kThreads));
-  count_kernel<<<blocks, kThreads, 0, stream>>>(tokens, rows, vocab, groups);
-  check_launch("embedding_gradient: count");
-  launch_behind(call, place_kernel, blocks, kThreads, tokens, rows, groups);
-  launch_behind(call, find_kernel, blocks, kThreads, tokens, rows, groups);
-  launch_behind(call, order_kernel, static_cast<unsigned>(ceil_div(rows.capacity, kWarps)), kThreads, tokens, rows,
-                groups);
+  const auto packs = static_cast<std::int64_t>(groups.zeroed() / sizeof(uint4));
+  zero_kernel<<<static_cast<unsigned>(ceil_div(packs, kThreads)), kThreads, 0, stream>>>(
+      reinterpret_cast<uint4*>(call.workspace.data()), packs);
+  check_launch("embedding_gradient: zero");
+  launch_behind(call, list_kernel, static_cast<unsigned>(ceil_div(rows.capacity, kThreads)), kThreads, tokens, rows,
+                vocab, groups);
   with_pack<T>(n, [&]<int kPack>() {
     auto* dweight = cuda_data<G>(call.out(0));
-    const std::int64_t shorts = std::min(rows.capacity, vocab);
     const std::int64_t threads = std::min<std::int64_t>(ceil_div(ceil_div(n, kPack), 32) * 32, kMostThreads);
-    launch_behind(call, short_kernel<T, G, kPack>, static_cast<unsigned>(shorts), static_cast<unsigned>(threads),
-                  cuda_data<T>(dy), n, groups, dweight);
     const std::int64_t longs = rows.capacity / (kLong + 1);
+    launch_behind(call, short_kernel<T, G, kPack>, static_cast<unsigned>(longs + rows.capacity),
+                  static_cast<unsigned>(threads), tokens, cuda_data<T>(dy), rows, n, vocab, static_cast<int>(longs),
+                  groups, dweight);
     if (longs == 0) return;
     const std::int64_t tiles = ceil_div(n, 32 * kPack);
     launch_behind(call, long_kernel<T, G, kPack>, static_cast<unsigned>(std::min(longs * tiles, kLongBlocks)), kThreads,
