@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <functional>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -147,7 +148,7 @@ TEST(ServerRollout, GoesOnAfterTheServerHasDied) {
   ModelEndpoint endpoint;
   const std::vector<MetricRow> rows = train_rows(server_options(whole.path(), endpoint), 4);
   GrpoOptions options = server_options(stopped.path(), endpoint);
-  options.vllm_server_timeout = 0.2;
+  options.vllm_server_timeout = 3;
   endpoint.dies_after = static_cast<int>(endpoint.requests().size()) + 5;
   std::string failure;
   try {
@@ -203,27 +204,37 @@ TEST(ServerRollout, GoesOnAfterCtrlC) {
 
 TEST(ServerRollout, MistakesAreNamedInALine) {
   const TemporaryDirectory directory;
-  ModelEndpoint endpoint;
-  GrpoOptions options = server_options(directory.path(), endpoint);
-  options.vllm_server_timeout = 0.1;
-  endpoint.body = "<html>";
-  EXPECT_THAT(failure_of(options), HasSubstr("/v1/completions: answers with what is no completion: the answer"));
-  endpoint.body.clear();
-  endpoint.change = [](Json& answer) { answer["choices"][0].erase("token_ids"); };
-  EXPECT_THAT(failure_of(options),
+  // How a run ends whose server, and whose keys, are changed so.
+  const auto failure = [&](const std::function<void(ModelEndpoint&, GrpoOptions&)>& change) {
+    ModelEndpoint endpoint;
+    GrpoOptions options = server_options(directory.path(), endpoint);
+    change(endpoint, options);
+    return failure_of(options);
+  };
+  EXPECT_THAT(failure([](ModelEndpoint& endpoint, GrpoOptions& options) {
+                endpoint.body = "<html>";
+                options.vllm_server_timeout = 3;  // so long it is asked again
+              }),
+              HasSubstr("/v1/completions: answers with what is no completion: the answer"));
+  EXPECT_THAT(failure([](ModelEndpoint& endpoint, GrpoOptions&) {
+                endpoint.change = [](Json& answer) { answer["choices"][0].erase("token_ids"); };
+              }),
               HasSubstr("/v1/completions: a choice has no token_ids, which return_token_ids asks"));
-  endpoint.is_sglang = true;
-  EXPECT_THAT(failure_of(options),
+  EXPECT_THAT(failure([](ModelEndpoint& endpoint, GrpoOptions&) { endpoint.is_sglang = true; }),
               HasSubstr("/collective_rpc: answers 404: {\"detail\":\"Not Found\"} (vllm serve takes weights with "
                         "VLLM_SERVER_DEV_MODE=1"));
-  endpoint.is_sglang = false;
-  options.rollout_server = RolloutServer::sglang;
-  EXPECT_THAT(failure_of(options), HasSubstr("(rollout_server: vllm speaks to vLLM)"));
-  options.rollout_server = RolloutServer::vllm;
-  endpoint.pause_milliseconds = 400;
-  EXPECT_THAT(failure_of(options), HasSubstr("/collective_rpc: gives no answer: "));
-  options.vllm_server_url = "http://127.0.0.1:1";
-  EXPECT_THAT(failure_of(options), HasSubstr("http://127.0.0.1:1/collective_rpc: gives no answer: "));
+  EXPECT_THAT(failure([](ModelEndpoint&, GrpoOptions& options) { options.rollout_server = RolloutServer::sglang; }),
+              HasSubstr("(rollout_server: vllm speaks to vLLM)"));
+  EXPECT_THAT(failure([](ModelEndpoint& endpoint, GrpoOptions& options) {
+                endpoint.pause_milliseconds = 400;
+                options.vllm_server_timeout = 0.1;
+              }),
+              HasSubstr("/collective_rpc: gives no answer: "));
+  EXPECT_THAT(failure([](ModelEndpoint&, GrpoOptions& options) {
+                options.vllm_server_url = "http://127.0.0.1:1";
+                options.vllm_server_timeout = 0.1;
+              }),
+              HasSubstr("http://127.0.0.1:1/collective_rpc: gives no answer: "));
   EXPECT_FALSE(is_folder(directory.path() / "checkpoint-0")) << "nothing was done that is worth keeping";
 }
 
