@@ -152,7 +152,7 @@ std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const P
       throw Error(text_of(*place.file, " ", place.unit, " ", place.number), error.what());
     }
   });
-  if (const std::string left_out = bad.describe(index); !left_out.empty()) log_warning(left_out);
+  if (const std::string left_out = bad.describe(index + bad.count()); !left_out.empty()) log_warning(left_out);
   if (counts.rows == 0) throw Error("dataset_name", text_of(options.dataset_name, " has no rows within the indices"));
   if (prompts.empty()) throw Error("dataset_name", "no prompt is left", "all are duplicates or contaminated");
   counts.prompts = std::ssize(prompts);

@@ -23,16 +23,18 @@ class TokenizerCommand : public testing::Test {
     const int code = run_command_line(registry_, arguments);
     std::fflush(stdout);
     const std::string out = testing::internal::GetCapturedStdout();
-    const std::string error = testing::internal::GetCapturedStderr();
-    EXPECT_EQ(code, expected_code) << error;
-    return expected_code == 0 ? out : error;
+    error_ = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(code, expected_code) << error_;
+    return expected_code == 0 ? out : error_;
   }
+  [[nodiscard]] const std::string& error() const { return error_; }  // of the last command
 
   [[nodiscard]] std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
 
  private:
   CommandRegistry registry_;
   test::TemporaryDirectory folder_;
+  std::string error_;
 };
 
 TEST_F(TokenizerCommand, TrainsEncodesDecodesAndCounts) {
@@ -48,6 +50,13 @@ TEST_F(TokenizerCommand, TrainsEncodesDecodesAndCounts) {
   EXPECT_EQ(run(decode), "the cat<|end|>\n");
   const std::string count = run({"count", "--tokenizer", path("t"), "--input", path("a.txt")});
   EXPECT_NE(count.find(" tokens, 1,150 bytes, "), std::string::npos) << count;
+}
+
+TEST_F(TokenizerCommand, RowsThatItCannotUseAreCounted) {
+  write_file(path("a.jsonl"), "{\"text\": \"one\"}\n{\"text\": \"tw\n{\"text\": 3}\n{\"text\": \"four\"}\n");
+  (void)run({"train", "--input", path("a.jsonl"), "--vocab_size", "258", "--output", path("t")});
+  EXPECT_NE(error().find("2 of 4 rows left out: " + path("a.jsonl") + " line 2: not valid JSON"), std::string::npos)
+      << error();
 }
 
 TEST_F(TokenizerCommand, MistakesGetOneLine) {

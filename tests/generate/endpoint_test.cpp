@@ -153,6 +153,14 @@ TEST_F(EndpointTest, GoesOnWhereItWasStopped) {
   EXPECT_EQ(server.requests().size(), before + 8 + 9);
 }
 
+TEST_F(EndpointTest, RowsThatCannotBeReadAreCountedAndLeftOut) {
+  write_file(options.dataset_name, "{\"prompt\": \"one\"}\n{\"prompt\": \"tw\n{\"prompt\": \"three\"}\n");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run().kept, 6);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("1 of 3 rows left out: " + options.dataset_name + " line 2: not valid JSON"));
+}
+
 TEST_F(EndpointTest, PromptsThatAreRefusedAreCountedAndLeftOut) {
   write_prompts({"one", "a forbidden one", "three"});
   testing::internal::CaptureStderr();

@@ -131,12 +131,12 @@ int train(const TokenizerOptions& options, const OptionInput& input) {
   if (options.output.empty()) throw Error("--output", "is not set", "the folder to write the tokenizer to");
   BpeTrainer trainer(options.train);
   BadRows bad;
-  std::int64_t rows = 0;
+  std::int64_t taken = 0;
   {
     Progress progress("Reading", 0, "document");
     for (const std::string& path : options.input) {
       Source(path, {}).for_each_row(bad, [&](Json& row, const RowPlace& place) {
-        ++rows;
+        const std::int64_t bad_before = bad.count();
         try {
           if (row.contains("messages") && !row.contains(options.dataset_text_field)) {
             for (const Json& message : messages_in(row, "messages")) trainer.add(text_in(message, "content"));
@@ -148,11 +148,12 @@ int train(const TokenizerOptions& options, const OptionInput& input) {
         } catch (const Error& error) {
           bad.add(place, error.what());
         }
+        if (bad.count() == bad_before) ++taken;
         progress.advance();
       });
     }
   }
-  if (bad.count() > 0) log_warning(bad.describe(rows));
+  if (bad.count() > 0) log_warning(bad.describe(taken + bad.count()));
   const Tokenizer tokenizer = trainer.train();
   tokenizer.save(options.output);
   print(text_of("wrote ", options.output, ": ", format_count(tokenizer.vocab_size()), " tokens\n"));
