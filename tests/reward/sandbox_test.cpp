@@ -347,6 +347,33 @@ TEST_P(SandboxOf, attacks_get_nothing_and_leave_nothing) {
 }
 
 // The attacks are real: without the sandbox these have their way.
+// Each of two at a time listens on a socket without a file, and looks for that of the other.
+TEST_P(SandboxOf, programs_do_not_meet) {
+  const auto program = [](const std::string& own, const std::string& other) {
+    return python(GetParam(),
+                  "import socket, time\n"
+                  "mine = socket.socket(socket.AF_UNIX)\n"
+                  "mine.bind('\\0" +
+                      own +
+                      "')\n"
+                      "mine.listen()\n"
+                      "for _ in range(20):\n"
+                      "    try:\n"
+                      "        socket.socket(socket.AF_UNIX).connect('\\0" +
+                      other +
+                      "')\n"
+                      "        print('met')\n"
+                      "    except OSError: time.sleep(0.05)\n");
+  };
+  const SandboxProgram one = program("one", "two");
+  const SandboxProgram two = program("two", "one");
+  const std::vector<SandboxTask> tasks{{&one, {}, {}}, {&two, {}, {}}, {&one, {}, {}}, {&two, {}, {}}};
+  for (const SandboxResult& result : sandbox().run(tasks, 2)) {
+    EXPECT_TRUE(result.succeeded()) << result.error;
+    EXPECT_EQ(result.output, "");
+  }
+}
+
 TEST_P(SandboxOf, without_it_attacks_succeed) {
   const Prey prey;
   const Sandbox none(SandboxMode::none);

@@ -14,9 +14,9 @@ struct LaunchServer {
   gid_t group = 0;
 };
 
-// Run by a process that begins in new name spaces (of users, processes, mounts, network, IPC and host name) as a copy
-// of the server: sees to it that it dies with the server, makes the world of the plan, of which `plan` is a file, gives
-// up all rights, runs the program, and ends with it.
+// Run by a process that begins in new name spaces (of users, processes, mounts, IPC and host name), and in a network
+// without anybody, as a copy of the server: sees to it that it dies with the server, makes the world of the plan, of
+// which `plan` is a file, gives up all rights, runs the program, and ends with it.
 [[noreturn]] void run_inside(int plan, const LaunchStreams& streams, const LaunchServer& server);
 
 }  // namespace hone

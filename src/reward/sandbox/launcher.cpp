@@ -85,14 +85,62 @@ bool drop_root() {
          setresuid(kNobody, kNobody, kNobody) == 0;
 }
 
+bool write_to(const char* path, const std::string& text) {
+  const Descriptor file(open(path, O_WRONLY | O_CLOEXEC));
+  return file.open() && write(file.number(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+// A space of users with this one alone, whom it lets make networks and go from one to another.
+bool enter_user_space() {
+  const std::string user = text_of(geteuid(), " ", geteuid(), " 1");
+  const std::string group = text_of(getegid(), " ", getegid(), " 1");
+  return unshare(CLONE_NEWUSER) == 0 && write_to("/proc/self/setgroups", "deny") &&
+         write_to("/proc/self/gid_map", group) && write_to("/proc/self/uid_map", user);
+}
+
+// Networks of nothing. Each belongs to one program at a time, and to another one when that has ended: to make one takes
+// longer than all the other name spaces together.
+class Networks {
+ public:
+  // Brings this process into one that is free. False, with errno, where there can be none.
+  bool enter() {
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      if (all_[i].program != 0) continue;
+      if (i != current_ && setns(all_[i].space.number(), CLONE_NEWNET) != 0) return false;
+      current_ = i;
+      return true;
+    }
+    if (unshare(CLONE_NEWNET) != 0) return false;
+    current_ = all_.size();
+    Descriptor space(open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
+    if (!space.open()) return false;
+    all_.push_back({.space = std::move(space)});
+    return true;
+  }
+  // The first process of a program was made in the one entered last; it has ended, and all others of the program.
+  void begin(pid_t program) { all_[current_].program = program; }
+  void end(pid_t program) {
+    for (Network& network : all_) {
+      if (network.program == program) network.program = 0;
+    }
+  }
+
+ private:
+  struct Network {
+    Descriptor space;
+    pid_t program = 0;  // 0: free
+  };
+  std::vector<Network> all_;
+  std::size_t current_ = 0;
+};
+
 // Until there is something to read, or nobody to write any more; clears away, meanwhile, what has ended.
-void wait_for_request() {
+void wait_for_request(Networks& networks) {
   sigset_t none;
   sigemptyset(&none);
   pollfd ready{kChannel, POLLIN, 0};
   do {
-    while (waitpid(-1, nullptr, WNOHANG) > 0) {
-    }
+    for (pid_t ended = 0; (ended = waitpid(-1, nullptr, WNOHANG)) > 0;) networks.end(ended);
   } while (ppoll(&ready, 1, nullptr, &none) < 0);  // at the end of a child, by its signal
 }
 
@@ -102,20 +150,26 @@ void wait_for_request() {
   if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0) _exit(1);
   const Descriptor self(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
   const LaunchServer server{.process = self.number(), .user = geteuid(), .group = getegid()};
-  constexpr unsigned long kSpaces =
-      CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
+  const int refused = enter_user_space() ? 0 : errno;
+  Networks networks;
+  constexpr unsigned long kSpaces = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;
   for (;;) {
-    wait_for_request();
+    wait_for_request(networks);
     Numbered asked;
     if (!receive_numbered(kChannel, asked) || asked.descriptors.size() != kMostPassed) _exit(0);
     const auto number = [&](std::size_t i) { return asked.descriptors[i].number(); };
     int process = -1;
+    errno = refused;
+    long id = -1;
     // As fork() does it; the library's wrapper wants a stack.
-    const long id = syscall(SYS_clone, kSpaces | CLONE_PIDFD | SIGCHLD, nullptr, &process, nullptr, nullptr);
+    if (refused == 0 && networks.enter()) {
+      id = syscall(SYS_clone, kSpaces | CLONE_PIDFD | SIGCHLD, nullptr, &process, nullptr, nullptr);
+    }
     if (id == 0) {
       run_inside(number(0), {.input = number(1), .output = number(2), .error = number(3), .status = number(4)}, server);
     }
     const int error = id < 0 ? errno : 0;
+    if (id > 0) networks.begin(static_cast<pid_t>(id));
     asked.descriptors.clear();
     const Descriptor made(process);
     if (!send_numbered(kChannel, error, {&process, id < 0 ? 0U : 1U})) _exit(0);
