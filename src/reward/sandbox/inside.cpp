@@ -47,16 +47,9 @@ void ensure(bool good, std::string_view what) {
   if (!good) throw Error(what, std::strerror(errno));
 }
 
-void put(const char* path, std::string_view text) {
+bool put(const char* path, std::string_view text) {
   const Descriptor file(open(path, O_WRONLY | O_CLOEXEC));
-  ensure(file.open() && write(file.number(), text.data(), text.size()) == static_cast<ssize_t>(text.size()), path);
-}
-
-// The server's user is the one that there is inside.
-void map_user(const LaunchServer& server) {
-  put("/proc/self/setgroups", "deny");
-  put("/proc/self/gid_map", text_of(kNobody, " ", server.group, " 1"));
-  put("/proc/self/uid_map", text_of(kNobody, " ", server.user, " 1"));
+  return file.open() && write(file.number(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
 // --- the tree of files: built in the new root, which is the folder that the process is in
@@ -236,13 +229,18 @@ std::string content_of(int file) {
 
 }  // namespace
 
+bool map_user(uid_t user, gid_t group, const LaunchServer& server) {
+  return put("/proc/self/setgroups", "deny") && put("/proc/self/gid_map", text_of(group, " ", server.group, " 1")) &&
+         put("/proc/self/uid_map", text_of(user, " ", server.user, " 1"));
+}
+
 void run_inside(int plan, const LaunchStreams& streams, const LaunchServer& server) {
   int status = streams.status;
   try {
     die_with(server.process);
     default_signals();
     ensure(setsid() >= 0, "a session of its own");
-    map_user(server);
+    ensure(map_user(kNobody, kNobody, server), "a user of its own");
     const std::string bytes = content_of(plan);
     const LaunchPlan wanted = decode_plan(bytes);
     build_tree(wanted);

@@ -85,19 +85,6 @@ bool drop_root() {
          setresuid(kNobody, kNobody, kNobody) == 0;
 }
 
-bool write_to(const char* path, const std::string& text) {
-  const Descriptor file(open(path, O_WRONLY | O_CLOEXEC));
-  return file.open() && write(file.number(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
-}
-
-// A space of users with this one alone, whom it lets make networks and go from one to another.
-bool enter_user_space() {
-  const std::string user = text_of(geteuid(), " ", geteuid(), " 1");
-  const std::string group = text_of(getegid(), " ", getegid(), " 1");
-  return unshare(CLONE_NEWUSER) == 0 && write_to("/proc/self/setgroups", "deny") &&
-         write_to("/proc/self/gid_map", group) && write_to("/proc/self/uid_map", user);
-}
-
 // Networks of nothing. Each belongs to one program at a time, and to another one when that has ended: to make one takes
 // longer than all the other name spaces together.
 class Networks {
@@ -150,7 +137,9 @@ void wait_for_request(Networks& networks) {
   if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0) _exit(1);
   const Descriptor self(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
   const LaunchServer server{.process = self.number(), .user = geteuid(), .group = getegid()};
-  const int refused = enter_user_space() ? 0 : errno;
+  // A space of users in which it may make networks and go from one to another.
+  const bool is_entered = unshare(CLONE_NEWUSER) == 0 && map_user(server.user, server.group, server);
+  const int refused = is_entered ? 0 : errno;
   Networks networks;
   constexpr unsigned long kSpaces = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;
   for (;;) {
@@ -159,10 +148,10 @@ void wait_for_request(Networks& networks) {
     if (!receive_numbered(kChannel, asked) || asked.descriptors.size() != kMostPassed) _exit(0);
     const auto number = [&](std::size_t i) { return asked.descriptors[i].number(); };
     int process = -1;
-    errno = refused;
     long id = -1;
+    errno = refused;
     // As fork() does it; the library's wrapper wants a stack.
-    if (refused == 0 && networks.enter()) {
+    if (is_entered && networks.enter()) {
       id = syscall(SYS_clone, kSpaces | CLONE_PIDFD | SIGCHLD, nullptr, &process, nullptr, nullptr);
     }
     if (id == 0) {
