@@ -22,6 +22,7 @@
 #include "core/strings.h"
 #include "reward/sandbox/runner.h"
 #include "support/paths.h"
+#include "support/sandbox.h"
 
 namespace hone {
 namespace {
@@ -29,39 +30,26 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-// The sandbox and its Python; nothing, with the reason, where this machine has none.
 struct Machine {
-  std::optional<Sandbox> sandbox;
+  explicit Machine(SandboxMode mode) : sandbox(mode), python(find_python(sandbox)) {}
+  Sandbox sandbox;
   SandboxProgram python;
-  std::string reason;
 };
 
-Machine make_machine(SandboxMode mode) {
-  Machine m;
-  try {
-    m.sandbox.emplace(mode);
-  } catch (const Error& error) {
-    m.reason = error.what();
-    return m;
-  }
-  m.python = find_python(*m.sandbox);
-  return m;
-}
-
 const Machine& machine(SandboxMode mode) {
-  static const Machine namespaces = make_machine(SandboxMode::namespaces);
-  static const Machine bubblewrap = make_machine(SandboxMode::bubblewrap);
-  return mode == SandboxMode::namespaces ? namespaces : bubblewrap;
+  if (mode == SandboxMode::namespaces) {
+    static const Machine namespaces(SandboxMode::namespaces);
+    return namespaces;
+  }
+  static const Machine bubblewrap(SandboxMode::bubblewrap);
+  return bubblewrap;
 }
 
 // Every kind of sandbox must hold.
 class SandboxOf : public testing::TestWithParam<SandboxMode> {
  protected:
-  void SetUp() override {
-    if (!sandbox_of_mode()) GTEST_SKIP() << machine(GetParam()).reason;
-  }
-  [[nodiscard]] static const std::optional<Sandbox>& sandbox_of_mode() { return machine(GetParam()).sandbox; }
-  [[nodiscard]] static const Sandbox& sandbox() { return *sandbox_of_mode(); }
+  void SetUp() override { SKIP_WITHOUT_SANDBOX(); }
+  [[nodiscard]] static const Sandbox& sandbox() { return machine(GetParam()).sandbox; }
 };
 
 INSTANTIATE_TEST_SUITE_P(Modes, SandboxOf, testing::Values(SandboxMode::namespaces, SandboxMode::bubblewrap),
