@@ -95,8 +95,6 @@ Function* CublasLibrary::function(const char* name) const {
 
 CublasLibrary::CublasLibrary() : library_(open_library()) { check_cublas(cublasLtCreate(&handle_), "Create"); }
 
-CublasLibrary::~CublasLibrary() { cublasLtDestroy(handle_); }
-
 CublasProduct::CublasProduct(const CublasLibrary& library, const GemmKey& key) : library_(library), key_(key) {
   const bool wide = key.c_type == DType::f64;
   Layout a = layout_a(library, key);

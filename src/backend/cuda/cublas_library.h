@@ -13,13 +13,12 @@
 
 namespace hone {
 
-// The library, opened.
+// The library, opened. Its handle is never destroyed: the device that owns it lives as long as the process.
 class CublasLibrary {
  public:
   CublasLibrary();  // throws Error where it is not found
   CublasLibrary(const CublasLibrary&) = delete;
   CublasLibrary& operator=(const CublasLibrary&) = delete;
-  ~CublasLibrary();
 
   [[nodiscard]] cublasLtHandle_t handle() const { return handle_; }
 
@@ -32,7 +31,6 @@ class CublasLibrary {
 // A declaration: NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define HONE_CUBLAS(name) decltype(::name)* name = function<decltype(::name)>(#name)
   HONE_CUBLAS(cublasLtCreate);
-  HONE_CUBLAS(cublasLtDestroy);
   HONE_CUBLAS(cublasLtGetVersion);
   HONE_CUBLAS(cublasLtMatmul);
   HONE_CUBLAS(cublasLtMatmulDescCreate);

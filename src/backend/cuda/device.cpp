@@ -5,6 +5,7 @@
 
 #include "backend/cuda/check.h"
 #include "core/error.h"
+#include "core/immortal.h"
 #include "core/strings.h"
 
 namespace hone {
@@ -75,8 +76,8 @@ std::string cuda_obstacle() {
 }
 
 CudaDevice& cuda_device() {
-  static CudaDevice device(0);
-  return device;
+  static Immortal<CudaDevice> device(0);
+  return device.get();
 }
 
 CudaDevice::CudaDevice(int ordinal) : ordinal_(ordinal) {
@@ -91,15 +92,6 @@ CudaDevice::CudaDevice(int ordinal) : ordinal_(ordinal) {
   void* readings = nullptr;
   check_cuda(cudaMallocHost(&readings, kReadingsBytes), "cudaMallocHost");
   readings_buffer_ = static_cast<std::byte*>(readings);
-}
-
-CudaDevice::~CudaDevice() {
-  // At the end of the process the driver may be gone already: its errors no longer matter.
-  cublas_.reset();
-  for (const InFlight& piece : in_flight_) cudaEventDestroy(piece.done);
-  cudaFreeHost(ring_);
-  cudaFreeHost(readings_buffer_);
-  cudaStreamDestroy(stream_);
 }
 
 Cublas& CudaDevice::cublas() {

@@ -16,11 +16,12 @@ namespace hone {
 // Why no GPU can be used (no driver, one that is too old, no device, compute capability below 8.0), or nothing.
 [[nodiscard]] std::string cuda_obstacle();
 
-// Everything runs on one stream, so that work is done in the order in which it is given.
+// A GPU and what the process holds of it: a stream, pinned memory, the handles of libraries. Everything runs on the one
+// stream, so that work is done in the order in which it is given. Nothing is given back by a destructor: the device
+// lives as long as the process (core/immortal.h says why).
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(int ordinal);
-  ~CudaDevice() override;
 
   DeviceKind kind() const override { return DeviceKind::cuda; }
   std::string name() const override { return properties_.name; }

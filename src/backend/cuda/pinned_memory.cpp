@@ -4,13 +4,14 @@
 
 #include "backend/cuda/check.h"
 #include "core/error.h"
+#include "core/immortal.h"
 #include "core/strings.h"
 
 namespace hone {
 
 PinnedMemory& pinned_memory() {
-  static PinnedMemory memory(cuda_device());
-  return memory;
+  static Immortal<PinnedMemory> memory(cuda_device());
+  return memory.get();
 }
 
 void PinnedMemory::upload(std::byte* to, const void* from, std::size_t bytes) {
@@ -52,22 +53,13 @@ void PinnedMemory::release(std::byte* data, std::size_t) {
 }
 
 SideCopies& side_copies() {
-  static SideCopies copies(cuda_device().stream());
-  return copies;
+  static Immortal<SideCopies> copies(cuda_device().stream());
+  return copies.get();
 }
 
 SideCopies::SideCopies(cudaStream_t stream) : stream_(stream) {
   check_cuda(cudaStreamCreateWithFlags(&to_host_, cudaStreamNonBlocking), "cudaStreamCreate");
   check_cuda(cudaStreamCreateWithFlags(&to_gpu_, cudaStreamNonBlocking), "cudaStreamCreate");
-}
-
-SideCopies::~SideCopies() {
-  for (const auto& [slot, events] : slots_) {
-    cudaEventDestroy(events.started);
-    cudaEventDestroy(events.done);
-  }
-  cudaStreamDestroy(to_host_);
-  cudaStreamDestroy(to_gpu_);
 }
 
 void SideCopies::start(int slot, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {

@@ -33,14 +33,14 @@ class PinnedMemory final : public Device {
 // Of the first GPU.
 [[nodiscard]] PinnedMemory& pinned_memory();
 
-// Copies beside the GPU's stream, one direction each. A copy starts when the work given to the stream so far is done;
-// after wait() the stream goes on when the copy is. Both may be recorded, together.
+// Copies beside the GPU's stream, one direction each. Lives as long as the process: nothing is given back. A copy
+// starts when the work given to the stream so far is done; after wait() the stream goes on when the copy is. Both may
+// be recorded, together.
 class SideCopies {
  public:
   explicit SideCopies(cudaStream_t stream);
   SideCopies(const SideCopies&) = delete;
   SideCopies& operator=(const SideCopies&) = delete;
-  ~SideCopies();
 
   // `slot` names the copy for wait(); it is free again after that.
   void start(int slot, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);

@@ -1,0 +1,43 @@
+// What the process holds of a vendor's library is never torn down by a static destructor: the library's own exit
+// handlers run before those of objects that were made before it was opened.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <regex>
+
+#include "core/files.h"
+#include "core/strings.h"
+#include "support/paths.h"
+
+namespace hone::test {
+namespace {
+namespace fs = std::filesystem;
+
+// Whether the file can hold handles of CUDA or of a library that it opens itself.
+bool sees_a_vendor(const fs::path& file, const std::string& text) {
+  return file.extension() == ".cu" || file.extension() == ".cuh" || text.find("cuda_runtime") != std::string::npos ||
+         text.find("backend/cuda/") != std::string::npos || text.find("dlfcn.h") != std::string::npos;
+}
+
+TEST(Statics, OfVendorLibrariesAreImmortal) {
+  // A definition of a static object: a type, a name, and an initializer or nothing; no function's, which ends in {.
+  const std::regex definition(
+      R"(^\s*static (?!const|Immortal<|std::atomic<|bool |int )[\w:<>, *]+[ &]\w+(\(.*\)|\{.*\}| = .*)?;)");
+  EXPECT_TRUE(std::regex_search(std::string("  static CudaDevice device(0);"), definition));
+  EXPECT_FALSE(std::regex_search(std::string("  static Immortal<CudaDevice> device(0);"), definition));
+  int files = 0;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(source_dir() / "src")) {
+    if (!entry.is_regular_file()) continue;
+    const std::string text = read_file(entry.path());
+    if (!sees_a_vendor(entry.path(), text)) continue;
+    ++files;
+    for (const std::string& line : split(text, '\n')) {
+      if (line.find('(') != std::string::npos && line.find(") {") != std::string::npos) continue;
+      EXPECT_FALSE(std::regex_search(line, definition)) << entry.path() << ": " << line;
+    }
+  }
+  EXPECT_GT(files, 40);
+}
+
+}  // namespace
+}  // namespace hone::test
