@@ -2,6 +2,7 @@
 
 #include <array>
 #include <set>
+#include <utility>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -17,17 +18,53 @@ std::string join_steps(const ArithmeticProblem& problem, std::string_view separa
   return join(problem.steps(), separator);
 }
 
-// As running text: the style of the corpus, of which the model sees most. What stands around the problem differs, so
-// that a model learns to copy numbers from wherever they are, and later finds them in a question that it has never
-// seen.
+// Appends at most `most` remarks to a text, each behind a space or on a line of its own; draws from `random` at `at`.
+template <std::size_t kCount>
+void add_remarks(std::string& text, const std::array<std::string_view, kCount>& remarks, std::uint64_t most,
+                 const RandomStream& random, std::uint64_t at) {
+  const std::uint64_t count = random.below(at, most + 1);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    text += random.below(at + 1 + 2 * i, 2) == 0 ? ' ' : '\n';
+    text += remarks[random.below(at + 2 + 2 * i, kCount)];
+  }
+}
+
+// As running text: the style of the corpus, of which the model sees most. The words before the problem, and the number
+// of remarks before and after its steps, differ, so that nothing that is copied stands at a fixed distance: a model
+// then learns to copy numbers and signs by what they are in the problem, and later finds them in a question and a form
+// that it has never seen. In a fixed frame some seeds learn to copy by distance alone, at the same loss, and fail
+// there.
 std::string plain_solution(const ArithmeticProblem& problem, std::uint64_t seed, std::uint64_t index) {
   constexpr std::array<std::string_view, 8> kBefore{
       "", "", "Compute ", "Let us work out ", "Here is a sum: ", "Take ", "Someone asked for ", "The problem was "};
-  constexpr std::array<std::string_view, 6> kAfter{"\n", ".\n", ":\n", "!\n", ", step by step.\n", ".\n\n"};
-  constexpr std::array<std::string_view, 3> kEnd{"The answer is ", "So it is ", "That makes "};
+  constexpr std::array<std::string_view, 5> kAfter{"", ".", ":", "!", ", step by step."};
+  constexpr std::array<std::string_view, 8> kOpening{"From left to right.",
+                                                     "Slowly.",
+                                                     "Two steps are enough.",
+                                                     "Easy.",
+                                                     "Let us see what it makes.",
+                                                     "One after the other, as it was asked.",
+                                                     "No guess.",
+                                                     "So:"};
+  constexpr std::array<std::string_view, 4> kClosing{"Done.", "That was the last step.", "Now we see.",
+                                                     "There are no more steps."};
+  constexpr std::array<std::string_view, 3> kBreaks{"\n", "\n", "\n\n"};
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kEnd{{{"The answer is ", "."},
+                                                                               {"So it is ", "."},
+                                                                               {"That makes ", "."},
+                                                                               {"The answer: [", "]"},
+                                                                               {"It makes (", ")."},
+                                                                               {"So it is \"", "\"."},
+                                                                               {"Answer=", ""},
+                                                                               {"<", "> is the answer."}}};
   const RandomStream random(seed, "style", index);
-  return text_of(kBefore[random.below(0, kBefore.size())], problem.expression(), kAfter[random.below(1, kAfter.size())],
-                 join_steps(problem, "\n"), "\n", kEnd[random.below(2, kEnd.size())], problem.answer(), ".");
+  std::string text =
+      text_of(kBefore[random.below(0, kBefore.size())], problem.expression(), kAfter[random.below(1, kAfter.size())]);
+  add_remarks(text, kOpening, 3, random, 5);
+  text += text_of(kBreaks[random.below(2, kBreaks.size())], join_steps(problem, "\n"));
+  add_remarks(text, kClosing, 2, random, 12);
+  const auto& [before, after] = kEnd[random.below(4, kEnd.size())];
+  return text_of(text, random.below(3, 2) == 0 ? " " : "\n", before, problem.answer(), after);
 }
 
 std::string tagged(std::string_view thoughts, std::int64_t answer) {
