@@ -12,13 +12,13 @@
 namespace hone {
 namespace {
 
-constexpr AnswerRule kGoldRule = {.extraction = {.expressions = true, .unanchored = true, .boxed_priority = 55},
-                                  .first_match_only = false,
-                                  .repair = true};
-constexpr AnswerRule kAnswerRule = kGoldRule;
+constexpr ExtractionRule kExtraction = {.expressions = true, .unanchored = true, .boxed_priority = 55};
+constexpr AnswerRule kGoldRule = {
+    .extraction = kExtraction, .first_match_only = false, .repair = true, .unit_in_prose = true};
+constexpr AnswerRule kAnswerRule = {.extraction = kExtraction, .first_match_only = false, .repair = true};
 
-MathComparison comparison_of(std::string_view gold, std::string_view completion) {
-  return {gold, completion, kGoldRule, kAnswerRule, true};
+MathComparison comparison_of(std::string_view gold, std::string_view completion, bool strict) {
+  return {gold, completion, kGoldRule, kAnswerRule, true, strict};
 }
 
 }  // namespace
@@ -58,33 +58,38 @@ std::string fill_problem(std::string_view text, std::string_view problem) {
 }
 
 void check_math_gold(std::string_view gold) {
-  if (!read_gold(comparison_of(gold, {})))
+  if (!read_gold(comparison_of(gold, {}, false)))
     throw Error("", text_of("no answer can be read from the gold '", gold.substr(0, 80), "'"));
 }
 
-Judgement judge_math(std::string_view gold, std::string_view completion, bool strip_thoughts) {
-  MathOutcome outcome =
-      shared_math_workers()->compare(comparison_of(gold, strip_thoughts ? without_thoughts(completion) : completion));
+Judgement judge_math(std::string_view gold, std::string_view completion, bool strip_thoughts, bool strict) {
+  const std::string_view text = strict           ? outside_thoughts(completion, false)
+                                : strip_thoughts ? without_thoughts(completion)
+                                                 : completion;
+  MathOutcome outcome = shared_math_workers()->compare(comparison_of(gold, text, strict));
   switch (outcome.verdict) {
     case MathVerdict::equal:
     case MathVerdict::different:
       break;
     case MathVerdict::no_gold:
       throw Error("gold", text_of("no answer can be read from '", gold.substr(0, 80), "'"));
-    case MathVerdict::timed_out:
+    case MathVerdict::too_long:
     case MathVerdict::failed:
-      log_warning(text_of("a comparison with the gold '", gold.substr(0, 60),
-                          outcome.verdict == MathVerdict::failed ? "' failed" : "' took too long",
-                          "; the answer counts as wrong"));
+      log_warning(
+          text_of("a comparison with the gold '", gold.substr(0, 60),
+                  outcome.verdict == MathVerdict::failed ? "' failed" : "' took more work than a comparison may",
+                  "; the answer counts as wrong"));
       break;
   }
   return {std::move(outcome.extracted), outcome.verdict == MathVerdict::equal ? 1.0 : 0.0};
 }
 
-bool same_math_answer(const std::string& a, const std::string& b) {
-  const std::string gold = "$" + a + "$";
-  const std::string answer = "$" + b + "$";
-  return shared_math_workers()->compare(comparison_of(gold, answer)).verdict == MathVerdict::equal;
+std::function<bool(const std::string& a, const std::string& b)> same_math_answer(bool strict) {
+  return [strict](const std::string& a, const std::string& b) {
+    const std::string gold = "$" + a + "$";
+    const std::string answer = "$" + b + "$";
+    return shared_math_workers()->compare(comparison_of(gold, answer, strict)).verdict == MathVerdict::equal;
+  };
 }
 
 EvalTask make_math_task(const TaskOptions& options, const MathColumns& columns) {
@@ -103,10 +108,11 @@ EvalTask make_math_task(const TaskOptions& options, const MathColumns& columns) 
     check_math_gold(problem.gold);
     return problem;
   };
-  task.judge = [strip = options.strip_thoughts](const EvalProblem& problem, std::string_view completion) {
-    return judge_math(problem.gold, completion, strip);
+  task.judge = [strip = options.strip_thoughts, strict = options.strict_equality](const EvalProblem& problem,
+                                                                                  std::string_view completion) {
+    return judge_math(problem.gold, completion, strip, strict);
   };
-  task.same = same_math_answer;
+  task.same = same_math_answer(options.strict_equality);
   return task;
 }
 

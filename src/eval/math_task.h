@@ -1,6 +1,7 @@
 // What the tasks with mathematical answers share: lighteval's prompt, extraction and comparison.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -22,10 +23,12 @@ void check_math_gold(std::string_view gold);
 // rightmost first, LaTeX before plain numbers, on to the next where one does not parse; malformed operators repaired.
 // In worker processes; who judges many holds shared_math_workers() meanwhile. An answer whose comparison takes too long
 // or fails, which is logged, counts as wrong.
-[[nodiscard]] Judgement judge_math(std::string_view gold, std::string_view completion, bool strip_thoughts);
+// `strict`: by stricter rules, with thoughts left out whatever `strip_thoughts` says.
+[[nodiscard]] Judgement judge_math(std::string_view gold, std::string_view completion, bool strip_thoughts,
+                                   bool strict = false);
 
-// Whether two extracted answers mean the same.
-[[nodiscard]] bool same_math_answer(const std::string& a, const std::string& b);
+// Says whether two extracted answers mean the same.
+[[nodiscard]] std::function<bool(const std::string& a, const std::string& b)> same_math_answer(bool strict);
 
 struct MathColumns {
   std::string_view problem;

@@ -31,6 +31,7 @@ enum class AnswerMatching { math, exact };
 
 struct TaskOptions {
   bool strip_thoughts = true;                      // false: thoughts count when the answer is sought, as in lighteval
+  bool strict_equality = false;                    // mathematical answers: stricter rules than lighteval's
   std::string prompt_template;                     // empty: the task's own; {column} stands for a column's text
   std::string problem_column;                      // jsonl; empty: problem, question or prompt
   std::string answer_column;                       // jsonl; empty: answer or solution

@@ -27,7 +27,7 @@ std::string gold_of(const Json* row) {
               "accuracy, length and cosine need a gold");
 }
 
-Verdict verdict_of(MathVerdict verdict, const MathComparison& comparison, const MathWorkers& workers) {
+Verdict verdict_of(MathVerdict verdict, const MathComparison& comparison) {
   const std::string_view gold = comparison.gold.substr(0, 60);
   switch (verdict) {
     case MathVerdict::equal:
@@ -36,9 +36,9 @@ Verdict verdict_of(MathVerdict verdict, const MathComparison& comparison, const 
       return Verdict::wrong;
     case MathVerdict::no_gold:
       return Verdict::no_gold;
-    case MathVerdict::timed_out:
-      log_warning(text_of("a comparison with the gold '", gold, "' took longer than ", workers.limit().count(),
-                          " ms; the answer counts as wrong"));
+    case MathVerdict::too_long:
+      log_warning(text_of("a comparison with the gold '", gold, "' took more work than a comparison may; the answer ",
+                          "counts as wrong"));
       return Verdict::wrong;
     case MathVerdict::failed:
       log_warning(text_of("a comparison with the gold '", gold, "' failed; the completion gets no score"));
@@ -63,14 +63,15 @@ std::vector<Verdict> judge_answers(std::span<const RewardInput> batch, const Rew
   std::vector<MathComparison> comparisons;
   for (const RewardInput& input : batch) {
     golds.push_back(gold_of(input.row));
-    const std::string_view text = options.strip_thoughts ? without_thoughts(input.completion) : input.completion;
-    comparisons.push_back(reward_comparison(gold_text(golds.back()), text));
+    const std::string_view text = options.strict_equality  ? outside_thoughts(input.completion, options.think_prefilled)
+                                  : options.strip_thoughts ? without_thoughts(input.completion)
+                                                           : input.completion;
+    comparisons.push_back(reward_comparison(gold_text(golds.back()), text, options.strict_equality));
   }
   const std::vector<MathOutcome> outcomes = workers.compare(comparisons);
   std::vector<Verdict> verdicts;
   verdicts.reserve(outcomes.size());
-  for (std::size_t i = 0; i < outcomes.size(); ++i)
-    verdicts.push_back(verdict_of(outcomes[i].verdict, comparisons[i], workers));
+  for (std::size_t i = 0; i < outcomes.size(); ++i) verdicts.push_back(verdict_of(outcomes[i].verdict, comparisons[i]));
   return verdicts;
 }
 

@@ -56,9 +56,13 @@ enum class CodeScoring : std::uint8_t {
   weighted_sum,  // pass_fail + 0.1 partial
 };
 
+inline constexpr std::string_view kStrictEqualityHelp =
+    "Mathematical answers: refuse what Math-Verify forgives (rounding, units, bases, false chains, boxes in thoughts)";
+
 // The recipe's keys that rewards read, with open-r1's names and defaults.
 struct RewardOptions {
   bool strip_thoughts = false;   // accuracy and its kin: only what follows the last </think> counts
+  bool strict_equality = false;  // accuracy and its kin: stricter rules than Math-Verify's, thoughts never count
   bool think_prefilled = false;  // the prompt ended in "<think>\n" and the completions lack it
   double cosine_min_value_wrong = 0.0;
   double cosine_max_value_wrong = -0.5;

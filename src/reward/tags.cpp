@@ -10,6 +10,12 @@ std::string_view without_thoughts(std::string_view text) {
   return place == std::string_view::npos ? text : text.substr(place + kClosing.size());
 }
 
+std::string_view outside_thoughts(std::string_view text, bool opened) {
+  const std::string_view behind = without_thoughts(text);
+  if (opened && behind.size() == text.size()) return {};
+  return behind.substr(0, behind.find("<think>"));
+}
+
 std::size_t count_occurrences(std::string_view text, std::string_view word) {
   std::size_t count = 0;
   for (std::size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + word.size())) ++count;

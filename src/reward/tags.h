@@ -10,6 +10,9 @@ inline constexpr std::string_view kThinkOpening = "<think>\n";
 
 // What follows the last "</think>"; all of the text where there is none.
 [[nodiscard]] std::string_view without_thoughts(std::string_view text);
+// The same, and nothing from a "<think>" on that no "</think>" follows: a box in thoughts that never end is no answer.
+// `opened`: the prompt ended in that tag, so that all of a text without "</think>" is thought.
+[[nodiscard]] std::string_view outside_thoughts(std::string_view text, bool opened);
 // Non-overlapping occurrences, counted from the left as Python's str.count does.
 [[nodiscard]] std::size_t count_occurrences(std::string_view text, std::string_view word);
 // True where the completion must be read as if "<think>\n" stood before it: the template prefilled the tag (said once)

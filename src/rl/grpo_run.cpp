@@ -61,6 +61,7 @@ void make_rewards(GrpoRun& run) {
 
 RewardOptions reward_options(const RewardKeys& keys, bool think_prefilled) {
   return {.strip_thoughts = keys.strip_thoughts,
+          .strict_equality = keys.strict_equality,
           .think_prefilled = think_prefilled,
           .cosine_min_value_wrong = keys.cosine_min_value_wrong,
           .cosine_max_value_wrong = keys.cosine_max_value_wrong,

@@ -51,6 +51,7 @@ struct RewardKeys {
   std::vector<std::string> reward_funcs{"accuracy", "format", "tag_count"};
   std::vector<double> reward_weights;
   bool strip_thoughts = false;
+  bool strict_equality = false;
   LengthScope length_scope = LengthScope::group;
   double cosine_min_value_wrong = 0.0;
   double cosine_max_value_wrong = -0.5;
@@ -75,6 +76,7 @@ struct RewardKeys {
       "Rewards by name; a path (with a slash) is one of your own: an executable or a .so");
     v("reward_weights", reward_weights, "One weight a reward; unset: 1 each");
     v("strip_thoughts", strip_thoughts, "accuracy: judge only what follows the last </think>");
+    v("strict_equality", strict_equality, kStrictEqualityHelp);
     v("length_scope", length_scope, "length: over what the shortest and longest completion are taken");
     v("cosine_min_value_wrong", cosine_min_value_wrong, "cosine: a wrong completion of length 0");
     v("cosine_max_value_wrong", cosine_max_value_wrong, "cosine: a wrong completion of cosine_max_len");

@@ -49,7 +49,7 @@ constexpr std::string_view kGrpo =
     "parallel_code_exec_per_proc e2b_router_url morph_router_url enforce_same_language cosine_min_value_wrong "
     "cosine_max_value_wrong cosine_min_value_correct cosine_max_value_correct cosine_max_len repetition_n_grams "
     "repetition_max_penalty max_completion_len soft_punish_cache remove_unused_columns cache_implementation "
-    "ds3_gather_for_generation use_liger_loss max_staleness sandbox strip_thoughts length_scope";
+    "ds3_gather_for_generation use_liger_loss max_staleness sandbox strip_thoughts strict_equality length_scope";
 
 // A value that is not the default.
 std::string other_value(const Option& option) {

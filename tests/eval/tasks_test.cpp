@@ -63,6 +63,19 @@ TEST(MathTask, finds_answers_as_the_reference_does) {
   EXPECT_GE(count, 50u);
 }
 
+TEST(MathTask, is_strict_where_told) {
+  const EvalTask loose = make("gsm8k");
+  const EvalTask strict = make("gsm8k", {.strip_thoughts = false, .strict_equality = true});
+  for (const char* text : {"\\boxed{x=41=42}", "\\boxed{42\\text{ km}}", "<think>\\boxed{42}", "answer: $42_7$"}) {
+    EXPECT_EQ(judge(loose, "42", text), 1.0) << text;
+    EXPECT_EQ(judge(strict, "42", text), 0.0) << text;
+  }
+  EXPECT_EQ(judge(strict, "42", "<think>\\boxed{41}</think> The answer is 42."), 1.0);
+  EXPECT_EQ(judge(strict, "42 km", "\\boxed{42\\text{ km}}"), 1.0);
+  EXPECT_TRUE(loose.same("\\frac{1}{3}", "0.333333"));
+  EXPECT_FALSE(strict.same("\\frac{1}{3}", "0.333333"));
+}
+
 TEST(Gsm8k, reads_problems_and_judges) {
   const test::TemporaryDirectory folder;
   const auto file = folder.path() / "test.jsonl";

@@ -58,7 +58,7 @@ TEST(MathWorkers, a_worker_that_hangs_is_killed_and_replaced) {
   ASSERT_EQ(::kill(before[1], SIGSTOP), 0);
   const std::vector<MathComparison> comparisons(5, reward_comparison("6", "\\boxed{6}"));
   const std::vector<MathOutcome> outcomes = workers.compare(comparisons);
-  EXPECT_EQ(outcomes[0].verdict, MathVerdict::timed_out);
+  EXPECT_EQ(outcomes[0].verdict, MathVerdict::too_long);
   for (std::size_t i = 1; i < outcomes.size(); ++i) EXPECT_EQ(outcomes[i].verdict, MathVerdict::equal) << i;
   const std::vector<pid_t> after = workers.processes();
   ASSERT_EQ(after.size(), 2u);

@@ -31,6 +31,7 @@ struct EvalOptions : SamplingKeys {
   std::int64_t limit = 0;
   std::optional<std::int64_t> samples;
   bool strip_thoughts = true;
+  bool strict_equality = false;
   std::string prompt_template;
   std::string problem_column;
   std::string answer_column;
@@ -59,6 +60,7 @@ struct EvalOptions : SamplingKeys {
     v("limit", limit, "Problems, from the first; 0: all", at_least(0));
     v("samples", samples, "Answers a problem; unset: the task's", at_least(1));
     v("strip_thoughts", strip_thoughts, "Look for the answer behind the last </think> only");
+    v("strict_equality", strict_equality, kStrictEqualityHelp);
     v("prompt_template", prompt_template, "Text of the prompt, {column} for a column's text; unset: the task's");
     v("problem_column", problem_column, "jsonl: column of the problem; unset: problem, question or prompt");
     v("answer_column", answer_column, "jsonl: column of the answer; unset: answer or solution");
@@ -100,6 +102,7 @@ std::vector<Evaluation> read_evaluations(const EvalOptions& options) {
   std::vector<Evaluation> evaluations;
   for (std::size_t i = 0; i < names.size(); ++i) {
     EvalTask task = registry.make(names[i], {.strip_thoughts = options.strip_thoughts,
+                                             .strict_equality = options.strict_equality,
                                              .prompt_template = options.prompt_template,
                                              .problem_column = options.problem_column,
                                              .answer_column = options.answer_column,

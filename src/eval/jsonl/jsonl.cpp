@@ -58,10 +58,11 @@ void register_jsonl(TaskRegistry& registry) {
     EvalTask task;
     task.read = [options](const Json& row) { return read_row(row, options); };
     task.judge = [options](const EvalProblem& problem, std::string_view completion) {
-      return options.matching == AnswerMatching::math ? judge_math(problem.gold, completion, options.strip_thoughts)
-                                                      : judge_exact(problem.gold, completion, options.strip_thoughts);
+      return options.matching == AnswerMatching::math
+                 ? judge_math(problem.gold, completion, options.strip_thoughts, options.strict_equality)
+                 : judge_exact(problem.gold, completion, options.strip_thoughts);
     };
-    if (options.matching == AnswerMatching::math) task.same = same_math_answer;
+    if (options.matching == AnswerMatching::math) task.same = same_math_answer(options.strict_equality);
     return task;
   });
 }

@@ -8,6 +8,7 @@
 #include "reward/math/exact_field.h"
 #include "reward/math/flint_values.h"
 #include "reward/math/rational_functions.h"
+#include "reward/math/work.h"
 
 namespace hone {
 namespace {
@@ -80,6 +81,7 @@ bool is_zero_everywhere(const MathTree& tree) {
 // The sign of an infinite value, 0 where it is none; throws where it cannot be told.
 int infinite_sign(const MathTree& tree) {
   if (!tree->has_infinity) return 0;
+  WorkLimit::spend(1);
   if (tree->op == Op::infinity) return 1;
   if (tree->op != Op::sum && tree->op != Op::product) throw BeyondDomain();
   int sign = 0;
@@ -200,6 +202,7 @@ bool same_roots(const MathTree& a, const MathTree& b) {
 
 std::optional<int> degree_in(const MathTree& tree, const std::string& symbol) {
   if (!tree->has_symbols) return 0;
+  WorkLimit::spend(1);
   int degree = 0;
   switch (tree->op) {
     case Op::symbol:

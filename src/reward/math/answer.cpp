@@ -15,6 +15,8 @@ namespace {
 struct Reading {
   std::string text;
   std::optional<MathValue> value;
+  DroppedMarks dropped = {};
+  bool partial = false;
 };
 
 Reading read_number(const AnswerMatch::Piece& piece) {
@@ -44,11 +46,15 @@ std::string_view last_side(std::string_view latex) {
 }
 
 Reading read_latex(const AnswerMatch::Piece& piece, const NormalizeOptions& options) {
-  Reading reading{normalize_latex(piece.text, options), std::nullopt};
+  NormalizedLatex latex = normalize_latex(piece.text, options);
+  Reading reading{std::move(latex.text), std::nullopt, std::move(latex.dropped)};
   if (reading.text.size() > kLongestAnswer) return reading;
   reading.value = parse_latex(reading.text);
   if (!reading.value) {
-    if (const std::string_view last = last_side(reading.text); last != reading.text) reading.value = parse_latex(last);
+    if (const std::string_view last = last_side(reading.text); last != reading.text) {
+      reading.value = parse_latex(last);
+      reading.partial = true;
+    }
   }
   if (reading.value && piece.percent) reading.value = as_percent(*reading.value);
   return reading;
@@ -61,13 +67,15 @@ Reading read_pieces(const AnswerMatch& match, bool repair) {
   readings.reserve(match.pieces.size());
   for (const AnswerMatch::Piece& piece : match.pieces) readings.push_back(read_latex(piece, {boxes, repair}));
   if (readings.size() == 1) return std::move(readings[0]);
-  std::string text;
+  Reading all;
   MathValue joined;
   joined.kind = MathValue::Kind::set;
   for (const Reading& reading : readings) {
     if (!reading.value) return readings[0];
-    if (&reading != &readings[0]) text += " and ";
-    text += reading.text;
+    if (&reading != &readings[0]) all.text += " and ";
+    all.text += reading.text;
+    all.dropped.insert(reading.dropped.begin(), reading.dropped.end());
+    all.partial |= reading.partial;
     const MathValue& value = *reading.value;
     if (value.kind == MathValue::Kind::set) {
       std::ranges::copy(value.items, std::back_inserter(joined.items));
@@ -75,10 +83,11 @@ Reading read_pieces(const AnswerMatch& match, bool repair) {
       joined.items.push_back(value);
     }
   }
-  return {std::move(text), std::move(joined)};
+  all.value = std::move(joined);
+  return all;
 }
 
-Reading read(const AnswerMatch& match, bool repair) {
+Reading read_match(const AnswerMatch& match, bool repair) {
   switch (match.kind) {
     case AnswerMatch::Kind::number:
       return read_number(match.pieces[0]);
@@ -93,16 +102,27 @@ Reading read(const AnswerMatch& match, bool repair) {
   return read_pieces(match, repair);
 }
 
+Reading read(std::string_view text, const AnswerMatch& match, const AnswerRule& rule) {
+  Reading reading = read_match(match, rule.repair);
+  const bool plain = match.kind == AnswerMatch::Kind::number || match.kind == AnswerMatch::Kind::expression;
+  if (!plain || !rule.unit_in_prose) return reading;
+  const std::string_view piece = match.pieces[0].text;
+  const auto begin = static_cast<std::size_t>(piece.data() - text.data());
+  note_around_number(reading.dropped, text.substr(0, begin), text.substr(std::max(match.end, begin + piece.size())));
+  return reading;
+}
+
 }  // namespace
 
 std::optional<MathAnswer> parse_math(std::string_view text, const AnswerRule& rule) {
   std::optional<MathAnswer> fallback;
   for (const AnswerMatch& match : find_answers(text, rule.extraction)) {
-    Reading reading = read(match, rule.repair);
-    if (!fallback && !reading.text.empty()) fallback = MathAnswer{reading.text, nullptr};
+    Reading reading = read(text, match, rule);
+    if (!fallback && !reading.text.empty()) fallback = MathAnswer{reading.text, nullptr, reading.dropped, false};
     if (reading.value) {
       const std::string& shown = fallback ? fallback->text : reading.text;
-      return MathAnswer{shown, std::make_shared<const MathValue>(std::move(*reading.value))};
+      return MathAnswer{shown, std::make_shared<const MathValue>(std::move(*reading.value)), std::move(reading.dropped),
+                        reading.partial};
     }
     if (rule.first_match_only) break;
   }
@@ -110,7 +130,9 @@ std::optional<MathAnswer> parse_math(std::string_view text, const AnswerRule& ru
 }
 
 AnswerRule gold_rule() {
-  return {.extraction = {.expressions = true, .unanchored = true, .boxed_priority = 50}, .repair = true};
+  return {.extraction = {.expressions = true, .unanchored = true, .boxed_priority = 50},
+          .repair = true,
+          .unit_in_prose = true};
 }
 std::optional<MathAnswer> parse_gold(std::string_view text) { return parse_math(text, gold_rule()); }
 
@@ -121,6 +143,17 @@ bool equal(const MathAnswer& gold, const MathAnswer& answer) {
   if (gold.value && answer.value && equal_values(*gold.value, *answer.value)) return true;
   const std::string_view left = strip(gold.text);
   return !left.empty() && left == strip(answer.text);
+}
+
+bool strictly_equal(const MathAnswer& gold, const MathAnswer& answer) {
+  if (!equal(gold, answer)) return false;
+  const std::string_view text = strip(gold.text);
+  if (gold.dropped == answer.dropped && !text.empty() && text == strip(answer.text)) return true;
+  if (!gold.value || !answer.value || answer.partial) return false;
+  if (gold.dropped != answer.dropped &&
+      (has_symbols(*gold.value) || !std::ranges::includes(gold.dropped, answer.dropped)))
+    return false;
+  return equal_values(*gold.value, *answer.value, true);
 }
 
 }  // namespace hone

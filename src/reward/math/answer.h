@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "reward/math/dropped.h"
 #include "reward/math/extraction.h"
 
 namespace hone {
@@ -17,12 +18,15 @@ struct MathValue;
 struct MathAnswer {
   std::string text;                        // normalised LaTeX, or the number; may be empty
   std::shared_ptr<const MathValue> value;  // null where the text does not parse
+  DroppedMarks dropped;                    // what is not in text and value; read by strict equality alone
+  bool partial = false;                    // the value is a chain's last side; all of it does not parse
 };
 
 struct AnswerRule {
   ExtractionRule extraction;
   bool first_match_only = true;  // no second try where the first match does not parse
   bool repair = false;           // malformed operators ("\frac12")
+  bool unit_in_prose = false;    // of "42 km", being all of the text, the unit is noted: for golds
 };
 
 // A match that parses is taken; where none does, the first match's text alone. Nothing where there is no match.
@@ -37,5 +41,7 @@ struct AnswerRule {
 
 // Whether an answer means the gold (Math-Verify 0.9): the values agree, or the texts are the same.
 [[nodiscard]] bool equal(const MathAnswer& gold, const MathAnswer& answer);
+// The same by stricter rules (docs/math-equality.md): never where equal() is false.
+[[nodiscard]] bool strictly_equal(const MathAnswer& gold, const MathAnswer& answer);
 
 }  // namespace hone

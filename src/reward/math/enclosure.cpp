@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "reward/math/work.h"
+
 namespace hone {
 namespace {
 
@@ -166,6 +168,8 @@ void enclose_function(acb_t result, const MathTree& tree, const Point& point, sl
 }  // namespace
 
 void enclose(acb_t result, const MathTree& tree, const Point& point, slong precision) {
+  const slong words = precision / 64;
+  WorkLimit::spend(tree->op == Op::function ? 32 * words : tree->op == Op::power ? 16 * words : words);
   switch (tree->op) {
     case Op::number:
     case Op::symbol:

@@ -3,6 +3,7 @@
 
 #include "reward/math/algebra.h"
 #include "reward/math/real_sets.h"
+#include "reward/math/strict.h"
 #include "reward/math/value.h"
 
 namespace hone {
@@ -80,77 +81,6 @@ bool equal_scalars(const MathScalar& gold, const MathScalar& answer) {
   return gold_points && gold_points == points(answer);
 }
 
-bool equal_any(const MathValue& gold, const MathValue& answer);
-
-bool equal_in_order(const std::vector<MathValue>& gold, const std::vector<MathValue>& answer) {
-  return std::ranges::equal(gold, answer, equal_any);
-}
-
-// Every item finds a partner of its own.
-bool equal_in_any_order(const std::vector<MathValue>& gold, const std::vector<MathValue>& answer) {
-  if (gold.size() != answer.size() || gold.size() > kMostItems) return false;
-  std::vector<bool> taken(answer.size(), false);
-  return std::ranges::all_of(gold, [&](const MathValue& item) {
-    for (std::size_t i = 0; i < answer.size(); ++i) {
-      if (!taken[i] && equal_any(item, answer[i])) return taken[i] = true, true;
-    }
-    return false;
-  });
-}
-
-std::vector<MathValue> distinct(const std::vector<MathValue>& items) {
-  std::vector<MathValue> kept;
-  if (items.size() > kMostItems) return items;
-  for (const MathValue& item : items) {
-    if (std::ranges::none_of(kept, [&](const MathValue& other) { return equal_any(other, item); }))
-      kept.push_back(item);
-  }
-  return kept;
-}
-
-// Sets made of sets: the same points of the real line; where that cannot be told, the same parts.
-bool equal_compound_sets(const MathValue& gold, const MathValue& answer) {
-  const auto left = real_set(gold);
-  const auto right = real_set(answer);
-  if (left && right && same_real_set(*left, *right)) return true;
-  if (gold.kind != answer.kind || gold.text != answer.text) return false;
-  return gold.kind == Kind::difference ? equal_in_order(gold.items, answer.items)
-                                       : equal_in_any_order(gold.items, answer.items);
-}
-
-// Lists. A scalar beside a list is a set of one. An open interval is also the pair of its ends; a set beside a tuple
-// is read in the order in which it was written.
-bool equal_lists(const MathValue& gold, const MathValue& answer) {
-  const auto open = [](const MathValue& v) { return v.kind == Kind::interval && v.left_open && v.right_open; };
-  if (gold.kind == Kind::interval && answer.kind == Kind::interval) {
-    return gold.left_open == answer.left_open && gold.right_open == answer.right_open &&
-           equal_in_order(gold.items, answer.items);
-  }
-  if ((gold.kind == Kind::interval && !open(gold)) || (answer.kind == Kind::interval && !open(answer))) return false;
-  const auto items_of = [](const MathValue& v) { return is_list(v) ? v.items : std::vector<MathValue>{v}; };
-  const auto unordered = [](const MathValue& v) { return v.kind == Kind::set || !is_list(v); };
-  if (unordered(gold)) {
-    const std::vector<MathValue> right = items_of(answer);
-    return equal_in_any_order(distinct(items_of(gold)), unordered(answer) ? distinct(right) : right);
-  }
-  return equal_in_order(gold.items, items_of(answer));
-}
-
-// The solutions of a relation, and a set: the same points, or the same finitely many, as lists are compared.
-bool equal_solutions(const MathValue& gold, const MathValue& answer) {
-  const auto solved = real_set(gold);
-  if (!solved) return false;
-  const auto answered = real_set(answer);
-  if (answered && same_real_set(*solved, *answered)) return true;
-  MathValue points;
-  points.kind = Kind::set;
-  for (const RealInterval& interval : *solved) {
-    if (interval.low != interval.high) return false;
-    points.items.emplace_back().scalar.value = interval.low;
-  }
-  return equal_lists(points, answer);
-}
-
 bool have_scalar_sides(const MathValue& relation) {
   return relation.items[0].kind == Kind::scalar && relation.items[1].kind == Kind::scalar;
 }
@@ -176,59 +106,158 @@ MathRelation turned(MathRelation relation) {
   return relation;
 }
 
-// Assignments: the same symbol and value. Equations: the same difference of the sides; in several symbols, the same
-// solutions, as far as one is a multiple of the other or both are rational ("2x = 10" is no answer where "x = 5" is
-// asked for, in the reference too). Inequalities: one is a multiple of the other, turned round where the factor is
-// negative; with one symbol, the same solutions.
-bool equal_relations(const MathValue& gold, const MathValue& answer) {
-  if (gold.kind != answer.kind) return false;
-  if (gold.kind == Kind::chain) return std::ranges::equal(gold.items, answer.items, equal_relations);
-  const bool same = gold.relation == answer.relation;
-  if (same && equal_any(gold.items[0], answer.items[0]) && equal_any(gold.items[1], answer.items[1])) return true;
-  if (!have_scalar_sides(gold) || !have_scalar_sides(answer)) return false;
-  const MathTree left = difference_of_sides(gold);
-  const MathTree right = difference_of_sides(answer);
-  if (gold.relation == MathRelation::equal || gold.relation == MathRelation::not_equal) {
-    if (!same) return false;
-    if (same_value(left, right) || same_value(left, negative_tree(right))) return true;
-    const std::vector<std::string> symbols = symbols_of(left);
-    return symbols.size() > 1 && symbols == symbols_of(right) &&
-           (ratio_sign(left, right).has_value() || same_roots(left, right));
-  }
-  if (const auto sign = ratio_sign(left, right); sign && *sign != 0) {
-    return (*sign > 0 ? answer.relation : turned(answer.relation)) == gold.relation;
-  }
-  const auto solved = real_set(gold);
-  const auto answered = real_set(answer);
-  return solved && answered && same_real_set(*solved, *answered) && symbols_of(left) == symbols_of(right);
-}
+// Whether values mean the same: as the reference has it, or strictly.
+class Sameness {
+ public:
+  explicit Sameness(bool strict) : strict_(strict) {}
 
-bool equal_any(const MathValue& gold_as_given, const MathValue& answer_as_given) {
-  const MathValue gold_short = shortened(gold_as_given);
-  const MathValue answer_short = shortened(answer_as_given);
-  // Where the gold is no equation, the answer's last right-hand side counts; where it is an assignment, a bare value.
-  const bool unwrap_answer = is_equation(answer_short) && !is_equation(gold_short);
-  const bool unwrap_gold = !unwrap_answer && is_assignment(gold_short) && !is_equation(answer_short);
-  const MathValue& gold = unwrap_gold ? last_side(gold_short) : gold_short;
-  const MathValue& answer = unwrap_answer ? last_side(answer_short) : answer_short;
-  if (gold.kind == Kind::opaque || answer.kind == Kind::opaque)
-    return gold.kind == answer.kind && gold.text == answer.text;
-  if (is_relation(gold) && is_relation(answer)) return equal_relations(gold, answer);
-  const bool answers_set = is_compound_set(answer) || answer.kind == Kind::set || answer.kind == Kind::interval;
-  if (is_relation(gold) && answers_set && equal_solutions(gold, answer)) return true;
-  if (is_compound_set(gold) || is_compound_set(answer)) return equal_compound_sets(gold, answer);
-  if (is_list(gold) || is_list(answer)) return equal_lists(gold, answer);
-  if (gold.kind == Kind::matrix || answer.kind == Kind::matrix) {
-    return gold.kind == answer.kind && equal_in_order(gold.items, answer.items);
+  bool any(const MathValue& gold_as_given, const MathValue& answer_as_given) const {
+    const MathValue gold_short = shortened(gold_as_given);
+    const MathValue answer_short = shortened(answer_as_given);
+    // Where the gold is no equation, the answer's last right-hand side counts; where it is an assignment, a bare value.
+    const bool unwrap_answer = is_equation(answer_short) && !is_equation(gold_short);
+    const bool unwrap_gold = !unwrap_answer && is_assignment(gold_short) && !is_equation(answer_short);
+    if (strict_ && (unwrap_answer || answer_as_given.kind == Kind::chain) && !links_hold(answer_as_given)) return false;
+    const MathValue& gold = unwrap_gold ? last_side(gold_short) : gold_short;
+    const MathValue& answer = unwrap_answer ? last_side(answer_short) : answer_short;
+    if (gold.kind == Kind::opaque || answer.kind == Kind::opaque)
+      return gold.kind == answer.kind && gold.text == answer.text;
+    if (is_relation(gold) && is_relation(answer)) return relations(gold, answer);
+    const bool answers_set = is_compound_set(answer) || answer.kind == Kind::set || answer.kind == Kind::interval;
+    if (is_relation(gold) && answers_set && solutions(gold, answer)) return true;
+    if (is_compound_set(gold) || is_compound_set(answer)) return compound_sets(gold, answer);
+    if (is_list(gold) || is_list(answer)) return lists(gold, answer);
+    if (gold.kind == Kind::matrix || answer.kind == Kind::matrix) {
+      return gold.kind == answer.kind && in_order(gold.items, answer.items);
+    }
+    return gold.kind == Kind::scalar && answer.kind == Kind::scalar && scalars(gold.scalar, answer.scalar);
   }
-  return gold.kind == Kind::scalar && answer.kind == Kind::scalar && equal_scalars(gold.scalar, answer.scalar);
-}
+
+ private:
+  bool in_order(const std::vector<MathValue>& gold, const std::vector<MathValue>& answer) const {
+    return std::ranges::equal(gold, answer, [this](const MathValue& a, const MathValue& b) { return any(a, b); });
+  }
+
+  // Every item finds a partner of its own.
+  bool in_any_order(const std::vector<MathValue>& gold, const std::vector<MathValue>& answer) const {
+    if (gold.size() != answer.size() || gold.size() > kMostItems) return false;
+    std::vector<bool> taken(answer.size(), false);
+    return std::ranges::all_of(gold, [&](const MathValue& item) {
+      for (std::size_t i = 0; i < answer.size(); ++i) {
+        if (!taken[i] && any(item, answer[i])) return taken[i] = true, true;
+      }
+      return false;
+    });
+  }
+
+  std::vector<MathValue> distinct(const std::vector<MathValue>& items) const {
+    std::vector<MathValue> kept;
+    if (items.size() > kMostItems) return items;
+    for (const MathValue& item : items) {
+      if (std::ranges::none_of(kept, [&](const MathValue& other) { return any(other, item); })) kept.push_back(item);
+    }
+    return kept;
+  }
+
+  // Sets made of sets: the same points of the real line; where that cannot be told, the same parts.
+  bool compound_sets(const MathValue& gold, const MathValue& answer) const {
+    const auto left = real_set(gold);
+    const auto right = real_set(answer);
+    if (left && right && same_real_set(*left, *right)) return true;
+    if (gold.kind != answer.kind || gold.text != answer.text) return false;
+    return gold.kind == Kind::difference ? in_order(gold.items, answer.items) : in_any_order(gold.items, answer.items);
+  }
+
+  // Lists. A scalar beside a list is a set of one. An open interval is also the pair of its ends; a set beside a tuple
+  // is read in the order in which it was written.
+  bool lists(const MathValue& gold, const MathValue& answer) const {
+    const auto open = [](const MathValue& v) { return v.kind == Kind::interval && v.left_open && v.right_open; };
+    if (gold.kind == Kind::interval && answer.kind == Kind::interval) {
+      return gold.left_open == answer.left_open && gold.right_open == answer.right_open &&
+             in_order(gold.items, answer.items);
+    }
+    if ((gold.kind == Kind::interval && !open(gold)) || (answer.kind == Kind::interval && !open(answer))) return false;
+    const auto items_of = [](const MathValue& v) { return is_list(v) ? v.items : std::vector<MathValue>{v}; };
+    const auto unordered = [](const MathValue& v) { return v.kind == Kind::set || !is_list(v); };
+    if (unordered(gold)) {
+      const std::vector<MathValue> right = items_of(answer);
+      return in_any_order(distinct(items_of(gold)), unordered(answer) ? distinct(right) : right);
+    }
+    return in_order(gold.items, items_of(answer));
+  }
+
+  // The solutions of a relation, and a set: the same points, or the same finitely many, as lists are compared.
+  bool solutions(const MathValue& gold, const MathValue& answer) const {
+    const auto solved = real_set(gold);
+    if (!solved) return false;
+    const auto answered = real_set(answer);
+    if (answered && same_real_set(*solved, *answered)) return true;
+    MathValue points;
+    points.kind = Kind::set;
+    for (const RealInterval& interval : *solved) {
+      if (interval.low != interval.high) return false;
+      points.items.emplace_back().scalar.value = interval.low;
+    }
+    return lists(points, answer);
+  }
+
+  // Assignments: the same symbol and value. Equations: the same difference of the sides; in several symbols, the same
+  // solutions, as far as one is a multiple of the other or both are rational ("2x = 10" is no answer where "x = 5" is
+  // asked for, in the reference too). Inequalities: one is a multiple of the other, turned round where the factor is
+  // negative; with one symbol, the same solutions.
+  bool relations(const MathValue& gold, const MathValue& answer) const {
+    if (gold.kind != answer.kind) return false;
+    if (gold.kind == Kind::chain)
+      return std::ranges::equal(gold.items, answer.items,
+                                [this](const MathValue& a, const MathValue& b) { return relations(a, b); });
+    const bool same = gold.relation == answer.relation;
+    if (same && any(gold.items[0], answer.items[0]) && any(gold.items[1], answer.items[1])) return true;
+    if (!have_scalar_sides(gold) || !have_scalar_sides(answer)) return false;
+    const MathTree left = difference_of_sides(gold);
+    const MathTree right = difference_of_sides(answer);
+    if (gold.relation == MathRelation::equal || gold.relation == MathRelation::not_equal) {
+      if (!same) return false;
+      if (same_value(left, right) || same_value(left, negative_tree(right))) return true;
+      const std::vector<std::string> symbols = symbols_of(left);
+      return symbols.size() > 1 && symbols == symbols_of(right) &&
+             (ratio_sign(left, right).has_value() || same_roots(left, right));
+    }
+    if (const auto sign = ratio_sign(left, right); sign && *sign != 0) {
+      return (*sign > 0 ? answer.relation : turned(answer.relation)) == gold.relation;
+    }
+    const auto solved = real_set(gold);
+    const auto answered = real_set(answer);
+    return solved && answered && same_real_set(*solved, *answered) && symbols_of(left) == symbols_of(right);
+  }
+
+  // Whether each side of an equation, or of a chain of them, may be meant to equal the next.
+  bool links_hold(const MathValue& relation) const {
+    if (!is_equation(relation)) return true;
+    if (relation.kind == Kind::chain)
+      return std::ranges::all_of(relation.items, [this](const MathValue& link) { return links_hold(link); });
+    const MathValue& left = relation.items[0];
+    const MathValue& right = relation.items[1];
+    if (have_scalar_sides(relation)) return !contradict(left.scalar, right.scalar);
+    return has_symbols(left) || has_symbols(right) || any(left, right) || any(right, left);
+  }
+
+  bool scalars(const MathScalar& gold, const MathScalar& answer) const {
+    return equal_scalars(gold, answer) && (!strict_ || equal_strictly(gold, answer));
+  }
+
+  bool strict_;
+};
 
 }  // namespace
 
-bool equal_values(const MathValue& gold, const MathValue& answer) {
+bool has_symbols(const MathValue& value) {
+  if (value.kind == MathValue::Kind::scalar) return value.scalar.value->has_symbols;
+  return std::ranges::any_of(value.items, has_symbols);
+}
+
+bool equal_values(const MathValue& gold, const MathValue& answer, bool strict) {
   try {
-    return equal_any(gold, answer);
+    return Sameness(strict).any(gold, answer);
   } catch (const BeyondDomain&) {
     return false;
   }

@@ -1,18 +1,27 @@
 #include "reward/math/exact_field.h"
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "reward/math/flint_values.h"
+#include "reward/math/work.h"
 
 namespace hone {
 namespace {
 
 using Op = MathNode::Op;
 
+// Of one constant: products of terms, and relations between the field's generators. Beyond it enclosures decide.
+constexpr slong kMostFieldWork = 4'096;
+constexpr slong kMostGenerators = 12;  // of a field; relations between more take seconds
+constexpr slong kMostExpanded = 20;    // Calcium keeps higher powers of sums as they are
+
 class Calcium {
  public:
   Calcium() {
     ca_ctx_init(context_);
     context_->options[CA_OPT_PREC_LIMIT] = 1024;
-    context_->options[CA_OPT_QQBAR_DEG_LIMIT] = 60;
+    context_->options[CA_OPT_QQBAR_DEG_LIMIT] = 24;
   }
   ~Calcium() { ca_ctx_clear(context_); }
   Calcium(const Calcium&) = delete;
@@ -35,12 +44,59 @@ class Calcium {
     ca_t value;
   };
 
+  // Counts work before or behind a step; false where it is too much.
+  bool afford(slong units) {
+    work_ += units;
+    WorkLimit::spend(units);
+    return work_ <= kMostFieldWork;
+  }
+
+  [[nodiscard]] bool in_polynomials(const ca_t x) {
+    return !CA_IS_SPECIAL(x) && !CA_FIELD_IS_QQ(CA_FIELD(x, context_)) && !CA_FIELD_IS_NF(CA_FIELD(x, context_));
+  }
+
+  // The terms of a polynomial's quotient; 1 where one number field holds the value.
+  slong length(const ca_t x) {
+    if (!in_polynomials(x)) return 1;
+    const auto* context = CA_FIELD_MCTX(CA_FIELD(x, context_), context_);
+    return fmpz_mpoly_length(fmpz_mpoly_q_numref(CA_MPOLY_Q(x)), context) +
+           fmpz_mpoly_length(fmpz_mpoly_q_denref(CA_MPOLY_Q(x)), context);
+  }
+
+  // What it took to find the relations between the generators of the field that holds the value.
+  slong relations(const ca_t x) {
+    if (!in_polynomials(x)) return 1;
+    const ca_field_struct* field = CA_FIELD(x, context_);
+    const slong generators = CA_FIELD_LENGTH(field);
+    if (generators > kMostGenerators) return kMostFieldWork;
+    return generators * std::max<slong>(1, CA_FIELD_IDEAL_LENGTH(field));
+  }
+
+  bool join(ca_t total, const ca_t next, bool sum) {
+    const slong left = length(total);
+    const slong right = length(next);
+    if (!afford(sum ? left + right : left * right)) return false;
+    (sum ? ca_add : ca_mul)(total, total, next, context_);
+    return afford(relations(total));
+  }
+
+  // The terms that a power of a sum has when it is written out.
+  bool afford_power(const ca_t base, slong exponent) {
+    const slong terms = length(base);
+    slong written = 1;
+    for (slong i = 0; i < exponent && i < kMostExpanded && written <= kMostFieldWork; ++i)
+      written = written * (terms + i) / (i + 1);
+    return afford(written * terms);
+  }
+
   bool power(ca_t result, const MathTree& tree) {
     Fmpq exponent;
     if (!rational_value(tree->arguments[1], {}, exponent)) {
       Value above(*this);
       if (!evaluate(result, tree->arguments[0]) || !evaluate(above.value, tree->arguments[1])) return false;
-      return ca_pow(result, result, above.value, context_), true;
+      if (!afford(length(result) * length(above.value))) return false;
+      ca_pow(result, result, above.value, context_);
+      return afford(relations(result));
     }
     Fmpq whole;
     if (rational_value(tree, {}, whole)) return ca_set_fmpq(result, whole.value, context_), true;
@@ -48,7 +104,10 @@ class Calcium {
     if (fmpz_cmpabs(fmpq_denref(exponent.value), numerator) < 0 && fmpz_bits(numerator) > 10) return false;
     if (fmpz_bits(fmpq_denref(exponent.value)) > 6) return false;
     if (!evaluate(result, tree->arguments[0])) return false;
-    return ca_pow_fmpq(result, result, exponent.value, context_), true;
+    const bool bounded = fmpz_bits(numerator) < 5;
+    if (!afford_power(result, bounded ? std::abs(fmpz_get_si(numerator)) : kMostExpanded)) return false;
+    ca_pow_fmpq(result, result, exponent.value, context_);
+    return afford(relations(result));
   }
 
   bool trigonometric(ca_t result, const std::string& name, const ca_t x) {
@@ -70,6 +129,11 @@ class Calcium {
     if (Fmpq exact; rational_function_value(tree, {}, exact)) return ca_set_fmpq(result, exact.value, context_), true;
     Value x(*this);
     if (tree->arguments.size() > 2 || !evaluate(x.value, tree->arguments[0])) return false;
+    if (!afford(64 + length(x.value) * length(x.value))) return false;
+    return known_function(result, tree, x) && afford(relations(result));
+  }
+
+  bool known_function(ca_t result, const MathTree& tree, Value& x) {
     const std::string& name = tree->text;
     if (name == "exp") return ca_exp(result, x.value, context_), true;
     if (name == "abs") return ca_abs(result, x.value, context_), true;
@@ -86,6 +150,7 @@ class Calcium {
   }
 
   bool evaluate(ca_t result, const MathTree& tree) {
+    if (!afford(1)) return false;
     switch (tree->op) {
       case Op::number: {
         Fmpq value;
@@ -106,7 +171,7 @@ class Calcium {
         if (tree->op == Op::product) ca_one(total.value, context_);
         for (const MathTree& argument : tree->arguments) {
           if (!evaluate(next.value, argument)) return false;
-          (tree->op == Op::sum ? ca_add : ca_mul)(total.value, total.value, next.value, context_);
+          if (!join(total.value, next.value, tree->op == Op::sum)) return false;
         }
         return ca_set(result, total.value, context_), true;
       }
@@ -123,6 +188,7 @@ class Calcium {
   }
 
   ca_ctx_t context_;
+  slong work_ = 0;
 };
 
 }  // namespace

@@ -4,12 +4,15 @@
 #include <set>
 #include <utility>
 
+#include "reward/math/work.h"
+
 namespace hone {
 namespace {
 
 using Op = MathNode::Op;
 
 MathTree make(Op op, std::string_view text, std::vector<MathTree> arguments) {
+  WorkLimit::spend(1 + std::ssize(arguments));
   MathNode node{.op = op, .text = std::string(text), .arguments = std::move(arguments)};
   node.has_symbols = op == Op::symbol || op == Op::unknown;
   node.has_infinity = op == Op::infinity;
@@ -37,6 +40,7 @@ MathTree joined(Op op, const MathTree& a, const MathTree& b) {
 
 void collect_symbols(const MathTree& tree, std::set<std::string>& names) {
   if (!tree->has_symbols) return;
+  WorkLimit::spend(4);
   if (tree->op == Op::symbol) names.insert(tree->text);
   if (tree->op == Op::unknown) {
     names.insert(tree_text(tree));
@@ -77,11 +81,13 @@ MathTree unknown_tree(std::string_view name, std::vector<MathTree> arguments) {
 }
 
 bool same_tree(const MathTree& a, const MathTree& b) {
+  WorkLimit::spend(1);
   return a == b || (a->op == b->op && a->text == b->text && std::ranges::equal(a->arguments, b->arguments, same_tree));
 }
 
 MathTree substituted(const MathTree& tree, std::string_view symbol, const MathTree& value) {
   if (!tree->has_symbols) return tree;
+  WorkLimit::spend(1);
   if (tree->op == Op::symbol) return tree->text == symbol ? value : tree;
   std::vector<MathTree> arguments;
   for (const MathTree& argument : tree->arguments) arguments.push_back(substituted(argument, symbol, value));
@@ -95,6 +101,7 @@ std::vector<std::string> symbols_of(const MathTree& tree) {
 }
 
 std::string tree_text(const MathTree& tree) {
+  WorkLimit::spend(4);
   if (tree->arguments.empty()) return tree->op == Op::infinity ? "oo" : tree->text;
   constexpr std::string_view kSigns = "+*^";
   std::string text =
@@ -109,6 +116,7 @@ std::string tree_text(const MathTree& tree) {
 }
 
 bool only_symbols(const MathTree& tree) {
+  WorkLimit::spend(1);
   if (tree->op == Op::symbol) return true;
   if (tree->op == Op::power) {
     const MathTree& exponent = tree->arguments[1];

@@ -223,16 +223,21 @@ std::string repair_operators(std::string_view text) {
 
 }  // namespace
 
-std::string normalize_latex(std::string_view raw, const NormalizeOptions& options) {
+NormalizedLatex normalize_latex(std::string_view raw, const NormalizeOptions& options) {
   std::string text = boxed_content(raw, options.boxes);
-  if (text.size() > kLongestAnswer) return text;
+  if (text.size() > kLongestAnswer) return {std::move(text), {}};
+  DroppedMarks dropped;
+  note_signs(dropped, text);
   text = basic_latex(std::move(text));
-  text = without_units(text);
+  note_subscripts(dropped, text);
+  auto [value, unit] = split_units(text);
+  note_unit(dropped, unit);
+  text = std::move(value);
   if (options.repair) {
     if (text.starts_with('.')) text.insert(0, "0");
     text = repair_operators(text);
   }
-  return std::string(strip(text));
+  return {std::string(strip(text)), std::move(dropped)};
 }
 
 }  // namespace hone

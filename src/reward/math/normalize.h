@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "reward/math/boxes.h"
+#include "reward/math/dropped.h"
 
 namespace hone {
 
@@ -18,6 +19,10 @@ struct NormalizeOptions {
   bool repair = false;  // malformed operators ("\frac12", "\sqrt2", "^(2)") and a leading point: for golds
 };
 
-[[nodiscard]] std::string normalize_latex(std::string_view text, const NormalizeOptions& options);
+struct NormalizedLatex {
+  std::string text;
+  DroppedMarks dropped;
+};
+[[nodiscard]] NormalizedLatex normalize_latex(std::string_view text, const NormalizeOptions& options);
 
 }  // namespace hone

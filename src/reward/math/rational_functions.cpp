@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "reward/math/flint_values.h"
+#include "reward/math/work.h"
 
 namespace hone {
 namespace {
@@ -13,6 +14,7 @@ using Op = MathNode::Op;
 
 constexpr slong kMostExponent = 64;
 constexpr slong kMostTerms = 4'000;
+constexpr slong kMostTermWork = 100'000;  // products of terms, of one function
 
 class RationalFunctions {
  public:
@@ -34,6 +36,7 @@ class RationalFunctions {
 
   // False where it is none, or too large.
   bool evaluate(Value& result, const MathTree& tree) {
+    if (!afford(1)) return false;
     if (!tree->has_symbols) {
       Fmpq value;
       if (!rational_value(tree, {}, value)) return false;
@@ -56,7 +59,7 @@ class RationalFunctions {
         if (tree->op == Op::product) fmpz_mpoly_q_one(total.value, context_);
         for (const MathTree& argument : tree->arguments) {
           if (!evaluate(next, argument)) return false;
-          if (size(total) * size(next) > kMostTerms) return false;
+          if (!afford(size(total) * size(next))) return false;
           (tree->op == Op::sum ? fmpz_mpoly_q_add : fmpz_mpoly_q_mul)(total.value, total.value, next.value, context_);
         }
         fmpz_mpoly_q_swap(result.value, total.value, context_);
@@ -88,6 +91,13 @@ class RationalFunctions {
   }
 
  private:
+  // A step's products of terms: false where they, or those of all steps, are too many.
+  bool afford(slong products) {
+    work_ += products;
+    WorkLimit::spend(products);
+    return products <= kMostTerms && work_ <= kMostTermWork;
+  }
+
   slong size(const Value& value) const {
     return std::max<slong>(1, fmpz_mpoly_length(fmpz_mpoly_q_numref(value.value), context_) +
                                   fmpz_mpoly_length(fmpz_mpoly_q_denref(value.value), context_));
@@ -107,7 +117,7 @@ class RationalFunctions {
     Value total(*this);
     fmpz_mpoly_q_one(total.value, context_);
     for (slong i = 0; i < std::abs(count); ++i) {
-      if (size(total) * size(base) > kMostTerms) return false;
+      if (!afford(size(total) * size(base))) return false;
       fmpz_mpoly_q_mul(total.value, total.value, base.value, context_);
     }
     fmpz_mpoly_q_swap(result.value, total.value, context_);
@@ -120,6 +130,7 @@ class RationalFunctions {
 
   std::vector<std::string> symbols_;
   fmpz_mpoly_ctx_t context_;
+  slong work_ = 0;
 };
 
 }  // namespace

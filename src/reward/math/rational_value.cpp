@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "reward/math/flint_values.h"
+#include "reward/math/work.h"
 
 namespace hone {
 namespace {
@@ -29,6 +30,7 @@ bool rational_power(const MathTree& tree, const Point& point, Fmpq& result) {
     if (power == 0 || (power % 2 == 0 && unit)) fmpq_one(result.value);
     return true;
   }
+  WorkLimit::spend(result.bits() * std::abs(power) / 64);
   fmpq_pow_si(result.value, result.value, power);
   return true;
 }
@@ -106,6 +108,7 @@ bool rational_function_value(const MathTree& tree, const Point& point, Fmpq& res
   };
   if (!std::ranges::all_of(arguments, small) || (name != "factorial" && name != "binomial")) return false;
   Fmpz number;
+  WorkLimit::spend(64);
   const ulong above = fmpz_get_ui(fmpq_numref(arguments[0].value));
   if (name == "factorial") fmpz_fac_ui(number.value, above);
   if (name == "binomial") fmpz_bin_uiui(number.value, above, fmpz_get_ui(fmpq_numref(arguments[1].value)));
@@ -114,6 +117,7 @@ bool rational_function_value(const MathTree& tree, const Point& point, Fmpq& res
 }
 
 bool rational_value(const MathTree& tree, const Point& point, Fmpq& result) {
+  WorkLimit::spend(1);
   switch (tree->op) {
     case Op::number:
       read_number(result, tree->text);
@@ -132,6 +136,7 @@ bool rational_value(const MathTree& tree, const Point& point, Fmpq& result) {
         Fmpq next;
         if (!rational_value(argument, point, next)) return false;
         (tree->op == Op::sum ? fmpq_add : fmpq_mul)(total.value, total.value, next.value);
+        WorkLimit::spend(total.bits() / 256);
         if (total.bits() > kMostBits) return false;
       }
       fmpq_set(result.value, total.value);

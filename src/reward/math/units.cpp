@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <string_view>
+#include <utility>
 
 #include "reward/characters.h"
 
@@ -194,6 +195,10 @@ std::string without_unit(const std::string& text) {
 
 }  // namespace
 
-std::string without_units(const std::string& text) { return without_unit(without_unit(without_unit_command(text))); }
+UnitSplit split_units(const std::string& text) {
+  std::string value = without_unit(without_unit(without_unit_command(text)));
+  if (value == text) return {std::move(value), {}};
+  return {value, text.substr(text.find(value) + value.size())};  // white space before the value may be gone too
+}
 
 }  // namespace hone

@@ -5,8 +5,13 @@
 
 namespace hone {
 
-// "5 \text{ cm}^2" and "5 miles" without their units, by latex2sympy2_extended's rules: a text is cut from its first
+// "5 \text{ cm}^2" and "5 miles" parted from their units, by latex2sympy2_extended's rules: a text is cut from its
+// first
 // \text or \mbox on where it ends in one, and of the listed words the longest at the end goes, twice.
-[[nodiscard]] std::string without_units(const std::string& text);
+struct UnitSplit {
+  std::string value;
+  std::string unit;  // what went, as it was written; empty where nothing did
+};
+[[nodiscard]] UnitSplit split_units(const std::string& text);
 
 }  // namespace hone

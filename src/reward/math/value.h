@@ -59,7 +59,9 @@ struct MathValue {
 // The same value in hundredths; nothing where it is no single number.
 [[nodiscard]] std::optional<MathValue> as_percent(const MathValue& value);
 
-// Whether an answer means the gold, by Math-Verify 0.9's rules.
-[[nodiscard]] bool equal_values(const MathValue& gold, const MathValue& answer);
+// Whether an answer means the gold, by Math-Verify 0.9's rules; `strict`: also by ours, which refuse more.
+[[nodiscard]] bool equal_values(const MathValue& gold, const MathValue& answer, bool strict = false);
+// Whether a symbol or an unknown function is in it: the value is no constant.
+[[nodiscard]] bool has_symbols(const MathValue& value);
 
 }  // namespace hone

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <deque>
 #include <new>
 #include <optional>
@@ -22,8 +23,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kMostAtHand = 8;    // comparisons that a worker has before it, so that it never waits
-constexpr std::size_t kMostShown = 4096;  // bytes of an extracted answer
+constexpr std::size_t kMostAtHand = 8;         // comparisons that a worker has before it, so that it never waits
+constexpr std::size_t kMostShown = 4096;       // bytes of an extracted answer
+constexpr std::size_t kMostRemembered = 4096;  // comparisons that were too much work
 
 // --- what goes over the channel
 
@@ -33,6 +35,7 @@ struct RequestHeader {
   AnswerRule gold_rule;
   AnswerRule text_rule;
   bool bare_gold = false;
+  bool strict = false;
 };
 
 struct ReplyHeader {
@@ -50,9 +53,17 @@ std::span<char> bytes_of(Header& header) {
 }
 
 bool same_rule(const AnswerRule& a, const AnswerRule& b) {
-  return a.first_match_only == b.first_match_only && a.repair == b.repair &&
+  return a.first_match_only == b.first_match_only && a.repair == b.repair && a.unit_in_prose == b.unit_in_prose &&
          a.extraction.expressions == b.extraction.expressions && a.extraction.unanchored == b.extraction.unanchored &&
          a.extraction.boxed_priority == b.extraction.boxed_priority;
+}
+
+// What a process has computed since it began; nothing where it is gone.
+std::optional<std::chrono::nanoseconds> processor_time(pid_t id) {
+  clockid_t clock = 0;
+  timespec time{};
+  if (clock_getcpuclockid(id, &clock) != 0 || clock_gettime(clock, &time) != 0) return std::nullopt;
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
 // Completions of one group follow each other and share their gold: the last one is kept.
@@ -91,8 +102,12 @@ void serve_comparisons(int channel) {
       texts.resize(header.gold_size + header.text_size);
       if (!read_all(channel, texts)) return;
       const std::string_view both(texts);
-      const MathComparison comparison{both.substr(0, header.gold_size), both.substr(header.gold_size), header.gold_rule,
-                                      header.text_rule, header.bare_gold};
+      const MathComparison comparison{both.substr(0, header.gold_size),
+                                      both.substr(header.gold_size),
+                                      header.gold_rule,
+                                      header.text_rule,
+                                      header.bare_gold,
+                                      header.strict};
       outcome = compare_with(golds.of(comparison), comparison);
       outcome.extracted.resize(std::min(outcome.extracted.size(), kMostShown));
     } catch (const std::bad_alloc&) {
@@ -134,7 +149,9 @@ class MathWorkers::Batch {
     std::string out;                  // not sent yet
     std::size_t sent = 0;             // bytes of it
     std::string in;
-    Clock::time_point deadline;  // of the first at hand
+    std::chrono::nanoseconds used{0};  // the worker's processor time when it came to the first at hand
+    Clock::time_point look;            // when to look again how much of it the first has taken
+    Clock::time_point last;            // when it must be done whatever it took
   };
 
   // After an exception a worker may have something at hand still: it is not given back.
@@ -170,9 +187,9 @@ class MathWorkers::Batch {
       }
       const MathComparison& comparison = comparisons_[*task];
       append(lane.out, RequestHeader{comparison.gold.size(), comparison.text.size(), comparison.gold_rule,
-                                     comparison.text_rule, comparison.bare_gold});
+                                     comparison.text_rule, comparison.bare_gold, comparison.strict});
       lane.out.append(comparison.gold).append(comparison.text);
-      if (lane.at_hand.empty()) lane.deadline = Clock::now() + owner_.options_.limit;
+      if (lane.at_hand.empty()) begin_first(lane);
       lane.at_hand.push_back(*task);
     }
   }
@@ -185,7 +202,7 @@ class MathWorkers::Batch {
       const bool waiting = !lane.at_hand.empty();
       const auto events = static_cast<short>(lane.sent < lane.out.size() ? POLLIN | POLLOUT : POLLIN);
       ready.push_back({waiting ? lane.worker.channel.number() : -1, events, 0});
-      if (waiting) earliest = std::min(earliest, lane.deadline);
+      if (waiting) earliest = std::min(earliest, lane.look);
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(earliest - Clock::now());
     const int count = poll(ready.data(), ready.size(), static_cast<int>(std::max<std::int64_t>(0, left.count())));
@@ -198,10 +215,26 @@ class MathWorkers::Batch {
       const bool alive = (events & (POLLIN | POLLHUP | POLLERR)) == 0 || receive(lane);
       if (!alive) {
         replace(lane, MathVerdict::failed);
-      } else if (!lane.at_hand.empty() && Clock::now() >= lane.deadline) {
-        replace(lane, MathVerdict::timed_out);
+      } else if (!lane.at_hand.empty() && Clock::now() >= lane.look && !has_time(lane)) {
+        replace(lane, MathVerdict::too_long);
       }
     }
+  }
+
+  void begin_first(Lane& lane) {
+    lane.used = processor_time(lane.worker.id).value_or(std::chrono::nanoseconds(0));
+    lane.look = Clock::now() + owner_.options_.limit;
+    lane.last = Clock::now() + kPatience * owner_.options_.limit;
+  }
+
+  // Whether the first at hand may go on; then says when to look again.
+  bool has_time(Lane& lane) {
+    const auto time = processor_time(lane.worker.id);
+    const auto now = Clock::now();
+    if (!time || now >= lane.last) return false;
+    const auto left = lane.used + owner_.options_.limit - *time;
+    lane.look = std::min(lane.last, now + left);
+    return left > std::chrono::nanoseconds(0);
   }
 
   static void send_some(Lane& lane) {
@@ -222,7 +255,9 @@ class MathWorkers::Batch {
       std::memcpy(&header, lane.in.data() + at, sizeof header);
       if (header.size > kMostShown || lane.at_hand.empty()) return false;
       if (lane.in.size() - at < sizeof header + header.size) break;
-      finish(lane, {header.verdict, lane.in.substr(at + sizeof header, header.size)});
+      MathOutcome outcome{header.verdict, lane.in.substr(at + sizeof header, header.size)};
+      if (header.verdict == MathVerdict::too_long) owner_.remember(comparisons_[lane.at_hand.front()], outcome);
+      finish(lane, std::move(outcome));
       at += sizeof header + header.size;
     }
     lane.in.erase(0, at);
@@ -232,7 +267,7 @@ class MathWorkers::Batch {
   void finish(Lane& lane, MathOutcome outcome) {
     outcomes_[lane.at_hand.front()] = std::move(outcome);
     lane.at_hand.pop_front();
-    lane.deadline = Clock::now() + owner_.options_.limit;
+    begin_first(lane);
     ++finished_;
   }
 
@@ -240,7 +275,7 @@ class MathWorkers::Batch {
   // the comparison (the system may have been short of memory): it is tried twice.
   void replace(Lane& lane, MathVerdict verdict) {
     const std::size_t task = lane.at_hand.front();
-    if (verdict == MathVerdict::timed_out || std::exchange(died_[task], 1) != 0) finish(lane, {verdict, {}});
+    if (verdict == MathVerdict::too_long || std::exchange(died_[task], 1) != 0) finish(lane, {verdict, {}});
     again_.insert(again_.end(), lane.at_hand.begin(), lane.at_hand.end());
     const ForkedWorker worker = std::move(lane.worker);
     lane = Lane{};
@@ -300,9 +335,35 @@ ForkedWorker MathWorkers::replaced(const ForkedWorker& worker) {
   return server_.fork();
 }
 
+std::optional<MathOutcome> MathWorkers::remembered(const MathComparison& comparison) {
+  const std::scoped_lock lock(mutex_);
+  if (too_long_.empty()) return std::nullopt;
+  const auto place = too_long_.find(fingerprint(comparison));
+  if (place == too_long_.end()) return std::nullopt;
+  return MathOutcome{MathVerdict::too_long, place->second};
+}
+
+void MathWorkers::remember(const MathComparison& comparison, const MathOutcome& outcome) {
+  const std::scoped_lock lock(mutex_);
+  if (too_long_.size() < kMostRemembered) too_long_.emplace(fingerprint(comparison), outcome.extracted);
+}
+
 std::vector<MathOutcome> MathWorkers::compare(std::span<const MathComparison> comparisons) {
-  if (comparisons.empty()) return {};
-  return Batch(*this, comparisons).run();
+  std::vector<MathOutcome> outcomes(comparisons.size());
+  std::vector<MathComparison> left;
+  std::vector<std::size_t> places;  // of those that are left
+  for (std::size_t i = 0; i < comparisons.size(); ++i) {
+    if (auto known = remembered(comparisons[i])) {
+      outcomes[i] = std::move(*known);
+    } else {
+      left.push_back(comparisons[i]);
+      places.push_back(i);
+    }
+  }
+  if (left.empty()) return outcomes;
+  std::vector<MathOutcome> found = Batch(*this, left).run();
+  for (std::size_t i = 0; i < places.size(); ++i) outcomes[places[i]] = std::move(found[i]);
+  return outcomes;
 }
 
 MathOutcome MathWorkers::compare(const MathComparison& comparison) {

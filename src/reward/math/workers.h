@@ -3,9 +3,12 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "reward/math/comparison.h"
@@ -15,21 +18,24 @@ namespace hone {
 
 class MathWorkers {
  public:
+  static constexpr int kPatience = 12;  // for a worker that the machine leaves little time
+
   struct Options {
     int workers = 0;                        // 0: thread_count()
-    std::chrono::milliseconds limit{5000};  // a comparison, by the wall clock
+    std::chrono::milliseconds limit{5000};  // a comparison, of the worker's processor time
   };
 
   explicit MathWorkers(Options options);
   ~MathWorkers();
 
-  // One outcome a comparison, in order. A worker that passes the limit or dies is killed and replaced; only the
+  // One outcome a comparison, in order. A comparison is bounded by its work (kMostWork). Should that not hold it, a
+  // worker that passes the limit, kPatience times it by the clock on the wall, or dies is killed and replaced; only the
   // comparison that it was at suffers. May be called by several threads: each takes of the free workers what it can
-  // use, at least one. Throws Error where no process can be started.
+  // use, at least one. What a worker found to be too much work is remembered, so that several rewards of one
+  // completion, or many completions that are the same, spend it once. Throws Error where no process can be started.
   [[nodiscard]] std::vector<MathOutcome> compare(std::span<const MathComparison> comparisons);
   [[nodiscard]] MathOutcome compare(const MathComparison& comparison);
 
-  [[nodiscard]] std::chrono::milliseconds limit() const { return options_.limit; }
   // The processes that live now, the fork server first: for tests.
   [[nodiscard]] std::vector<pid_t> processes();
 
@@ -40,13 +46,17 @@ class MathWorkers {
   void give_back(std::vector<ForkedWorker> workers, std::size_t taken);
   void end(const ForkedWorker& worker);
   [[nodiscard]] ForkedWorker replaced(const ForkedWorker& worker);
+  // The outcome of one that was too much work before.
+  [[nodiscard]] std::optional<MathOutcome> remembered(const MathComparison& comparison);
+  void remember(const MathComparison& comparison, const MathOutcome& outcome);
 
   Options options_;
   std::mutex mutex_;
   std::condition_variable freed_;
   ForkServer server_;
   std::vector<ForkedWorker> idle_;
-  std::size_t free_ = 0;  // workers that may be taken, idle or not yet started
+  std::size_t free_ = 0;                         // workers that may be taken, idle or not yet started
+  std::map<std::string, std::string> too_long_;  // fingerprints of comparisons; what was extracted
 };
 
 // The one pool that all rewards and tasks of this process share; it ends with the last of its users.
