@@ -142,6 +142,7 @@ std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const P
         return;
       }
       GeneratePrompt prompt;
+      prompt.is_text = !options.prompt_template.empty() || is_text(row, column);
       const Json messages = messages_of(row, column, options);
       prompt.messages = messages.dump(-1, ' ', false, Json::error_handler_t::replace);
       render(prompt, messages, form, row_variables(row, variables));
@@ -157,6 +158,13 @@ std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const P
   if (prompts.empty()) throw Error("dataset_name", "no prompt is left", "all are duplicates or contaminated");
   counts.prompts = std::ssize(prompts);
   return prompts;
+}
+
+Json question_of(const GeneratePrompt& prompt) {
+  Json messages = parse_json(prompt.messages, "messages");
+  if (prompt.is_text) return messages.back()["content"];
+  if (messages.size() > 1 && messages.back()["role"] == "assistant") messages.erase(messages.size() - 1);
+  return messages;
 }
 
 Json journal_row(const GeneratePrompt& prompt, std::span<const GeneratedText> completions) {

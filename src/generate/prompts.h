@@ -20,8 +20,12 @@ struct GeneratePrompt {
   std::string messages;         // JSON: as rendered
   std::string prefill;          // what the completion's text begins with: the start of an assistant's message
   bool opens_thoughts = false;  // the template wrote <think> itself
+  bool is_text = false;         // one text became the messages
   std::vector<TokenId> tokens;  // for an endpoint none
 };
+
+// What a prompt asks, as rewards are told: a text, or messages without the start of an answer.
+[[nodiscard]] Json question_of(const GeneratePrompt& prompt);
 
 // What the prompts are rendered with.
 struct PromptForm {
