@@ -34,9 +34,12 @@ struct PromptForm {
 };
 
 // The dataset's rows within the indices, without duplicates and contaminated ones. Throws Error where none is left, or
-// one cannot be used. `form`: null where the prompts are for an endpoint, which renders them.
+// one cannot be used. `form`: null where the prompts are for an endpoint, which renders them, or only looked at.
 [[nodiscard]] std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const PromptForm* form,
                                                        GenerateCounts& counts);
+
+// Reads what `decontaminate` names. Throws Error where one cannot be read.
+void check_benchmarks(const GenerateOptions& options);
 
 // A completion as generations.jsonl keeps it.
 struct GeneratedText {

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/json_value.h"
+#include "reward/own/own_reward.h"
 
 namespace hone {
 namespace {
@@ -41,7 +42,11 @@ void try_rewards(std::span<const Reward> rewards, const RewardTrial& trial) {
     try {
       (void)reward.score(inputs);
     } catch (const Error& error) {
-      throw Error(text_of(error.what(), "; it was tried on the first prompt with made-up completions"));
+      // Whose author will wonder at what it was given.
+      if (is_own_reward(reward.name)) {
+        throw Error(text_of(error.what(), "; it was tried on the first prompt with made-up completions"));
+      }
+      throw;
     }
   }
 }

@@ -90,12 +90,15 @@ TEST(RewardTrial, CallsEachRewardOnAGroupOfTheFirstPrompt) {
   const Json question = row.at("prompt");
   try_rewards(run.rewards, {.row = row, .question = question, .completions = 4});
   EXPECT_EQ(calls, 2);
-  run.rewards[1].score = [](std::span<const RewardInput>) -> RewardScores { throw Error("the reward x", "is broken"); };
+  run.rewards[1].name = "./x";
+  run.rewards[1].score = [](std::span<const RewardInput>) -> RewardScores {
+    throw Error("the reward ./x", "is broken");
+  };
   try {
     try_rewards(run.rewards, {.row = row, .question = question, .completions = 4});
     ADD_FAILURE() << "accepted";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "the reward x: is broken; it was tried on the first prompt with made-up completions");
+    EXPECT_STREQ(error.what(), "the reward ./x: is broken; it was tried on the first prompt with made-up completions");
   }
 }
 
