@@ -221,15 +221,16 @@ MetricValues train(GrpoRun& run) {
   const BatchWork work = work_of(programs.policy, run.batch.micro_batch * run.engine.max_model_len);
   Device& device = open_device(run.options.device);
   const std::string title = run_title("grpo", run.options);
-  log_info(start_line(
-      {.title = title,
-       .model = run.options.model_name_or_path,
-       .data = text_of(run.data_name, " (", format_count(run.prompts.size()), " prompts)"),
-       .work = text_of(format_count(run.total_steps), run.total_steps == 1 ? " step" : " steps", ", ",
-                       run.batch.prompts, " prompts x ", run.options.num_generations, " completions a generation"),
-       .bytes = programs.memory.total(),
-       .output_dir = run.options.output_dir},
-      *run.model, run.dtype, device));
+  log_info(start_line({.title = title,
+                       .model = run.options.model_name_or_path,
+                       .data = text_of(run.data_name, " (", format_count(run.prompts.size()),
+                                       run.prompts.size() == 1 ? " prompt)" : " prompts)"),
+                       .work = text_of(format_count(run.total_steps), run.total_steps == 1 ? " step, " : " steps, ",
+                                       run.batch.prompts, run.batch.prompts == 1 ? " prompt x " : " prompts x ",
+                                       run.options.num_generations, " completions a generation"),
+                       .bytes = programs.memory.total(),
+                       .output_dir = run.options.output_dir},
+                      *run.model, run.dtype, device));
   set_gemm_tuning(device, run.options.gemm.tuning());
   check_fits(run.options, run.dtype, device, programs.memory.total(),
              [&](const TrainingOptions& options) { return bytes_with(run, options); });

@@ -53,4 +53,10 @@ struct Cadence {
   }
 };
 
+// What `best` saves depends on evaluations alone.
+[[nodiscard]] inline Interval interval_of(SaveStrategy strategy) {
+  if (strategy == SaveStrategy::steps) return Interval::steps;
+  return strategy == SaveStrategy::epoch ? Interval::epoch : Interval::no;
+}
+
 }  // namespace hone

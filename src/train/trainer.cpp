@@ -65,12 +65,6 @@ void load_store(TensorStore& store, const SafetensorsFile& file, const std::stri
   }
 }
 
-// What `best` saves depends on evaluations alone.
-Interval interval_of(SaveStrategy strategy) {
-  if (strategy == SaveStrategy::steps) return Interval::steps;
-  return strategy == SaveStrategy::epoch ? Interval::epoch : Interval::no;
-}
-
 constexpr const char* kOptimizer = "optimizer.";
 constexpr const char* kExtra = "extra.";
 
@@ -97,7 +91,7 @@ void Trainer::load_model(const fs::path& checkpoint) {
   subject_.weights.copy_from(load_weights(subject_.model, directory, dtype, subject_.weights.device()));
 }
 
-void Trainer::load_checkpoint(const fs::path& checkpoint, TrainingTask& task) {
+Json Trainer::load_checkpoint(const fs::path& checkpoint, TrainingTask& task) {
   const TrainingState state(checkpoint);
   if (state.json().value("model_only", false)) {
     throw Error(checkpoint.string(), "holds the model alone: it was saved with save_only_model and cannot be resumed",
@@ -115,6 +109,7 @@ void Trainer::load_checkpoint(const fs::path& checkpoint, TrainingTask& task) {
     best_ = Best{best->at("step").get<std::int64_t>(), best->at("value").get<double>()};
   }
   task.restore(state.json().at("task"));
+  return state.json().value("options", Json());
 }
 
 std::int64_t Trainer::resume(TrainingTask& task) {
@@ -130,9 +125,8 @@ std::int64_t Trainer::resume(TrainingTask& task) {
   }
   replaces_ = !checkpoint && options_.overwrite_output_dir;
   if (!checkpoint) return 0;
-  load_checkpoint(checkpoint->path, task);
+  const Json before = load_checkpoint(checkpoint->path, task);
   log_info(text_of("resumed from ", checkpoint->path.string(), " at step ", checkpoint->step));
-  const Json before = TrainingState(checkpoint->path).json().value("options", Json());
   const std::string changed = changed_keys(before, parse_json(setup_.options, "options"));
   if (!changed.empty()) log_info("this run goes on with other keys: " + changed);
   last_saved_ = checkpoint->step;

@@ -101,7 +101,8 @@ class Trainer {
   void write_row(const MetricRow& row);
   MetricValues train(TrainingTask& task);
   void load_model(const std::filesystem::path& checkpoint);
-  void load_checkpoint(const std::filesystem::path& checkpoint, TrainingTask& task);
+  // Returns the options under which it was saved.
+  Json load_checkpoint(const std::filesystem::path& checkpoint, TrainingTask& task);
   void save_checkpoint(std::int64_t step, TrainingTask& task);
   void fail_nonfinite(std::int64_t step, double loss, double norm, TrainingTask& task);
   // Runs `work`; before what it throws goes on, the first `steps` steps are saved. `before`: the task's state behind

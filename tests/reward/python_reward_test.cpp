@@ -172,14 +172,27 @@ TEST_F(PythonFunction, much_goes_both_ways_at_once) {
   EXPECT_LT(testing::internal::GetCapturedStderr().size(), 100'000u);
 }
 
+TEST_F(PythonFunction, completions_of_a_prompt_share_nothing_that_can_be_changed) {
+  const Reward reward = make_own_reward(write("rewards.py",
+                                              "def reward(completions, prompts, tests, **kwargs):\n"
+                                              "    for prompt, case in zip(prompts, tests):\n"
+                                              "        prompt.append(1)\n        case['seen'] += 1\n"
+                                              "    return [len(p) + 10 * t['seen'] for p, t in zip(prompts, tests)]\n"),
+                                        kPatience);
+  const Json row{{"tests", {{"seen", 0}}}};
+  const Json prompt = Json::parse(R"([{"role": "user", "content": "u"}])");
+  EXPECT_EQ(reward.score(std::vector<RewardInput>(3, {.completion = "c", .row = &row, .prompt = &prompt})),
+            RewardScores(3, 12.0));
+}
+
 TEST_F(PythonFunction, is_found_by_name) {
   const std::string source =
-      "import helper\n"
-      "from helper import imported\n"
+      "import lengths\n"
+      "from lengths import imported\n"
       "def _hidden(completions): pass\n"
       "def other(texts): pass\n"
-      "def first(completions, **kwargs): return [helper.VALUE] * 3\n";
-  (void)write("helper.py", "VALUE = 4\ndef imported(completions): pass\n");
+      "def first(completions, **kwargs): return [lengths.VALUE] * 3\n";
+  (void)write("lengths.py", "VALUE = 4\ndef imported(completions): pass\n");
   EXPECT_EQ(scores(source), (RewardScores{4.0, 4.0, 4.0}));
   const std::string two = write("two.py", source + "def second(completions, **kwargs): return [2, 2, 2]\n");
   EXPECT_EQ(judge(make_own_reward(two + ":second", kPatience))[0], 2.0);
@@ -227,8 +240,7 @@ TEST_F(PythonFunction, fails_in_one_line_below_its_traceback) {
 }
 
 TEST_F(PythonFunction, that_does_not_answer_is_asked_where_it_stands) {
-  const std::string source =
-      "import threading\ndef reward(completions, **kwargs):\n    threading.Event().wait()\n";
+  const std::string source = "import threading\ndef reward(completions, **kwargs):\n    threading.Event().wait()\n";
   Failed late = failure(source, milliseconds(500));
   EXPECT_THAT(late.error, HasSubstr("no answer within 0.5 s (reward_timeout is the limit)"));
   // A busy machine may need longer to come into the function.

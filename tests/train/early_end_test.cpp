@@ -28,7 +28,7 @@ Steps saved_in(const TemporaryDirectory& folder) {
 
 ToldRun five_steps() { return {.options = {.save_strategy = SaveStrategy::no}, .steps = 5}; }
 
-std::string weights_in(const TemporaryDirectory& folder) { return read_file(folder.path() / "model.safetensors"); }
+std::string final_weights(const TemporaryDirectory& folder) { return read_file(folder.path() / "model.safetensors"); }
 
 // What the run says; the kind of what it throws, and its text, behind it.
 std::string said_by(const TemporaryDirectory& folder, const ToldRun& run) {
@@ -57,7 +57,7 @@ void check_saved() {
                                           HasSubstr("a child is gone")));
   EXPECT_EQ(saved_in(failed), (Steps{3}));
   run_told(failed.path(), five_steps());
-  EXPECT_EQ(weights_in(failed), weights_in(whole));
+  EXPECT_EQ(final_weights(failed), final_weights(whole));
 }
 
 TEST(EarlyEnd, WhateverAStepThrowsTheStepsBeforeItAreSaved) {
@@ -80,7 +80,7 @@ TEST(EarlyEnd, WhateverAnEvaluationThrowsTheStepsBeforeItAreSaved) {
   EXPECT_THAT(said_by(failed, run), HasSubstr("saved step 4 in "));
   run.in_evaluation = {};
   run_told(failed.path(), run);
-  EXPECT_EQ(weights_in(failed), weights_in(whole));
+  EXPECT_EQ(final_weights(failed), final_weights(whole));
 }
 
 TEST(EarlyEnd, BeforeTheFirstStepThereIsNothingToSave) {

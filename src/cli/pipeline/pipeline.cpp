@@ -124,12 +124,12 @@ void register_pipeline(CommandRegistry& registry) {
   registry.add(make_command<PipelineOptions>(
       {.name = "pipeline",
        .summary = "Several stages from one recipe",
-       .details =
-           "Kinds: pretrain, sft, grpo; generate, rejection_sampling (completions that a reward verifies, as "
-           "conversations),\ncurriculum (prompts by how often the model solves them, the easy first); eval. A "
-           "stage without a model takes the\nnewest one, sft and grpo behind a stage that makes data take that; "
-           "${NAME} in a value is what the stage NAME left.\nA pipeline that was stopped goes on inside the stage "
-           "where it was."},
+       .details = "Kinds: pretrain, sft, grpo; generate, rejection_sampling (completions that a reward verifies, as "
+                  "conversations),\ncurriculum (prompts by how often the model solves them, the easy first); eval. A "
+                  "stage without a model takes the\nnewest one, sft and grpo behind a stage that makes data take that; "
+                  "${NAME} in a value is what the stage NAME left.\nAll stages are checked before the first starts. A "
+                  "pipeline that was stopped goes on inside the stage "
+                  "where it was."},
       run));
 }
 

@@ -6,7 +6,7 @@
 namespace hone {
 
 const char* const kPythonHost = R"python(
-import asyncio, faulthandler, importlib, importlib.util, inspect, json, math, os, signal, sys, traceback, types
+import asyncio, copy, faulthandler, importlib, importlib.util, inspect, json, math, os, signal, sys, traceback, types
 
 
 class Refusal(Exception):
@@ -60,10 +60,19 @@ def load(target):
     return name, function
 
 
+def spread(values, row_of):
+    """One value a completion; those of one prompt share nothing that can be changed."""
+    return [copy.deepcopy(values[row]) for row in row_of]
+
+
 def call(function, request, loop):
-    columns = request["columns"]
-    given = dict(columns)
-    given.update(request["given"])
+    rows, row_of = request["rows"], request["row_of"]
+    taken = ("prompt", "completion", "prompts", "completions", "completion_ids", "trainer_state")
+    names = dict.fromkeys(name for row in rows for name in row if name not in taken)
+    columns = {name: spread([row.get(name) for row in rows], row_of) for name in names}
+    given = dict(columns, prompts=spread(request["prompts"], row_of), completions=request["completions"])
+    if request["completion_ids"] is not None:
+        given["completion_ids"] = request["completion_ids"]
     given["trainer_state"] = types.SimpleNamespace(**request["trainer_state"])
     parameters = parameters_of(function)
     named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
@@ -137,7 +146,7 @@ def main():
         if function is None:
             name, function = load(request)
             return {"ready": name}
-        return {"scores": scores_of(call(function, request, loop), request["count"])}
+        return {"scores": scores_of(call(function, request, loop), len(request["completions"]))}
 
     for line in requests:
         answer = guarded(lambda: serve(line))

@@ -69,45 +69,35 @@ std::optional<PythonTarget> target_of(std::string_view name) {
 
 bool is_conversation(const RewardInput& input) { return input.prompt != nullptr && input.prompt->is_array(); }
 
-// The columns as lists, a null where a row lacks one. What the function gets by itself is none.
-Json columns_of(std::span<const RewardInput> batch) {
-  constexpr std::array<std::string_view, 6> kTaken{"prompt",      "completion",     "prompts",
-                                                   "completions", "completion_ids", "trainer_state"};
-  Json columns = Json::object();
-  for (const RewardInput& input : batch) {
-    if (input.row == nullptr) continue;
-    for (const auto& [name, value] : input.row->items()) {
-      if (std::ranges::count(kTaken, name) == 0 && !columns.contains(name)) columns[name] = Json::array();
-    }
-  }
-  for (const auto& [name, list] : columns.items()) {
-    for (const RewardInput& input : batch) {
-      const auto at = input.row != nullptr ? input.row->find(name) : Json::const_iterator();
-      list.push_back(input.row != nullptr && at != input.row->end() ? *at : Json());
-    }
-  }
-  return columns;
-}
-
+// Rows and prompts go once each, with the number of each completion's: tests in a row may be large, and a group shares
+// them.
 std::string request_of(std::span<const RewardInput> batch) {
-  Json prompts = Json::array();
+  Json rows = Json::array();
+  Json questions = Json::array();
+  Json row_of = Json::array();
   Json completions = Json::array();
   Json ids = Json::array();
+  const RewardInput* before = nullptr;
   for (const RewardInput& input : batch) {
-    prompts.push_back(input.prompt != nullptr ? *input.prompt : Json());
+    if (before == nullptr || before->row != input.row || before->prompt != input.prompt) {
+      rows.push_back(input.row != nullptr ? *input.row : Json::object());
+      questions.push_back(input.prompt != nullptr ? *input.prompt : Json());
+    }
+    before = &input;
+    row_of.push_back(rows.size() - 1);
     Json text = std::string(input.completion);
     completions.push_back(is_conversation(input) ? Json::array({{{"role", "assistant"}, {"content", std::move(text)}}})
                                                  : std::move(text));
     ids.push_back(std::vector<std::int32_t>(input.completion_ids.begin(), input.completion_ids.end()));
   }
-  Json given{{"prompts", std::move(prompts)}, {"completions", std::move(completions)}};
   const bool has_ids = std::ranges::any_of(batch, [](const auto& input) { return !input.completion_ids.empty(); });
-  if (has_ids) given["completion_ids"] = std::move(ids);
   const RunProgress progress = batch.empty() ? RunProgress() : batch.front().progress;
   const Json request{
-      {"count", batch.size()},
-      {"given", std::move(given)},
-      {"columns", columns_of(batch)},
+      {"rows", std::move(rows)},
+      {"prompts", std::move(questions)},
+      {"row_of", std::move(row_of)},
+      {"completions", std::move(completions)},
+      {"completion_ids", has_ids ? std::move(ids) : Json()},
       {"trainer_state",
        {{"global_step", progress.step}, {"max_steps", progress.total_steps}, {"epoch", progress.epoch}}}};
   return request.dump(-1, ' ', false, Json::error_handler_t::replace);
