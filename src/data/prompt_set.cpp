@@ -93,6 +93,15 @@ PromptSet PromptSet::copy_of(const Arrays& arrays) {
   return set;
 }
 
+Json question_in(const Json& row, const ColumnOptions& columns) {
+  const std::string_view column = prompt_column_of(row, columns);
+  if (is_text(row, column)) return text_in(row, column);
+  Json messages = messages_in(row, column);
+  add_system_prompt(messages, columns);
+  if (messages.size() > 1 && messages.back()["role"] == "assistant") messages.erase(messages.size() - 1);
+  return messages;
+}
+
 PromptSet encode_prompts(const Source& source, const Tokenizer& tokenizer, const ChatTemplate& chat_template,
                          const PromptOptions& options, EncodingReport& report) {
   if (options.max_prompt_length < 0) {

@@ -53,6 +53,10 @@ struct PromptOptions {
   std::int64_t max_prompt_length = 0;  // tokens kept of a prompt, the last ones; 0: all
 };
 
+// What a row asks: the text of its prompt column, or its messages, with the system prompt and without the start of an
+// answer. Throws Error where it has no such column.
+[[nodiscard]] Json question_in(const Json& row, const ColumnOptions& columns);
+
 // The rendered prompts of all rows, in order. A text becomes one user message; the prompt column may also hold
 // messages. After a user's message stands the generation prompt; a last message of the assistant is left open to be
 // continued. Throws Error where no row is usable.

@@ -11,6 +11,7 @@
 #include "reward/registry.h"
 #include "reward/tags.h"
 #include "rl/reward_options.h"
+#include "rl/reward_trial.h"
 
 namespace hone {
 namespace {
@@ -23,6 +24,7 @@ using Scores = std::vector<std::optional<double>>;
 struct Group {
   const GeneratePrompt* prompt = nullptr;
   Json columns;
+  Json question;
   std::vector<std::string> texts;
   std::vector<std::int64_t> tokens;
   std::vector<bool> ended;
@@ -49,7 +51,7 @@ Judges make_judges(const GenerateOptions& options, bool opens_thoughts) {
 }
 
 Group read_group(const GeneratePrompt& prompt, const Json& kept) {
-  Group group{.prompt = &prompt, .columns = parse_json(prompt.row, "row")};
+  Group group{.prompt = &prompt, .columns = parse_json(prompt.row, "row"), .question = question_of(prompt)};
   for (const Json& text : kept.at("generations")) group.texts.push_back(text.get<std::string>());
   for (const Json& count : kept.at("completion_tokens")) group.tokens.push_back(count.get<std::int64_t>());
   for (const Json& reason : kept.at("finish_reasons")) group.ended.push_back(reason == "stop");
@@ -89,7 +91,8 @@ void score(std::span<Group> groups, const Judges& judges, std::span<const double
                         .row = &group.columns,
                         .group = static_cast<std::int64_t>(g),
                         .token_count = group.tokens[i],
-                        .ended = group.ended[i]});
+                        .ended = group.ended[i],
+                        .prompt = &group.question});
     }
   }
   const auto deal = [&](const RewardScores& scores, const auto& give) {
@@ -216,6 +219,13 @@ class Collector {
 };
 
 }  // namespace
+
+void try_rewards(const GenerateOptions& options, const GeneratePrompt& prompt) {
+  const Json row = parse_json(prompt.row, "row");
+  const Json question = question_of(prompt);
+  hone::try_rewards(make_judges(options, prompt.opens_thoughts).rewards,
+                    {.row = row, .question = question, .completions = options.num_generations});
+}
 
 void collect_data(const GenerateOptions& options, std::span<const GeneratePrompt> prompts, const Journal& journal,
                   const std::filesystem::path& path, GenerateCounts& counts) {

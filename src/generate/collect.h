@@ -15,4 +15,8 @@ namespace hone {
 void collect_data(const GenerateOptions& options, std::span<const GeneratePrompt> prompts, const Journal& journal,
                   const std::filesystem::path& path, GenerateCounts& counts);
 
+// Tries the rewards on a prompt with made-up completions (rl/reward_trial.h), before anything is generated. Throws
+// Error.
+void try_rewards(const GenerateOptions& options, const GeneratePrompt& prompt);
+
 }  // namespace hone

@@ -230,6 +230,7 @@ GenerateCounts generate(const GenerateOptions& options) {
   claim_settings(folder, options);
   Journal journal(folder / "generations.jsonl", kPromptHash);
   const bool whole = std::ranges::all_of(prompts, [&](const auto& prompt) { return journal.contains(prompt.key); });
+  if (!whole) try_rewards(options, prompts.front());
   if (!whole && options.endpoint.empty()) generate_missing(options, prompts, journal);
   if (!whole && !options.endpoint.empty()) {
     generate_at_endpoint(options, prompts, journal);

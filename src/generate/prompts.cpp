@@ -95,7 +95,6 @@ Json messages_of(Json& row, std::string_view column, const GenerateOptions& opti
 // Gives the prompt its key, and what else follows from how it is rendered.
 void render(GeneratePrompt& prompt, const Json& messages, const PromptForm* form, const Json& variables) {
   if (form == nullptr) {
-    if (messages.back()["role"] == "assistant") throw Error("an endpoint cannot go on with an assistant's message");
     prompt.key = content_key(prompt.messages);
     return;
   }
@@ -142,8 +141,12 @@ std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const P
         return;
       }
       GeneratePrompt prompt;
+      prompt.is_text = !options.prompt_template.empty() || is_text(row, column);
       const Json messages = messages_of(row, column, options);
       prompt.messages = messages.dump(-1, ' ', false, Json::error_handler_t::replace);
+      if (!options.endpoint.empty() && messages.back()["role"] == "assistant") {
+        throw Error("an endpoint cannot go on with an assistant's message");
+      }
       render(prompt, messages, form, row_variables(row, variables));
       if (const int count = ++occurrences[prompt.key]; count > 1) prompt.key += text_of("-", count);
       prompt.row = row.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -157,6 +160,18 @@ std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const P
   if (prompts.empty()) throw Error("dataset_name", "no prompt is left", "all are duplicates or contaminated");
   counts.prompts = std::ssize(prompts);
   return prompts;
+}
+
+void check_benchmarks(const GenerateOptions& options) {
+  NgramSet benchmarks(static_cast<std::size_t>(options.ngram_size));
+  for (const std::string& entry : options.decontaminate) add_benchmark(benchmarks, entry);
+}
+
+Json question_of(const GeneratePrompt& prompt) {
+  Json messages = parse_json(prompt.messages, "messages");
+  if (prompt.is_text) return messages.back()["content"];
+  if (messages.size() > 1 && messages.back()["role"] == "assistant") messages.erase(messages.size() - 1);
+  return messages;
 }
 
 Json journal_row(const GeneratePrompt& prompt, std::span<const GeneratedText> completions) {

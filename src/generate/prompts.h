@@ -20,8 +20,12 @@ struct GeneratePrompt {
   std::string messages;         // JSON: as rendered
   std::string prefill;          // what the completion's text begins with: the start of an assistant's message
   bool opens_thoughts = false;  // the template wrote <think> itself
+  bool is_text = false;         // one text became the messages
   std::vector<TokenId> tokens;  // for an endpoint none
 };
+
+// What a prompt asks, as rewards are told: a text, or messages without the start of an answer.
+[[nodiscard]] Json question_of(const GeneratePrompt& prompt);
 
 // What the prompts are rendered with.
 struct PromptForm {
@@ -30,9 +34,12 @@ struct PromptForm {
 };
 
 // The dataset's rows within the indices, without duplicates and contaminated ones. Throws Error where none is left, or
-// one cannot be used. `form`: null where the prompts are for an endpoint, which renders them.
+// one cannot be used. `form`: null where the prompts are for an endpoint, which renders them, or only looked at.
 [[nodiscard]] std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const PromptForm* form,
                                                        GenerateCounts& counts);
+
+// Reads what `decontaminate` names. Throws Error where one cannot be read.
+void check_benchmarks(const GenerateOptions& options);
 
 // A completion as generations.jsonl keeps it.
 struct GeneratedText {

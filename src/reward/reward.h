@@ -13,13 +13,23 @@
 
 namespace hone {
 
-// One completion to be judged. The views and the pointer stay the caller's.
+// How far the run is that asks.
+struct RunProgress {
+  std::int64_t step = 0;         // optimizer steps done
+  std::int64_t total_steps = 0;  // 0: not a training run
+  double epoch = 0;
+};
+
+// One completion to be judged. The views and the pointers stay the caller's.
 struct RewardInput {
   std::string_view completion;   // without special tokens, an assistant prefill of the prompt prepended
   const Json* row = nullptr;     // the columns of the prompt's row; an object
   std::int64_t group = 0;        // which prompt of the batch; its completions share the number
   std::int64_t token_count = 0;  // tokens of the completion, EOS included
   bool ended = true;             // by EOS, rather than by the length limit
+  const Json* prompt = nullptr;  // a text, or messages, as the row has it; null: not known
+  std::span<const std::int32_t> completion_ids = {};  // its tokens; empty: not known
+  RunProgress progress = {};                          // the same for all of a batch
 };
 
 // A score a completion; nothing where the reward has no opinion (it adds nothing to the completion's sum).

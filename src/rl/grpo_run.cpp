@@ -16,6 +16,7 @@
 #include "reward/own/own_reward.h"
 #include "rl/reward_options.h"
 #include "rl/reward_rows.h"
+#include "rl/reward_trial.h"
 #include "rl/server_rollout.h"
 #include "train/fit.h"
 #include "train/setup.h"
@@ -36,8 +37,7 @@ PromptSet read_prompts(const Source& source, const GrpoRun& run) {
   PromptSet prompts =
       token_cache_of(options, options)
           .prompts(source, run.tokenizer, chat_template_of(run.tokenizer, options.chat_template),
-                   {.columns = {.prompt_column = options.dataset_prompt_column, .system_prompt = options.system_prompt},
-                    .max_prompt_length = options.max_prompt_length.value_or(0)},
+                   {.columns = prompt_columns(options), .max_prompt_length = options.max_prompt_length.value_or(0)},
                    report);
   report.log(source.name(), text_of("max_prompt_length ", options.max_prompt_length.value_or(0)));
   return prompts;
@@ -94,6 +94,20 @@ std::vector<Reward> rewards_of(const RewardKeys& keys, bool think_prefilled) {
   return rewards;
 }
 
+ColumnOptions prompt_columns(const GrpoOptions& options) {
+  return {.prompt_column = options.dataset_prompt_column, .system_prompt = options.system_prompt};
+}
+
+void try_rewards(const GrpoRun& run) {
+  const Json row = run.prompts.row(0);
+  const Json question = question_in(row, prompt_columns(run.options));
+  hone::try_rewards(run.rewards, {.row = row,
+                                  .question = question,
+                                  .completions = run.options.num_generations,
+                                  .tokenizer = &run.tokenizer,
+                                  .total_steps = run.total_steps});
+}
+
 GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   const std::filesystem::path path = resolve_model(options.model_name_or_path, options.model_revision);
   const GrpoBatch batch = grpo_batch(options, 1, input);
@@ -117,6 +131,7 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
                 "set eos_token_id, or every completion runs to max_completion_length");
   }
   const Source source = open_training_data(options);
+  run.data_name = source.name();
   run.prompts = read_prompts(source, run);
   if (run.prompts.size() < run.batch.prompts) {
     throw Error(input.place_of("dataset_name"), text_of(source.name(), " has ", run.prompts.size(),
@@ -205,11 +220,18 @@ std::size_t bytes_with(const GrpoRun& run, const TrainingOptions& options) {
 MetricValues train(GrpoRun& run) {
   GrpoPrograms programs = trace_run(run);
   const BatchWork work = work_of(programs.policy, run.batch.micro_batch * run.engine.max_model_len);
-  log_info(text_of(run_title("grpo", run.options), ": ", parameters_text(*run.model), " in ", name_of(run.dtype), ", ",
-                   run.total_steps, " steps of ", run.batch.prompts, " prompts x ", run.options.num_generations,
-                   " completions a generation, ", format_bytes(programs.memory.total())));
-
   Device& device = open_device(run.options.device);
+  const std::string title = run_title("grpo", run.options);
+  log_info(start_line({.title = title,
+                       .model = run.options.model_name_or_path,
+                       .data = text_of(run.data_name, " (", format_count(run.prompts.size()),
+                                       run.prompts.size() == 1 ? " prompt)" : " prompts)"),
+                       .work = text_of(format_count(run.total_steps), run.total_steps == 1 ? " step, " : " steps, ",
+                                       run.batch.prompts, run.batch.prompts == 1 ? " prompt x " : " prompts x ",
+                                       run.options.num_generations, " completions a generation"),
+                       .bytes = programs.memory.total(),
+                       .output_dir = run.options.output_dir},
+                      *run.model, run.dtype, device));
   set_gemm_tuning(device, run.options.gemm.tuning());
   check_fits(run.options, run.dtype, device, programs.memory.total(),
              [&](const TrainingOptions& options) { return bytes_with(run, options); });
@@ -256,8 +278,10 @@ MetricValues train(GrpoRun& run) {
                  .rewards = run.rewards,
                  .reward_weights = run.reward_weights,
                  .stop_token_ids = run.stop_token_ids,
-                 .completions_dir = std::filesystem::path(run.options.output_dir) / "completions"});
-  Trainer trainer(run.options, {.command = "grpo", .total_steps = run.total_steps, .options = run.options_json},
+                 .completions_dir = std::filesystem::path(run.options.output_dir) / "completions",
+                 .total_steps = run.total_steps});
+  Trainer trainer(run.options,
+                  {.command = "grpo", .title = title, .total_steps = run.total_steps, .options = run.options_json},
                   {.model = *run.model,
                    .weights = weights,
                    .optimizer = optimizer,

@@ -25,6 +25,7 @@ struct GrpoRun {
   std::string generation_config;  // JSON
   std::vector<TokenId> stop_token_ids;
   DType dtype = DType::f32;
+  std::string data_name;
   PromptSet prompts;
   std::optional<PromptSet> eval_prompts;
   std::vector<Reward> rewards;
@@ -35,6 +36,9 @@ struct GrpoRun {
 
 // Reads data, tokenizer, configuration and rewards, but no weights. Throws Error.
 [[nodiscard]] GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input);
+
+// Calls each reward once on the first prompt with made-up completions (reward_trial.h). Throws Error.
+void try_rewards(const GrpoRun& run);
 
 struct GrpoPrograms {
   Program policy;

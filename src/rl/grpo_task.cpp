@@ -1,6 +1,7 @@
 #include "rl/grpo_task.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -94,6 +95,8 @@ Rollout GrpoTask::sample(const PromptSet& prompts, std::span<const std::uint32_t
   rollout_options.num_generations = options.num_generations;
   rollout_options.scale = options.scale_rewards;
   rollout_options.reward_weights = setup_.reward_weights;
+  rollout_options.columns = prompt_columns(options);
+  rollout_options.progress = {.step = step_, .total_steps = setup_.total_steps, .epoch = epoch()};
   SamplingParams& sampling = rollout_options.sampling;
   sampling.temperature = options.temperature;
   sampling.top_p = options.top_p;
@@ -229,6 +232,7 @@ double GrpoTask::run(Executable& program, const PolicyBatch& batch, bool compare
 }
 
 MetricValues GrpoTask::accumulate(std::int64_t step) {
+  step_ = step;
   const GrpoOptions& options = setup_.options;
   const std::int64_t reuse = setup_.batch.steps_per_generation * options.num_iterations;
   const std::int64_t accumulation = options.gradient_accumulation_steps;
@@ -258,7 +262,8 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   }
   micro_steps_ += accumulation;
   MetricValues values{{"loss", loss}};
-  append(values, rollout_metrics(rollouts, setup_.rewards));
+  if (!rollouts.empty()) judged_ = rollout_metrics(rollouts, setup_.rewards);
+  if (!rollouts.empty()) append(values, judged_);
   append(values, policy_metrics.values());
   if (options.exact_logprobs && options.rollout == RolloutKind::own) check_exact(values, step);
   return values;
@@ -266,6 +271,7 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
 
 MetricValues GrpoTask::evaluate(std::int64_t step) {
   if (setup_.eval_prompts == nullptr) return {};
+  step_ = step;
   std::vector<std::uint32_t> all(static_cast<std::size_t>(setup_.eval_prompts->size()));
   std::iota(all.begin(), all.end(), 0u);
   std::vector<Rollout> rollouts;
@@ -296,6 +302,41 @@ void GrpoTask::check_exact(const MetricValues& values, std::int64_t step) const 
                            " in a log-probability although exact_logprobs is on"));
     }
   }
+}
+
+std::vector<std::string> GrpoTask::shown_metrics() const {
+  std::vector<std::string> names{"reward", "reward_std"};
+  for (const Reward& reward : setup_.rewards) names.push_back("rewards/" + reward.metric_name + "/mean");
+  names.insert(names.end(), {"completions/mean_length", "completions/clipped_ratio"});
+  return names;
+}
+
+std::string GrpoTask::idle_cause(const MetricValues&, double grad_norm) const {
+  const auto value_of = [&](std::string_view name) {
+    const auto at = std::ranges::find(judged_, name, &std::pair<std::string, double>::first);
+    return at == judged_.end() ? std::numeric_limits<double>::quiet_NaN() : at->second;
+  };
+  const double clipped = value_of("completions/clipped_ratio");
+  const std::string cut =
+      clipped > 0 ? text_of("; ", std::llround(100 * clipped), "% of the completions are cut at max_completion_length ",
+                            setup_.options.max_completion_length)
+                  : std::string();
+  if (value_of("reward") == 0 && value_of("reward_std") == 0) {
+    return "every reward is 0: the problems are too hard for this model, or its answers are not where the rewards look "
+           "(`hone grpo --show` prints completions with what they earned)" +
+           cut;
+  }
+  if (value_of("frac_reward_zero_std") == 1) {
+    return "all completions of a prompt earn the same, so that no advantage is left: the problems are too easy or too "
+           "hard, temperature is too low, or the rewards do not tell completions apart" +
+           cut;
+  }
+  if (grad_norm == 0) {
+    return "the gradient is 0: every completion that counts has an advantage of 0, or none counts "
+           "(mask_truncated_completions)" +
+           cut;
+  }
+  return {};
 }
 
 void GrpoTask::after_update(std::int64_t step) {

@@ -34,10 +34,14 @@ class GrpoTask final : public TrainingTask {
     std::vector<double> reward_weights;
     std::vector<TokenId> stop_token_ids;
     std::filesystem::path completions_dir;
+    std::int64_t total_steps = 0;
   };
   explicit GrpoTask(Setup setup);
 
   MetricValues accumulate(std::int64_t step) override;
+  // reward, its deviation, each reward's mean, the completions' mean length and the share that was cut.
+  std::vector<std::string> shown_metrics() const override;
+  std::string idle_cause(const MetricValues& values, double grad_norm) const override;
   void after_update(std::int64_t step) override;
   double epoch() const override;
   std::int64_t tokens_seen() const override { return tokens_seen_; }
@@ -84,6 +88,7 @@ class GrpoTask final : public TrainingTask {
   double run(Executable& program, const PolicyBatch& batch, bool compare, PolicyMetrics& metrics);
 
   Setup setup_;
+  std::int64_t step_ = 0;  // optimizer steps done
   PolicyLossOptions loss_;
   ChunkOrder order_;
   std::int64_t micro_steps_ = 0;  // done
@@ -93,6 +98,7 @@ class GrpoTask final : public TrainingTask {
   double flops_ = 0;
   std::vector<PolicySample> samples_;  // of the current generation
   std::vector<PolicySample> read_;     // by the last step: its micro-batches end to end
+  NamedValues judged_;                 // rollout_metrics of the last step that generated
 };
 
 }  // namespace hone

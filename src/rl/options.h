@@ -73,7 +73,7 @@ struct RewardKeys {
   void fields(Visitor& v) {
     v.group("Rewards");
     v("reward_funcs", reward_funcs,
-      "Rewards by name; a path (with a slash) is one of your own: an executable or a .so");
+      "Rewards by name; your own: FILE.py:FUNCTION as for TRL, or the path (with a slash) of an executable or a .so");
     v("reward_weights", reward_weights, "One weight a reward; unset: 1 each");
     v("strip_thoughts", strip_thoughts, "accuracy: judge only what follows the last </think>");
     v("strict_equality", strict_equality, kStrictEqualityHelp);

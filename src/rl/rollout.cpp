@@ -49,7 +49,11 @@ Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const Prompt
 
   Rollout rollout;
   std::vector<Json> rows;
-  for (const std::uint32_t prompt : chosen) rows.push_back(prompts.row(prompt));
+  std::vector<Json> questions;
+  for (const std::uint32_t prompt : chosen) {
+    rows.push_back(prompts.row(prompt));
+    questions.push_back(question_in(rows.back(), options.columns));
+  }
   const auto group_size = static_cast<std::size_t>(options.num_generations);
   for (std::size_t i = 0; i < completions.size(); ++i) {
     const std::uint32_t prompt = chosen[i / group_size];
@@ -73,7 +77,10 @@ Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const Prompt
                       .row = &rows[i / group_size],
                       .group = static_cast<std::int64_t>(i / group_size),
                       .token_count = static_cast<std::int64_t>(completions[i].tokens.size()),
-                      .ended = !rollout.samples[i].truncated});
+                      .ended = !rollout.samples[i].truncated,
+                      .prompt = &questions[i / group_size],
+                      .completion_ids = rollout.samples[i].completion,
+                      .progress = options.progress});
   }
   for (const Reward& reward : rewards) {
     rollout.scores.push_back(reward.score(inputs));

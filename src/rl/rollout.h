@@ -35,6 +35,9 @@ struct Rollout {
   std::vector<std::pair<std::string, double>> importance;  // ImportanceMetrics, where ratios were taken
 };
 
+// Where the recipe says that prompts are.
+[[nodiscard]] ColumnOptions prompt_columns(const GrpoOptions& options);
+
 // What completions come from.
 class RolloutSource {
  public:
@@ -62,6 +65,8 @@ struct RolloutOptions {
   SamplingParams sampling;  // the seed is set for each completion
   RewardScale scale = RewardScale::group;
   std::vector<double> reward_weights;
+  ColumnOptions columns;  // where rewards find what was asked
+  RunProgress progress;
 };
 
 // `seed_of(sample)`: the seed of each completion's sampling. Throws Interrupted at Ctrl+C.

@@ -241,18 +241,12 @@ std::vector<Completion> ServerRollout::generate(std::span<const Request> request
     if (i == 0 || requests[i].prompt != requests[i - 1].prompt) firsts.push_back(i);
   }
   std::vector<Completion> completions(requests.size());
-  try {
-    if (!are_sent_) send_weights();
-    for_all(firsts.size(), cancelled_, [&](std::size_t group) {
-      const std::size_t first = firsts[group];
-      const std::size_t end = group + 1 < firsts.size() ? firsts[group + 1] : requests.size();
-      std::ranges::move(ask(requests[first], end - first), completions.begin() + static_cast<std::ptrdiff_t>(first));
-    });
-  } catch (const OutsideFailure&) {
-    throw;
-  } catch (const Error& error) {
-    throw OutsideFailure(error.what());
-  }
+  if (!are_sent_) send_weights();
+  for_all(firsts.size(), cancelled_, [&](std::size_t group) {
+    const std::size_t first = firsts[group];
+    const std::size_t end = group + 1 < firsts.size() ? firsts[group + 1] : requests.size();
+    std::ranges::move(ask(requests[first], end - first), completions.begin() + static_cast<std::ptrdiff_t>(first));
+  });
   return completions;
 }
 

@@ -32,7 +32,7 @@ class ServerRollout final : public RolloutSource {
                 std::string generation_config);
 
   // Sends the weights where they have moved, and asks for all completions: one request for neighbours with the same
-  // prompt, many requests at a time. Throws OutsideFailure where the server refuses, does not answer or gives what is
+  // prompt, many requests at a time. Throws Error where the server refuses, does not answer or gives what is
   // no answer, and Interrupted.
   [[nodiscard]] std::vector<Completion> generate(std::span<const Request> requests) override;
   void weights_moved() override { are_sent_ = false; }

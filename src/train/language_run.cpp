@@ -98,6 +98,11 @@ ExampleSet encode(const Source& source, const LanguageRun& run, const TokenCache
   return set;
 }
 
+std::string data_text(const Source& source, const ExampleSet& set) {
+  return text_of(source.name(), " (", format_count(set.size()), set.size() == 1 ? " document, " : " documents, ",
+                 format_count(set.token_count()), " tokens)");
+}
+
 Packing packing_of(const SftOptions& options, bool packs) {
   if (!packs) return Packing::none;
   return packing_from_name(name_of(options.packing_strategy));
@@ -115,8 +120,12 @@ std::unique_ptr<BatchLoader> rows_in_order(const ExampleSet& set, Packing packin
 }  // namespace
 
 LanguageRun prepare_pretrain(const PretrainOptions& options) {
-  LanguageRun run{
-      .command = "pretrain", .options = options, .options_json = as_json(options), .tokenizer = tokenizer_of(options)};
+  LanguageRun run{.command = "pretrain",
+                  .options = options,
+                  .options_json = as_json(options),
+                  .model_name = options.model_config_path.empty() ? options.model_name_or_path
+                                                                  : "a new model of " + options.model_config_path,
+                  .tokenizer = tokenizer_of(options)};
   run.generation_config = default_generation_config(run.tokenizer).dump();
   if (options.model_config_path.empty()) {
     open_model(run, options);
@@ -133,7 +142,9 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
       .columns = {.text_field = options.dataset_text_field}, .loss = LossOn::all, .eos_optional = true};
   const std::uint64_t seed = options.order_seed();
   const TokenCache cache = token_cache_of(options, options);
-  ExampleSet train = encode(open_training_data(options, options.sample_by), run, cache, chat_template, encoding);
+  const Source source = open_training_data(options, options.sample_by);
+  ExampleSet train = encode(source, run, cache, chat_template, encoding);
+  run.data_text = data_text(source, train);
   std::optional<ExampleSet> test;
   if (options.test_split_size > 0) {
     const std::array<double, 2> fractions{1.0 - options.test_split_size, options.test_split_size};
@@ -160,8 +171,11 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
 }
 
 LanguageRun prepare_sft(const SftOptions& options) {
-  LanguageRun run{
-      .command = "sft", .options = options, .options_json = as_json(options), .tokenizer = tokenizer_of(options)};
+  LanguageRun run{.command = "sft",
+                  .options = options,
+                  .options_json = as_json(options),
+                  .model_name = options.model_name_or_path,
+                  .tokenizer = tokenizer_of(options)};
   open_model(run, options);
   check_vocabulary(*run.model, run.tokenizer);
   if (run.tokenizer.chat_template().empty() && options.chat_template.empty()) use_chatml(run, options);
@@ -189,7 +203,9 @@ LanguageRun prepare_sft(const SftOptions& options) {
   }
   const std::uint64_t seed = options.order_seed();
   const TokenCache cache = token_cache_of(options, options);
-  const ExampleSet train = encode(open_training_data(options), run, cache, chat_template, encoding);
+  const Source source = open_training_data(options);
+  const ExampleSet train = encode(source, run, cache, chat_template, encoding);
+  run.data_text = data_text(source, train);
   const std::int64_t capacity = options.max_length.value_or(run.model->shape().max_position_embeddings);
   const std::int64_t longest = packing == Packing::none ? encoding.max_length : capacity;
   check_lengths(run, train, longest, "max_length");
@@ -255,10 +271,17 @@ std::size_t bytes_with(const LanguageRun& run, const TrainingOptions& options) {
 MetricValues train(LanguageRun& run) {
   LanguagePrograms programs = trace_run(run);
   const BatchWork work = work_of(programs.training, run.batches->limits().tokens);
-  log_info(text_of(run_title(run.command, run.options), ": ", parameters_text(*run.model), " in ", name_of(run.dtype),
-                   ", ", format_count(run.total_steps), " steps, ", format_bytes(programs.memory.total())));
-
   Device& device = open_device(run.options.device);
+  const std::string title = run_title(run.command, run.options);
+  const std::int64_t step_tokens = run.batches->limits().tokens * run.options.gradient_accumulation_steps;
+  log_info(start_line({.title = title,
+                       .model = run.model_name,
+                       .data = run.data_text,
+                       .work = text_of(format_count(run.total_steps), run.total_steps == 1 ? " step" : " steps",
+                                       " of at most ", format_count(step_tokens), " tokens"),
+                       .bytes = programs.memory.total(),
+                       .output_dir = run.options.output_dir},
+                      *run.model, run.dtype, device));
   set_gemm_tuning(device, run.options.gemm.tuning());
   check_fits(run.options, run.dtype, device, programs.memory.total(),
              [&](const TrainingOptions& options) { return bytes_with(run, options); });
@@ -287,7 +310,8 @@ MetricValues train(LanguageRun& run) {
                      .eval_batches = run.eval_batches.get(),
                      .gradient_accumulation_steps = run.options.gradient_accumulation_steps,
                      .seed = static_cast<std::uint64_t>(run.options.seed)});
-  Trainer trainer(run.options, {.command = run.command, .total_steps = run.total_steps, .options = run.options_json},
+  Trainer trainer(run.options,
+                  {.command = run.command, .title = title, .total_steps = run.total_steps, .options = run.options_json},
                   {.model = *run.model,
                    .weights = weights,
                    .optimizer = optimizer,

@@ -19,6 +19,8 @@ struct LanguageRun {
   std::string command;
   TrainingOptions options;
   std::string options_json;  // as in effect
+  std::string model_name;    // as the recipe names it
+  std::string data_text;     // "chats.jsonl (1,500 documents)"
   Tokenizer tokenizer;
   std::unique_ptr<Model> model = nullptr;
   std::unique_ptr<ModelDirectory> initial = nullptr;  // null: random weights

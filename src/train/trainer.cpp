@@ -1,7 +1,6 @@
 #include "train/trainer.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -18,13 +17,14 @@
 #include "model/adapter_files.h"
 #include "model/weights.h"
 #include "tracker/tracker.h"
+#include "train/metric_window.h"
 #include "train/usage.h"
 
 namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = MetricWindow::Clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -65,48 +65,10 @@ void load_store(TensorStore& store, const SafetensorsFile& file, const std::stri
   }
 }
 
-// How often something is done.
-struct Rhythm {
-  Interval strategy = Interval::no;
-  std::int64_t every = 1;  // steps
-
-  [[nodiscard]] bool due(std::int64_t steps_done, bool epoch_ended) const {
-    return strategy == Interval::steps ? steps_done % every == 0 : strategy == Interval::epoch && epoch_ended;
-  }
-};
-
-// What `best` saves depends on evaluations alone.
-Interval interval_of(SaveStrategy strategy) {
-  if (strategy == SaveStrategy::steps) return Interval::steps;
-  return strategy == SaveStrategy::epoch ? Interval::epoch : Interval::no;
-}
-
 constexpr const char* kOptimizer = "optimizer.";
 constexpr const char* kExtra = "extra.";
 
 }  // namespace
-
-// Sums over the steps since the last logged line.
-struct Trainer::Window {
-  Clock::time_point start = Clock::now();
-  std::int64_t first_tokens = 0;
-  double first_flops = 0;
-  std::int64_t steps = 0;
-  std::vector<std::pair<std::string, std::pair<double, std::int64_t>>> sums;  // metric -> sum and how many
-  double grad_norm = 0;
-  double learning_rate = 0;
-
-  void add(const std::string& name, double value) {
-    if (std::isnan(value)) return;
-    for (auto& [known, sum] : sums) {
-      if (known != name) continue;
-      sum.first += value;
-      ++sum.second;
-      return;
-    }
-    sums.emplace_back(name, std::pair(value, std::int64_t{1}));
-  }
-};
 
 Trainer::Trainer(const TrainingOptions& options, TrainerSetup setup, TrainingSubject subject)
     : options_(options),
@@ -129,7 +91,7 @@ void Trainer::load_model(const fs::path& checkpoint) {
   subject_.weights.copy_from(load_weights(subject_.model, directory, dtype, subject_.weights.device()));
 }
 
-void Trainer::load_checkpoint(const fs::path& checkpoint, TrainingTask& task) {
+Json Trainer::load_checkpoint(const fs::path& checkpoint, TrainingTask& task) {
   const TrainingState state(checkpoint);
   if (state.json().value("model_only", false)) {
     throw Error(checkpoint.string(), "holds the model alone: it was saved with save_only_model and cannot be resumed",
@@ -147,6 +109,7 @@ void Trainer::load_checkpoint(const fs::path& checkpoint, TrainingTask& task) {
     best_ = Best{best->at("step").get<std::int64_t>(), best->at("value").get<double>()};
   }
   task.restore(state.json().at("task"));
+  return state.json().value("options", Json());
 }
 
 std::int64_t Trainer::resume(TrainingTask& task) {
@@ -162,8 +125,10 @@ std::int64_t Trainer::resume(TrainingTask& task) {
   }
   replaces_ = !checkpoint && options_.overwrite_output_dir;
   if (!checkpoint) return 0;
-  load_checkpoint(checkpoint->path, task);
+  const Json before = load_checkpoint(checkpoint->path, task);
   log_info(text_of("resumed from ", checkpoint->path.string(), " at step ", checkpoint->step));
+  const std::string changed = changed_keys(before, parse_json(setup_.options, "options"));
+  if (!changed.empty()) log_info("this run goes on with other keys: " + changed);
   last_saved_ = checkpoint->step;
   return checkpoint->step;
 }
@@ -207,8 +172,39 @@ void Trainer::fail_nonfinite(std::int64_t step, double loss, double norm, Traini
               "look at the data, or lower learning_rate; on_nonfinite: skip goes on without such steps");
 }
 
-bool Trainer::step_once(std::int64_t step, TrainingTask& task, Window& window) {
-  const MetricValues values = task.accumulate(step);
+template <class Work>
+void Trainer::guarded(std::int64_t steps, TrainingTask& task, const Json* before, const Work& work) {
+  try {
+    work();
+  } catch (const Interrupted&) {
+    save_early(steps, task, before);
+    throw;
+  } catch (const std::exception&) {
+    if (steps == first_) throw;  // nothing was done that is worth keeping
+    try {
+      save_early(steps, task, before);
+    } catch (const std::exception& error) {
+      log_warning(text_of("step ", steps, " could not be saved: ", error.what()));
+    }
+    throw;
+  }
+}
+
+void Trainer::save_early(std::int64_t steps, TrainingTask& task, const Json* before) {
+  if (before != nullptr) {
+    task.restore(*before);
+    subject_.optimizer.discard();
+  }
+  save_checkpoint(steps, task);
+  log_info(text_of("saved step ", steps, " in ", output_dir_.string(),
+                   options_.save_only_model ? "; the model alone, as save_only_model asks: it cannot be resumed"
+                                            : "; the same command goes on from there"));
+}
+
+bool Trainer::step_once(std::int64_t step, TrainingTask& task, MetricWindow& window) {
+  const Json before = task.state();
+  MetricValues values;
+  guarded(step, task, &before, [&] { values = task.accumulate(step); });
   const auto loss = std::find_if(values.begin(), values.end(), [](const auto& value) { return value.first == "loss"; });
   HONE_ASSERT(loss != values.end(), "a step without a loss");
   const double rate = schedule_.rate(step);
@@ -228,21 +224,17 @@ bool Trainer::step_once(std::int64_t step, TrainingTask& task, Window& window) {
   window.grad_norm = update.grad_norm;
   window.learning_rate = rate;
   ++window.steps;
+  const std::string remark = idle_.see(task.idle_cause(values, update.grad_norm));
+  if (!remark.empty()) log_warning(remark);
   return true;
 }
 
-void Trainer::give_up_step(std::int64_t step, TrainingTask& task, const Json& before) {
-  task.restore(before);
-  subject_.optimizer.discard();
-  save_checkpoint(step, task);
-}
-
-MetricValues Trainer::log(std::int64_t step, const TrainingTask& task, Window& window) {
+MetricValues Trainer::log(std::int64_t step, const TrainingTask& task, MetricWindow& window) {
   const double seconds = std::max(seconds_since(window.start), 1e-9);
   const double tokens = static_cast<double>(task.tokens_seen() - window.first_tokens);
   MetricRow row;
   row.step = step;
-  for (const auto& [name, sum] : window.sums) row.set(name, sum.first / static_cast<double>(sum.second));
+  window.add_means_to(row);
   row.set("grad_norm", window.grad_norm);
   row.set("learning_rate", window.learning_rate);
   row.set("epoch", task.epoch());
@@ -253,32 +245,25 @@ MetricValues Trainer::log(std::int64_t step, const TrainingTask& task, Window& w
   row.set("gflops_per_second", (task.flops() - window.first_flops) / seconds * 1e-9);
   usage_->add_to(row, (task.flops() - window.first_flops) / seconds);
   write_row(row);
-  constexpr std::array<std::string_view, 6> kShown{"loss",          "reward", "grad_norm",
-                                                   "learning_rate", "epoch",  "tokens_per_second"};
+  std::vector<std::string> own = task.shown_metrics();
+  std::vector<std::string_view> shown{"loss"};
+  shown.insert(shown.end(), own.begin(), own.end());
+  shown.insert(shown.end(), {"grad_norm", "learning_rate", "epoch", "tokens_per_second"});
   if (options_.metrics_block) {
     const std::string block = metrics_block(row, usage_->device());
     for (const std::string& line : split(trim(block), '\n')) log_line(line);
   } else {
-    log_info(metric_line(row, setup_.total_steps, kShown));
+    log_info(metric_line(row, setup_.total_steps, shown));
   }
-  window = Window();
+  window = MetricWindow();
   window.first_tokens = task.tokens_seen();
   window.first_flops = task.flops();
   return row.values;
 }
 
-void Trainer::evaluate(std::int64_t step, TrainingTask& task, Window& window) {
+void Trainer::evaluate(std::int64_t step, TrainingTask& task, MetricWindow& window) {
   const Clock::time_point start = Clock::now();
-  MetricValues values;
-  try {
-    values = task.evaluate(step);
-  } catch (const Interrupted&) {
-    save_checkpoint(step, task);
-    throw;
-  } catch (const OutsideFailure&) {
-    if (step > first_) save_checkpoint(step, task);
-    throw;
-  }
+  const MetricValues values = task.evaluate(step);
   window.start += Clock::now() - start;
   if (values.empty()) return;
   MetricRow row;
@@ -286,9 +271,12 @@ void Trainer::evaluate(std::int64_t step, TrainingTask& task, Window& window) {
   for (const auto& [name, value] : values) row.set(name, value);
   write_row(row);
   if (options_.looks_for_best() && step > 0) compare_with_best(step, values);
-  constexpr std::array<std::string_view, 5> kShown{"eval_loss", "eval_mean_token_accuracy", "eval_reward",
-                                                   "eval_reward_std", "eval_entropy"};
-  log_info(metric_line(row, setup_.total_steps, kShown));
+  std::vector<std::string> own = task.shown_metrics();
+  for (std::string& name : own) name.insert(0, "eval_");
+  std::vector<std::string_view> shown{"eval_loss", "eval_mean_token_accuracy"};
+  shown.insert(shown.end(), own.begin(), own.end());
+  shown.push_back("eval_entropy");
+  log_info(metric_line(row, setup_.total_steps, shown));
 }
 
 void Trainer::compare_with_best(std::int64_t step, const MetricValues& values) {
@@ -342,12 +330,20 @@ void Trainer::write_row(const MetricRow& row) {
 }
 
 MetricValues Trainer::run(TrainingTask& task) {
+  const Clock::time_point start = Clock::now();
   first_ = resume(task);
+  const std::int64_t first_tokens = task.tokens_seen();
   open_metrics();
+  const bool finished = first_ >= setup_.total_steps;
+  if (finished) log_info(finished_line(output_dir_.string(), first_, setup_.total_steps));
   const MetricValues last = train(task);
   if (options_.load_best_model_at_end) load_best();
   save_final();
   trackers_->finish(true);
+  if (!finished) {
+    log_info(end_line(setup_.title.empty() ? setup_.command : setup_.title, output_dir_.string(),
+                      setup_.total_steps - first_, seconds_since(start), task.tokens_seen() - first_tokens));
+  }
   return last;
 }
 
@@ -356,9 +352,9 @@ MetricValues Trainer::train(TrainingTask& task) {
   const std::int64_t log_every = interval_steps(options_.logging_steps, total);
   const std::int64_t eval_every = options_.eval_steps ? interval_steps(*options_.eval_steps, total) : log_every;
   const std::int64_t save_every = interval_steps(options_.save_steps, total);
-  const Rhythm log_rhythm{options_.logging_strategy, log_every};
-  const Rhythm eval_rhythm{options_.eval_strategy, eval_every};
-  const Rhythm save{interval_of(options_.save_strategy), save_every};
+  const Cadence log_cadence{options_.logging_strategy, log_every};
+  const Cadence eval_cadence{options_.eval_strategy, eval_every};
+  const Cadence save{interval_of(options_.save_strategy), save_every};
   if (options_.load_best_model_at_end && save.strategy == Interval::steps && save_every % eval_every != 0) {
     throw Error("save_steps",
                 text_of("is ", save_every, ", no multiple of the ", eval_every, " steps between evaluations"),
@@ -366,42 +362,33 @@ MetricValues Trainer::train(TrainingTask& task) {
   }
   MetricValues last;
   Progress progress(setup_.command, total, "step", first_);
-  Window window;
+  MetricWindow window;
   window.first_tokens = task.tokens_seen();
   double epoch = task.epoch();
-  if (options_.eval_on_start && first_ == 0) evaluate(0, task, window);
+  if (options_.eval_on_start && first_ == 0) {
+    guarded(0, task, nullptr, [&] { evaluate(0, task, window); });
+  }
   for (std::int64_t step = first_; step < total; ++step) {
-    const Json before = task.state();
-    try {
-      step_once(step, task, window);
-    } catch (const Interrupted&) {
-      give_up_step(step, task, before);
-      throw;
-    } catch (const OutsideFailure&) {
-      if (step > first_) give_up_step(step, task, before);
-      throw;
-    }
+    step_once(step, task, window);
     const std::int64_t done = step + 1;
     const bool epoch_ended = std::floor(task.epoch()) > std::floor(epoch);
     epoch = task.epoch();
     const bool end = done == total;
-    if (log_rhythm.due(done, epoch_ended) || end || (done == 1 && options_.logging_first_step)) {
-      last = log(done, task, window);
-    }
-    if (eval_rhythm.due(done, epoch_ended || end) ||
-        (end && options_.do_eval && options_.eval_strategy == Interval::no)) {
-      evaluate(done, task, window);
-    }
+    guarded(done, task, nullptr, [&] {
+      if (log_cadence.due(done, epoch_ended) || end || (done == 1 && options_.logging_first_step)) {
+        last = log(done, task, window);
+      }
+      if (eval_cadence.due(done, epoch_ended || end) ||
+          (end && options_.do_eval && options_.eval_strategy == Interval::no)) {
+        evaluate(done, task, window);
+      }
+    });
     const bool is_best = options_.save_strategy == SaveStrategy::best && best_ && best_->step == done;
     if (is_best || save.due(done, epoch_ended || end) || (end && save.strategy == Interval::steps)) {
       save_checkpoint(done, task);
     }
     progress.advance();
-    if (interrupted()) {
-      save_checkpoint(done, task);
-      log_info(text_of("saved step ", done, " in ", output_dir_.string(), "; the same command goes on from there"));
-      throw Interrupted();
-    }
+    guarded(done, task, nullptr, throw_if_interrupted);
   }
   progress.finish();
   return last;

@@ -16,18 +16,14 @@
 #include "train/metrics.h"
 #include "train/optimizer.h"
 #include "train/options.h"
+#include "train/run_notes.h"
 
 namespace hone {
 
 class CheckpointStore;
+struct MetricWindow;
 class Trackers;
 class UsageMeter;
-
-// What a task depends on outside this process has failed: the steps so far are worth keeping.
-class OutsideFailure : public Error {
- public:
-  using Error::Error;
-};
 
 // One kind of training, as the loop sees it.
 class TrainingTask {
@@ -37,6 +33,11 @@ class TrainingTask {
   // Runs the micro-batches of optimizer step `step` (from 0) and leaves their gradients accumulated. The metrics hold
   // "loss"; each is averaged over the steps between two logged lines.
   [[nodiscard]] virtual MetricValues accumulate(std::int64_t step) = 0;
+  // Metrics of its own that the logged line shows, in order, behind the loss.
+  [[nodiscard]] virtual std::vector<std::string> shown_metrics() const { return {}; }
+  // Why a step with these values and this gradient norm has taught nothing, and what may be done about it; empty where
+  // it has taught something.
+  [[nodiscard]] virtual std::string idle_cause(const MetricValues& values, double grad_norm) const;
   // After the weights have moved.
   virtual void after_update(std::int64_t step) { (void)step; }
   // Passes over the data that the steps so far have made, and tokens they have read.
@@ -69,6 +70,7 @@ struct TrainingSubject {
 
 struct TrainerSetup {
   std::string command;  // "sft": named in progress and in checkpoints
+  std::string title;    // "sft NAME": begins what is logged of the run; empty: the command
   std::int64_t total_steps = 0;
   std::string options;  // JSON, as in effect: kept in checkpoints
 };
@@ -80,13 +82,13 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
   ~Trainer();
 
-  // Resumes where the options say so, trains to the end, writes the model to output_dir. Throws Interrupted and
-  // OutsideFailure after saving a checkpoint, Error where a loss is not finite (the weights as they were before it, the
-  // batch saved). Returns the metrics of the last logged line.
+  // Resumes where the options say so, trains to the end, writes the model to output_dir. Whatever a step, a logged line
+  // or an evaluation throws (Interrupted, a reward's Error, a Defect), the steps before it are saved first: the same
+  // command goes on from there bit for bit. Throws Error where a loss is not finite (the weights as they were before
+  // it, the batch saved). Returns the metrics of the last logged line.
   MetricValues run(TrainingTask& task);
 
  private:
-  struct Window;  // what is averaged until the next logged line
   // The best evaluation so far; its checkpoint is saved right behind it.
   struct Best {
     std::int64_t step = 0;
@@ -99,16 +101,21 @@ class Trainer {
   void write_row(const MetricRow& row);
   MetricValues train(TrainingTask& task);
   void load_model(const std::filesystem::path& checkpoint);
-  void load_checkpoint(const std::filesystem::path& checkpoint, TrainingTask& task);
+  // Returns the options under which it was saved.
+  Json load_checkpoint(const std::filesystem::path& checkpoint, TrainingTask& task);
   void save_checkpoint(std::int64_t step, TrainingTask& task);
   void fail_nonfinite(std::int64_t step, double loss, double norm, TrainingTask& task);
+  // Runs `work`; before what it throws goes on, the first `steps` steps are saved. `before`: the task's state behind
+  // them, where `work` moves it.
+  template <class Work>
+  void guarded(std::int64_t steps, TrainingTask& task, const Json* before, const Work& work);
+  // Saves a run that ends early, and says so.
+  void save_early(std::int64_t steps, TrainingTask& task, const Json* before);
   // One optimizer step; false where it was skipped.
-  bool step_once(std::int64_t step, TrainingTask& task, Window& window);
-  // Saves what was before a step that is not finished.
-  void give_up_step(std::int64_t step, TrainingTask& task, const Json& before);
-  MetricValues log(std::int64_t step, const TrainingTask& task, Window& window);
-  // Throws Interrupted and OutsideFailure after saving. The time it takes is not the window's.
-  void evaluate(std::int64_t step, TrainingTask& task, Window& window);
+  bool step_once(std::int64_t step, TrainingTask& task, MetricWindow& window);
+  MetricValues log(std::int64_t step, const TrainingTask& task, MetricWindow& window);
+  // The time it takes is not the window's.
+  void evaluate(std::int64_t step, TrainingTask& task, MetricWindow& window);
   // Remembers an evaluation that is better than all before it. Throws Error where it has no such metric.
   void compare_with_best(std::int64_t step, const MetricValues& values);
   void load_best();
@@ -127,6 +134,7 @@ class Trainer {
   std::int64_t last_saved_ = -1;
   bool replaces_ = false;  // an earlier run, whose checkpoints go with the first one saved
   std::optional<Best> best_;
+  IdleWatch idle_;
 };
 
 }  // namespace hone

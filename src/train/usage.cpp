@@ -39,8 +39,8 @@ void UsageMeter::add_to(MetricRow& row, double flops_per_second) {
   row.set("system_memory", percent(memory.total - memory.available, memory.total));
 }
 
-std::string UsageMeter::device() const {
-  return device_.kind() == DeviceKind::cpu ? "CPU" : text_of("GPU: ", device_.name());
+std::string device_text(const Device& device) {
+  return device.kind() == DeviceKind::cpu ? "CPU" : text_of("GPU: ", device.name());
 }
 
 }  // namespace hone

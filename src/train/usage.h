@@ -10,6 +10,8 @@
 
 namespace hone {
 
+[[nodiscard]] std::string device_text(const Device& device);  // "GPU: NVIDIA H100", "CPU"
+
 // Sets, of the time since it was made or last asked: mfu (a share of what the device's data sheet promises for dense
 // products of `dtype`), device_utilization and cpu_utilization (percent of all), device_memory_gib and
 // device_memory_total_gib, process_memory_gib, system_memory (percent). NaN where something cannot be known: a host has
@@ -20,7 +22,7 @@ class UsageMeter {
 
   // `flops_per_second`: what the run computed.
   void add_to(MetricRow& row, double flops_per_second);
-  [[nodiscard]] std::string device() const;  // "GPU: NVIDIA H100", "CPU"
+  [[nodiscard]] std::string device() const { return device_text(device_); }
 
  private:
   Device& device_;

@@ -41,7 +41,7 @@ GrpoOptions server_options(const fs::path& output_dir, const ModelEndpoint& endp
 std::string failure_of(const GrpoOptions& options) {
   try {
     (void)train_rows(options, 2);
-  } catch (const OutsideFailure& failure) {
+  } catch (const Error& failure) {
     return failure.what();
   }
   return "no failure";
@@ -153,7 +153,7 @@ TEST(ServerRollout, GoesOnAfterTheServerHasDied) {
   std::string failure;
   try {
     (void)train_rows(options, 4);
-  } catch (const OutsideFailure& error) {
+  } catch (const Error& error) {
     failure = error.what();
   }
   EXPECT_THAT(failure, AllOf(HasSubstr("/v1/completions: answers 500: out of memory (asked "),

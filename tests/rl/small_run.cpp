@@ -6,6 +6,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
 #include "core/random.h"
@@ -54,7 +55,7 @@ PromptSet random_prompts(std::int64_t count, std::int64_t vocab, std::uint64_t s
   const RandomStream random(seed, "prompts");
   std::uint64_t at = 0;
   for (std::int64_t p = 0; p < count; ++p) {
-    Prompt prompt{.tokens = {}, .prefill = p == 1 ? "zz" : "", .row = Json{{"number", p}}.dump()};
+    Prompt prompt{.tokens = {}, .prefill = p == 1 ? "zz" : "", .row = Json{{"number", p}, {"prompt", text_of("prompt ", p)}}.dump()};
     for (std::int64_t i = 0; i < 3 + 4 * p % 9; ++i) {
       prompt.tokens.push_back(static_cast<TokenId>(random.below(at++, static_cast<std::uint64_t>(vocab))));
     }

@@ -16,6 +16,7 @@ class ToldTask final : public TrainingTask {
 
   MetricValues accumulate(std::int64_t step) override {
     ++steps_;
+    if (run_.in_step) run_.in_step(step);
     LossLaunches launches(executable_, 1, 3, step);
     launches.launch(batch_, 1.0 / static_cast<double>(batch_.target_tokens));
     return {{"loss", launches.sums().loss}};
@@ -24,6 +25,7 @@ class ToldTask final : public TrainingTask {
   std::int64_t tokens_seen() const override { return steps_; }
   double flops() const override { return 1; }
   MetricValues evaluate(std::int64_t step) override {
+    if (run_.in_evaluation) run_.in_evaluation(step);
     return {{run_.metric, step == 0 ? 9.0 : run_.evaluations.at(static_cast<std::size_t>(step - 1))}};
   }
   Json last_batch() const override { return {}; }
@@ -54,7 +56,7 @@ void run_told(const std::filesystem::path& folder, ToldRun run) {
   run.options.learning_rate = 1e-3;
   run.options.lr_scheduler_type = SchedulerType::constant;
   ToldTask task(executable, batch, run);
-  Trainer trainer(run.options, {.command = "test", .total_steps = run.steps, .options = "{}"},
+  Trainer trainer(run.options, {.command = "test", .total_steps = run.steps, .options = run.options_json},
                   {.model = *model,
                    .weights = fixture.weights,
                    .optimizer = optimizer,

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "backend/device_option.h"
+#include "cli/pipeline/problems.h"
 #include "cli/registry.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -183,6 +184,18 @@ int run(const EvalOptions& given, const OptionInput& input) {
 }
 
 }  // namespace
+
+void check_eval_stage(const StageKeys& stage, Problems& problems) {
+  EvalOptions options;
+  if (!read_stage(options, stage, {}, problems)) return;
+  problems.run([&] { (void)open_device(options.device); });
+  if (!stage.is_pending(options.model_name_or_path)) {
+    problems.run([&] { (void)load_tokenizer(resolve_model(options.model_name_or_path)); });
+  }
+  const bool is_pending =
+      std::ranges::any_of(options.dataset_name, [&](const auto& name) { return stage.is_pending(name); });
+  if (!is_pending) problems.run([&] { (void)read_evaluations(options); });
+}
 
 void register_eval(CommandRegistry& registry) {
   registry.add(

@@ -33,10 +33,13 @@ int run(const GrpoCommandOptions& options, const OptionInput& input) {
     return 0;
   }
   check_options(options, input);
-  if (options.dry_run) return print_dry_run(prepare_grpo(options, input));
-  claim_folder(options.output_dir, "output_dir");
-  catch_interrupts();
+  if (!options.dry_run) {
+    claim_folder(options.output_dir, "output_dir");
+    catch_interrupts();
+  }
   GrpoRun prepared = prepare_grpo(options, input);
+  try_rewards(prepared);
+  if (options.dry_run) return print_dry_run(prepared);
   train(prepared);
   return 0;
 }

@@ -105,16 +105,14 @@ class Resolver {
     }
     Stage stage{.kind = &stage_kind(kind->scalar, place)};
     stage.name = name_of(given, *stage.kind, place);
-    std::array<char, 8> number{};
-    (void)std::snprintf(number.data(), number.size(), "%02zu-", stages_.size() + 1);
-    stage.folder = input_.output_dir / (number.data() + stage.name);
+    stage.folder = stage_folder(input_.output_dir, stages_.size(), stage.name);
     for (const char* key : {"output_dir", "overwrite_output_dir", "resume_from_checkpoint", "output_dataset_name"}) {
       if (find_key(given, key) != nullptr) {
         throw Error(place, text_of("stage ", stage.name, " sets ", key), "the pipeline decides where a stage writes");
       }
     }
-    YamlValue recipe = completed(given, stage, place);
-    stage.recipe = recipe_text(recipe);
+    stage.keys = completed(given, stage, place);
+    stage.recipe = recipe_text(stage.keys);
     if (stage.kind->output == StageOutput::model) stage.output = stage.folder.string();
     if (stage.kind->output == StageOutput::data) stage.output = (stage.folder / "data.jsonl").string();
     stages_.push_back(std::move(stage));
@@ -170,6 +168,9 @@ class Resolver {
       if (!is_set(key)) set(recipe, key, value);
     }
     set(recipe, "output_dir", stage.folder.string());
+    for (YamlValue& item : recipe.items) {
+      if (item.line == 0) item.line = given.line;  // what the pipeline sets
+    }
     return recipe;
   }
 
@@ -207,6 +208,12 @@ class Resolver {
 };
 
 }  // namespace
+
+std::filesystem::path stage_folder(const std::filesystem::path& output_dir, std::size_t index, std::string_view name) {
+  std::array<char, 24> number{};
+  (void)std::snprintf(number.data(), number.size(), "%02zu-", index + 1);
+  return output_dir / (number.data() + std::string(name));
+}
 
 const StageKind& stage_kind(std::string_view name, const std::string& place) {
   std::vector<std::string> names;

@@ -30,8 +30,13 @@ struct Stage {
   const StageKind* kind = nullptr;
   std::filesystem::path folder;  // OUTPUT_DIR/NN-name
   std::string recipe;            // YAML: the command's file, complete
+  YamlValue keys;                // the same, with the lines of the pipeline's recipe
   std::string output;            // the model's folder, or the file of data; empty where there is none
 };
+
+// OUTPUT_DIR/NN-name; `index` from 0.
+[[nodiscard]] std::filesystem::path stage_folder(const std::filesystem::path& output_dir, std::size_t index,
+                                                 std::string_view name);
 
 struct PipelineInput {
   std::string model_name_or_path;  // of stages before the first that makes a model

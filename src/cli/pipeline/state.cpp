@@ -25,7 +25,8 @@ std::string difference(const std::string& before, const std::string& now) {
 
 }  // namespace
 
-PipelineState::PipelineState(const std::filesystem::path& output_dir) : path_(output_dir / "pipeline.json") {
+PipelineState::PipelineState(const std::filesystem::path& output_dir)
+    : output_dir_(output_dir), path_(output_dir / "pipeline.json") {
   if (!is_file(path_)) return;
   const Json state = read_json(path_);
   try {
@@ -38,9 +39,9 @@ PipelineState::PipelineState(const std::filesystem::path& output_dir) : path_(ou
   }
 }
 
-void PipelineState::check(std::span<const Stage> stages) const {
+void PipelineState::check(std::span<const Stage> stages, std::size_t first_anew) const {
   const std::string fix = "--from STAGE runs a stage and those behind it anew";
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
+  for (std::size_t i = 0; i < std::min(entries_.size(), first_anew) && has_begun(i); ++i) {
     if (i >= stages.size() || stages[i].name != entries_[i].name) {
       throw Error(path_.string(),
                   text_of("stage ", i + 1, " was ", entries_[i].name, ", is ",
@@ -54,6 +55,27 @@ void PipelineState::check(std::span<const Stage> stages) const {
                   fix);
     }
   }
+}
+
+std::filesystem::path PipelineState::folder_of(std::size_t stage) const {
+  return stage_folder(output_dir_, stage, entries_.at(stage).name);
+}
+
+bool PipelineState::has_begun(std::size_t stage) const {
+  const std::filesystem::path folder = folder_of(stage);
+  if (entries_.at(stage).done) return true;
+  if (!is_folder(folder)) return false;
+  // A checkpoint that was being replaced is put back when the stage goes on.
+  return std::ranges::any_of(names_in(folder), [](const std::string& name) {
+    return name.starts_with("checkpoint-") || (name.starts_with(".checkpoint-") && name.ends_with(".replaced")) ||
+           name == "generations.jsonl" || name == "answers.jsonl" || name == "results.json";
+  });
+}
+
+void PipelineState::forget_unbegun() {
+  if (entries_.empty() || has_begun(entries_.size() - 1)) return;
+  remove_path(folder_of(entries_.size() - 1));
+  forget_from(entries_.size() - 1);
 }
 
 bool PipelineState::is_done(std::size_t stage) const { return stage < entries_.size() && entries_[stage].done; }

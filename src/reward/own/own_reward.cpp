@@ -13,9 +13,10 @@
 
 #include "core/error.h"
 #include "core/json_value.h"
-#include "core/log.h"
 #include "core/strings.h"
 #include "reward/own/host.h"
+#include "reward/own/python_reward.h"
+#include "reward/own/said.h"
 #include "reward/sandbox/child.h"
 #include "reward/sandbox/watch.h"
 
@@ -54,15 +55,15 @@ class OwnReward {
 
   [[nodiscard]] RewardScores judge(std::span<const RewardInput> batch) const {
     const SandboxResult result = run(batch);
-    const std::string_view said = last_line(result.error);
-    const std::string why = said.empty() ? std::string() : text_of("; it said: ", said.substr(0, 300));
+    const std::string said = printable(last_line(result.error).substr(0, 300));
+    const std::string why = said.empty() ? std::string() : text_of("; it said: ", said);
+    const bool failed = result.timed_out || result.output_exceeded || result.signal != 0 || result.exit_status != 0;
+    if (failed) show_tail(result.error);
     if (result.timed_out) refuse(text_of("no end within ", format_seconds(), why), "reward_timeout is the limit");
     if (result.output_exceeded) refuse("it prints without end", "one line a completion is wanted");
     if (result.signal != 0) refuse(text_of("it was ended by signal ", result.signal, why));
     if (result.exit_status != 0) refuse(text_of("it ended with status ", result.exit_status, why));
-    for (const std::string& line : split(trim(result.error), '\n')) {
-      if (!line.empty()) log_info(text_of(path_, ": ", line));
-    }
+    show_said(path_, result.error);
     return scores_in(result.output, batch.size());
   }
 
@@ -112,7 +113,8 @@ class OwnReward {
     if (!lines.empty() && trim(lines.back()).empty()) lines.pop_back();
     if (lines.size() != wanted) {
       refuse(text_of("it answers ", lines.size(), " lines for ", wanted, " completions"),
-             "one number or null a line, in order");
+             path_.ends_with(".py") ? "one number or null a line, in order; a function of it is FILE.py:FUNCTION"
+                                    : "one number or null a line, in order");
     }
     RewardScores scores;
     for (const std::string& line : lines) scores.push_back(score_in(trim(line), scores.size() + 1));
@@ -124,7 +126,8 @@ class OwnReward {
     double score = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), score);
     if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(score)) {
-      refuse(text_of("line ", line, " answers '", text.substr(0, 60), "'"), "a finite number or null is wanted");
+      refuse(text_of("line ", line, " answers '", printable(text.substr(0, 60)), "'"),
+             "a finite number or null is wanted");
     }
     return score;
   }
@@ -136,9 +139,10 @@ class OwnReward {
 
 }  // namespace
 
-bool is_own_reward(std::string_view name) { return name.find('/') != std::string_view::npos; }
+bool is_own_reward(std::string_view name) { return name.find('/') != std::string_view::npos || is_python_reward(name); }
 
 Reward make_own_reward(const std::string& path, std::chrono::milliseconds time_limit) {
+  if (is_python_reward(path)) return make_python_reward(path, time_limit);
   return {path, fs::path(path).stem().string(),
           [reward = OwnReward(path, time_limit)](std::span<const RewardInput> batch) { return reward.judge(batch); }};
 }

@@ -1,0 +1,78 @@
+// What is wrong with a stage, all of it, before any stage starts.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/options.h"
+
+namespace hone {
+
+class Problems {
+ public:
+  // Runs a check; an Error that it throws is one problem. Returns whether there was none.
+  template <class Check>
+  bool run(const Check& check) {
+    try {
+      check();
+      return true;
+    } catch (const Error& error) {
+      add(error.what());
+      return false;
+    }
+  }
+  void add(std::string problem) {
+    if (std::ranges::find(all_, problem) == all_.end()) all_.push_back(std::move(problem));
+  }
+  [[nodiscard]] const std::vector<std::string>& all() const { return all_; }
+
+ private:
+  std::vector<std::string> all_;
+};
+
+// The keys of a stage, as its command will read them.
+struct StageKeys {
+  const YamlValue& keys;                 // a map; lines are those of `file`
+  std::string_view file;                 // the pipeline's recipe
+  std::span<const std::string> pending;  // outputs of stages before it, which are not there yet
+
+  // Whether it names something that a stage before it will make.
+  [[nodiscard]] bool is_pending(std::string_view value) const {
+    return std::ranges::any_of(pending, [&](const std::string& output) { return value.find(output) != value.npos; });
+  }
+  [[nodiscard]] bool is_pending(const YamlValue& value) const {
+    return is_pending(value.scalar) ||
+           std::ranges::any_of(value.items, [&](const auto& item) { return is_pending(item); });
+  }
+};
+
+// Reads the keys into `options`; nothing where one of them is wrong: then each that is is a problem.
+template <class Options>
+[[nodiscard]] std::optional<OptionInput> read_stage(Options& options, const StageKeys& stage,
+                                                    std::span<const ForeignKey> foreign, Problems& problems) {
+  OptionInput input;
+  Problems first;
+  if (first.run([&] { read_option_keys(OptionTable(options), stage.keys, stage.file, foreign, input); })) return input;
+  const std::size_t before = problems.all().size();
+  for (std::size_t i = 0; i < stage.keys.keys.size(); ++i) {
+    YamlValue one{.kind = YamlValue::Kind::map, .line = stage.keys.items[i].line};
+    one.keys.push_back(stage.keys.keys[i]);
+    one.items.push_back(stage.keys.items[i]);
+    Options unused;
+    OptionInput alone;
+    problems.run([&] { read_option_keys(OptionTable(unused), one, stage.file, foreign, alone); });
+  }
+  if (problems.all().size() == before) problems.add(first.all().front());  // of two keys together
+  return std::nullopt;
+}
+
+// The checks of a stage that `hone eval` runs.
+void check_eval_stage(const StageKeys& stage, Problems& problems);
+
+}  // namespace hone

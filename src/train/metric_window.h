@@ -1,0 +1,62 @@
+// Figures between two logged lines, and how often such lines, evaluations and checkpoints are due.
+#pragma once
+
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tracker/metric_row.h"
+#include "train/options.h"
+
+namespace hone {
+
+// Sums over the steps since the last logged line.
+struct MetricWindow {
+  using Clock = std::chrono::steady_clock;
+
+  Clock::time_point start = Clock::now();
+  std::int64_t first_tokens = 0;
+  double first_flops = 0;
+  std::int64_t steps = 0;
+  double grad_norm = 0;  // of the last step
+  double learning_rate = 0;
+
+  // A NaN is left out of the mean.
+  void add(const std::string& name, double value) {
+    if (std::isnan(value)) return;
+    for (auto& [known, sum] : sums_) {
+      if (known != name) continue;
+      sum.first += value;
+      ++sum.second;
+      return;
+    }
+    sums_.emplace_back(name, std::pair(value, std::int64_t{1}));
+  }
+  void add_means_to(MetricRow& row) const {
+    for (const auto& [name, sum] : sums_) row.set(name, sum.first / static_cast<double>(sum.second));
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::pair<double, std::int64_t>>> sums_;  // metric -> sum and how many
+};
+
+// How often something is done.
+struct Cadence {
+  Interval strategy = Interval::no;
+  std::int64_t every = 1;  // steps
+
+  [[nodiscard]] bool due(std::int64_t steps_done, bool epoch_ended) const {
+    return strategy == Interval::steps ? steps_done % every == 0 : strategy == Interval::epoch && epoch_ended;
+  }
+};
+
+// What `best` saves depends on evaluations alone.
+[[nodiscard]] inline Interval interval_of(SaveStrategy strategy) {
+  if (strategy == SaveStrategy::steps) return Interval::steps;
+  return strategy == SaveStrategy::epoch ? Interval::epoch : Interval::no;
+}
+
+}  // namespace hone
