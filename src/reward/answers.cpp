@@ -37,8 +37,8 @@ Verdict verdict_of(MathVerdict verdict, const MathComparison& comparison, const 
     case MathVerdict::no_gold:
       return Verdict::no_gold;
     case MathVerdict::timed_out:
-      log_warning(text_of("a comparison with the gold '", gold, "' took longer than ", workers.limit().count(),
-                          " ms; the answer counts as wrong"));
+      log_warning(text_of("a comparison with the gold '", gold, "' took more than ", workers.limit().count(),
+                          " ms of a processor; the answer counts as wrong"));
       return Verdict::wrong;
     case MathVerdict::failed:
       log_warning(text_of("a comparison with the gold '", gold, "' failed; the completion gets no score"));

@@ -22,8 +22,8 @@ enum class MathVerdict : std::uint8_t {
   different,
   equal,
   no_gold,    // no answer can be read from the gold
-  timed_out,  // the limit passed
-  failed,     // the process that compared them died
+  timed_out,  // it took more processor time than the limit
+  failed,     // the process that compared them died, or stood still
 };
 
 struct MathOutcome {

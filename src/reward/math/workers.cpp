@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +25,15 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostAtHand = 8;    // comparisons that a worker has before it, so that it never waits
 constexpr std::size_t kMostShown = 4096;  // bytes of an extracted answer
+constexpr int kMostStalls = 8;            // of workers at one comparison, each waited for twice as long
+
+// The processor time that a process has used; zero where it has ended.
+std::chrono::nanoseconds processor_time(pid_t id) {
+  clockid_t clock{};
+  timespec time{};
+  if (clock_getcpuclockid(id, &clock) != 0 || clock_gettime(clock, &time) != 0) return {};
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
 
 // --- what goes over the channel
 
@@ -110,7 +120,11 @@ void serve_comparisons(int channel) {
 class MathWorkers::Batch {
  public:
   Batch(MathWorkers& owner, std::span<const MathComparison> comparisons)
-      : owner_(owner), comparisons_(comparisons), outcomes_(comparisons.size()), died_(comparisons.size()) {}
+      : owner_(owner),
+        comparisons_(comparisons),
+        outcomes_(comparisons.size()),
+        died_(comparisons.size()),
+        stalls_(comparisons.size()) {}
 
   std::vector<MathOutcome> run() {
     std::vector<ForkedWorker> workers = owner_.take(comparisons_.size());
@@ -134,7 +148,11 @@ class MathWorkers::Batch {
     std::string out;                  // not sent yet
     std::size_t sent = 0;             // bytes of it
     std::string in;
-    Clock::time_point deadline;  // of the first at hand
+    // Of the first at hand:
+    std::chrono::nanoseconds begin{0};  // the worker's processor time when it began
+    std::chrono::nanoseconds seen{0};   // ... at the last look
+    Clock::time_point moved;            // when it was last seen to have grown
+    Clock::time_point look;             // when to look next
   };
 
   // After an exception a worker may have something at hand still: it is not given back.
@@ -172,7 +190,7 @@ class MathWorkers::Batch {
       append(lane.out, RequestHeader{comparison.gold.size(), comparison.text.size(), comparison.gold_rule,
                                      comparison.text_rule, comparison.bare_gold});
       lane.out.append(comparison.gold).append(comparison.text);
-      if (lane.at_hand.empty()) lane.deadline = Clock::now() + owner_.options_.limit;
+      if (lane.at_hand.empty()) begin_first(lane);
       lane.at_hand.push_back(*task);
     }
   }
@@ -185,7 +203,7 @@ class MathWorkers::Batch {
       const bool waiting = !lane.at_hand.empty();
       const auto events = static_cast<short>(lane.sent < lane.out.size() ? POLLIN | POLLOUT : POLLIN);
       ready.push_back({waiting ? lane.worker.channel.number() : -1, events, 0});
-      if (waiting) earliest = std::min(earliest, lane.deadline);
+      if (waiting) earliest = std::min(earliest, lane.look);
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(earliest - Clock::now());
     const int count = poll(ready.data(), ready.size(), static_cast<int>(std::max<std::int64_t>(0, left.count())));
@@ -197,11 +215,33 @@ class MathWorkers::Batch {
       if ((events & POLLOUT) != 0) send_some(lane);
       const bool alive = (events & (POLLIN | POLLHUP | POLLERR)) == 0 || receive(lane);
       if (!alive) {
-        replace(lane, MathVerdict::failed);
-      } else if (!lane.at_hand.empty() && Clock::now() >= lane.deadline) {
-        replace(lane, MathVerdict::timed_out);
+        replace(lane, died_[lane.at_hand.front()]++ == 0 ? std::nullopt : std::optional(MathVerdict::failed));
+      } else if (!lane.at_hand.empty() && Clock::now() >= lane.look) {
+        look_at(lane);
       }
     }
+  }
+
+  void begin_first(Lane& lane) const {
+    lane.begin = lane.seen = processor_time(lane.worker.id);
+    lane.moved = Clock::now();
+    lane.look = lane.moved + std::min(owner_.options_.limit, owner_.options_.wait);
+  }
+
+  // Only processor time makes a verdict: a worker that has none may be one of many on a busy machine, or be stopped.
+  void look_at(Lane& lane) {
+    const auto now = Clock::now();
+    const std::chrono::nanoseconds used = processor_time(lane.worker.id);
+    if (used - lane.begin >= owner_.options_.limit) return replace(lane, MathVerdict::timed_out);
+    if (used != lane.seen) lane.moved = now;
+    lane.seen = used;
+    int& stalls = stalls_[lane.at_hand.front()];
+    const auto wait = owner_.options_.wait * (1 << stalls);
+    if (now >= lane.moved + wait) {
+      return replace(lane, ++stalls < kMostStalls ? std::nullopt : std::optional(MathVerdict::failed));
+    }
+    const auto until_limit = std::chrono::ceil<std::chrono::milliseconds>(owner_.options_.limit - (used - lane.begin));
+    lane.look = std::min(now + until_limit, lane.moved + wait);
   }
 
   static void send_some(Lane& lane) {
@@ -232,15 +272,14 @@ class MathWorkers::Batch {
   void finish(Lane& lane, MathOutcome outcome) {
     outcomes_[lane.at_hand.front()] = std::move(outcome);
     lane.at_hand.pop_front();
-    lane.deadline = Clock::now() + owner_.options_.limit;
+    begin_first(lane);
     ++finished_;
   }
 
-  // The comparison that the worker was at ends so; those behind it are asked again. A death alone says little about
-  // the comparison (the system may have been short of memory): it is tried twice.
-  void replace(Lane& lane, MathVerdict verdict) {
-    const std::size_t task = lane.at_hand.front();
-    if (verdict == MathVerdict::timed_out || std::exchange(died_[task], 1) != 0) finish(lane, {verdict, {}});
+  // The comparison that the worker was at ends with the verdict; without one it is asked again, as those behind it
+  // are. A death alone says little about the comparison (the system may have been short of memory): it is tried twice.
+  void replace(Lane& lane, std::optional<MathVerdict> verdict) {
+    if (verdict) finish(lane, {*verdict, {}});
     again_.insert(again_.end(), lane.at_hand.begin(), lane.at_hand.end());
     const ForkedWorker worker = std::move(lane.worker);
     lane = Lane{};
@@ -250,7 +289,8 @@ class MathWorkers::Batch {
   MathWorkers& owner_;
   std::span<const MathComparison> comparisons_;
   std::vector<MathOutcome> outcomes_;
-  std::vector<char> died_;  // whether a worker died at it before
+  std::vector<int> died_;    // how many workers died at it
+  std::vector<int> stalls_;  // how many stood still at it
   std::size_t most_at_hand_ = 1;
   std::deque<Lane> lanes_;
   std::deque<std::size_t> again_;

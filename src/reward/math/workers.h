@@ -17,14 +17,16 @@ class MathWorkers {
  public:
   struct Options {
     int workers = 0;                        // 0: thread_count()
-    std::chrono::milliseconds limit{5000};  // a comparison, by the wall clock
+    std::chrono::milliseconds limit{5000};  // a comparison's processor time, which no other load changes
+    std::chrono::milliseconds wait{20000};  // by the wall clock, for a worker that uses no processor at all
   };
 
   explicit MathWorkers(Options options);
   ~MathWorkers();
 
-  // One outcome a comparison, in order. A worker that passes the limit or dies is killed and replaced; only the
-  // comparison that it was at suffers. May be called by several threads: each takes of the free workers what it can
+  // One outcome a comparison, in order. A worker that passes the limit, stands still for `wait` or dies is killed and
+  // replaced. Only the comparison that it was at suffers: by the limit it has timed out, otherwise it is tried again.
+  // May be called by several threads: each takes of the free workers what it can
   // use, at least one. Throws Error where no process can be started.
   [[nodiscard]] std::vector<MathOutcome> compare(std::span<const MathComparison> comparisons);
   [[nodiscard]] MathOutcome compare(const MathComparison& comparison);
