@@ -4,6 +4,6 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 scripts/setup.sh
-cmake --preset release -DHONE_TESTS=OFF >/dev/null
+cmake --preset release >/dev/null
 cmake --build --preset release --target hone
 exec build/hone quickstart "$@"

@@ -119,5 +119,15 @@ function(hone_test name)
   target_compile_options(${name}_test PRIVATE -O1)
   hone_unite(${name}_test ${sources})
   set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  gtest_discover_tests(${name}_test PROPERTIES TIMEOUT 600 LABELS ${name} DISCOVERY_TIMEOUT 60)
+  hone_discover_tests(${name}_test ${name})
+endfunction()
+
+# Seconds after which a test counts as hung. No load may make it count so: a test has one second of a processor in 150
+# where it shares the machine with others of higher priority (scripts/check_busy.sh).
+set(HONE_TEST_TIMEOUT 36000)
+
+# hone_discover_tests(TARGET LABEL): every test of a GoogleTest program, listed by the program when it is linked.
+function(hone_discover_tests target label)
+  gtest_discover_tests(${target} DISCOVERY_TIMEOUT ${HONE_TEST_TIMEOUT}
+                       PROPERTIES TIMEOUT ${HONE_TEST_TIMEOUT} LABELS ${label})
 endfunction()

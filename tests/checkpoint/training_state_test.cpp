@@ -240,7 +240,7 @@ TEST(TrainingState, AKillAtAnyMomentLeavesTheLastGoodOne) {
   std::int64_t saved = 0;
   int unfinished = 0;
   std::size_t kept = 0;
-  for (std::uint64_t round = 0; round < 30; ++round) {
+  for (std::uint64_t round = 0; round < 30 || unfinished <= 5; ++round) {  // some kills are to fall into saves
     const std::uint64_t saves = 1 + random.below(2 * round, 2);
     const std::int64_t reported = kill_run_after(run, saves, random.uniform(2 * round + 1));
     EXPECT_GT(reported, saved);
@@ -265,7 +265,6 @@ TEST(TrainingState, AKillAtAnyMomentLeavesTheLastGoodOne) {
     EXPECT_LE(checkpoints_in(run).size(), saves > 1 ? 3u : std::max<std::size_t>(3, kept + 1));
     kept = checkpoints_in(run).size();
   }
-  EXPECT_GT(unfinished, 5) << "the kills did not fall into saves";
 }
 
 // A save that replaces a checkpoint is killed in the moment in which neither the old one nor the new one has the name.

@@ -24,6 +24,16 @@ pid_t start_program(const std::vector<std::string>& arguments, const fs::path& l
   ::_exit(127);
 }
 
+void copy_folder(const fs::path& from, const fs::path& to) {
+  fs::remove_all(to);
+  if (fs::exists(from)) fs::copy(from, to, fs::copy_options::recursive);
+}
+
+bool is_running(pid_t child) {
+  siginfo_t ended{};
+  return ::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0;
+}
+
 int wait_for(pid_t child) {
   int status = 0;
   ::waitpid(child, &status, 0);

@@ -11,6 +11,12 @@ namespace hone::test {
 
 // Starts it; what it writes to standard output and standard error is appended to `log`.
 [[nodiscard]] pid_t start_program(const std::vector<std::string>& arguments, const std::filesystem::path& log);
+// Makes `to` what `from` is, also where there is none.
+void copy_folder(const std::filesystem::path& from, const std::filesystem::path& to);
+
+// False once the child has ended; wait_for is still to be called.
+[[nodiscard]] bool is_running(pid_t child);
+
 // The exit code; 128 + the signal's number where one ended it.
 [[nodiscard]] int wait_for(pid_t child);
 

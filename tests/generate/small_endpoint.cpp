@@ -1,8 +1,5 @@
 #include "generate/small_endpoint.h"
 
-#include <chrono>
-#include <thread>
-
 #include "core/json_value.h"
 
 namespace hone::test {
@@ -18,6 +15,12 @@ bool take_one(std::atomic<int>& count) {
 }
 
 }  // namespace
+
+SmallEndpoint::~SmallEndpoint() {
+  const std::scoped_lock lock(mutex_);
+  is_over_ = true;
+  asked_.notify_all();
+}
 
 std::vector<Json> SmallEndpoint::requests() {
   const std::scoped_lock lock(mutex_);
@@ -43,19 +46,20 @@ std::string SmallEndpoint::answer(const LoopbackRequest& received) {
   }
   const Json request = Json::parse(received.body);
   {
-    const std::scoped_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
     requests_.push_back(request);
+    asked_.notify_all();
+    const std::size_t wanted = take_one(slow) ? requests_.size() + 1 : static_cast<std::size_t>(gathers);
+    asked_.wait(lock, [&] { return requests_.size() >= wanted || is_over_; });
     if (stops_after >= 0 && static_cast<int>(requests_.size()) > stops_after) {
       return http_answer("500 Internal Server Error", "out of order");
     }
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(pause_milliseconds));
   if (take_one(busy)) {
     return http_answer("429 Too Many Requests", error_body("slow down"),
                        retry_after.empty() ? "" : "Retry-After: " + retry_after + "\r\n");
   }
   if (take_one(nonsense)) return http_answer("200 OK", "<html>Bad gateway</html>");
-  if (take_one(slow)) std::this_thread::sleep_for(std::chrono::seconds(2));
   if (request["messages"].dump().find("forbidden") != std::string::npos) {
     return http_answer("400 Bad Request", error_body("this prompt is forbidden"));
   }

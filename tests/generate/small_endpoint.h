@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -13,6 +14,11 @@ namespace hone::test {
 
 class SmallEndpoint {
  public:
+  SmallEndpoint() = default;
+  SmallEndpoint(const SmallEndpoint&) = delete;
+  SmallEndpoint& operator=(const SmallEndpoint&) = delete;
+  ~SmallEndpoint();
+
   [[nodiscard]] std::string url() const { return server_.url(); }
 
   // What is to happen; set before requests.
@@ -21,9 +27,9 @@ class SmallEndpoint {
   std::atomic<int> busy = 0;          // answers 429 so many times
   std::atomic<int> cut = 0;           // closes the connection in the middle of so many answers
   std::atomic<int> nonsense = 0;      // answers 200 with a page so many times
-  std::atomic<int> slow = 0;          // answers so many times after two seconds only
+  std::atomic<int> slow = 0;          // answers so many times only when it is asked again
   std::atomic<int> stops_after = -1;  // answers 500 from then on; -1: never
-  int pause_milliseconds = 0;         // before each answer
+  std::atomic<int> gathers = 0;       // answers nothing before it has so many requests
   std::string message;                // JSON, sent in place of {"content": "MODEL SEED: PROMPT"}
   bool counts_tokens = true;
 
@@ -35,6 +41,8 @@ class SmallEndpoint {
   [[nodiscard]] std::string completion_of(const Json& request) const;
 
   std::mutex mutex_;
+  std::condition_variable asked_;  // one more request, or the end
+  bool is_over_ = false;
   std::vector<Json> requests_;
   Loopback server_{[this](const LoopbackRequest& request) { return answer(request); }};
 };

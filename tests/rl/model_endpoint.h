@@ -29,7 +29,7 @@ class ModelEndpoint {
   std::atomic<int> dies_after = -1;          // answers 500 to completions from then on; -1: never
   std::function<void(Json& answer)> change;  // of an answer to a request for completions
   std::string body;                          // sent in place of such an answer
-  int pause_milliseconds = 0;                // before each answer
+  bool is_silent = false;                    // takes requests and answers none
 
   [[nodiscard]] std::vector<std::string> paths();  // of requests, in order
   [[nodiscard]] std::vector<Json> requests();      // for completions
@@ -42,6 +42,7 @@ class ModelEndpoint {
   [[nodiscard]] Json complete(const Json& request);
 
   std::mutex mutex_;
+  std::atomic<bool> is_over_ = false;
   std::vector<std::string> paths_;
   std::vector<Json> requests_;
   std::unique_ptr<Served> served_;

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,7 +26,16 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostAtHand = 8;         // comparisons that a worker has before it, so that it never waits
 constexpr std::size_t kMostShown = 4096;       // bytes of an extracted answer
+constexpr int kMostStalls = 8;                 // of workers at one comparison, each waited for twice as long
 constexpr std::size_t kMostRemembered = 4096;  // comparisons that were too much work
+
+// The processor time that a process has used; zero where it has ended.
+std::chrono::nanoseconds processor_time(pid_t id) {
+  clockid_t clock{};
+  timespec time{};
+  if (clock_getcpuclockid(id, &clock) != 0 || clock_gettime(clock, &time) != 0) return {};
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
 
 // --- what goes over the channel
 
@@ -56,14 +66,6 @@ bool same_rule(const AnswerRule& a, const AnswerRule& b) {
   return a.first_match_only == b.first_match_only && a.repair == b.repair && a.unit_in_prose == b.unit_in_prose &&
          a.extraction.expressions == b.extraction.expressions && a.extraction.unanchored == b.extraction.unanchored &&
          a.extraction.boxed_priority == b.extraction.boxed_priority;
-}
-
-// What a process has computed since it began; nothing where it is gone.
-std::optional<std::chrono::nanoseconds> processor_time(pid_t id) {
-  clockid_t clock = 0;
-  timespec time{};
-  if (clock_getcpuclockid(id, &clock) != 0 || clock_gettime(clock, &time) != 0) return std::nullopt;
-  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
 // Completions of one group follow each other and share their gold: the last one is kept.
@@ -125,7 +127,11 @@ void serve_comparisons(int channel) {
 class MathWorkers::Batch {
  public:
   Batch(MathWorkers& owner, std::span<const MathComparison> comparisons)
-      : owner_(owner), comparisons_(comparisons), outcomes_(comparisons.size()), died_(comparisons.size()) {}
+      : owner_(owner),
+        comparisons_(comparisons),
+        outcomes_(comparisons.size()),
+        died_(comparisons.size()),
+        stalls_(comparisons.size()) {}
 
   std::vector<MathOutcome> run() {
     std::vector<ForkedWorker> workers = owner_.take(comparisons_.size());
@@ -149,9 +155,11 @@ class MathWorkers::Batch {
     std::string out;                  // not sent yet
     std::size_t sent = 0;             // bytes of it
     std::string in;
-    std::chrono::nanoseconds used{0};  // the worker's processor time when it came to the first at hand
-    Clock::time_point look;            // when to look again how much of it the first has taken
-    Clock::time_point last;            // when it must be done whatever it took
+    // Of the first at hand:
+    std::chrono::nanoseconds begin{0};  // the worker's processor time when it began
+    std::chrono::nanoseconds seen{0};   // ... at the last look
+    Clock::time_point moved;            // when it was last seen to have grown
+    Clock::time_point look;             // when to look next
   };
 
   // After an exception a worker may have something at hand still: it is not given back.
@@ -214,27 +222,33 @@ class MathWorkers::Batch {
       if ((events & POLLOUT) != 0) send_some(lane);
       const bool alive = (events & (POLLIN | POLLHUP | POLLERR)) == 0 || receive(lane);
       if (!alive) {
-        replace(lane, MathVerdict::failed);
-      } else if (!lane.at_hand.empty() && Clock::now() >= lane.look && !has_time(lane)) {
-        replace(lane, MathVerdict::too_long);
+        replace(lane, died_[lane.at_hand.front()]++ == 0 ? std::nullopt : std::optional(MathVerdict::failed));
+      } else if (!lane.at_hand.empty() && Clock::now() >= lane.look) {
+        look_at(lane);
       }
     }
   }
 
-  void begin_first(Lane& lane) {
-    lane.used = processor_time(lane.worker.id).value_or(std::chrono::nanoseconds(0));
-    lane.look = Clock::now() + owner_.options_.limit;
-    lane.last = Clock::now() + kPatience * owner_.options_.limit;
+  void begin_first(Lane& lane) const {
+    lane.begin = lane.seen = processor_time(lane.worker.id);
+    lane.moved = Clock::now();
+    lane.look = lane.moved + std::min(owner_.options_.limit, owner_.options_.wait);
   }
 
-  // Whether the first at hand may go on; then says when to look again.
-  bool has_time(Lane& lane) {
-    const auto time = processor_time(lane.worker.id);
+  // Only processor time makes a verdict: a worker that has none may be one of many on a busy machine, or be stopped.
+  void look_at(Lane& lane) {
     const auto now = Clock::now();
-    if (!time || now >= lane.last) return false;
-    const auto left = lane.used + owner_.options_.limit - *time;
-    lane.look = std::min(lane.last, now + left);
-    return left > std::chrono::nanoseconds(0);
+    const std::chrono::nanoseconds used = processor_time(lane.worker.id);
+    if (used - lane.begin >= owner_.options_.limit) return replace(lane, MathVerdict::too_long);
+    if (used != lane.seen) lane.moved = now;
+    lane.seen = used;
+    int& stalls = stalls_[lane.at_hand.front()];
+    const auto wait = owner_.options_.wait * (1 << stalls);
+    if (now >= lane.moved + wait) {
+      return replace(lane, ++stalls < kMostStalls ? std::nullopt : std::optional(MathVerdict::failed));
+    }
+    const auto until_limit = std::chrono::ceil<std::chrono::milliseconds>(owner_.options_.limit - (used - lane.begin));
+    lane.look = std::min(now + until_limit, lane.moved + wait);
   }
 
   static void send_some(Lane& lane) {
@@ -271,11 +285,10 @@ class MathWorkers::Batch {
     ++finished_;
   }
 
-  // The comparison that the worker was at ends so; those behind it are asked again. A death alone says little about
-  // the comparison (the system may have been short of memory): it is tried twice.
-  void replace(Lane& lane, MathVerdict verdict) {
-    const std::size_t task = lane.at_hand.front();
-    if (verdict == MathVerdict::too_long || std::exchange(died_[task], 1) != 0) finish(lane, {verdict, {}});
+  // The comparison that the worker was at ends with the verdict; without one it is asked again, as those behind it
+  // are. A death alone says little about the comparison (the system may have been short of memory): it is tried twice.
+  void replace(Lane& lane, std::optional<MathVerdict> verdict) {
+    if (verdict) finish(lane, {*verdict, {}});
     again_.insert(again_.end(), lane.at_hand.begin(), lane.at_hand.end());
     const ForkedWorker worker = std::move(lane.worker);
     lane = Lane{};
@@ -285,7 +298,8 @@ class MathWorkers::Batch {
   MathWorkers& owner_;
   std::span<const MathComparison> comparisons_;
   std::vector<MathOutcome> outcomes_;
-  std::vector<char> died_;  // whether a worker died at it before
+  std::vector<int> died_;    // how many workers died at it
+  std::vector<int> stalls_;  // how many stood still at it
   std::size_t most_at_hand_ = 1;
   std::deque<Lane> lanes_;
   std::deque<std::size_t> again_;

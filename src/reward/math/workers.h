@@ -18,21 +18,21 @@ namespace hone {
 
 class MathWorkers {
  public:
-  static constexpr int kPatience = 12;  // for a worker that the machine leaves little time
-
   struct Options {
     int workers = 0;                        // 0: thread_count()
-    std::chrono::milliseconds limit{5000};  // a comparison, of the worker's processor time
+    std::chrono::milliseconds limit{5000};  // a comparison's processor time, which no other load changes
+    std::chrono::milliseconds wait{20000};  // by the wall clock, for a worker that uses no processor at all
   };
 
   explicit MathWorkers(Options options);
   ~MathWorkers();
 
   // One outcome a comparison, in order. A comparison is bounded by its work (kMostWork). Should that not hold it, a
-  // worker that passes the limit, kPatience times it by the clock on the wall, or dies is killed and replaced; only the
-  // comparison that it was at suffers. May be called by several threads: each takes of the free workers what it can
-  // use, at least one. What a worker found to be too much work is remembered, so that several rewards of one
-  // completion, or many completions that are the same, spend it once. Throws Error where no process can be started.
+  // worker that passes the limit, stands still for `wait` or dies is killed and replaced. Only the comparison that it
+  // was at suffers: by the limit it was too much work, otherwise it is tried again. What a worker found to be too much
+  // work is remembered, so that several rewards of one completion, or many completions that are the same, spend it
+  // once. May be called by several threads: each takes of the free workers what it can use, at least one. Throws Error
+  // where no process can be started.
   [[nodiscard]] std::vector<MathOutcome> compare(std::span<const MathComparison> comparisons);
   [[nodiscard]] MathOutcome compare(const MathComparison& comparison);
 

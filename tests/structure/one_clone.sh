@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# The commands of README.md and of .ci/run in one clone, in either order and twice, over a project that takes no time to
+# build: whichever came before, ./test.sh finds the tests, ./quickstart.sh builds none of them, and nothing is built twice.
+#   one_clone.sh SOURCE_DIR
+set -euo pipefail
+source_dir=$1
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+unset HONE_BUILD_ROOT NINJA_STATUS
+
+fail() {
+  echo "one_clone: $*" >&2
+  exit 1
+}
+
+# A clone with this checkout's scripts and presets.
+make_clone() {
+  clone=$folder/$1
+  mkdir -p "$clone/scripts" "$clone/.ci" "$clone/bin"
+  cp "$source_dir"/{quickstart.sh,test.sh,CMakePresets.json} "$clone"
+  cp "$source_dir/scripts/run_tests.sh" "$clone/scripts"
+  cp "$source_dir/.ci/run" "$clone/.ci"
+  grep -E '^(option|set)\(HONE_' "$source_dir/CMakeLists.txt" >"$clone/options.cmake"
+  cat >"$clone/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.24)
+project(hone LANGUAGES NONE)
+include(options.cmake)
+add_custom_command(OUTPUT hone COMMAND echo hone >>${CMAKE_BINARY_DIR}/built.txt
+  COMMAND cmake -E copy ${CMAKE_SOURCE_DIR}/hone.sh hone)
+add_custom_target(program ALL DEPENDS hone)
+add_custom_target(hone_ops)
+if(HONE_TESTS)
+  enable_testing()
+  add_custom_command(OUTPUT a_test COMMAND echo a_test >>${CMAKE_BINARY_DIR}/built.txt
+    COMMAND cmake -E touch a_test)
+  add_custom_target(tests ALL DEPENDS a_test)
+  add_test(NAME a_test COMMAND cmake -E cat ${CMAKE_BINARY_DIR}/a_test)
+endif()
+END
+  printf '#!/bin/sh\necho "quickstart ran"\n' >"$clone/hone.sh"
+  printf '#!/bin/sh\n' >"$clone/scripts/setup.sh"
+  printf '#!/bin/sh\n' >"$clone/bin/nvcc" # for .ci/run
+  chmod +x "$clone"/{hone.sh,scripts/setup.sh,bin/nvcc}
+}
+
+# Runs a command in the clone, whose output must have the line `wanted`.
+expect() {
+  local wanted=$1 output
+  shift
+  output=$(cd "$clone" && PATH=$clone/bin:$PATH "$@" 2>&1) || fail "$clone: $* ended with $?:"$'\n'"$output"
+  grep -qxF "$wanted" <<<"$output" || fail "$clone: $* does not say '$wanted':"$'\n'"$output"
+}
+quickstart() { expect "quickstart ran" ./quickstart.sh; }
+run_tests() { expect "1 passed, 0 failed" "$@"; }
+expect_built() {
+  [[ $(sort "$clone/build/built.txt" | xargs) == "$*" ]] ||
+    fail "$clone: built were: $(xargs <"$clone/build/built.txt"); wanted: $*"
+}
+
+make_clone quickstart-first
+quickstart
+expect_built hone
+run_tests ./test.sh
+quickstart
+run_tests ./test.sh
+expect_built a_test hone
+
+make_clone tests-first
+run_tests ./test.sh
+quickstart
+expect "1 passed, 0 failed" scripts/run_tests.sh release
+quickstart
+run_tests ./test.sh
+expect_built a_test hone
+
+make_clone by-hand # after ./quickstart.sh
+quickstart
+expect "[1/1] Generating a_test" cmake --build --preset release
+expect "100% tests passed, 0 tests failed out of 1" ctest --preset release
+
+# What an earlier command left in the cache does not count: a preset names every option.
+make_clone stale
+(cd "$clone" && cmake --preset release -DHONE_TESTS=OFF >/dev/null)
+run_tests ./test.sh
+run_tests .ci/run
+[[ -d $clone/build-cuda ]] || fail ".ci/run did not configure the preset cuda"
+options=$(sed -E 's/^[a-z]+\((HONE_[A-Z_]+) .*/\1/' "$clone/options.cmake")
+cd "$clone"
+for preset in $(cmake --list-presets | sed -n 's/^ *"\(.*\)".*/\1/p'); do
+  # shellcheck disable=SC2086,SC2001 # one word an option
+  cmake --preset "$preset" --no-warn-unused-cli -B "$folder/$preset" $(sed 's/.*/-D&=stale/' <<<"$options") >/dev/null
+  cmake --preset "$preset" --no-warn-unused-cli -B "$folder/$preset" >/dev/null
+  if grep '=stale$' "$folder/$preset/CMakeCache.txt"; then
+    fail "CMakePresets.json: the preset $preset leaves this as an earlier command set it"
+  fi
+done
