@@ -43,8 +43,10 @@ std::string SmallEndpoint::answer(const LoopbackRequest& received) {
   }
   const Json request = Json::parse(received.body);
   {
-    const std::scoped_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
     requests_.push_back(request);
+    arrived_.notify_all();
+    arrived_.wait(lock, [&] { return requests_.size() >= waits_for; });
     if (stops_after >= 0 && static_cast<int>(requests_.size()) > stops_after) {
       return http_answer("500 Internal Server Error", "out of order");
     }
@@ -65,7 +67,7 @@ std::string SmallEndpoint::answer(const LoopbackRequest& received) {
     answer.resize(answer.size() - body.size() / 2);
     return answer;
   }
-  return http_answer("200 OK", body);
+  return http_answer("200 OK", body, closes ? "Connection: close\r\n" : "");
 }
 
 }  // namespace hone::test

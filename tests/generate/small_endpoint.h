@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -24,17 +25,21 @@ class SmallEndpoint {
   std::atomic<int> slow = 0;          // answers so many times after two seconds only
   std::atomic<int> stops_after = -1;  // answers 500 from then on; -1: never
   int pause_milliseconds = 0;         // before each answer
+  std::size_t waits_for = 0;          // requests, before any is answered
   std::string message;                // JSON, sent in place of {"content": "MODEL SEED: PROMPT"}
   bool counts_tokens = true;
+  bool closes = false;  // the connection after each answer
 
   [[nodiscard]] std::vector<Json> requests();  // bodies, in order
   [[nodiscard]] int most_at_once() const { return server_.most_at_once(); }
+  [[nodiscard]] int connections() const { return server_.connections(); }
 
  private:
   [[nodiscard]] std::string answer(const LoopbackRequest& request);
   [[nodiscard]] std::string completion_of(const Json& request) const;
 
   std::mutex mutex_;
+  std::condition_variable arrived_;
   std::vector<Json> requests_;
   Loopback server_{[this](const LoopbackRequest& request) { return answer(request); }};
 };
