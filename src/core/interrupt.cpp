@@ -12,25 +12,30 @@ namespace {
 
 constexpr int kExitInterrupted = 130;
 std::atomic<bool> arrived{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
+std::atomic<bool> terminates{false};
+std::atomic<const char*> first_notice{""};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free,
+              "a signal handler uses them");
 
 void say(std::string_view text) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
-extern "C" void on_signal(int) {
+extern "C" void on_signal(int signal) {
   const int error = errno;
+  if (signal == SIGTERM) terminates = true;
   if (arrived.exchange(true)) {
     say("\n");
     ::_exit(kExitInterrupted);
   }
-  say("\nhone: stopping; once more leaves at once\n");
+  say(first_notice.load());
   errno = error;
 }
 
 }  // namespace
 
-void catch_interrupts() {
+void catch_interrupts(const char* notice) {
+  first_notice = notice;
   struct sigaction action{};
   action.sa_handler = on_signal;
   ::sigemptyset(&action.sa_mask);
@@ -40,6 +45,7 @@ void catch_interrupts() {
 }
 
 bool interrupted() { return arrived.load(std::memory_order_relaxed); }
+bool termination_requested() { return terminates; }
 void clear_interrupt() { arrived.store(false, std::memory_order_relaxed); }
 void throw_if_interrupted() {
   if (interrupted()) throw Interrupted();

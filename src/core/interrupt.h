@@ -12,10 +12,12 @@ class Interrupted : public std::exception {
 };
 
 // Takes over SIGINT and SIGTERM for the rest of the process; for commands whose loops poll. Without it the first one
-// ends the process.
-void catch_interrupts();
+// ends the process. `notice`, which lives as long as the process, is written to standard error at the first.
+void catch_interrupts(const char* notice = "\nhone: stopping; once more leaves at once\n");
 // Whether one has arrived since the start or since clear_interrupt(). Loops poll it; any thread may.
 [[nodiscard]] bool interrupted();
+// Whether one of those was SIGTERM: a loop that goes on after Ctrl+C ends then.
+[[nodiscard]] bool termination_requested();
 // For a loop that has dealt with it, such as a chat that stops one answer.
 void clear_interrupt();
 // Throws Interrupted where interrupted().

@@ -1,7 +1,9 @@
 #include "endpoint/client.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cstdio>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -9,6 +11,7 @@
 
 #include "core/interrupt.h"
 #include "core/json_value.h"
+#include "core/log.h"
 #include "core/yaml.h"
 #include "hub/http.h"
 #include "hub/refusal.h"
@@ -22,6 +25,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFirstPause{250};  // doubled each time
 constexpr milliseconds kLongestPause{60'000};
 constexpr milliseconds kLongestWish{300'000};  // of a server's Retry-After
+constexpr milliseconds kNoticeEvery{5'000};
 constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
 
 // The server's words: of OpenAI's error object, else the body's beginning.
@@ -76,6 +80,18 @@ std::string server_url(const std::string& endpoint, std::string_view key) {
   return url;
 }
 
+bool FailureNotices::say(const Failure& failure, Clock::time_point now, milliseconds until_next) {
+  const std::scoped_lock lock(mutex_);
+  if (said_ != Clock::time_point{} && now < said_ + kNoticeEvery) return false;
+  said_ = now;
+  std::array<char, 32> seconds{};
+  std::snprintf(seconds.data(), seconds.size(), "%.3g s", static_cast<double>(until_next.count()) / 1000);
+  log_warning(text_of(failure.url, ": ", failure.problem, "; try ", failure.tries,
+                      failure.most > 0 ? text_of(" of ", failure.most) : std::string(), ", the next in ",
+                      seconds.data()));
+  return true;
+}
+
 std::string EndpointClient::post(const std::string& url, const std::string& body, std::string_view wanted,
                                  const std::function<void(const std::string&)>& read) const {
   const HttpPost request{.url = url,
@@ -86,12 +102,14 @@ std::string EndpointClient::post(const std::string& url, const std::string& body
                          .cancelled = options_.cancelled};
   const auto patient_until = Clock::now() + options_.patience;
   std::string problem;
+  bool said = false;
   for (std::int64_t tries = 1;; ++tries) {
     const HttpAnswer answer = http_post(request);
     throw_if_over();
     if (answer.status == 200 && answer.failure.empty()) {
       try {
         read(answer.body);
+        if (said) log_info(text_of(url, ": answers again, after ", tries, " tries"));
         return {};
       } catch (const WrongAnswer& error) {
         throw Error(url, error.what());
@@ -112,15 +130,25 @@ std::string EndpointClient::post(const std::string& url, const std::string& body
     if (tries > options_.retries && Clock::now() >= patient_until) {
       throw Error(url, problem, text_of("asked ", tries, " times; ", options_.given_up_help));
     }
-    sleep(pause_after(answer, tries - 1));
+    said |= sleep(pause_after(answer, tries - 1), url, problem, tries);
   }
 }
 
-void EndpointClient::sleep(milliseconds pause) const {
-  for (const auto end = Clock::now() + pause; Clock::now() < end;) {
+// Whether a notice was given.
+bool EndpointClient::sleep(milliseconds pause, const std::string& url, const std::string& problem,
+                           std::int64_t tries) const {
+  const FailureNotices::Failure failure{.url = url,
+                                        .problem = problem,
+                                        .tries = tries,
+                                        .most = options_.patience > milliseconds(0) ? 0 : options_.retries + 1};
+  bool said = false;
+  const auto end = Clock::now() + pause;
+  for (auto now = Clock::now(); now < end; now = Clock::now()) {
     throw_if_over();
+    said |= notices_.say(failure, now, std::chrono::ceil<milliseconds>(end - now));
     std::this_thread::sleep_for(std::min(pause, milliseconds(20)));
   }
+  return said;
 }
 
 void EndpointClient::throw_if_over() const {

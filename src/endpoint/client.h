@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -40,6 +41,25 @@ struct EndpointOptions {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
+// Says on standard error what fails in passing: the first failure at once, then a line now and then for as long as
+// something fails, whatever number of requests it concerns. Thread-safe.
+class FailureNotices {
+ public:
+  struct Failure {
+    const std::string& url;
+    const std::string& problem;
+    std::int64_t tries = 1;
+    std::int64_t most = 0;  // tries; 0: a time limits them
+  };
+  // "URL: gives no answer: ...; try 1 of 9, the next in 0.25 s". Says it where a line is due at `now`, and returns
+  // whether it was.
+  bool say(const Failure& failure, std::chrono::steady_clock::time_point now, std::chrono::milliseconds until_next);
+
+ private:
+  std::mutex mutex_;
+  std::chrono::steady_clock::time_point said_{};
+};
+
 // Thread-safe.
 class EndpointClient {
  public:
@@ -47,17 +67,19 @@ class EndpointClient {
 
   // Posts JSON and hands the body of an answer 200 to `read`. A request without an answer, answered 408, 429 or 5xx, or
   // whose answer `read` does not take (it throws Error or Json::exception; `wanted`: what it was to be) is sent again
-  // after a pause, which doubles or is the server's. Returns why the server refuses this one request (400, 413, 422),
-  // empty where it was answered. Throws Error where it refuses all or was tried in vain, WrongAnswer as `read` does,
-  // Interrupted, Cancelled.
+  // after a pause, which doubles or is the server's; that is said (FailureNotices). Returns why the server refuses this
+  // one request (400, 413, 422), empty where it was answered. Throws Error where it refuses all or was tried in vain,
+  // WrongAnswer as `read` does, Interrupted, Cancelled.
   [[nodiscard]] std::string post(const std::string& url, const std::string& body, std::string_view wanted,
                                  const std::function<void(const std::string& body)>& read) const;
 
  private:
-  void sleep(std::chrono::milliseconds pause) const;
+  [[nodiscard]] bool sleep(std::chrono::milliseconds pause, const std::string& url, const std::string& problem,
+                           std::int64_t tries) const;
   void throw_if_over() const;
 
   EndpointOptions options_;
+  mutable FailureNotices notices_;
 };
 
 // Calls `step`, which makes a request and says whether there are more, on `threads` threads until it says no. What is

@@ -145,21 +145,41 @@ class Generation {
   std::int64_t waiting_ = 0;
 };
 
+// Tokens of the longest prompt and its completion. Completions end where the model's positions do, which is said;
+// where that leaves no prompt the tokens that were asked for, it is an error.
+std::int64_t tokens_within(const ModelShape& shape, const GenerateOptions& options,
+                           std::span<const GeneratePrompt> prompts) {
+  std::int64_t longest = 0;
+  std::int64_t shortest = std::ssize(prompts.front().tokens);
+  for (const GeneratePrompt& prompt : prompts) {
+    longest = std::max<std::int64_t>(longest, std::ssize(prompt.tokens));
+    shortest = std::min<std::int64_t>(shortest, std::ssize(prompt.tokens));
+  }
+  const std::int64_t positions = shape.max_position_embeddings;
+  if (longest >= positions) {
+    throw Error("dataset_name", text_of("a prompt has ", longest, " tokens, the model has ", positions,
+                                        " positions (max_position_embeddings)"));
+  }
+  if (longest + options.max_new_tokens <= positions) return longest + options.max_new_tokens;
+  const bool was_given = options.max_new_tokens != GenerateOptions{}.max_new_tokens;
+  if (was_given) {
+    check_positions(shape, shortest + options.max_new_tokens, "max_new_tokens",
+                    text_of("the shortest prompt has ", shortest, " tokens: at most ", positions - shortest));
+  }
+  log_info(text_of("the model has ", positions, " positions (max_position_embeddings): of a prompt of ", longest,
+                   " tokens, the longest, a completion ends after ", positions - longest, ", not after max_new_tokens ",
+                   options.max_new_tokens));
+  return positions;
+}
+
 void generate_missing(const GenerateOptions& options, std::span<const GeneratePrompt> prompts, Journal& journal) {
-  std::size_t longest = 0;
-  for (const GeneratePrompt& prompt : prompts) longest = std::max(longest, prompt.tokens.size());
   Device& device = open_device(options.device);
   LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device);
   EngineOptions engine_options;
   engine_options.max_num_seqs = options.max_num_seqs;
   engine_options.max_batch_tokens = std::max(engine_options.max_batch_tokens, options.max_num_seqs);
   engine_options.repetition_penalty = options.repetition_penalty != 1;
-  engine_options.max_model_len = std::min(loaded.model->shape().max_position_embeddings,
-                                          static_cast<std::int64_t>(longest) + options.max_new_tokens);
-  if (static_cast<std::int64_t>(longest) >= engine_options.max_model_len) {
-    throw Error("dataset_name", text_of("a prompt has ", longest, " tokens, the model knows ",
-                                        loaded.model->shape().max_position_embeddings));
-  }
+  engine_options.max_model_len = tokens_within(loaded.model->shape(), options, prompts);
   Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device), engine_options);
   SamplingParams sampling =
       options.params(options.max_new_tokens, stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer));

@@ -36,6 +36,7 @@ void NgramSet::for_each(std::string_view text, const Visit& visit) const {
     }
     at = end + 1;
   }
+  if (!starts.empty() && starts.size() < size_) visit(words);
 }
 
 void NgramSet::add(std::string_view text) {

@@ -11,13 +11,15 @@ namespace hone {
 // Lower case, words joined by single spaces.
 [[nodiscard]] std::string normalized_words(std::string_view text);
 
-// All runs of `size` words of some texts.
+// All runs of `size` words of some texts; of a text of fewer words, which has no such run, the whole. (open-r1 lets
+// every copy of such a text pass.)
 class NgramSet {
  public:
   explicit NgramSet(std::size_t size) : size_(size) {}
 
   void add(std::string_view text);
-  // Whether a run of `size` words of the text is one of them; a text of fewer words never overlaps.
+  // Whether a run of `size` words of the text is one of them; a text of fewer words overlaps where it is one as a
+  // whole.
   [[nodiscard]] bool overlaps(std::string_view text) const;
   [[nodiscard]] std::size_t count() const { return ngrams_.size(); }
 

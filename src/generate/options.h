@@ -115,7 +115,8 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
     v("decontaminate", decontaminate,
       "Benchmarks, as files, folders or datasets, `:COLUMN` behind where it is not their prompt's: prompts that share "
       "words with them are dropped");
-    v("ngram_size", ngram_size, "decontaminate: that many words in a row are too many", at_least(1));
+    v("ngram_size", ngram_size,
+      "decontaminate: that many words in a row are too many; prompts of fewer words are compared whole", at_least(1));
   }
 
   template <class Visitor>
@@ -133,11 +134,19 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
   }
 };
 
+// Of an entry of decontaminate.
+struct BenchmarkCounts {
+  std::string name;
+  std::int64_t prompts = 0;
+  std::int64_t removed = 0;  // rows of the dataset that overlap with them; one may with several benchmarks
+};
+
 // What became of it all.
 struct GenerateCounts {
   std::int64_t rows = 0;          // of the dataset, within the indices
   std::int64_t duplicates = 0;    // rows left out
   std::int64_t contaminated = 0;  // rows left out
+  std::vector<BenchmarkCounts> benchmarks;
   std::int64_t prompts = 0;
   std::int64_t refused = 0;  // prompts that the endpoint would not answer
   std::int64_t completions = 0;

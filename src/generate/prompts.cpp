@@ -55,7 +55,13 @@ std::string benchmark_text(const Json& row, const std::string& column) {
               "name it: decontaminate: FILE:COLUMN");
 }
 
-void add_benchmark(NgramSet& ngrams, const std::string& entry) {
+struct Benchmark {
+  NgramSet ngrams;
+  BenchmarkCounts counts;
+};
+
+Benchmark read_benchmark(const std::string& entry, std::int64_t ngram_size) {
+  Benchmark benchmark{NgramSet(static_cast<std::size_t>(ngram_size)), {.name = entry}};
   std::string name = entry;
   std::string column;
   const std::size_t colon = entry.rfind(':');
@@ -64,11 +70,11 @@ void add_benchmark(NgramSet& ngrams, const std::string& entry) {
     column = entry.substr(colon + 1);
   }
   BadRows bad;
-  std::int64_t rows = 0;
+  std::int64_t& rows = benchmark.counts.prompts;
   open_benchmark(name).for_each_row(bad, [&](const Json& row, const RowPlace& place) {
     ++rows;
     try {
-      ngrams.add(benchmark_text(row, column));
+      benchmark.ngrams.add(benchmark_text(row, column));
     } catch (const Error& error) {
       throw Error(text_of(*place.file, " ", place.unit, " ", place.number), error.what());
     }
@@ -77,6 +83,30 @@ void add_benchmark(NgramSet& ngrams, const std::string& entry) {
     throw Error("decontaminate", text_of(name, rows == 0 ? " has no rows" : " has a row that cannot be read"),
                 bad.count() > 0 ? bad.first().front() : "");
   }
+  return benchmark;
+}
+
+// Whether the text overlaps with a benchmark; counts it for each with which it does.
+bool is_contaminated(std::span<Benchmark> benchmarks, std::string_view text) {
+  bool found = false;
+  for (Benchmark& benchmark : benchmarks) {
+    if (!benchmark.ngrams.overlaps(text)) continue;
+    ++benchmark.counts.removed;
+    found = true;
+  }
+  return found;
+}
+
+std::string contamination_text(const GenerateCounts& counts) {
+  std::string text = text_of("decontaminate: ", format_count(counts.rows), " prompts checked, ",
+                             format_count(counts.contaminated), " removed");
+  const char* separator = ": ";
+  for (const BenchmarkCounts& benchmark : counts.benchmarks) {
+    text += text_of(separator, format_count(benchmark.removed), " for ", benchmark.name, " (",
+                    format_count(benchmark.prompts), " prompts)");
+    separator = ", ";
+  }
+  return text;
 }
 
 Json messages_of(Json& row, std::string_view column, const GenerateOptions& options) {
@@ -115,8 +145,10 @@ bool is_within(std::int64_t index, const GenerateOptions& options) {
 
 std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const PromptForm* form,
                                          GenerateCounts& counts) {
-  NgramSet benchmarks(static_cast<std::size_t>(options.ngram_size));
-  for (const std::string& entry : options.decontaminate) add_benchmark(benchmarks, entry);
+  std::vector<Benchmark> benchmarks;
+  for (const std::string& entry : options.decontaminate) {
+    benchmarks.push_back(read_benchmark(entry, options.ngram_size));
+  }
   const Json variables = form == nullptr ? Json::object() : template_variables(form->tokenizer);
   const ColumnOptions columns{.prompt_column = options.dataset_prompt_column};
   const Source source = open_dataset({.name = options.dataset_name, .config = options.dataset_config},
@@ -132,7 +164,7 @@ std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const P
     try {
       const std::string_view column = prompt_column_of(row, columns);
       const std::string text = prompt_text(row, column);
-      if (benchmarks.count() > 0 && benchmarks.overlaps(text)) {
+      if (is_contaminated(benchmarks, text)) {
         ++counts.contaminated;
         return;
       }
@@ -157,6 +189,8 @@ std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const P
   });
   if (const std::string left_out = bad.describe(index + bad.count()); !left_out.empty()) log_warning(left_out);
   if (counts.rows == 0) throw Error("dataset_name", text_of(options.dataset_name, " has no rows within the indices"));
+  for (const Benchmark& benchmark : benchmarks) counts.benchmarks.push_back(benchmark.counts);
+  if (!benchmarks.empty()) log_info(contamination_text(counts));
   if (prompts.empty()) throw Error("dataset_name", "no prompt is left", "all are duplicates or contaminated");
   counts.prompts = std::ssize(prompts);
   return prompts;

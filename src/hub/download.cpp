@@ -156,12 +156,20 @@ class Downloader {
                    "/", url_escaped(file.path));
   }
 
+  void say_failed(const HubFile& file, const HttpAnswer& answer, std::string_view then) const {
+    log_info(text_of(repo_.name, " ", file.path, ": ",
+                     answer.failure.empty() ? text_of("the hub answers ", answer.status) : answer.failure, "; ", then));
+  }
+
   void ask_for_etag(HubFile& file) const {
     HttpAnswer answer;
     for (int tries = 0; tries < kMostTries; ++tries) {
       answer = http_get({.url = url_of(file), .token = token_, .head = true, .take = {}});
       if (!is_passing(answer)) break;
-      if (tries + 1 < kMostTries) pause(tries);
+      if (tries + 1 < kMostTries) {
+        say_failed(file, answer, "asking again");
+        pause(tries);
+      }
     }
     if (answer.status != 200 || !answer.failure.empty()) fail_refused(repo_, file.path, answer);
     const auto header = [&](const char* linked, const char* own) {
@@ -211,9 +219,7 @@ class Downloader {
         fail_refused(repo_, file.path, answer);
       }
       if (tries + 1 >= kMostTries) fail_refused(repo_, file.path, answer);
-      log_info(text_of(repo_.name, " ", file.path, ": ",
-                       answer.failure.empty() ? text_of("the hub answers ", answer.status) : answer.failure,
-                       "; going on at ", format_bytes(static_cast<std::uint64_t>(out.size()))));
+      say_failed(file, answer, text_of("going on at ", format_bytes(static_cast<std::uint64_t>(out.size()))));
       pause(tries);
     }
   }

@@ -1,65 +1,62 @@
 #include "hub/http.h"
 
-#include <curl/curl.h>
-#include <dlfcn.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <exception>
 #include <memory>
+#include <mutex>
+#include <optional>
 
 #include "core/error.h"
 #include "core/interrupt.h"
+#include "core/log.h"
 #include "core/strings.h"
+#include "hub/connection_gate.h"
+#include "hub/curl.h"
 
 namespace hone {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr std::size_t kLongestError = std::size_t{1} << 16;
+constexpr long kConnectSeconds = 15;
+constexpr std::chrono::seconds kSilence{3};  // while connecting
 
-// libcurl brings some twenty libraries: only who asks others over HTTP needs them.
-class Curl {
+ConnectionGate& connection_gate() {
+  static ConnectionGate* const gate = std::make_unique<ConnectionGate>().release();  // threads may outlive statics
+  return *gate;
+}
+
+// A new connection from where it may be opened to the beginning of its first answer.
+class Opening {
  public:
-  static const Curl& get() {
-    static const Curl curl;
-    return curl;
+  explicit Opening(const std::function<bool()>& is_over) : counted_(connection_gate().enter(is_over)) {}
+  Opening(const Opening&) = delete;
+  Opening& operator=(const Opening&) = delete;
+  ~Opening() {
+    if (counted_) connection_gate().answered();
   }
-
-  decltype(&curl_easy_init) init;
-  decltype(&curl_easy_setopt) setopt;
-  decltype(&curl_easy_perform) perform;
-  decltype(&curl_easy_getinfo) getinfo;
-  decltype(&curl_easy_cleanup) cleanup;
-  decltype(&curl_easy_strerror) strerror;
-  decltype(&curl_slist_append) append;
-  decltype(&curl_slist_free_all) free_all;
 
  private:
-  Curl() : library_(dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL)) {
-    if (library_ == nullptr)
-      throw Error("libcurl.so.4", "cannot be opened, and requests over HTTP need it", "apt install libcurl4");
-    decltype(&curl_global_init) global_init;
-    load(global_init, "curl_global_init");
-    global_init(CURL_GLOBAL_DEFAULT);  // before threads that would each begin it
-    load(init, "curl_easy_init");
-    load(setopt, "curl_easy_setopt");
-    load(perform, "curl_easy_perform");
-    load(getinfo, "curl_easy_getinfo");
-    load(cleanup, "curl_easy_cleanup");
-    load(strerror, "curl_easy_strerror");
-    load(append, "curl_slist_append");
-    load(free_all, "curl_slist_free_all");
-  }
-
-  template <class Function>
-  void load(Function& function, const char* name) {
-    function = reinterpret_cast<Function>(dlsym(library_, name));
-    if (function == nullptr) throw Error("libcurl.so.4", text_of("has no function ", name));
-  }
-
-  void* library_;
+  bool counted_;
 };
+
+// Says that a server does not take a connection: of many requests at once one line now and then.
+void say_no_connection(const std::string& origin) {
+  static std::mutex mutex;
+  static Clock::time_point said;
+  const std::scoped_lock lock(mutex);
+  if (said != Clock::time_point{} && Clock::now() < said + kSilence) return;
+  said = Clock::now();
+  log_warning(
+      text_of(origin, ": no connection after ", kSilence.count(), " s; waiting for it up to ", kConnectSeconds, " s"));
+}
 
 struct Transfer {
   const Curl& curl;
@@ -70,15 +67,32 @@ struct Transfer {
   HttpAnswer answer;
   std::int64_t received = 0;
   std::exception_ptr thrown;  // by `take`
+  std::string connecting_to;  // origin of a new connection, until it is there
+  Clock::time_point start = Clock::now();
+  std::optional<Opening> opening;
+
+  [[nodiscard]] bool is_over() const { return interrupted() || (cancelled != nullptr && *cancelled); }
 };
 
+// Acknowledges at once what has arrived: a server that sends headers and body apart may wait for that (Nagle's
+// algorithm), and the system would take 40 ms over it on a connection that is used again.
+void acknowledge(const Transfer& transfer) {
+  curl_socket_t connection = CURL_SOCKET_BAD;
+  const int yes = 1;
+  transfer.curl.getinfo(transfer.handle, CURLINFO_ACTIVESOCKET, &connection);
+  if (connection != CURL_SOCKET_BAD) (void)::setsockopt(connection, IPPROTO_TCP, TCP_QUICKACK, &yes, sizeof yes);
+}
+
 std::size_t on_header(char* data, std::size_t size, std::size_t count, void* context) {
+  auto& transfer = *static_cast<Transfer*>(context);
+  if (transfer.answer.headers.empty()) acknowledge(transfer);
+  transfer.opening.reset();
   const std::string_view line(data, size * count);
   const std::size_t colon = line.find(':');
   if (colon != std::string_view::npos) {
     std::string name(trim(line.substr(0, colon)));
     std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    static_cast<Transfer*>(context)->answer.headers.emplace(name, trim(line.substr(colon + 1)));
+    transfer.answer.headers.emplace(name, trim(line.substr(colon + 1)));
   }
   return size * count;
 }
@@ -109,38 +123,58 @@ std::size_t on_body(char* data, std::size_t size, std::size_t count, void* conte
 }
 
 int on_progress(void* context, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
-  const auto& transfer = *static_cast<const Transfer*>(context);
-  return interrupted() || (transfer.cancelled != nullptr && *transfer.cancelled) ? 1 : 0;
+  auto& transfer = *static_cast<Transfer*>(context);
+  if (!transfer.connecting_to.empty() && Clock::now() >= transfer.start + kSilence) {
+    curl_off_t microseconds = 0;
+    transfer.curl.getinfo(transfer.handle, CURLINFO_CONNECT_TIME_T, &microseconds);
+    if (microseconds == 0) say_no_connection(transfer.connecting_to);
+    transfer.connecting_to.clear();
+  }
+  return transfer.is_over() ? 1 : 0;
 }
 
-// A request with what all have in common.
+// Programs that are started meanwhile do not inherit it.
+curl_socket_t open_socket(void*, curlsocktype, curl_sockaddr* address) {
+  return ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
+
+// A request with what all have in common. Its handle, with the connection, is another's afterwards.
 class Exchange {
  public:
   Exchange(const std::string& url, const std::string& token)
-      : handle_(curl_.init(), curl_.cleanup), headers_(nullptr, curl_.free_all) {
+      : origin_(origin_of(url)), handle_(IdleHandles::get().take(origin_)), headers_(nullptr, curl_.free_all) {
+    is_new_ = handle_ == nullptr;
+    if (is_new_) handle_ = curl_.init();
     if (handle_ == nullptr) throw Error("libcurl.so.4", "cannot begin a request");
     set(CURLOPT_URL, url.c_str());
     set(CURLOPT_PROTOCOLS_STR, "http,https");
     set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
     set(CURLOPT_NOSIGNAL, 1L);
-    set(CURLOPT_CONNECTTIMEOUT, 15L);
+    set(CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
+    set(CURLOPT_TCP_KEEPALIVE, 1L);  // an answer may take minutes
+    set(CURLOPT_OPENSOCKETFUNCTION, &open_socket);
     add_header("User-Agent: hone");
     // libcurl keeps this header from other hosts.
     if (!token.empty()) add_header("Authorization: Bearer " + token);
   }
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+  ~Exchange() { IdleHandles::get().put(origin_, handle_, failed_); }
 
-  void set(CURLoption option, auto value) { curl_.setopt(handle_.get(), option, value); }
+  void set(CURLoption option, auto value) { curl_.setopt(handle_, option, value); }
   void add_header(const std::string& line) { headers_.reset(curl_.append(headers_.release(), line.c_str())); }
 
   HttpAnswer perform(std::int64_t most, const decltype(Transfer::take)& take, const std::atomic<bool>* cancelled) {
     Transfer transfer{.curl = curl_,
-                      .handle = handle_.get(),
+                      .handle = handle_,
                       .most = most,
                       .take = take,
                       .cancelled = cancelled,
                       .answer = {},
                       .received = 0,
-                      .thrown = {}};
+                      .thrown = {},
+                      .connecting_to = is_new_ ? origin_ : "",
+                      .opening = {}};
     std::array<char, CURL_ERROR_SIZE> reason{};
     set(CURLOPT_HTTPHEADER, headers_.get());
     set(CURLOPT_ERRORBUFFER, reason.data());
@@ -151,8 +185,11 @@ class Exchange {
     set(CURLOPT_NOPROGRESS, 0L);
     set(CURLOPT_XFERINFOFUNCTION, &on_progress);
     set(CURLOPT_XFERINFODATA, &transfer);
-    const CURLcode code = curl_.perform(handle_.get());
-    curl_.getinfo(handle_.get(), CURLINFO_RESPONSE_CODE, &transfer.answer.status);
+    if (is_new_) transfer.opening.emplace([&] { return transfer.is_over(); });
+    transfer.start = Clock::now();
+    const CURLcode code = curl_.perform(handle_);
+    failed_ = code != CURLE_OK;
+    curl_.getinfo(handle_, CURLINFO_RESPONSE_CODE, &transfer.answer.status);
     if (transfer.thrown) std::rethrow_exception(transfer.thrown);
     if (code == CURLE_ABORTED_BY_CALLBACK) throw_if_interrupted();
     if (code != CURLE_OK && transfer.answer.failure.empty()) {
@@ -163,7 +200,10 @@ class Exchange {
 
  private:
   const Curl& curl_ = Curl::get();
-  std::unique_ptr<CURL, decltype(Curl::cleanup)> handle_;
+  std::string origin_;
+  CURL* handle_;  // its options point into this object until it is put back, which forgets them
+  bool is_new_ = false;
+  bool failed_ = true;
   std::unique_ptr<curl_slist, decltype(Curl::free_all)> headers_;
 };
 

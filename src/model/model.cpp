@@ -4,12 +4,15 @@
 
 namespace hone {
 
-void check_positions(const ModelShape& shape, std::int64_t length, std::string_view where) {
-  if (!shape.learned_positions || length <= shape.max_position_embeddings) return;
+void check_positions(const ModelShape& shape, std::int64_t length, std::string_view where, std::string_view fix) {
+  const std::int64_t most = shape.max_position_embeddings;
+  if (length <= most) return;
+  std::string help = fix.empty() ? text_of("at most ", most) : std::string(fix);
+  if (!shape.learned_positions) help += "; a model that is to learn more needs a larger max_position_embeddings";
   throw Error(where,
-              text_of("sequences of up to ", length, " tokens, but the model has ", shape.max_position_embeddings,
-                      " positions"),
-              text_of("at most ", shape.max_position_embeddings));
+              text_of("sequences of up to ", length, " tokens, but the model has ", most,
+                      " positions (max_position_embeddings)"),
+              help);
 }
 
 WeightBinder::WeightBinder(Program& program, const std::vector<WeightSpec>& specs, bool trainable)

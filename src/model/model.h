@@ -25,8 +25,11 @@ struct ModelShape {
   bool learned_positions = false;  // there are no more positions than max_position_embeddings
 };
 
-// Throws Error, beginning with `where`, for sequences longer than the positions that the model has.
-void check_positions(const ModelShape& shape, std::int64_t length, std::string_view where);
+// Throws Error, beginning with `where`, the key that asks for it, for sequences longer than max_position_embeddings:
+// learned positions end there, and rotary ones beyond it the model has never seen (a configuration whose rope scaling
+// reaches further says so in max_position_embeddings). vLLM refuses them as well. `fix`: what to do; empty: where they
+// end.
+void check_positions(const ModelShape& shape, std::int64_t length, std::string_view where, std::string_view fix = {});
 
 // Declares weights of the program under construction by the names of their specs. Types are those of f32; the precision
 // pass changes them.

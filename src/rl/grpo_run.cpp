@@ -31,6 +31,18 @@ std::int64_t longest_prompt(const GrpoRun& run) {
   return std::max<std::int64_t>({run.prompts.longest(), run.eval_prompts ? run.eval_prompts->longest() : 0, 1});
 }
 
+// Prompt and completion must fit into the model's positions together.
+void check_completions(const GrpoRun& run, const OptionInput& input) {
+  const std::int64_t positions = run.model->shape().max_position_embeddings;
+  const std::int64_t longest = longest_prompt(run);
+  const bool has_room = longest < positions;
+  check_positions(run.model->shape(), run.engine.max_model_len,
+                  input.place_of(has_room ? "max_completion_length" : "max_prompt_length"),
+                  text_of("the longest prompt has ", longest, " tokens: ",
+                          has_room ? text_of("max_completion_length at most ", positions - longest)
+                                   : text_of("max_prompt_length below ", positions)));
+}
+
 PromptSet read_prompts(const Source& source, const GrpoRun& run) {
   const GrpoOptions& options = run.options;
   EncodingReport report;
@@ -145,6 +157,7 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   if (options.evaluates()) run.eval_prompts = read_prompts(open_eval_data(options, options), run);
   make_rewards(run);
   run.engine.max_model_len = longest_prompt(run) + options.max_completion_length;
+  check_completions(run, input);
   run.engine.max_num_seqs = std::min(run.batch.completions, kMaxSequences);
   run.engine.max_batch_tokens = std::max(kMaxBatchTokens, run.engine.max_num_seqs);
   run.engine.repetition_penalty = options.repetition_penalty != 1;
@@ -204,7 +217,6 @@ std::unique_ptr<RolloutSource> rollout_source(const GrpoRun& run, const TensorSt
   if (run.options.rollout == RolloutKind::own) {
     return std::make_unique<EngineRollout>(Engine(*run.model, run.tokenizer, weights, arena, run.engine));
   }
-  check_positions(run.model->shape(), run.engine.max_model_len, "max_completion_length");
   return std::make_unique<ServerRollout>(run.options, *run.model, weights, run.tokenizer, run.generation_config);
 }
 

@@ -83,11 +83,23 @@ void use_chatml(LanguageRun& run, const SftOptions& options) {
                    " tokens; a new token's embedding starts as the mean of all"));
 }
 
-// `capacity`: tokens that a sequence is cut at; 0: none is.
-void check_lengths(const LanguageRun& run, const ExampleSet& set, std::int64_t capacity, std::string_view where) {
+// `capacity`: tokens that a sequence is cut at; 0: none is. Each document begins with position 0: a row of several may
+// be longer than the model's positions, which is said where a key that was given asks for it.
+void check_lengths(const LanguageRun& run, const ExampleSet& set, std::int64_t capacity, std::string_view where,
+                   std::int64_t asked) {
   std::int64_t longest = 0;
   for (std::int64_t i = 0; i < set.size(); ++i) longest = std::max(longest, set.length(i));
   check_positions(run.model->shape(), capacity > 0 ? std::min(longest, capacity) : longest, where);
+  const std::int64_t positions = run.model->shape().max_position_embeddings;
+  if (asked <= positions) return;
+  log_once(text_of(where, " is ", asked, ", but the model has ", positions,
+                   " positions (max_position_embeddings): no document is that long, the longest has ", longest,
+                   " tokens"));
+}
+
+// max_length where it was given: its default is TRL's, and larger than what small models know.
+std::int64_t asked_length(const SftOptions& options) {
+  return options.max_length == SftOptions{}.max_length ? 0 : options.max_length.value_or(0);
 }
 
 ExampleSet encode(const Source& source, const LanguageRun& run, const TokenCache& cache,
@@ -154,7 +166,8 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
   } else if (options.evaluates()) {
     test = encode(open_eval_data(options, options, options.sample_by), run, cache, chat_template, encoding);
   }
-  check_lengths(run, train, options.block_size, "block_size");
+  check_lengths(run, train, options.block_size, "block_size", options.block_size);
+  if (test) check_lengths(run, *test, options.block_size, "block_size", options.block_size);
   const std::int64_t rows = options.per_device_train_batch_size;
   if (options.sampling == WindowSampling::windows) {
     run.batches =
@@ -208,7 +221,7 @@ LanguageRun prepare_sft(const SftOptions& options) {
   run.data_text = data_text(source, train);
   const std::int64_t capacity = options.max_length.value_or(run.model->shape().max_position_embeddings);
   const std::int64_t longest = packing == Packing::none ? encoding.max_length : capacity;
-  check_lengths(run, train, longest, "max_length");
+  check_lengths(run, train, longest, "max_length", asked_length(options));
   const PackedRows rows = pack(train, all_examples(train.size()), packing, capacity);
   if (packing != Packing::none) {
     log_info(text_of(
@@ -224,7 +237,8 @@ LanguageRun prepare_sft(const SftOptions& options) {
     const Packing eval_packing = packing_of(options, options.eval_packing.value_or(options.packing));
     encoding.max_length = cuts_long_examples(eval_packing) && !prepared ? options.max_length.value_or(0) : 0;
     const ExampleSet test = encode(open_eval_data(options, options), run, cache, chat_template, encoding);
-    check_lengths(run, test, eval_packing == Packing::none ? encoding.max_length : capacity, "max_length");
+    check_lengths(run, test, eval_packing == Packing::none ? encoding.max_length : capacity, "max_length",
+                  asked_length(options));
     run.eval_batches = rows_in_order(test, eval_packing, capacity, options);
   }
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());

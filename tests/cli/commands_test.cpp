@@ -192,6 +192,55 @@ TEST_F(CommandsTest, SftGrowsAVocabularyWithoutChatMlAndSavesIt) {
 }
 
 // What stands in the way is said in one line, before anything is read that takes long.
+// The miniature knows 256 positions. Whatever would take more says so before it starts, with the key that mends it.
+TEST_F(CommandsTest, NothingGoesBeyondTheModelsPositions) {
+  std::string words;
+  for (int i = 0; i < 400; ++i) words += "What is 1 + 2? ";
+  write_file(path("long.jsonl"), Json{{"text", words}, {"prompt", "Go on."}, {"completion", words}}.dump() + "\n");
+  const std::string beyond = " tokens, but the model has 256 positions (max_position_embeddings) (";
+  const auto expect_refused = [&](const std::vector<std::string>& arguments, const std::string& line) {
+    const Ended ended = run_program(arguments);
+    EXPECT_EQ(ended.code, 1) << ended.output;
+    EXPECT_THAT(last_line(ended.output), HasSubstr(line));
+  };
+  const std::string long_data = path("long.jsonl");
+  expect_refused(pretrain_arguments(folder_->path(), {"--dataset_name", long_data, "--block_size", "300", "--max_steps",
+                                                      "1", "--output_dir", path("o")}),
+                 "block_size: sequences of up to 300" + beyond + "at most 256; ");
+  for (const std::vector<std::string>& before : {std::vector<std::string>{"sft"}, {"plan", "sft"}}) {
+    std::vector<std::string> arguments = before;
+    arguments.insert(arguments.end(), {"--model_name_or_path", path("model"), "--dataset_name", long_data,
+                                       "--max_length", "300", "--max_steps", "1", "--output_dir", path("o")});
+    expect_refused(arguments, "max_length: sequences of up to 300" + beyond + "at most 256; ");
+  }
+  expect_refused({"grpo", "--model_name_or_path", path("model"), "--dataset_name", path("data/prompts.jsonl"),
+                  "--reward_funcs", "accuracy", "--max_completion_length", "256", "--output_dir", path("o")},
+                 "tokens: max_completion_length at most ");
+  expect_refused(
+      {"grpo", "--model_name_or_path", path("model"), "--dataset_name", path("data/prompts.jsonl"), "--reward_funcs",
+       "accuracy", "--max_completion_length", "8", "--system_prompt", words, "--output_dir", path("o")},
+      "tokens: max_prompt_length below 256");
+  expect_refused({"generate", "--model_name_or_path", path("model"), "--dataset_name", path("data/prompts.jsonl"),
+                  "--max_new_tokens", "256", "--output_dir", path("o")},
+                 "max_new_tokens: sequences of up to ");
+  expect_refused({"eval", path("model"), "--dataset_name", path("data/held_out.jsonl"), "--max_model_len", "257"},
+                 "max_model_len: sequences of up to 257" + beyond + "at most 256; ");
+  expect_refused({"chat", path("model"), "--max_model_len", "257"},
+                 "max_model_len: sequences of up to 257" + beyond + "at most 256; ");
+
+  // Several documents in a longer row are fine; defaults end where the model does. Both are said.
+  const Ended row = run_program(
+      pretrain_arguments(folder_->path(), {"--block_size", "300", "--max_steps", "1", "--output_dir", path("row")}));
+  EXPECT_EQ(row.code, 0) << row.output;
+  EXPECT_THAT(row.output, HasSubstr("block_size is 300, but the model has 256 positions (max_position_embeddings): no "
+                                    "document is that long, the longest has "));
+  const Ended capped = run_program({"generate", "--model_name_or_path", path("model"), "--dataset_name",
+                                    path("data/prompts.jsonl"), "--dataset_end_index", "2", "--temperature", "0",
+                                    "--require_end", "false", "--output_dir", path("capped")});
+  EXPECT_EQ(capped.code, 0) << capped.output;
+  EXPECT_THAT(capped.output, HasSubstr(", not after max_new_tokens 8192"));
+}
+
 TEST_F(CommandsTest, WhatIsWrongGetsOneLine) {
   write_file(path("empty.jsonl"), "");
   write_file(path("wrong.jsonl"), "{\"foo\": 1}\n{\"foo\": 2}\n{\"foo\": 3}\n");

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "checkpoint/safetensors.h"
 #include "cli/program.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -107,6 +110,52 @@ TEST_F(LoraCommands, TiedTablesTrainResumeAndMerge) {
   run(sft("merged", "after-merge"));
   run(sft("whole", "after-adapter"));
   EXPECT_EQ(losses("after-merge"), losses("after-adapter"));
+}
+
+// What convert writes of an adapter is the adapter, in the type that was asked for.
+TEST_F(LoraCommands, ConvertKeepsAnAdapterOne) {
+  (void)run(sft("model", "adapter"));
+  const std::string output =
+      run({"convert", path("adapter"), "--output_dir", path("converted"), "--torch_dtype", "bfloat16"});
+  EXPECT_THAT(output, HasSubstr("an adapter (hone merge puts it into its base), "));
+  EXPECT_FALSE(is_file(path("converted/model.safetensors")));
+  EXPECT_FALSE(is_file(path("converted/config.json")));
+  EXPECT_TRUE(is_file(path("converted/tokenizer.json")));
+  EXPECT_EQ(read_json(path("converted/adapter_config.json")), read_json(path("adapter/adapter_config.json")));
+  const SafetensorsFile before(path("adapter/adapter_model.safetensors"));
+  const SafetensorsFile after(path("converted/adapter_model.safetensors"));
+  ASSERT_EQ(after.tensors().size(), before.tensors().size());
+  for (const StoredTensor& tensor : before.tensors()) {
+    const StoredTensor& converted = after.at(tensor.name);
+    EXPECT_EQ(converted.type, StoredType::bf16);
+    EXPECT_EQ(converted.shape, tensor.shape);
+    std::vector<std::byte> expected(static_cast<std::size_t>(tensor.element_count()) * size_of(DType::bf16));
+    read_as(tensor, DType::bf16, expected);
+    EXPECT_TRUE(std::ranges::equal(converted.bytes, expected)) << tensor.name;
+  }
+  run({"merge", path("converted"), "--output_dir", path("merged")});
+  EXPECT_TRUE(is_file(path("merged/model.safetensors")));
+
+  // A base that is named by its place beside the adapter, and one file whatever its size.
+  Json config = read_json(path("adapter/adapter_config.json"));
+  config["base_model_name_or_path"] = "../model";
+  write_json(path("adapter/adapter_config.json"), config);
+  fs::create_directories(path("deeper"));
+  run({"convert", path("adapter"), "--output_dir", path("deeper/again")});
+  EXPECT_EQ(read_json(path("deeper/again/adapter_config.json")).at("base_model_name_or_path"), "../../model");
+  EXPECT_EQ(read_file(path("deeper/again/adapter_model.safetensors")),
+            read_file(path("adapter/adapter_model.safetensors")));
+  EXPECT_THAT(run({"convert", path("adapter"), "--output_dir", path("shards"), "--max_shard_size", "1KB"}, 1),
+              HasSubstr("max_shard_size: 1KB, but an adapter is one file, here of "));
+  EXPECT_FALSE(fs::exists(path("shards")));
+
+  // Of a model with an adapter beside it the model is converted, without a configuration that has no weights.
+  fs::copy(path("adapter/adapter_config.json"), path("model/adapter_config.json"));
+  fs::copy(path("adapter/adapter_model.safetensors"), path("model/adapter_model.safetensors"));
+  EXPECT_THAT(run({"convert", path("model"), "--output_dir", path("both")}),
+              HasSubstr("holds an adapter beside the model's weights: it is left out"));
+  EXPECT_TRUE(is_file(path("both/model.safetensors")));
+  EXPECT_FALSE(is_file(path("both/adapter_config.json")));
 }
 
 TEST_F(LoraCommands, GrpoTakesAnAdapterAsItsModel) {

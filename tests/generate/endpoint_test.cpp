@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
+#include "endpoint/client.h"
 #include "generate/small_endpoint.h"
 #include "support/paths.h"
 
@@ -117,6 +118,61 @@ TEST_F(EndpointTest, WhatFailsInPassingIsAskedAgain) {
   EXPECT_EQ(data(), expected);
 }
 
+TEST_F(EndpointTest, ConnectionsAreUsedAgain) {
+  EXPECT_EQ(run().kept, 15);
+  EXPECT_LE(server.connections(), 4) << "one for each that asks at a time";
+  const int before = server.connections();
+  options.overwrite_output_dir = true;
+  EXPECT_EQ(run().kept, 15);
+  EXPECT_LE(server.connections(), 4) << "of the run before as well, " << before;
+}
+
+TEST_F(EndpointTest, AServerMayCloseEachConnection) {
+  server.closes = true;
+  options.max_num_seqs = 15;
+  EXPECT_EQ(run().kept, 15);
+  EXPECT_EQ(server.connections(), 15);
+}
+
+// The queue of connections must not need what it holds to be answered first.
+TEST_F(EndpointTest, AServerMayWaitForAllRequests) {
+  options.num_generations = 13;
+  options.max_num_seqs = 65;
+  server.gathers = 65;
+  EXPECT_EQ(run().kept, 65);
+  EXPECT_EQ(server.most_at_once(), 65);
+}
+
+TEST_F(EndpointTest, TheFirstFailureIsSaid) {
+  server.busy = 1;
+  options.max_num_seqs = 1;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run().kept, 15);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("/v1/chat/completions: answers 429: slow down; try 1 of 4, the next in 0.25 s\n"));
+  EXPECT_THAT(said, HasSubstr("/v1/chat/completions: answers again, after 2 tries\n"));
+}
+
+TEST(FailureNotices, AreALineNowAndThen) {
+  FailureNotices notices;
+  const std::string url = "http://a/v1";
+  const std::string problem = "gives no answer";
+  const std::chrono::steady_clock::time_point start{std::chrono::hours(1)};
+  const auto says = [&](std::int64_t seconds) {
+    return notices.say({.url = url, .problem = problem, .tries = 3}, start + std::chrono::seconds(seconds),
+                       std::chrono::seconds(30));
+  };
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(says(0)) << "the first at once";
+  EXPECT_FALSE(says(0));
+  EXPECT_FALSE(says(4));
+  EXPECT_TRUE(says(5));
+  EXPECT_FALSE(says(9));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "hone: warning: http://a/v1: gives no answer; try 3, the next in 30 s\n"
+            "hone: warning: http://a/v1: gives no answer; try 3, the next in 30 s\n");
+}
+
 TEST_F(EndpointTest, WhoIsTooSlowIsAskedAgain) {
   options.endpoint_timeout = 2;
   options.endpoint_retries = 1000;  // on a busy machine other answers come too late as well
@@ -160,6 +216,36 @@ TEST_F(EndpointTest, RowsThatCannotBeReadAreCountedAndLeftOut) {
   EXPECT_EQ(run().kept, 6);
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               HasSubstr("1 of 3 rows left out: " + options.dataset_name + " line 2: not valid JSON"));
+}
+
+TEST_F(EndpointTest, WhatIsComparedWithBenchmarksIsCounted) {
+  const std::string first = (folder.path() / "first.jsonl").string();
+  const std::string second = (folder.path() / "second.jsonl").string();
+  write_file(first, R"({"problem": "Two"})"
+                    "\n"
+                    R"({"problem": "another"})"
+                    "\n");
+  write_file(second, R"({"problem": "TWO"})"
+                     "\n"
+                     R"({"problem": "four"})"
+                     "\n");
+  options.decontaminate = {first, second};
+  options.num_generations = 1;
+  testing::internal::CaptureStderr();
+  const GenerateCounts counts = run();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("decontaminate: 5 prompts checked, 2 removed: 1 for " + first + " (2 prompts), 2 for " +
+                        second + " (2 prompts)\n"));
+  EXPECT_EQ(counts.contaminated, 2);
+  EXPECT_EQ(counts.kept, 3);
+  options.decontaminate = {first};
+  options.overwrite_output_dir = true;
+  write_prompts({"one"});
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run().kept, 1);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("decontaminate: 1 prompts checked, 0 removed: 0 for " + first))
+      << "nothing found is said too";
 }
 
 TEST_F(EndpointTest, PromptsThatAreRefusedAreCountedAndLeftOut) {

@@ -28,6 +28,19 @@ TEST(Ngrams, overlap_as_the_reference_finds_it) {
   EXPECT_GE(count, 200u);
 }
 
+// open-r1's script lets every copy of a prompt pass that is shorter than a run.
+TEST(Ngrams, texts_shorter_than_a_run_are_compared_whole) {
+  NgramSet ngrams(8);
+  ngrams.add("What is 7 + 8?");
+  ngrams.add("");
+  EXPECT_TRUE(ngrams.overlaps("What is 7 + 8?"));
+  EXPECT_TRUE(ngrams.overlaps("  what IS 7\t+ 8?\n"));
+  EXPECT_FALSE(ngrams.overlaps("What is 7 + 9?"));
+  EXPECT_FALSE(ngrams.overlaps("What is 7 +"));
+  EXPECT_FALSE(ngrams.overlaps("Say it at last: What is 7 + 8?"));
+  EXPECT_FALSE(ngrams.overlaps(""));
+}
+
 TEST(Journal, finds_what_was_appended_and_cuts_what_was_not_finished) {
   const test::TemporaryDirectory folder;
   const auto path = folder.path() / "journal.jsonl";

@@ -69,7 +69,7 @@ std::string SmallEndpoint::answer(const LoopbackRequest& received) {
     answer.resize(answer.size() - body.size() / 2);
     return answer;
   }
-  return http_answer("200 OK", body);
+  return http_answer("200 OK", body, closes ? "Connection: close\r\n" : "");
 }
 
 }  // namespace hone::test

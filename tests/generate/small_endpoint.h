@@ -32,9 +32,11 @@ class SmallEndpoint {
   std::atomic<int> gathers = 0;       // answers nothing before it has so many requests
   std::string message;                // JSON, sent in place of {"content": "MODEL SEED: PROMPT"}
   bool counts_tokens = true;
+  bool closes = false;  // the connection after each answer
 
   [[nodiscard]] std::vector<Json> requests();  // bodies, in order
   [[nodiscard]] int most_at_once() const { return server_.most_at_once(); }
+  [[nodiscard]] int connections() const { return server_.connections(); }
 
  private:
   [[nodiscard]] std::string answer(const LoopbackRequest& request);

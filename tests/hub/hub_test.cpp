@@ -161,6 +161,17 @@ TEST_F(HubTest, ABusyServerIsAskedAgain) {
   EXPECT_EQ(read_file(download({.name = "Org/Small"}, listing, paths) / "config.json"), "{\"a\": 1}");
 }
 
+TEST_F(HubTest, ABusyServerIsNotWaitedForInSilence) {
+  hub.lists_blobs = false;
+  const HubListing listing = list_repo({.name = "Org/Small"});
+  hub.busy = 1;
+  const std::vector<std::string> paths = {"config.json"};
+  testing::internal::CaptureStderr();
+  (void)download({.name = "Org/Small"}, listing, paths);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("Org/Small config.json: the hub answers 503; asking again\n"));
+}
+
 TEST_F(HubTest, Refusals) {
   EXPECT_THAT(failure("Org/None"),
               HasSubstr("there is neither such a file or folder nor such a model on the hub (404)"));

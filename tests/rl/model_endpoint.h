@@ -33,6 +33,7 @@ class ModelEndpoint {
 
   [[nodiscard]] std::vector<std::string> paths();  // of requests, in order
   [[nodiscard]] std::vector<Json> requests();      // for completions
+  [[nodiscard]] int connections() const { return server_.connections(); }
 
  private:
   struct Served;

@@ -74,6 +74,7 @@ TEST(ServerRollout, TrainsOnWhatTheServerSamples) {
       wanted.insert(wanted.end(), 2, "/v1/completions");
     }
     EXPECT_EQ(endpoint.paths(), wanted);
+    EXPECT_LE(endpoint.connections(), 2) << "two prompts a step are asked for at once";
     for (const Json& request : endpoint.requests()) {
       EXPECT_EQ(request.at("n"), 4);
       EXPECT_EQ(request.at("max_tokens"), 12);

@@ -39,6 +39,17 @@ void send_all(int connection, std::string_view bytes) {
   }
 }
 
+// Whether another request may follow on the connection.
+bool stays_open(const LoopbackRequest& request, const std::string& answer) {
+  const std::size_t end = answer.find("\r\n\r\n");
+  if (end == std::string::npos) return false;
+  const LoopbackRequest answered{.line = {}, .headers = answer.substr(0, end + 2), .body = {}};
+  if (answered.header("Connection") == "close") return false;
+  const std::string length = answered.header("Content-Length");
+  const bool is_whole = !length.empty() && answer.size() - (end + 4) == std::stoul(length);
+  return is_whole || request.line.starts_with("HEAD ");
+}
+
 }  // namespace
 
 std::string LoopbackRequest::header(const std::string& name) const {
@@ -49,8 +60,7 @@ std::string LoopbackRequest::header(const std::string& name) const {
 }
 
 std::string http_answer(const std::string& status, const std::string& body, const std::string& headers) {
-  return "HTTP/1.1 " + status + "\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" +
-         headers + "\r\n" + body;
+  return "HTTP/1.1 " + status + "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + headers + "\r\n" + body;
 }
 
 Loopback::Loopback(std::function<std::string(const LoopbackRequest&)> answer)
@@ -71,6 +81,10 @@ Loopback::~Loopback() {
   stops_ = true;
   ::shutdown(listener_, SHUT_RDWR);
   thread_.join();
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const int connection : open_connections_) ::shutdown(connection, SHUT_RDWR);
+  }
   answering_.clear();
   ::close(listener_);
 }
@@ -79,22 +93,31 @@ void Loopback::serve() {
   while (!stops_) {
     const int connection = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (connection < 0) continue;
+    ++connections_;
+    {
+      const std::scoped_lock lock(mutex_);
+      open_connections_.insert(connection);
+    }
     answering_.emplace_back([this, connection] {
-      serve(connection);
+      while (serve(connection)) continue;
+      const std::scoped_lock lock(mutex_);
+      open_connections_.erase(connection);
       ::close(connection);
     });
   }
 }
 
-void Loopback::serve(int connection) {
+// Answers a request; whether another may follow.
+bool Loopback::serve(int connection) {
   const std::optional<LoopbackRequest> request = receive(connection);
-  if (!request) return;
+  if (!request) return false;
   const int now = ++open_;
   for (int most = most_; now > most && !most_.compare_exchange_weak(most, now);) {
   }
   const std::string bytes = answer_(*request);
   --open_;  // before the answer, after which another request may come
   send_all(connection, bytes);
+  return stays_open(*request, bytes);
 }
 
 }  // namespace hone::test

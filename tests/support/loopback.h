@@ -4,6 +4,8 @@
 #include <atomic>
 #include <functional>
 #include <list>
+#include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -17,24 +19,26 @@ struct LoopbackRequest {
   [[nodiscard]] std::string header(const std::string& name) const;  // "": not there
 };
 
-// The bytes of an answer whose connection is closed after it; `headers` are whole lines.
+// The bytes of an answer; `headers` are whole lines. The connection stays open for the next request, unless one of them
+// is "Connection: close" or less than the whole answer is sent.
 [[nodiscard]] std::string http_answer(const std::string& status, const std::string& body,
                                       const std::string& headers = "");
 
 class Loopback {
  public:
-  // `answer` gives the bytes to be sent before the connection is closed; it is called by a thread of each connection.
+  // `answer` gives the bytes to be sent; it is called by a thread of each connection.
   explicit Loopback(std::function<std::string(const LoopbackRequest&)> answer);
   Loopback(const Loopback&) = delete;
   Loopback& operator=(const Loopback&) = delete;
   ~Loopback();
 
   [[nodiscard]] std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
-  [[nodiscard]] int most_at_once() const { return most_; }  // requests received and not yet answered
+  [[nodiscard]] int most_at_once() const { return most_; }        // requests received and not yet answered
+  [[nodiscard]] int connections() const { return connections_; }  // taken so far
 
  private:
   void serve();
-  void serve(int connection);
+  bool serve(int connection);
 
   std::function<std::string(const LoopbackRequest&)> answer_;
   int listener_ = -1;
@@ -42,6 +46,9 @@ class Loopback {
   std::atomic<bool> stops_ = false;
   std::atomic<int> open_ = 0;
   std::atomic<int> most_ = 0;
+  std::atomic<int> connections_ = 0;
+  std::mutex mutex_;
+  std::set<int> open_connections_;
   std::list<std::jthread> answering_;
   std::thread thread_;
 };

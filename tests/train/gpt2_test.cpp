@@ -1,5 +1,6 @@
 // What GPT-2 has that other families have not: projections stored as [in, out], folders without the head's prefix, a
 // fixed number of positions.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -71,6 +72,28 @@ TEST(Gpt2, AVocabularyGrows) {
   }
 }
 
+// Rotary positions go on for ever, but the model has not seen them; a rope scaling says in max_position_embeddings how
+// far it reaches.
+TEST(Positions, BeyondThoseOfTheModelAreRefused) {
+  for (const char* name : {"gpt2", "qwen2", "llama3_rope"}) {
+    const FixtureModel fixture(name);
+    const ModelShape& shape = fixture.model->shape();
+    EXPECT_NO_THROW(check_positions(shape, 256, "block_size"));
+    try {
+      check_positions(shape, 257, "block_size");
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(),
+                  testing::StartsWith("block_size: sequences of up to 257 tokens, but the model has 256 positions "
+                                      "(max_position_embeddings) (at most 256"));
+    }
+    const Tokenizer tokenizer = letter_tokenizer(shape.vocab_size);
+    EXPECT_THROW(Engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(test_device()),
+                        {.max_model_len = 257, .max_num_seqs = 1}),
+                 Error);
+  }
+}
+
 TEST(Gpt2, HasNoMorePositionsThanItsTable) {
   const FixtureModel fixture("gpt2");
   const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
@@ -81,8 +104,6 @@ TEST(Gpt2, HasNoMorePositionsThanItsTable) {
   EXPECT_NO_THROW(engine(256));
   EXPECT_THROW(engine(257), Error);
   EXPECT_THROW(check_positions(fixture.model->shape(), 257, "block_size"), Error);
-  const FixtureModel rotary("qwen2");
-  EXPECT_NO_THROW(check_positions(rotary.model->shape(), 1 << 20, "block_size"));
 }
 
 TEST(Gpt2, InitialWeightsOfTheResidualStreamAreSmaller) {

@@ -7,6 +7,7 @@
 #include "core/files.h"
 #include "core/json.h"
 #include "core/json_value.h"
+#include "core/log.h"
 #include "core/random.h"
 #include "model/registry.h"
 #include "model/weights.h"
@@ -34,7 +35,13 @@ std::unique_ptr<Model> open_shape(const StepOptions& options) {
   Json config = parse_json(text, options.model);
   if (options.layers > 0) config["num_hidden_layers"] = options.layers;
   std::unique_ptr<Model> model = family_registry().create(config);
-  check_positions(model->shape(), options.seq_len, "seq_len");
+  // What is measured does not depend on whether the model has seen its rotary positions.
+  const ModelShape& shape = model->shape();
+  if (shape.learned_positions) check_positions(shape, options.seq_len, "seq_len");
+  if (options.seq_len > shape.max_position_embeddings) {
+    log_once(text_of("seq_len is ", options.seq_len, ", but the model has ", shape.max_position_embeddings,
+                     " positions (max_position_embeddings): no such model would be trained so"));
+  }
   return model;
 }
 

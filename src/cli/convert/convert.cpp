@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "checkpoint/model_directory.h"
@@ -11,6 +12,7 @@
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "model/adapter_config.h"
 #include "model/registry.h"
 #include "train/options.h"
 
@@ -58,7 +60,11 @@ std::uint64_t shard_bytes(const std::string& text) {
   return static_cast<std::uint64_t>(value);
 }
 
-// The tokenizer's files and whatever else describes the model: small files beside the weights.
+constexpr const char* kConvertedAdapterConfig = "adapter_config.json";
+constexpr const char* kConvertedAdapterWeights = "adapter_model.safetensors";
+
+// The tokenizer's files and whatever else describes the model: small files beside the weights. A configuration is not
+// copied without its weights.
 void copy_other_files(const fs::path& from, const fs::path& to) {
   for (const std::string& name : names_in(from)) {
     const std::string extension = fs::path(name).extension().string();
@@ -66,18 +72,21 @@ void copy_other_files(const fs::path& from, const fs::path& to) {
                            extension == ".model" || extension == ".tiktoken" || name == "README.md" ||
                            name == "LICENSE";
     const bool is_written = name == "config.json" || name == "generation_config.json" ||
-                            name.ends_with(".index.json") || name == "training_state.json";
+                            name.ends_with(".index.json") || name == "training_state.json" ||
+                            name == kConvertedAdapterConfig;
     if (describes && !is_written && is_file(from / name)) write_file(to / name, read_file(from / name));
   }
 }
 
 // Each tensor in its turn, in one buffer.
-std::vector<TensorSource> sources_of(const WeightFiles& weights, std::optional<DType> wanted,
+std::vector<TensorSource> sources_of(std::span<const StoredTensor* const> tensors, std::optional<DType> wanted,
                                      std::vector<std::byte>& buffer) {
   std::vector<TensorSource> sources;
-  for (const std::string& name : weights.names()) {
-    const StoredTensor& tensor = weights.at(name);
+  for (const StoredTensor* each : tensors) {
+    const StoredTensor& tensor = *each;
+    const std::string& name = tensor.name;
     const std::optional<DType> stored = dtype_of(tensor.type);
+    if (!wanted && tensor.type == StoredType::f16) log_once("weights in float16 are written in bfloat16");
     const DType dtype = wanted.value_or(stored.value_or(DType::bf16));
     if (!wanted && !stored && tensor.type != StoredType::f16) {
       throw Error(tensor.file, text_of("tensor ", name, " is ", name_of(tensor.type)), "give --torch_dtype");
@@ -91,6 +100,84 @@ std::vector<TensorSource> sources_of(const WeightFiles& weights, std::optional<D
   return sources;
 }
 
+std::optional<DType> wanted_type(TorchDtype type) {
+  if (type == TorchDtype::bfloat16) return DType::bf16;
+  if (type == TorchDtype::float32) return DType::f32;
+  return std::nullopt;
+}
+
+std::uint64_t bytes_of(std::span<const TensorSource> sources) {
+  std::uint64_t total = 0;
+  for (const TensorSource& source : sources) total += source.byte_count();
+  return total;
+}
+
+void say_written(const ConvertOptions& options, std::string_view what, std::span<const TensorSource> sources) {
+  log_info(
+      text_of("wrote ", options.output_dir, ": ", what, sources.size(), " tensors, ", format_bytes(bytes_of(sources))));
+}
+
+// The adapter's configuration for `to`: a base that is named by its place beside the adapter is named by it there too.
+Json adapter_config_for(const fs::path& from, const fs::path& to) {
+  Json config = read_json(from / kConvertedAdapterConfig);
+  (void)AdapterConfig(config, (from / kConvertedAdapterConfig).string());  // refuses what hone does not know
+  const auto base = config.find("base_model_name_or_path");
+  if (base == config.end() || !base->is_string()) return config;
+  const fs::path name = base->get<std::string>();
+  if (name.is_relative() && !is_folder(name) && is_folder(from / name)) {
+    *base = fs::relative(from / name, to).string();
+  }
+  return config;
+}
+
+// An adapter stays one, in PEFT's single file; its base is not touched, and need not be there.
+void convert_adapter(const ConvertOptions& options, const OptionInput& input, const fs::path& from,
+                     std::uint64_t most_bytes) {
+  const SafetensorsFile file(from / kConvertedAdapterWeights);
+  std::vector<const StoredTensor*> tensors;
+  for (const StoredTensor& tensor : file.tensors()) tensors.push_back(&tensor);
+  std::vector<std::byte> buffer;
+  const std::vector<TensorSource> sources = sources_of(tensors, wanted_type(options.torch_dtype), buffer);
+  if (input.was_set("max_shard_size") && bytes_of(sources) > most_bytes) {
+    throw Error(
+        input.place_of("max_shard_size"),
+        text_of(options.max_shard_size, ", but an adapter is one file, here of ", format_bytes(bytes_of(sources))),
+        "leave it away; hone merge writes base and adapter as one model");
+  }
+  claim_folder(options.output_dir, "output_dir");
+  const Json config = adapter_config_for(from, options.output_dir);
+  write_safetensors(fs::path(options.output_dir) / kConvertedAdapterWeights, sources);
+  write_json(fs::path(options.output_dir) / kConvertedAdapterConfig, config);
+  if (is_file(from / "generation_config.json")) {
+    write_file(fs::path(options.output_dir) / "generation_config.json", read_file(from / "generation_config.json"));
+  }
+  say_written(options, "an adapter (hone merge puts it into its base), ", sources);
+}
+
+void convert_model(const ConvertOptions& options, const fs::path& from, std::uint64_t most_bytes) {
+  const ModelDirectory directory(from);
+  if (directory.weights().empty()) throw Error(from.string(), "the folder holds no weights");
+  (void)family_registry().create(directory.config());  // refuses what hone does not know
+  claim_folder(options.output_dir, "output_dir");
+  Json config = directory.config();
+  std::vector<const StoredTensor*> tensors;
+  for (const std::string& name : directory.weights().names()) tensors.push_back(&directory.weights().at(name));
+  std::vector<std::byte> buffer;
+  const std::vector<TensorSource> sources = sources_of(tensors, wanted_type(options.torch_dtype), buffer);
+  const DType dtype = sources.front().dtype;
+  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype == DType::bf16  ? "bfloat16"
+                                                               : dtype == DType::f32 ? "float32"
+                                                                                     : "float64";
+  write_model_directory(options.output_dir, {.config = config,
+                                             .generation_config = directory.generation_config(),
+                                             .weights = sources,
+                                             .max_shard_bytes = most_bytes});
+  if (is_file(from / kConvertedAdapterWeights)) {
+    log_warning(text_of(from.string(), " holds an adapter beside the model's weights: it is left out"));
+  }
+  say_written(options, "", sources);
+}
+
 int run(const ConvertOptions& options, const OptionInput& input) {
   const std::string name = model_argument("convert", options.model_name_or_path, input);
   if (options.output_dir.empty()) throw Error("output_dir", "is not set", "the folder for the result");
@@ -99,27 +186,13 @@ int run(const ConvertOptions& options, const OptionInput& input) {
   if (fs::equivalent(from, options.output_dir, ignored)) {
     throw Error("output_dir", text_of(options.output_dir, " is the model's own folder"), "take another one");
   }
-  const std::uint64_t bytes = shard_bytes(options.max_shard_size);
-  const ModelDirectory directory(from);
-  if (directory.weights().empty()) throw Error(from.string(), "the folder holds no weights");
-  (void)family_registry().create(directory.config());  // refuses what hone does not know
-  claim_folder(options.output_dir, "output_dir");
-  std::optional<DType> wanted;
-  if (options.torch_dtype == TorchDtype::bfloat16) wanted = DType::bf16;
-  if (options.torch_dtype == TorchDtype::float32) wanted = DType::f32;
-  Json config = directory.config();
-  std::vector<std::byte> buffer;
-  const std::vector<TensorSource> sources = sources_of(directory.weights(), wanted, buffer);
-  std::uint64_t total = 0;
-  for (const TensorSource& source : sources) total += source.byte_count();
-  const DType dtype = sources.front().dtype;
-  config["torch_dtype"] = dtype == DType::bf16 ? "bfloat16" : dtype == DType::f32 ? "float32" : "float64";
-  write_model_directory(options.output_dir, {.config = config,
-                                             .generation_config = directory.generation_config(),
-                                             .weights = sources,
-                                             .max_shard_bytes = bytes});
+  const std::uint64_t most_bytes = shard_bytes(options.max_shard_size);
+  if (is_adapter_folder(from)) {
+    convert_adapter(options, input, from, most_bytes);
+  } else {
+    convert_model(options, from, most_bytes);
+  }
   copy_other_files(from, options.output_dir);
-  log_info(text_of("wrote ", options.output_dir, ": ", sources.size(), " tensors, ", format_bytes(total)));
   return 0;
 }
 
@@ -128,9 +201,10 @@ int run(const ConvertOptions& options, const OptionInput& input) {
 void register_convert(CommandRegistry& registry) {
   registry.add(make_command<ConvertOptions>(
       {.name = "convert",
-       .summary = "A model or checkpoint in another type, or in files of another size",
+       .summary = "A model, adapter or checkpoint in another type, or in files of another size",
        .positionals = "[MODEL]",
-       .details = "The result is a folder in Hugging Face's layout; a checkpoint's state of training stays behind."},
+       .details = "The result is a folder in Hugging Face's layout; a checkpoint's state of training stays behind.\n"
+                  "An adapter stays an adapter: hone merge makes a model of it."},
       run));
 }
 

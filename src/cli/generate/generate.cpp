@@ -12,16 +12,25 @@
 namespace hone {
 namespace {
 
+void print_count(const std::string& name, std::int64_t count) {
+  std::printf("%-44s %12s\n", name.c_str(), format_count(count).c_str());
+}
+
 int run(const GenerateOptions& options, const OptionInput& input) {
   check_options(options, input);
   catch_interrupts();
   const GenerateCounts counts = generate(options);
-  const auto line = [](std::string_view name, std::int64_t count) {
-    if (count > 0) std::printf("%-44s %12s\n", std::string(name).c_str(), format_count(count).c_str());
+  const auto line = [](const std::string& name, std::int64_t count) {
+    if (count > 0) print_count(name, count);
   };
   line("rows", counts.rows);
   line("  left out as duplicates", counts.duplicates);
-  line("  left out for words of a benchmark", counts.contaminated);
+  if (!counts.benchmarks.empty()) {
+    print_count("  left out for words of a benchmark", counts.contaminated);
+    for (const BenchmarkCounts& benchmark : counts.benchmarks) {
+      print_count("    " + benchmark.name, benchmark.removed);
+    }
+  }
   line("prompts", counts.prompts);
   line("  refused by the endpoint", counts.refused);
   line("  left out by their pass rate", counts.pass_rate);

@@ -1,0 +1,194 @@
+#include "cli/chat/conversation.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/interrupt.h"
+#include "core/json_value.h"
+#include "core/log.h"
+#include "core/random.h"
+#include "core/strings.h"
+
+namespace hone {
+namespace {
+
+constexpr std::int64_t kLongestConversation = 8192;
+constexpr std::string_view kDim = "\x1b[2m";
+constexpr std::string_view kNormal = "\x1b[0m";
+
+// Prints an answer as it comes, what stands between <think> and </think> dimmed on a terminal.
+class AnswerPrinter {
+ public:
+  explicit AnswerPrinter(bool styled) : styled_(styled) {}
+
+  void add(std::string_view piece) {
+    if (!styled_) return print_answer(piece);
+    seen_ += piece;
+    const bool thinking =
+        seen_.rfind("<think>") != std::string::npos &&
+        (seen_.rfind("</think>") == std::string::npos || seen_.rfind("</think>") < seen_.rfind("<think>"));
+    if (thinking != dim_) print_answer(thinking ? kDim : kNormal);
+    dim_ = thinking;
+    print_answer(piece);
+  }
+  ~AnswerPrinter() {
+    if (dim_) print_answer(kNormal);
+  }
+  AnswerPrinter(const AnswerPrinter&) = delete;
+  AnswerPrinter& operator=(const AnswerPrinter&) = delete;
+
+ private:
+  bool styled_;
+  bool dim_ = false;
+  std::string seen_;
+};
+
+}  // namespace
+
+void print_answer(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+bool is_chat_command(std::string_view line) {
+  return line.starts_with("/") || line == "quit" || line == "exit" || line == "clear";
+}
+
+std::string_view chat_help() {
+  return "  quit, /quit            leave (Ctrl+D too)\n"
+         "  clear, /clear          forget the conversation\n"
+         "  /system TEXT           a new system prompt; the conversation starts anew\n"
+         "  /set NAME VALUE        temperature, top_p, top_k, min_p, repetition_penalty, max_tokens or seed\n"
+         "  /save FILE             write the conversation as JSON\n"
+         "  \\ at a line's end     the message goes on in the next line\n"
+         "  \"\"\"                    begins and ends a message of several lines; a pasted text stays one message\n"
+         "  Ctrl+C                 stop the answer; at the prompt: drop the line, and leave where there is none\n";
+}
+
+Conversation::Conversation(const ChatOptions& options, LoadedModel& loaded)
+    : options_(options),
+      loaded_(loaded),
+      template_(chat_template_of(loaded.tokenizer, options.chat_template)),
+      stop_token_ids_(stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer)) {
+  make_engine();
+  clear();
+}
+
+void Conversation::clear() {
+  messages_ = std::make_shared<Json>(Json::array());
+  if (!options_.system_prompt.empty()) messages_->push_back({{"role", "system"}, {"content", options_.system_prompt}});
+}
+
+void Conversation::ask(const std::string& text, bool styled) {
+  messages_->push_back({{"role", "user"}, {"content", text}});
+  Request request;
+  RequestId id = 0;
+  std::int64_t prompt_tokens = 0;
+  try {
+    const RenderedChat chat = template_.render(*messages_, true, template_variables(loaded_.tokenizer));
+    request.prompt = loaded_.tokenizer.encode(chat.text);
+    request.sampling = options_.params(options_.max_tokens, stop_token_ids_);
+    request.sampling.seed = RandomStream(static_cast<std::uint64_t>(options_.seed), "chat").bits(turns_++);
+    prompt_tokens = std::ssize(request.prompt);
+    check_room(prompt_tokens);
+    id = engine_->add(std::move(request));
+  } catch (const Error&) {
+    messages_->erase(messages_->end() - 1);
+    throw;
+  }
+  {
+    AnswerPrinter printer(styled);
+    while (engine_->has_work()) {
+      for (const Engine::Update& update : engine_->step()) printer.add(update.text);
+      if (interrupted()) engine_->cancel(id);
+    }
+  }
+  const Completion completion = engine_->take(id);
+  messages_->push_back({{"role", "assistant"}, {"content", completion.text}});
+  print_answer("\n");
+  if (completion.finish_reason != FinishReason::length) return;
+  if (styled) {
+    print_answer(text_of(kDim, "(", cut_text(prompt_tokens, completion), ")", kNormal, "\n"));
+  } else {
+    log_warning(text_of("the answer is ", cut_text(prompt_tokens, completion)));
+  }
+}
+
+void Conversation::check_room(std::int64_t prompt_tokens) const {
+  if (prompt_tokens < max_model_len_) return;
+  const auto asked = std::ranges::count_if(*messages_, [](const Json& message) { return message["role"] == "user"; });
+  throw Error(asked > 1 ? "the conversation" : "the question",
+              text_of("has ", format_count(prompt_tokens), " tokens, and there is room for ",
+                      format_count(max_model_len_), " with the answer"),
+              (asked > 1 ? "/clear forgets the conversation" : "ask something shorter") + larger_help());
+}
+
+// Where the model knows more positions than the conversation may have.
+std::string Conversation::larger_help() const {
+  const std::int64_t positions = loaded_.model->shape().max_position_embeddings;
+  if (max_model_len_ >= positions) return "";
+  return text_of("; hone chat --max_model_len takes up to ", positions);
+}
+
+std::string Conversation::cut_text(std::int64_t prompt_tokens, const Completion& completion) const {
+  const std::int64_t tokens = std::ssize(completion.tokens);
+  if (prompt_tokens + tokens < max_model_len_) {
+    return text_of("cut at ", format_count(tokens), " tokens: /set max_tokens N, or --max_tokens, allows more");
+  }
+  return text_of("cut, the context is full: ", format_count(prompt_tokens + tokens), " of ",
+                 format_count(max_model_len_), " tokens; /clear forgets the conversation", larger_help());
+}
+
+bool Conversation::command(std::string_view line) {
+  const std::size_t space = std::min(line.find(' '), line.size());
+  const std::string_view name = line.substr(0, space);
+  const std::string rest(trim(line.substr(space)));
+  if (name == "quit" || name == "exit" || name == "/quit" || name == "/exit") return false;
+  if (name == "clear" || name == "/clear") {
+    clear();
+  } else if (name == "/system") {
+    options_.system_prompt = rest;
+    clear();
+  } else if (name == "/set") {
+    set(rest);
+  } else if (name == "/save") {
+    if (rest.empty()) throw Error("/save", "names no file", "/save conversation.json");
+    write_json(rest, *messages_);
+    print_answer(text_of("wrote ", rest, "\n"));
+  } else if (name == "/help") {
+    print_answer(chat_help());
+  } else {
+    throw Error(name, "is no command", "/help lists them");
+  }
+  return true;
+}
+
+void Conversation::set(const std::string& text) {
+  const std::vector<std::string> words = split(text, ' ');
+  if (words.size() != 2)
+    throw Error("/set", text_of("expected a name and a value, saw '", text, "'"), "/set temperature 0.7");
+  const std::vector<std::string> arguments{"--" + words[0], words[1]};
+  ChatOptions changed = options_;
+  OptionInput input;
+  read_option_flags(OptionTable(changed), arguments, {}, input);
+  const bool penalized = options_.repetition_penalty != 1;
+  options_ = changed;
+  if (!penalized && options_.repetition_penalty != 1) make_engine();
+}
+
+void Conversation::make_engine() {
+  const ModelShape& shape = loaded_.model->shape();
+  max_model_len_ = options_.max_model_len > 0 ? options_.max_model_len
+                                              : std::min(shape.max_position_embeddings, kLongestConversation);
+  EngineOptions engine;
+  engine.max_model_len = max_model_len_;
+  engine.max_num_seqs = 1;
+  engine.repetition_penalty = options_.repetition_penalty != 1;
+  engine_.reset();  // its memory is given back first
+  engine_ = std::make_unique<Engine>(*loaded_.model, loaded_.tokenizer, loaded_.weights,
+                                     std::make_shared<Arena>(loaded_.weights.device()), engine);
+}
+
+}  // namespace hone

@@ -1,0 +1,48 @@
+// How quickly connections are opened.
+#include "hub/connection_gate.h"
+
+#include <gtest/gtest.h>
+
+#include "hub/curl.h"
+
+namespace hone::test {
+namespace {
+
+using Clock = ConnectionPace::Clock;
+
+TEST(ConnectionPace, AFewAtOnceAndTheNextWhenOneIsAnswered) {
+  ConnectionPace pace;
+  const Clock::time_point now{std::chrono::hours(1)};
+  for (int i = 0; i < ConnectionPace::kMostUnanswered; ++i) EXPECT_EQ(pace.open(now), now);
+  EXPECT_GT(pace.open(now), now);
+  pace.answered();
+  EXPECT_EQ(pace.open(now), now);
+  EXPECT_GT(pace.open(now), now);
+}
+
+TEST(ConnectionPace, WhoIsNotAnsweredKeepsNobodyOutForLong) {
+  ConnectionPace pace;
+  Clock::time_point now{std::chrono::hours(1)};
+  for (int i = 0; i < ConnectionPace::kMostUnanswered; ++i) (void)pace.open(now);
+  for (int i = 0; i < 100; ++i) {
+    const Clock::time_point next = pace.open(now);
+    EXPECT_EQ(next, now + ConnectionPace::kPause);
+    EXPECT_EQ(pace.open(next), next);
+    now = next;
+  }
+}
+
+TEST(ConnectionGate, NobodyWaitsWhoIsOver) {
+  ConnectionGate gate;
+  for (int i = 0; i < ConnectionPace::kMostUnanswered; ++i) EXPECT_TRUE(gate.enter([] { return false; }));
+  EXPECT_FALSE(gate.enter([] { return true; }));
+}
+
+TEST(Origin, IsTheUrlUpToItsPath) {
+  EXPECT_EQ(origin_of("https://a:8000/v1/x?y=z"), "https://a:8000");
+  EXPECT_EQ(origin_of("http://a"), "http://a");
+  EXPECT_EQ(origin_of("http://a?x=http://b/"), "http://a");
+}
+
+}  // namespace
+}  // namespace hone::test
