@@ -95,14 +95,19 @@ void measure(const Program& program, const KernelsOptions& options, Device& devi
 
 }  // namespace
 
-std::string bench_kernels_keys() {
+std::string bench_kernels_help() {
   KernelsOptions defaults;
   return option_help(OptionTable(defaults));
 }
 
+std::vector<CommandKey> bench_kernels_keys() {
+  KernelsOptions defaults;
+  return keys_of(OptionTable(defaults));
+}
+
 int bench_kernels(std::span<const std::string> arguments) {
   KernelsOptions options;
-  apply_input(kKernelsText, read_options(OptionTable(options), arguments));
+  apply_input(kKernelsText, read_options(OptionTable(options), arguments, {}, RecipeArgument::taken));
   const std::unique_ptr<Model> model = open_shape(options);
   Device& device = open_device(options.device);
   set_gemm_tuning(device, options.gemm.tuning());

@@ -167,14 +167,19 @@ void add_model(Table& table, const MatmulOptions& options) {
 
 }  // namespace
 
-std::string bench_matmul_keys() {
+std::string bench_matmul_help() {
   MatmulOptions defaults;
   return option_help(OptionTable(defaults));
 }
 
+std::vector<CommandKey> bench_matmul_keys() {
+  MatmulOptions defaults;
+  return keys_of(OptionTable(defaults));
+}
+
 int bench_matmul(std::span<const std::string> arguments) {
   MatmulOptions options;
-  apply_input(kMatmulText, read_options(OptionTable(options), arguments));
+  apply_input(kMatmulText, read_options(OptionTable(options), arguments, {}, RecipeArgument::taken));
   if (options.dtypes.empty()) throw Error("dtypes", "is empty");
   register_operations();
   Device& device = open_device(options.device);

@@ -132,14 +132,19 @@ void measure_table(BenchTrainOptions options, std::vector<ResultRow>& rows) {
 
 }  // namespace
 
-std::string bench_train_keys() {
+std::string bench_train_help() {
   BenchTrainOptions defaults;
   return option_help(OptionTable(defaults));
 }
 
+std::vector<CommandKey> bench_train_keys() {
+  BenchTrainOptions defaults;
+  return keys_of(OptionTable(defaults));
+}
+
 int bench_train(std::span<const std::string> arguments) {
   BenchTrainOptions options;
-  apply_input(kTrainText, read_options(OptionTable(options), arguments));
+  apply_input(kTrainText, read_options(OptionTable(options), arguments, {}, RecipeArgument::taken));
   std::vector<ResultRow> rows;
   if (options.full || options.large_models) {
     measure_table(options, rows);

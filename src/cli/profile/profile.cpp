@@ -45,7 +45,8 @@ const CommandText kText{
     .details =
         "Takes steps with random weights: of a known shape on random tokens, or of a recipe on its\n"
         "data, whose keys then take the place of those of the training step below. Writes\n"
-        "chrome_trace.json (for Perfetto) and kernel_summary.json."};
+        "chrome_trace.json (for Perfetto) and kernel_summary.json.",
+    .recipe = RecipeArgument::refused};
 
 // What is profiled.
 struct Subject {
