@@ -62,7 +62,8 @@ class Quickstart {
     stage("sft", {"--model_name_or_path", path("pretrain"), "--dataset_name", path("data/sft.jsonl")});
     title("5. GRPO");
     stage("grpo", {"--model_name_or_path", path("sft"), "--dataset_name", path("data/prompts.jsonl")});
-    const QuickstartReport report = write_quickstart_report(root_, stages_);
+    const QuickstartReport report = write_quickstart_report(
+        root_, stages_, {.seed = options_.seed, .machine = open_device(options_.device).name()});
     std::fputs(report.text.c_str(), stdout);
     std::printf("\nreport: %s\nto talk with the model: hone chat %s\n", report.html.c_str(), path("grpo").c_str());
     return 0;
