@@ -131,3 +131,28 @@ function(hone_discover_tests target label)
   gtest_discover_tests(${target} DISCOVERY_TIMEOUT ${HONE_TEST_TIMEOUT}
                        PROPERTIES TIMEOUT ${HONE_TEST_TIMEOUT} LABELS ${label})
 endfunction()
+
+# hone_embed_recipes(): the files of recipes/ as text of the room cli, for embedded_recipes() (cli/recipes/embedded.h).
+# They are read when CMake runs, which it does anew after a change.
+function(hone_embed_recipes)
+  file(GLOB_RECURSE names CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/recipes ${CMAKE_SOURCE_DIR}/recipes/*)
+  list(SORT names)
+  set(entries "")
+  foreach(name IN LISTS names)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/recipes/${name})
+    file(READ ${CMAKE_SOURCE_DIR}/recipes/${name} text)
+    string(APPEND entries "    {\"${name}\", R\"hone_recipe(${text})hone_recipe\"},\n")
+  endforeach()
+  string(CONCAT source "// Generated from recipes/.\n#include \"cli/recipes/embedded.h\"\n\nnamespace hone {\n\n"
+         "std::span<const EmbeddedRecipe> embedded_recipes() {\n  static constexpr EmbeddedRecipe kRecipes[] = {\n"
+         "${entries}  };\n  return kRecipes;\n}\n\n}  // namespace hone\n")
+  set(file ${CMAKE_BINARY_DIR}/generated/embedded_recipes.cpp)
+  set(old "")
+  if(EXISTS ${file})
+    file(READ ${file} old)
+  endif()
+  if(NOT old STREQUAL source)
+    file(WRITE ${file} "${source}")
+  endif()
+  target_sources(hone_cli PRIVATE ${file})
+endfunction()

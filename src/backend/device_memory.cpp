@@ -12,10 +12,10 @@
 namespace hone {
 namespace {
 
-#ifdef HONE_CUDA
 // What cuBLASLt's kernels, hone's own and recorded launches take of a GPU while a run goes on, rounded up.
 constexpr std::size_t kLibraryBytes = std::size_t{1} << 30;
 
+#ifdef HONE_CUDA
 DeviceMemory gpu_memory() {
   std::size_t free = 0;
   std::size_t total = 0;
@@ -25,6 +25,8 @@ DeviceMemory gpu_memory() {
 #endif
 
 }  // namespace
+
+DeviceMemory memory_of_gpu(std::size_t total) { return {total, total - std::min(total, kLibraryBytes)}; }
 
 DeviceMemory memory_of(const Device& device) {
 #ifdef HONE_CUDA

@@ -68,5 +68,10 @@ void write_model_directory(const std::filesystem::path& path, const ModelContent
 // in Hugging Face's cache: HF_HUB_CACHE, or hub/ in HF_HOME, or ~/.cache/huggingface/hub. Throws Error that says where
 // it looked.
 [[nodiscard]] std::filesystem::path resolve_model(std::string_view name, std::string_view revision = "main");
+// Whether resolve_model would find all of it here, with nothing to download.
+[[nodiscard]] bool is_model_here(std::string_view name, std::string_view revision = "main");
+// The same as resolve_model for whom config.json is enough: of a model that is not in the cache nothing else is
+// downloaded.
+[[nodiscard]] std::filesystem::path resolve_config(std::string_view name, std::string_view revision = "main");
 
 }  // namespace hone

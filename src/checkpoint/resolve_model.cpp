@@ -39,14 +39,19 @@ bool has_weights(const fs::path& folder) {
   return std::ranges::all_of(shards, [&](const std::string& shard) { return is_file(folder / shard); });
 }
 
-bool is_complete(const fs::path& snapshot) {
+enum class Wanted : std::uint8_t { whole_model, config_alone };
+
+bool is_complete(const fs::path& snapshot, Wanted wanted) {
+  if (wanted == Wanted::config_alone) return is_file(snapshot / "config.json");
   const bool described = is_file(snapshot / "config.json") || is_file(snapshot / "tokenizer.json");
   return described && has_weights(snapshot);
 }
 
-}  // namespace
+bool is_wanted(std::string_view path, Wanted wanted) {
+  return wanted == Wanted::config_alone ? path == "config.json" : is_model_file(path);
+}
 
-fs::path resolve_model(std::string_view name, std::string_view revision) {
+fs::path resolve(std::string_view name, std::string_view revision, Wanted wanted) {
   if (name.empty() || name.find('\0') != std::string_view::npos) {
     throw Error("the model's name is empty, or holds a zero byte");
   }
@@ -60,7 +65,7 @@ fs::path resolve_model(std::string_view name, std::string_view revision) {
   const HubRepo repo{.kind = RepoKind::model, .name = std::string(name), .revision = std::string(revision)};
   fs::path snapshot = snapshot_folder(repo);
   const bool is_cached = is_folder(snapshot);
-  if (is_cached && (is_offline() || is_complete(snapshot))) return snapshot;
+  if (is_cached && (is_offline() || is_complete(snapshot, wanted))) return snapshot;
   if (is_offline() || name.find('/') == std::string_view::npos) {
     throw Error(shown(name),
                 text_of("not found: neither the folder ", fs::absolute(local).string(), " nor ", snapshot.string(),
@@ -77,10 +82,28 @@ fs::path resolve_model(std::string_view name, std::string_view revision) {
   }
   std::vector<std::string> paths;
   for (const HubFile& file : listing.files) {
-    if (is_model_file(file.path)) paths.push_back(file.path);
+    if (is_wanted(file.path, wanted)) paths.push_back(file.path);
   }
   if (paths.empty()) throw Error(shown(name), "the hub has no files of a model there");
   return download(repo, listing, paths);
+}
+
+}  // namespace
+
+fs::path resolve_model(std::string_view name, std::string_view revision) {
+  return resolve(name, revision, Wanted::whole_model);
+}
+
+bool is_model_here(std::string_view name, std::string_view revision) {
+  if (is_folder(expand_home(std::string(name)))) return true;
+  if (!is_repo_name(name)) return false;
+  const HubRepo repo{.kind = RepoKind::model, .name = std::string(name), .revision = std::string(revision)};
+  const fs::path snapshot = snapshot_folder(repo);
+  return is_folder(snapshot) && is_complete(snapshot, Wanted::whole_model);
+}
+
+fs::path resolve_config(std::string_view name, std::string_view revision) {
+  return resolve(name, revision, Wanted::config_alone);
 }
 
 }  // namespace hone

@@ -24,34 +24,77 @@ void print_error(std::string_view kind, std::string_view message) {
   log_line(text_of("hone: ", kind, line));
 }
 
+// What a command is called elsewhere.
+struct CommandWord {
+  std::string_view word;
+  std::string_view meant;
+};
+constexpr CommandWord kCommandWords[] = {
+    {"train", "pretrain, sft or grpo"},
+    {"training", "pretrain, sft or grpo"},
+    {"finetune", "sft"},
+    {"fine-tune", "sft"},
+    {"rl", "grpo"},
+    {"rlhf", "grpo"},
+    {"ppo", "grpo"},
+    {"evaluate", "eval"},
+    {"test", "eval"},
+    {"score", "eval"},
+    {"talk", "chat"},
+    {"sample", "generate"},
+    {"infer", "generate"},
+    {"inference", "generate"},
+    {"benchmark", "bench"},
+    {"export", "convert"},
+    {"tokenize", "tokenizer"},
+    {"memory", "plan"},
+    {"completions", "completion"},
+    {"manual", "man"},
+};
+
+const Command& command_called(const CommandRegistry& registry, const std::string& name) {
+  if (const Command* command = registry.find(name)) return *command;
+  std::vector<std::string> names;
+  for (const Command& known : registry.commands()) names.push_back(known.name);
+  for (const CommandWord& word : kCommandWords) {
+    const bool is_there = std::ranges::any_of(registry.commands(),
+                                              [&](const Command& known) { return word.meant.ends_with(known.name); });
+    if (is_there) names.emplace_back(word.word);
+  }
+  std::string meant = nearest_name(name, names);
+  const auto word = std::ranges::find(kCommandWords, meant, &CommandWord::word);
+  if (word != std::end(kCommandWords)) meant = word->meant;
+  throw Error(text_of("hone ", shown(name)), "no such command",
+              meant.empty() ? "hone --help lists them" : text_of("did you mean ", meant, "?"));
+}
+
+void expect_no_more(std::span<const std::string> arguments, std::size_t taken) {
+  if (arguments.size() <= taken) return;
+  throw Error(text_of("hone ", arguments[0]), text_of("takes no argument ", shown(arguments[taken])));
+}
+
+bool asks_for_help(std::string_view word) { return word == "--help" || word == "-h"; }
+
 int dispatch(const CommandRegistry& registry, std::span<const std::string> arguments) {
-  const bool asks = !arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help");
-  if (arguments.empty() || (asks && arguments.size() == 1)) {
+  const bool help = !arguments.empty() && (asks_for_help(arguments[0]) || arguments[0] == "help");
+  if (arguments.empty() || (help && arguments.size() == 1)) {
     print(program_help(registry));
     return arguments.empty() ? kUserError : kDone;
   }
   if (arguments[0] == "--version") {
+    expect_no_more(arguments, 1);
     print(text_of("hone ", HONE_VERSION, "\n"));
     return kDone;
   }
-  const bool help = arguments[0] == "help" && arguments.size() > 1;
-  const std::string& name = help ? arguments[1] : arguments[0];
-  const Command* command = registry.find(name);
-  if (command == nullptr) {
-    std::vector<std::string> names;
-    for (const Command& known : registry.commands()) names.push_back(known.name);
-    const std::string nearest = nearest_name(name, names);
-    throw Error(text_of("hone ", shown(name)), "no such command",
-                nearest.empty() ? "hone --help lists them" : text_of("did you mean ", nearest, "?"));
-  }
+  const Command& command = command_called(registry, help ? arguments[1] : arguments[0]);
+  if (help) expect_no_more(arguments, 2);
   const auto rest = arguments.subspan(1);
   const auto end = std::ranges::find(rest, "--");
-  const bool asked = std::any_of(rest.begin(), end, [](const auto& word) { return word == "--help" || word == "-h"; });
-  if (help || asked) {
-    print(command->help());
+  if (help || std::any_of(rest.begin(), end, asks_for_help)) {
+    print(command.help());
     return kDone;
   }
-  return command->run(rest);
+  return command.run(rest);
 }
 
 }  // namespace
@@ -70,14 +113,15 @@ std::string program_help(const CommandRegistry& registry) {
   std::string text =
       "hone takes a language model from text through pre-training, fine-tuning and reinforcement\n"
       "learning to evaluation and chat.\n\n"
-      "Usage: hone COMMAND [--config FILE.yaml] [--key value ...]\n\nCommands:\n";
+      "Usage: hone COMMAND [RECIPE.yaml] [--key value ...]\n\nCommands:\n";
   for (const Command& command : registry.commands()) {
     std::string name = "  " + command.name;
     name.resize(std::max<std::size_t>(name.size() + 1, 14), ' ');
     text += name + command.summary + "\n";
   }
   return text +
-         "\n`hone COMMAND --help` shows a command's keys. Each is a line of the YAML file or a flag; flags win.\n";
+         "\n`hone COMMAND --help` shows a command's keys. Each is a line of the recipe or a flag; flags win.\n"
+         "--config RECIPE.yaml names the recipe too, whatever its ending.\n";
 }
 
 int run_command_line(const CommandRegistry& registry, std::span<const std::string> arguments) {

@@ -72,12 +72,18 @@ class Assigner {
   [[noreturn]] void fail_unknown(const std::string& key, const Place& place) const {
     std::vector<std::string> known = table_.names();
     for (const ForeignKey& other : foreign_) known.emplace_back(other.name);
-    std::vector<std::string> meant;  // a word that a key begins with is likelier cut short than misspelt
-    std::ranges::copy_if(known, std::back_inserter(meant),
-                         [&](const auto& name) { return name.starts_with(key + "_"); });
+    std::vector<std::string> meant;
+    for (const std::string_view name : keys_meant_by(key)) {
+      if (table_.find(name) != nullptr) meant.emplace_back(name);
+    }
+    if (meant.empty()) {  // a word that a key begins with is likelier cut short than misspelt
+      std::ranges::copy_if(known, std::back_inserter(meant),
+                           [&](const auto& name) { return name.starts_with(key + "_"); });
+    }
     if (meant.empty() || meant.size() > kMostMeant) meant = {nearest_name(key, known)};
-    throw Error(place.text(), "unknown key",
-                meant[0].empty() ? "--help lists the keys" : text_of("did you mean ", join(meant, " or "), "?"));
+    const std::string fix = meant[0].empty() ? "--help lists the keys" : "";
+    if (place.file.empty()) std::ranges::for_each(meant, [](std::string& name) { name.insert(0, "--"); });
+    throw Error(place.text(), "unknown key", fix.empty() ? text_of("did you mean ", join(meant, " or "), "?") : fix);
   }
 
  private:
@@ -317,8 +323,27 @@ void read_option_flags(const OptionTable& table, std::span<const std::string> ar
   FlagReader(table, arguments, foreign, input).read();
 }
 
+bool is_recipe(std::string_view argument) { return argument.ends_with(".yaml") || argument.ends_with(".yml"); }
+
+namespace {
+
+// Takes the recipe out of the positionals; nothing where there is none.
+std::optional<std::string> take_recipe(std::vector<std::string>& positionals) {
+  const auto at = std::ranges::find_if(positionals, is_recipe);
+  if (at == positionals.end()) return std::nullopt;
+  std::string recipe = std::move(*at);
+  positionals.erase(at);
+  const auto other = std::ranges::find_if(positionals, is_recipe);
+  if (other != positionals.end()) {
+    throw Error("command line", text_of("names two recipes, ", shown(recipe), " and ", shown(*other)), "give one");
+  }
+  return recipe;
+}
+
+}  // namespace
+
 OptionInput read_options(const OptionTable& table, std::span<const std::string> arguments,
-                         std::span<const ForeignKey> foreign) {
+                         std::span<const ForeignKey> foreign, RecipeArgument recipe) {
   OptionInput input;
   std::vector<std::string> flags;
   std::optional<std::string> file;
@@ -346,8 +371,15 @@ OptionInput read_options(const OptionTable& table, std::span<const std::string> 
       flags.push_back(argument);
     }
   }
+  if (recipe == RecipeArgument::taken) {
+    // Which words are positionals is known once the flags are read; they are read again below, over the file's keys.
+    OptionInput first;
+    read_option_flags(table, flags, foreign, first);
+    if (const std::optional<std::string> named = take_recipe(first.positionals)) name_file(*named);
+  }
   if (file) read_option_keys(table, read_yaml(*file), *file, foreign, input);
   read_option_flags(table, flags, foreign, input);
+  if (recipe == RecipeArgument::taken) (void)take_recipe(input.positionals);
   return input;
 }
 

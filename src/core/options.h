@@ -183,9 +183,16 @@ void read_option_keys(const OptionTable& table, const YamlValue& document, std::
 // a positional, and so is all after `--`.
 void read_option_flags(const OptionTable& table, std::span<const std::string> arguments,
                        std::span<const ForeignKey> foreign, OptionInput& input);
-// A command line: the file that --config names, then the flags over it.
+// Whether a positional that ends in .yaml or .yml is the file of keys, as --config FILE is.
+enum class RecipeArgument : std::uint8_t { refused, taken };
+// A command line: the file that --config names (or, where it is `taken`, a positional), then the flags over it.
 [[nodiscard]] OptionInput read_options(const OptionTable& table, std::span<const std::string> arguments,
-                                       std::span<const ForeignKey> foreign = {});
+                                       std::span<const ForeignKey> foreign = {},
+                                       RecipeArgument recipe = RecipeArgument::refused);
+[[nodiscard]] bool is_recipe(std::string_view argument);  // by its ending
+
+// The keys that a word of other tools' ("lr", "batch_size") may stand for, the likeliest first; empty where it is none.
+[[nodiscard]] std::span<const std::string_view> keys_meant_by(std::string_view word);
 
 // The options in groups, aligned, with defaults.
 [[nodiscard]] std::string option_help(const OptionTable& table);

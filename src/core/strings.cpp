@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <numeric>
@@ -106,6 +107,32 @@ std::string format_bytes(std::uint64_t bytes) {
     ++unit;
   }
   return unit == 0 ? printed("%.0f B", value) : printed("%.2f %s", value, kUnits[unit]);
+}
+
+std::optional<std::uint64_t> parse_bytes(std::string_view text) {
+  struct Unit {
+    std::string_view name;
+    double bytes;
+  };
+  constexpr Unit kUnits[] = {{"TIB", 0x1p40}, {"GIB", 0x1p30}, {"MIB", 0x1p20}, {"KIB", 0x1p10},
+                             {"TB", 1e12},    {"GB", 1e9},     {"MB", 1e6},     {"KB", 1e3}};
+  std::string upper(trim(text));
+  for (char& c : upper) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+  double factor = 1;
+  for (const auto& [name, bytes] : kUnits) {
+    if (!upper.ends_with(name)) continue;
+    factor = bytes;
+    upper.resize(upper.size() - name.size());
+    break;
+  }
+  const std::string number(trim(upper));
+  double value = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+  if (error != std::errc() || end != number.data() + number.size()) return std::nullopt;
+  value *= factor;
+  constexpr double kMost = 1e15;
+  if (!(value >= 1) || value > kMost) return std::nullopt;
+  return static_cast<std::uint64_t>(value);
 }
 
 std::string format_count(std::int64_t count) {

@@ -19,6 +19,9 @@ namespace hone {
 [[nodiscard]] std::string nearest_name(std::string_view word, std::span<const std::string> candidates);
 // "3.2 GiB"; "512 B".
 [[nodiscard]] std::string format_bytes(std::uint64_t bytes);
+// "5GB" is 5 x 10^9 bytes and "5GiB" 5 x 2^30, in letters of either case; a number alone counts bytes. Nothing where
+// the text is no size of 1 byte to 10^15.
+[[nodiscard]] std::optional<std::uint64_t> parse_bytes(std::string_view text);
 // "1,234,567".
 [[nodiscard]] std::string format_count(std::int64_t count);
 // "1h 02m", "3m 04s", "12s".

@@ -1,6 +1,7 @@
 #include "eval/compare.h"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 
 #include "core/error.h"
@@ -41,15 +42,15 @@ void add_sample(ComparedRun& run, const Json& row) {
     task->problems.push_back({.id = id,
                               .prompt = row.at("prompt").get<std::string>(),
                               .gold = row.at("gold").get<std::string>(),
-                              .completion = row.at("completion").get<std::string>(),
-                              .extracted = row.at("extracted").get<std::string>(),
-                              .first_score = score});
+                              .samples = {}});
   }
   if (task->problems.empty() || task->problems.back().id != id)
     throw Error("", "its problem's first sample is missing");
   ComparedProblem& problem = task->problems.back();
-  ++problem.samples;
-  problem.score += (score - problem.score) / static_cast<double>(problem.samples);
+  problem.samples.push_back({.completion = row.at("completion").get<std::string>(),
+                             .extracted = row.at("extracted").get<std::string>(),
+                             .score = score});
+  problem.score += (score - problem.score) / static_cast<double>(problem.samples.size());
 }
 
 ComparedRun read_run(const fs::path& folder) {
@@ -89,6 +90,27 @@ std::vector<ComparedRun> read_runs(std::span<const std::string> folders) {
     if (same > 1) runs[i].name = folders[i];
   }
   return runs;
+}
+
+std::size_t sample_to_show(std::span<const ComparedProblem* const> runs) {
+  std::vector<const ComparedProblem*> there;
+  std::ranges::copy_if(runs, std::back_inserter(there), [](const auto* problem) { return problem != nullptr; });
+  if (there.size() < 2) return 0;
+  const std::size_t count =
+      std::ranges::min(there, {}, [](const auto* problem) { return problem->samples.size(); })->samples.size();
+  const auto first_difference = [&](auto part) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto differs = [&](const auto* problem) {
+        return problem->samples[i].*part != there.front()->samples[i].*part;
+      };
+      if (std::ranges::any_of(there, differs)) return i;
+    }
+    return count;
+  };
+  std::size_t index = first_difference(&ComparedSample::score);
+  if (index == count) index = first_difference(&ComparedSample::extracted);
+  if (index == count) index = first_difference(&ComparedSample::completion);
+  return index == count ? 0 : index;
 }
 
 std::optional<PairedDifference> paired_difference(const ComparedTask& first, const ComparedTask& second) {

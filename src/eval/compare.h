@@ -12,16 +12,19 @@
 
 namespace hone {
 
-// A problem of a run's task, with the first of its samples.
+struct ComparedSample {
+  std::string completion;
+  std::string extracted;
+  double score = 0.0;
+};
+
+// A problem of a run's task, with its samples.
 struct ComparedProblem {
   std::string id;
   std::string prompt;
   std::string gold;
   double score = 0.0;  // mean over its samples
-  std::int64_t samples = 0;
-  std::string completion;
-  std::string extracted;
-  double first_score = 0.0;
+  std::vector<ComparedSample> samples;
 };
 
 struct ComparedScore {
@@ -44,6 +47,10 @@ struct ComparedRun {
 // What write_report wrote into the folders. Throws Error.
 [[nodiscard]] std::vector<ComparedRun> read_runs(std::span<const std::string> folders);
 
+// The sample of a problem to show of all these runs: the first whose scores differ, else whose answers, else whose
+// completions do; 0 where none differs. Runs without the problem are null.
+[[nodiscard]] std::size_t sample_to_show(std::span<const ComparedProblem* const> runs);
+
 // The difference of two runs' scores over the problems that both have, by id, prompt and gold; nothing where there is
 // none.
 struct PairedDifference {
@@ -55,7 +62,7 @@ struct PairedDifference {
 [[nodiscard]] std::optional<PairedDifference> paired_difference(const ComparedTask& first, const ComparedTask& second);
 
 // One HTML file that refers to nothing else: scores with their intervals, differences to the first run, and for each
-// task the problems on which the runs differ most, at most `most`, with an answer of each.
+// task the problems on which the runs differ most, at most `most`, with an answer of each that differs.
 [[nodiscard]] std::string comparison_page(std::span<const ComparedRun> runs, std::size_t most = 40);
 
 }  // namespace hone

@@ -193,9 +193,12 @@ std::string samples(std::span<const ComparedRun> runs, const std::string& name, 
   const std::size_t shown = std::min(most, rows.size());
   std::string html =
       text_of("<h3>Answers</h3>\n<p>", shown, " of ", rows.size(),
-              " problems, those on which the runs differ most first; of each run the first sample.</p>\n");
+              " problems, those on which the runs differ most first; of each run the first sample in which they "
+              "differ.</p>\n");
   for (const Row& row : std::span(rows).first(shown)) {
-    html += "<details><summary>problem " + escaped(row.problem->id) + " <span class=\"soft\">";
+    const std::size_t index = sample_to_show(row.answers);
+    html += text_of(&row == &rows.front() ? "<details open>" : "<details>", "<summary>problem ") +
+            escaped(row.problem->id) + " <span class=\"soft\">";
     for (std::size_t r = 0; r < runs.size(); ++r) {
       if (row.answers[r] != nullptr)
         html += escaped(runs[r].name) + " " + percent_text(row.answers[r]->score) + "% &ensp;";
@@ -203,12 +206,16 @@ std::string samples(std::span<const ComparedRun> runs, const std::string& name, 
     html += "</span></summary>\n<div class=\"prompt\"><span class=\"soft\">gold " + escaped(row.problem->gold) +
             "</span><pre>" + shortened(row.problem->prompt) + "</pre></div><div class=\"sides\">\n";
     for (std::size_t r = 0; r < runs.size(); ++r) {
-      const ComparedProblem* answer = row.answers[r];
-      if (answer == nullptr) continue;
+      const ComparedProblem* problem = row.answers[r];
+      if (problem == nullptr) continue;
+      const ComparedSample& sample = problem->samples[index];
+      const std::size_t count = problem->samples.size();
+      const std::string which = count > 1 ? text_of(", sample ", index + 1, " of ", count) : std::string();
       html += "<div class=\"side\"><strong>" + escaped(runs[r].name) + "</strong> <span class=\"" +
-              (answer->first_score == 1.0 ? "good\">right" : "bad\">wrong") + "</span><div class=\"soft\">answer: " +
-              (answer->extracted.empty() ? "none" : escaped(answer->extracted.substr(0, 400))) + "</div><pre>" +
-              shortened(answer->completion) + "</pre></div>\n";
+              (sample.score == 1.0 ? "good\">right" : "bad\">wrong") + "</span>" + which +
+              "<div class=\"soft\">answer: " +
+              (sample.extracted.empty() ? "none" : escaped(sample.extracted.substr(0, 400))) + "</div><pre>" +
+              shortened(sample.completion) + "</pre></div>\n";
     }
     html += "</div></details>\n";
   }

@@ -1,9 +1,12 @@
 #include "planner/plan.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
+#include "core/error.h"
 #include "core/strings.h"
+#include "ops/registry.h"
 #include "train/fit.h"
 
 namespace hone {
@@ -38,12 +41,31 @@ void add_cost(RunPlan& plan, const Program& program) {
   plan.bytes_per_micro_batch = cost.bytes_read + cost.bytes_written;
 }
 
-template <class Run>
-void add_fit(RunPlan& plan, const Run& run) {
-  const Device& device = open_device(run.options.device);
-  plan.device = device.name();
-  plan.fit = fit_text(run.options, run.dtype, memory_of(device), plan.memory.total(),
-                      [&](const TrainingOptions& options) { return bytes_with(run, options); });
+DeviceFit fit_gpu(std::size_t total, const TrainingOptions& options, DType dtype, const BytesWith& bytes_with) {
+  TrainingOptions there = options;
+  there.plan.device = memory_of_gpu(total);
+  const std::size_t available = there.plan.device->available;
+  DeviceFit fit{.memory = total, .bytes = bytes_with(there), .changes = {}};
+  for (FitChange& change : changes_to_fit(there, dtype, available, fit.bytes, bytes_with)) {
+    fit.bytes = change.bytes;
+    const std::string key = change.text.substr(0, change.text.find(':') + 1);
+    std::erase_if(fit.changes, [&](const std::string& earlier) { return earlier.starts_with(key); });
+    fit.changes.push_back(std::move(change.text));
+  }
+  fit.fits = fit.bytes <= available;
+  return fit;
+}
+
+std::string device_name(const TrainingOptions& options) {
+  if (!options.plan.device) return open_device(options.device).name();
+  return text_of("a GPU of ", format_bytes(options.plan.device->total));
+}
+
+void add_fits(RunPlan& plan, const TrainingOptions& options, DType dtype, std::span<const std::size_t> gpus,
+              const BytesWith& bytes_with) {
+  plan.device = device_name(options);
+  plan.fit = fit_text(options, dtype, device_memory(options), plan.memory.total(), bytes_with);
+  for (const std::size_t total : gpus) plan.devices.push_back(fit_gpu(total, options, dtype, bytes_with));
 }
 
 template <class... Values>
@@ -55,27 +77,128 @@ std::string printed(const char* format, Values... values) {
 
 }  // namespace
 
-RunPlan plan_run(const LanguageRun& run) {
-  const LanguagePrograms programs = trace_run(run);
-  RunPlan plan{
-      .command = run.command, .dtype = std::string(name_of(run.dtype)), .parameters = {}, .memory = programs.memory};
-  plan.steps = run.total_steps;
-  plan.tokens_per_micro_batch = run.batches->limits().tokens;
-  add_model(plan, *run.model);
+namespace {
+
+// A run's plan but for its steps.
+RunPlan plan_sizes(std::string command, const LanguageSizes& sizes, const TrainingOptions& options,
+                   std::span<const std::size_t> gpus) {
+  const LanguagePrograms programs = trace_run(sizes, options);
+  RunPlan plan{.command = std::move(command),
+               .dtype = std::string(name_of(sizes.dtype)),
+               .parameters = {},
+               .memory = programs.memory};
+  plan.tokens_per_micro_batch = sizes.limits.tokens;
+  add_model(plan, *sizes.model);
   add_cost(plan, programs.training);
-  add_fit(plan, run);
+  add_fits(plan, options, sizes.dtype, gpus,
+           [&](const TrainingOptions& changed) { return trace_run(sizes, changed).memory.total(); });
   return plan;
 }
 
-RunPlan plan_run(const GrpoRun& run) {
-  const GrpoPrograms programs = trace_run(run);
+RunPlan plan_sizes(const GrpoSizes& sizes, std::span<const std::size_t> gpus) {
+  const GrpoPrograms programs = trace_run(sizes, *sizes.options);
   RunPlan plan{
-      .command = "grpo", .dtype = std::string(name_of(run.dtype)), .parameters = {}, .memory = programs.memory};
-  plan.steps = run.total_steps;
-  plan.tokens_per_micro_batch = run.batch.micro_batch * run.engine.max_model_len;
-  add_model(plan, *run.model);
+      .command = "grpo", .dtype = std::string(name_of(sizes.dtype)), .parameters = {}, .memory = programs.memory};
+  plan.tokens_per_micro_batch = sizes.batch.micro_batch * sizes.engine.max_model_len;
+  add_model(plan, *sizes.model);
   add_cost(plan, programs.policy);
-  add_fit(plan, run);
+  add_fits(plan, *sizes.options, sizes.dtype, gpus,
+           [&](const TrainingOptions& changed) { return trace_run(sizes, changed).memory.total(); });
+  return plan;
+}
+
+// `length`: tokens of each sequence; `documents`: in each, at most.
+RunPlan plan_language_sketch(std::string command, const TrainingOptions& options, LanguageSizes sizes,
+                             std::int64_t length, std::int64_t documents, std::string_view key,
+                             std::span<const std::size_t> gpus) {
+  check_positions(sizes.model->shape(), length, key);
+  const std::int64_t rows = options.per_device_train_batch_size;
+  sizes.rows = rows;
+  sizes.limits = {.tokens = rows * length, .documents = rows * documents};
+  if (options.evaluates()) {
+    const std::int64_t eval_rows = options.per_device_eval_batch_size;
+    sizes.eval_limits = {.tokens = eval_rows * length, .documents = eval_rows * documents};
+  }
+  RunPlan plan = plan_sizes(std::move(command), sizes, options, gpus);
+  plan.steps = std::max<std::int64_t>(options.max_steps, 0);
+  return plan;
+}
+
+// A packed sequence holds so many documents at most: shorter ones are rare, and one more costs a few bytes.
+std::int64_t documents_in(std::int64_t length) {
+  constexpr std::int64_t kShortDocument = 16;
+  return std::max<std::int64_t>(length / kShortDocument, 1);
+}
+
+bool lacks_gpu_kernels() {
+  const KernelRegistry& kernels = kernel_registry();
+  return &kernels.get_to_plan("adamw", DeviceKind::cuda) == &kernels.get("adamw", DeviceKind::cpu);
+}
+
+std::string device_table(std::span<const DeviceFit> devices) {
+  std::string text = "on a GPU of\n";
+  for (const DeviceFit& device : devices) {
+    const std::string keys = join(device.changes, ", ");
+    const std::string answer = !device.fits   ? keys.empty() ? "does not fit" : "does not fit even with " + keys
+                               : keys.empty() ? "fits"
+                                              : "fits with " + keys;
+    text += printed("  %4.0f GiB  takes %11s  ", static_cast<double>(device.memory) / 0x1p30,
+                    format_bytes(device.bytes).c_str()) +
+            answer + "\n";
+  }
+  if (lacks_gpu_kernels())
+    text += "  (this build has no kernels for a GPU: their workspaces are taken to be the host's)\n";
+  return text;
+}
+
+}  // namespace
+
+RunPlan plan_run(const LanguageRun& run, std::span<const std::size_t> gpus) {
+  RunPlan plan = plan_sizes(run.command, sizes_of(run), run.options, gpus);
+  plan.steps = run.total_steps;
+  return plan;
+}
+
+RunPlan plan_run(const GrpoRun& run, std::span<const std::size_t> gpus) {
+  RunPlan plan = plan_sizes(sizes_of(run), gpus);
+  plan.steps = run.total_steps;
+  return plan;
+}
+
+RunPlan plan_sketch(const PretrainOptions& options, ModelSketch sketch, std::span<const std::size_t> gpus) {
+  return plan_language_sketch("pretrain", options,
+                              {.model = sketch.model.get(), .dtype = weight_dtype(options).value_or(sketch.dtype)},
+                              options.block_size, documents_in(options.block_size), "block_size", gpus);
+}
+
+RunPlan plan_sketch(const SftOptions& options, ModelSketch sketch, std::span<const std::size_t> gpus) {
+  const std::unique_ptr<Model> model = with_adapter(std::move(sketch.model), options, options);
+  const LanguageSizes sizes{.model = model.get(),
+                            .dtype = weight_dtype(options).value_or(sketch.dtype),
+                            .loss = options.loss_type,
+                            .limits = {},
+                            .eval_limits = std::nullopt};
+  const std::int64_t length = options.max_length.value_or(model->shape().max_position_embeddings);
+  return plan_language_sketch("sft", options, sizes, length, options.packing ? documents_in(length) : 1, "max_length",
+                              gpus);
+}
+
+RunPlan plan_sketch(const GrpoOptions& options, const OptionInput& input, ModelSketch sketch,
+                    std::span<const std::size_t> gpus) {
+  const std::unique_ptr<Model> model = with_adapter(std::move(sketch.model), options, options);
+  const GrpoBatch batch = grpo_batch(options, 1, input);
+  const std::int64_t positions = model->shape().max_position_embeddings;
+  const std::int64_t prompt =
+      options.max_prompt_length.value_or(std::max<std::int64_t>(positions - options.max_completion_length, 1));
+  check_positions(model->shape(), prompt + options.max_completion_length, "max_prompt_length + max_completion_length");
+  RunPlan plan = plan_sizes({.model = model.get(),
+                             .dtype = weight_dtype(options).value_or(sketch.dtype),
+                             .options = &options,
+                             .batch = batch,
+                             .engine = rollout_engine(options, batch, prompt),
+                             .evaluates = options.evaluates()},
+                            gpus);
+  plan.steps = std::max<std::int64_t>(options.max_steps, 0);
   return plan;
 }
 
@@ -91,8 +214,8 @@ std::string to_text(const RunPlan& plan) {
   text += printed("work of a micro-batch of %s tokens\n", format_count(plan.tokens_per_micro_batch).c_str());
   text += printed("  %-28s %14.3f GFLOP\n", "forward and backward", plan.flops_per_micro_batch * 1e-9);
   text += printed("  %-28s %14.3f GB\n", "read and written", plan.bytes_per_micro_batch * 1e-9);
-  text += printed("steps %s\n", format_count(plan.steps).c_str());
-  return text;
+  text += plan.steps > 0 ? printed("steps %s\n", format_count(plan.steps).c_str()) : "steps: as the data will have\n";
+  return plan.devices.empty() ? text : text + device_table(plan.devices);
 }
 
 }  // namespace hone

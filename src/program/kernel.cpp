@@ -13,6 +13,11 @@ const Kernel& KernelRegistry::get(std::string_view op, DeviceKind device) const 
   return found->second;
 }
 
+const Kernel& KernelRegistry::get_to_plan(std::string_view op, DeviceKind device) const {
+  const auto found = kernels_.find({std::string(op), device});
+  return found != kernels_.end() ? found->second : get(op, DeviceKind::cpu);
+}
+
 KernelRegistry& kernel_registry() {
   static KernelRegistry registry;
   return registry;

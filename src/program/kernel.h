@@ -78,6 +78,8 @@ class KernelRegistry {
   void add(std::string_view op, DeviceKind device, Kernel kernel);
   // Throws Defect where the device has no kernel for the operation.
   [[nodiscard]] const Kernel& get(std::string_view op, DeviceKind device) const;
+  // The device's kernel; where this build has none for it, the host's, so that a GPU can be planned for without one.
+  [[nodiscard]] const Kernel& get_to_plan(std::string_view op, DeviceKind device) const;
 
  private:
   std::map<std::pair<std::string, DeviceKind>, Kernel> kernels_;

@@ -23,7 +23,8 @@ struct MemoryPlan {
 inline constexpr std::size_t kNoOffset = static_cast<std::size_t>(-1);
 
 // Lifetimes run from the first node that writes a storage to the last that uses it (outputs: to the end). Offsets are
-// placed by decreasing size, each at the lowest gap that is free for its whole life.
+// placed by decreasing size, each at the lowest gap that is free for its whole life. A build without kernels for the
+// device plans with the workspaces of the host's.
 [[nodiscard]] MemoryPlan plan_memory(const Program& program, DeviceKind device);
 
 }  // namespace hone

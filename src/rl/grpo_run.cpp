@@ -156,12 +156,8 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   }
   if (options.evaluates()) run.eval_prompts = read_prompts(open_eval_data(options, options), run);
   make_rewards(run);
-  run.engine.max_model_len = longest_prompt(run) + options.max_completion_length;
+  run.engine = rollout_engine(options, run.batch, longest_prompt(run));
   check_completions(run, input);
-  run.engine.max_num_seqs = std::min(run.batch.completions, kMaxSequences);
-  run.engine.max_batch_tokens = std::max(kMaxBatchTokens, run.engine.max_num_seqs);
-  run.engine.repetition_penalty = options.repetition_penalty != 1;
-  run.engine = resolved(run.engine);
   const std::int64_t micro_steps = GrpoTask::micro_steps_per_epoch(options, run.batch, run.prompts.size());
   const std::int64_t accumulation = options.gradient_accumulation_steps;
   run.total_steps =
@@ -172,35 +168,52 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   return run;
 }
 
-namespace {
+EngineOptions rollout_engine(const GrpoOptions& options, const GrpoBatch& batch, std::int64_t longest_prompt) {
+  EngineOptions engine;
+  engine.max_model_len = longest_prompt + options.max_completion_length;
+  engine.max_num_seqs = std::min(batch.completions, kMaxSequences);
+  engine.max_batch_tokens = std::max(kMaxBatchTokens, engine.max_num_seqs);
+  engine.repetition_penalty = options.repetition_penalty != 1;
+  return resolved(engine);
+}
 
-GrpoPrograms trace_with(const GrpoRun& run, const TrainingOptions& training, std::int64_t completions) {
+GrpoSizes sizes_of(const GrpoRun& run) {
+  return {.model = run.model.get(),
+          .dtype = run.dtype,
+          .options = &run.options,
+          .batch = run.batch,
+          .engine = run.engine,
+          .evaluates = run.eval_prompts.has_value()};
+}
+
+GrpoPrograms trace_run(const GrpoSizes& run, const TrainingOptions& training) {
+  const GrpoOptions& keys = *run.options;
+  const std::int64_t completions = std::min(run.batch.micro_batch, training.per_device_train_batch_size);
   GrpoPrograms programs;
   MemoryBreakdown& memory = programs.memory;
   add_training_state(memory, *run.model, run.dtype, optimizer_options(training));
   const KvLayout layout = kv_layout(run.engine);
-  const bool has_engine = run.options.rollout == RolloutKind::own;
+  const bool has_engine = keys.rollout == RolloutKind::own;
   if (has_engine) memory.kv_cache = TensorStore::bytes_of(kv_types(*run.model, layout, run.dtype));
   // The reference of an adapter is its base, which is there.
   const LoraModel* lora = run.model->adapter();
   const Model& reference = lora != nullptr ? lora->base() : *run.model;
-  if (run.options.beta != 0 && lora == nullptr)
-    memory.reference = TensorStore::bytes_of(weight_types(*run.model, run.dtype));
+  if (keys.beta != 0 && lora == nullptr) memory.reference = TensorStore::bytes_of(weight_types(*run.model, run.dtype));
   const LossProgramOptions options =
       loss_program_options(training, {completions * run.engine.max_model_len, completions}, run.dtype, memory);
-  const PolicyLossOptions loss = policy_loss_options(run.options, run.batch);
+  const PolicyLossOptions loss = policy_loss_options(keys, run.batch);
   const auto planned = [&](Program program) {
     memory.add_program(plan_memory(program, options.device));
     return program;
   };
   programs.policy = planned(trace_policy(*run.model, loss, options));
   memory.offloaded = TensorStore::bytes_of(offloaded_types(programs.policy));
-  if (run.eval_prompts) programs.evaluation = planned(trace_policy_evaluation(*run.model, loss, options));
-  if (GrpoTask::needs_forward(run.options)) {
-    programs.forward = planned(trace_reference(*run.model, run.options.temperature, options));
+  if (run.evaluates) programs.evaluation = planned(trace_policy_evaluation(*run.model, loss, options));
+  if (GrpoTask::needs_forward(keys)) {
+    programs.forward = planned(trace_reference(*run.model, keys.temperature, options));
   }
-  if (run.options.beta != 0) {
-    programs.reference = planned(trace_reference(reference, run.options.temperature, options));
+  if (keys.beta != 0) {
+    programs.reference = planned(trace_reference(reference, keys.temperature, options));
   }
   (void)planned(Optimizer::trace_update(*run.model, run.dtype, optimizer_options(training)));
   for (const Capacity& capacity : has_engine ? engine_capacities(run.engine) : std::vector<Capacity>()) {
@@ -212,6 +225,8 @@ GrpoPrograms trace_with(const GrpoRun& run, const TrainingOptions& training, std
   return programs;
 }
 
+namespace {
+
 std::unique_ptr<RolloutSource> rollout_source(const GrpoRun& run, const TensorStore& weights,
                                               const std::shared_ptr<Arena>& arena) {
   if (run.options.rollout == RolloutKind::own) {
@@ -222,11 +237,10 @@ std::unique_ptr<RolloutSource> rollout_source(const GrpoRun& run, const TensorSt
 
 }  // namespace
 
-GrpoPrograms trace_run(const GrpoRun& run) { return trace_with(run, run.options, run.batch.micro_batch); }
+GrpoPrograms trace_run(const GrpoRun& run) { return trace_run(sizes_of(run), run.options); }
 
 std::size_t bytes_with(const GrpoRun& run, const TrainingOptions& options) {
-  const std::int64_t completions = std::min(run.batch.micro_batch, options.per_device_train_batch_size);
-  return trace_with(run, options, completions).memory.total();
+  return trace_run(sizes_of(run), options).memory.total();
 }
 
 MetricValues train(GrpoRun& run) {

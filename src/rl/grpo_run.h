@@ -48,6 +48,21 @@ struct GrpoPrograms {
   MemoryBreakdown memory;
 };
 [[nodiscard]] GrpoPrograms trace_run(const GrpoRun& run);
+// What the programs depend on.
+struct GrpoSizes {
+  const Model* model = nullptr;
+  DType dtype = DType::f32;
+  const GrpoOptions* options = nullptr;
+  GrpoBatch batch;
+  EngineOptions engine;
+  bool evaluates = false;
+};
+[[nodiscard]] GrpoSizes sizes_of(const GrpoRun& run);
+// `training`: in place of those in `options`.
+[[nodiscard]] GrpoPrograms trace_run(const GrpoSizes& sizes, const TrainingOptions& training);
+// The engine of a run whose longest prompt has so many tokens.
+[[nodiscard]] EngineOptions rollout_engine(const GrpoOptions& options, const GrpoBatch& batch,
+                                           std::int64_t longest_prompt);
 // The bytes it would take with other options of the kind that all training shares.
 [[nodiscard]] std::size_t bytes_with(const GrpoRun& run, const TrainingOptions& options);
 

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "train/setup.h"
 
 namespace hone {
 namespace {
@@ -13,12 +14,6 @@ namespace {
 constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 constexpr double kHostActivationGib = 4.0;
 constexpr std::size_t kNotable = std::size_t{1} << 30;  // bytes in use elsewhere that are worth a word
-
-// A key with its new value, and the bytes that the run takes with it and with those before it.
-struct Change {
-  std::string text;
-  std::size_t bytes = 0;
-};
 
 // Changes the next key that there is to change; nothing where the options have been through all.
 std::optional<std::string> next_change(TrainingOptions& options, DType dtype) {
@@ -46,10 +41,31 @@ std::optional<std::string> next_change(TrainingOptions& options, DType dtype) {
   return std::nullopt;
 }
 
-// Until the run fits, or there is nothing more to change. A change that saves nothing is left out.
-std::vector<Change> changes_to_fit(TrainingOptions options, DType dtype, std::size_t available, std::size_t bytes,
-                                   const BytesWith& bytes_with) {
-  std::vector<Change> changes;
+// "31.20 GiB are in use already: freed, it would fit; ", where that is so.
+std::string in_use(DeviceMemory there, std::size_t bytes) {
+  const std::size_t used = there.total - there.available;
+  if (bytes > there.total || used < kNotable) return {};
+  return text_of(format_bytes(used), " are in use already, by other processes too: freed, it would fit; ");
+}
+
+// "it fits with gradient_checkpointing: true (takes 31.20 GiB), then optim: adamw_bf16 (takes 20.00 GiB)"
+std::string advice(const std::vector<FitChange>& changes, std::size_t available) {
+  std::string text;
+  for (const FitChange& change : changes) {
+    if (!text.empty()) text += ", then ";
+    text += text_of(change.text, " (takes ", format_bytes(change.bytes), ")");
+  }
+  if (changes.empty())
+    return "nothing that can be set saves enough: a smaller model, shorter sequences or a larger device";
+  if (changes.back().bytes <= available) return "it fits with " + text;
+  return text_of("even with ", text, " it is ", format_bytes(changes.back().bytes - available), " too much");
+}
+
+}  // namespace
+
+std::vector<FitChange> changes_to_fit(TrainingOptions options, DType dtype, std::size_t available, std::size_t bytes,
+                                      const BytesWith& bytes_with) {
+  std::vector<FitChange> changes;
   while (bytes > available) {
     TrainingOptions changed = options;
     const std::optional<std::string> text = next_change(changed, dtype);
@@ -64,35 +80,17 @@ std::vector<Change> changes_to_fit(TrainingOptions options, DType dtype, std::si
   return changes;
 }
 
-// "31.20 GiB are in use already: freed, it would fit; ", where that is so.
-std::string in_use(DeviceMemory there, std::size_t bytes) {
-  const std::size_t used = there.total - there.available;
-  if (bytes > there.total || used < kNotable) return {};
-  return text_of(format_bytes(used), " are in use already, by other processes too: freed, it would fit; ");
+DeviceMemory device_memory(const TrainingOptions& options) {
+  return options.plan.device ? *options.plan.device : memory_of(open_device(options.device));
 }
 
-// "it fits with gradient_checkpointing: true (takes 31.20 GiB), then optim: adamw_bf16 (takes 20.00 GiB)"
-std::string advice(const std::vector<Change>& changes, std::size_t available) {
-  std::string text;
-  for (const Change& change : changes) {
-    if (!text.empty()) text += ", then ";
-    text += text_of(change.text, " (takes ", format_bytes(change.bytes), ")");
-  }
-  if (changes.empty())
-    return "nothing that can be set saves enough: a smaller model, shorter sequences or a larger device";
-  if (changes.back().bytes <= available) return "it fits with " + text;
-  return text_of("even with ", text, " it is ", format_bytes(changes.back().bytes - available), " too much");
-}
-
-}  // namespace
-
-std::size_t activation_budget(const TrainingOptions& options, const Device& device, const MemoryBreakdown& held) {
-  if (options.activation_memory_gib || device.kind() == DeviceKind::cpu) {
+std::size_t activation_budget(const TrainingOptions& options, const MemoryBreakdown& held) {
+  if (options.activation_memory_gib || device_kind(options) == DeviceKind::cpu) {
     return static_cast<std::size_t>(options.activation_memory_gib.value_or(kHostActivationGib) * kGib);
   }
   // Inputs are known when the program is: a few numbers a token.
   constexpr std::size_t kInputs = std::size_t{64} << 20;
-  const std::size_t available = memory_of(device).available;
+  const std::size_t available = device_memory(options).available;
   return available - std::min(available, held.total() + kInputs);
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "backend/device_memory.h"
 #include "train/memory.h"
@@ -13,11 +14,23 @@ namespace hone {
 
 // Bytes of the arena that gradient_checkpointing: auto keeps to: activation_memory_gib where it is set; else, on a GPU,
 // what is available beyond what the run holds besides, and 4 GiB on the host.
-[[nodiscard]] std::size_t activation_budget(const TrainingOptions& options, const Device& device,
-                                            const MemoryBreakdown& held);
+[[nodiscard]] std::size_t activation_budget(const TrainingOptions& options, const MemoryBreakdown& held);
+
+// What the device of the options has: the one that a plan asks about, or the machine's, now.
+[[nodiscard]] DeviceMemory device_memory(const TrainingOptions& options);
 
 // The bytes that a run would take with other options; throws Error where they do not go together with the run.
 using BytesWith = std::function<std::size_t(const TrainingOptions&)>;
+
+// A key with its new value, and the bytes that the run takes with it and with those before it.
+struct FitChange {
+  std::string text;  // "optim: adamw_8bit"
+  std::size_t bytes = 0;
+};
+// Keys changed one after another, the mildest first, until a run of `bytes` fits, or nothing is left to change. Those
+// that save nothing are left out.
+[[nodiscard]] std::vector<FitChange> changes_to_fit(TrainingOptions options, DType dtype, std::size_t available,
+                                                    std::size_t bytes, const BytesWith& bytes_with);
 
 // What a run takes beside what there is, and, where it is too much, what would mend it: keys changed one after another,
 // the mildest first, with the bytes that the run then takes. Two lines or more.

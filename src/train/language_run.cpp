@@ -245,41 +245,43 @@ LanguageRun prepare_sft(const SftOptions& options) {
   return run;
 }
 
-namespace {
-
-LanguagePrograms trace_with(const LanguageRun& run, const TrainingOptions& training, const Capacity& capacity) {
+LanguagePrograms trace_run(const LanguageSizes& sizes, const TrainingOptions& training) {
+  const auto scaled = [&](std::int64_t whole) {
+    return (whole * training.per_device_train_batch_size + sizes.rows - 1) / sizes.rows;
+  };
   LanguagePrograms programs;
-  add_training_state(programs.memory, *run.model, run.dtype, optimizer_options(training));
-  LossProgramOptions options = loss_program_options(training, capacity, run.dtype, programs.memory);
-  options.dynamic = run.loss == SftLoss::dft;
-  programs.training = trace_training(*run.model, options);
+  add_training_state(programs.memory, *sizes.model, sizes.dtype, optimizer_options(training));
+  const Capacity capacity{scaled(sizes.limits.tokens), scaled(sizes.limits.documents)};
+  LossProgramOptions options = loss_program_options(training, capacity, sizes.dtype, programs.memory);
+  options.dynamic = sizes.loss == SftLoss::dft;
+  programs.training = trace_training(*sizes.model, options);
   programs.memory.add_program(plan_memory(programs.training, options.device));
   programs.memory.offloaded = TensorStore::bytes_of(offloaded_types(programs.training));
-  if (run.eval_batches != nullptr) {
-    const BatchLimits eval_limits = run.eval_batches->limits();
-    options.capacity = {eval_limits.tokens, eval_limits.documents};
-    programs.evaluation = trace_evaluation(*run.model, options);
+  if (sizes.eval_limits) {
+    options.capacity = {sizes.eval_limits->tokens, sizes.eval_limits->documents};
+    programs.evaluation = trace_evaluation(*sizes.model, options);
     programs.memory.add_program(plan_memory(*programs.evaluation, options.device));
   }
   programs.memory.add_program(
-      plan_memory(Optimizer::trace_update(*run.model, run.dtype, optimizer_options(training)), options.device));
+      plan_memory(Optimizer::trace_update(*sizes.model, sizes.dtype, optimizer_options(training)), options.device));
   return programs;
 }
 
-}  // namespace
-
-LanguagePrograms trace_run(const LanguageRun& run) {
-  const BatchLimits limits = run.batches->limits();
-  return trace_with(run, run.options, {limits.tokens, limits.documents});
+LanguageSizes sizes_of(const LanguageRun& run) {
+  LanguageSizes sizes{.model = run.model.get(),
+                      .dtype = run.dtype,
+                      .loss = run.loss,
+                      .limits = run.batches->limits(),
+                      .rows = run.options.per_device_train_batch_size,
+                      .eval_limits = std::nullopt};
+  if (run.eval_batches != nullptr) sizes.eval_limits = run.eval_batches->limits();
+  return sizes;
 }
 
+LanguagePrograms trace_run(const LanguageRun& run) { return trace_run(sizes_of(run), run.options); }
+
 std::size_t bytes_with(const LanguageRun& run, const TrainingOptions& options) {
-  const BatchLimits limits = run.batches->limits();
-  const std::int64_t rows = run.options.per_device_train_batch_size;
-  const auto scaled = [&](std::int64_t whole) {
-    return (whole * options.per_device_train_batch_size + rows - 1) / rows;
-  };
-  return trace_with(run, options, {scaled(limits.tokens), scaled(limits.documents)}).memory.total();
+  return trace_run(sizes_of(run), options).memory.total();
 }
 
 MetricValues train(LanguageRun& run) {

@@ -43,6 +43,17 @@ struct LanguagePrograms {
   MemoryBreakdown memory;
 };
 [[nodiscard]] LanguagePrograms trace_run(const LanguageRun& run);
+// What the programs depend on beside the options of training.
+struct LanguageSizes {
+  const Model* model = nullptr;
+  DType dtype = DType::f32;
+  SftLoss loss = SftLoss::nll;
+  BatchLimits limits;
+  std::int64_t rows = 1;  // the per_device_train_batch_size that the limits are of
+  std::optional<BatchLimits> eval_limits;
+};
+[[nodiscard]] LanguageSizes sizes_of(const LanguageRun& run);
+[[nodiscard]] LanguagePrograms trace_run(const LanguageSizes& sizes, const TrainingOptions& options);
 // The bytes it would take with other options, of which per_device_train_batch_size scales the batches.
 [[nodiscard]] std::size_t bytes_with(const LanguageRun& run, const TrainingOptions& options);
 

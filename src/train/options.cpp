@@ -60,10 +60,12 @@ void check_steps(double value, std::string_view key, const OptionInput& input) {
 void check_training(const ModelOptions& model, const DatasetOptions& data, const TrainingOptions& training,
                     bool needs_model, const OptionInput& input) {
   if (needs_model) require_text(model.model_name_or_path, "model_name_or_path", "the folder of the model to train");
-  if (data.dataset_mixture.kind == YamlValue::Kind::null) {
-    require_text(data.dataset_name, "dataset_name", "the file or folder of the data to train on");
+  if (!training.plan.asked) {
+    if (data.dataset_mixture.kind == YamlValue::Kind::null) {
+      require_text(data.dataset_name, "dataset_name", "the file or folder of the data to train on");
+    }
+    require_text(training.output_dir, "output_dir", "the folder for checkpoints and the final model");
   }
-  require_text(training.output_dir, "output_dir", "the folder for checkpoints and the final model");
   if (!training.config_file.empty()) read_launch_file(model, training);
   check_trackers(training, input);
   check_steps(training.logging_steps, "logging_steps", input);
@@ -106,7 +108,7 @@ void check_options(const PretrainOptions& options, const OptionInput& input) {
     throw Error(input.place_of("config_overrides"), "is set, but weights that are there have the shapes of their own",
                 "it goes with model_config_path");
   }
-  if (!options.model_config_path.empty()) {
+  if (!options.model_config_path.empty() && !options.plan.asked) {
     require_text(options.tokenizer_name_or_path, "tokenizer_name_or_path", "the folder of the tokenizer to train with");
   }
 }

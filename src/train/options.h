@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/device_memory.h"
 #include "backend/device_option.h"
 #include "core/dtype.h"
 #include "core/options.h"
@@ -113,7 +114,14 @@ struct DatasetOptions {
   }
 };
 
+// What a plan asks beyond the keys of a run. No keys themselves.
+struct PlanQuestion {
+  bool asked = false;                  // nothing will be run: no output_dir and no data are needed
+  std::optional<DeviceMemory> device;  // a GPU with so much memory, in place of the machine's device
+};
+
 struct TrainingOptions {
+  PlanQuestion plan;
   std::int64_t per_device_train_batch_size = 8;
   std::int64_t per_device_eval_batch_size = 8;
   std::int64_t gradient_accumulation_steps = 1;

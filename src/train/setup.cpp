@@ -108,6 +108,10 @@ std::string run_title(std::string_view command, const TrainingOptions& options) 
   return options.run_name.empty() ? std::string(command) : text_of(command, " ", options.run_name);
 }
 
+DeviceKind device_kind(const TrainingOptions& options) {
+  return options.plan.device ? DeviceKind::cuda : open_device(options.device).kind();
+}
+
 LossProgramOptions loss_program_options(const TrainingOptions& options, const Capacity& capacity, DType dtype,
                                         const MemoryBreakdown& held) {
   if (dtype != DType::bf16 && options.optim == OptimizerType::adamw_bf16) {
@@ -118,14 +122,14 @@ LossProgramOptions loss_program_options(const TrainingOptions& options, const Ca
     throw Error("gradient_dtype", text_of("bfloat16 is for weights of bfloat16, these are ", name_of(dtype)),
                 "set torch_dtype: bfloat16, or leave gradient_dtype away");
   }
-  const Device& device = open_device(options.device);
-  const bool is_host = device.kind() == DeviceKind::cpu;
+  const DeviceKind device = device_kind(options);
+  const bool is_host = device == DeviceKind::cpu;
   if (options.activation_offloading && is_host) log_once("activation_offloading has no effect: the run is on the host");
   return {.capacity = capacity,
           .dtype = dtype,
           .recompute = recompute_policy(options.gradient_checkpointing),
-          .activation_budget = activation_budget(options, device, held),
-          .device = device.kind(),
+          .activation_budget = activation_budget(options, held),
+          .device = device,
           .gradients = gradient_sums(options),
           .offload = options.activation_offloading && !is_host};
 }
@@ -144,7 +148,7 @@ OptimizerOptions optimizer_options(const TrainingOptions& options) {
                                        .weight_decay = options.weight_decay,
                                        .seed = options.seed},
                              .moments = moments_of(options.optim),
-                             .paged = paged && open_device(options.device).kind() != DeviceKind::cpu,
+                             .paged = paged && device_kind(options) != DeviceKind::cpu,
                              .gradients = gradient_sums(options)};
   apply_optim_args(options.optim_args, name_of(options.optim), optimizer);
   return optimizer;

@@ -26,6 +26,9 @@ namespace hone {
 // How a run is named in its log: "grpo", or "grpo NAME" where run_name is set.
 [[nodiscard]] std::string run_title(std::string_view command, const TrainingOptions& options);
 
+// Where the options' programs run, or would run.
+[[nodiscard]] DeviceKind device_kind(const TrainingOptions& options);
+
 // `held`: what the run takes of its device besides the arena. Throws Error where optimizer or gradients are of a type
 // that weights of `dtype` cannot have.
 [[nodiscard]] LossProgramOptions loss_program_options(const TrainingOptions& options, const Capacity& capacity,

@@ -1,6 +1,10 @@
 // The training commands as a user starts them, on a miniature.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <unistd.h>
+
+#include <array>
 
 #include "cli/program.h"
 #include "core/files.h"
@@ -277,6 +281,39 @@ TEST_F(CommandsTest, WhatIsWrongGetsOneLine) {
             "hone: error: output_dir: cannot create the folder " + path("wrong.jsonl") + ": Not a directory\n");
   EXPECT_EQ(run_program({"chat"}).output, "hone: error: hone chat: no model is named (hone chat FOLDER)\n");
   EXPECT_EQ(run_program({"help"}).output, run_program({"--help"}).output);
+}
+
+// What the program says where its streams are a terminal and these lines are typed.
+std::string said_on_terminal(const std::vector<std::string>& arguments, const std::string& typed) {
+  int terminal = -1;
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    const std::string program = (binary_dir() / "hone").string();
+    std::vector<char*> argv{const_cast<char*>(program.c_str())};
+    for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    ::execv(program.c_str(), argv.data());
+    ::_exit(127);
+  }
+  EXPECT_EQ(::write(terminal, typed.data(), typed.size()), static_cast<ssize_t>(typed.size()));
+  std::string said;
+  std::array<char, 4096> buffer{};
+  for (ssize_t count = 0; (count = ::read(terminal, buffer.data(), buffer.size())) > 0;) {
+    said.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+  ::close(terminal);
+  EXPECT_EQ(wait_for(child), 0);
+  return said;
+}
+
+TEST_F(CommandsTest, ChatSpeaksOfItsSetCommand) {
+  const std::string said = said_on_terminal(
+      {"chat", path("model")}, "/set foo\n/set foo 1\n/set device cpu\n/set top_p 9\n/set top_p 0.5\nquit\n");
+  EXPECT_THAT(said, HasSubstr("/set: expected a name and a value, saw 'foo'"));
+  EXPECT_THAT(said, HasSubstr("/set: 'foo' cannot be set (temperature, top_p, top_k, min_p, repetition_penalty"));
+  EXPECT_THAT(said, HasSubstr("/set: 'device' cannot be set")) << "it would change nothing";
+  EXPECT_THAT(said, HasSubstr("/set top_p: expected a number above 0 and of at most 1, saw '9'"));
+  EXPECT_THAT(said, Not(HasSubstr("--")));
 }
 
 }  // namespace

@@ -2,11 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <numeric>
-#include <set>
 
-#include "cli/bench/results.h"
 #include "cli/bench/training_step.h"
 #include "cli/profile/categories.h"
 #include "cli/profile/one_op.h"
@@ -18,6 +15,7 @@
 #include "core/json.h"
 #include "core/json_value.h"
 #include "core/strings.h"
+#include "ops/registry.h"
 #include "support/miniature.h"
 #include "support/paths.h"
 #include "train/setup.h"
@@ -47,6 +45,34 @@ TEST(Profile, SortsOperations) {
   EXPECT_EQ(category_of("adamw_8bit"), "optimizer");
   EXPECT_EQ(category_of("linearly"), "other");
   EXPECT_EQ(category_of(""), "other");
+}
+
+TEST(Profile, EveryOperationHasACategory) {
+  register_operations();
+  for (const std::string& name : op_registry().names()) EXPECT_TRUE(known_category(name).has_value()) << name;
+  EXPECT_EQ(category_of("lora_linear"), "GEMM");
+  EXPECT_EQ(category_of("muon_apply"), "optimizer");
+  EXPECT_EQ(known_category("linearly"), std::nullopt);
+}
+
+TEST(Profile, LimitsKnowThatSmallCopiesMayBeCached) {
+  const DeviceLimits limits{.copy_bytes_per_second = 1e9, .flops_per_second = 1e12, .copies = {{1e3, 4e9}, {1e6, 1e9}}};
+  EXPECT_EQ(limits.bytes_per_second(100), 4e9);
+  EXPECT_EQ(limits.bytes_per_second(4e3), 4e9) << "up to four times the size";
+  EXPECT_EQ(limits.bytes_per_second(5e3), 1e9);
+  EXPECT_EQ(limits.bytes_per_second(1e9), 1e9);
+  EXPECT_DOUBLE_EQ(limits.floor(2e12, 1), 2);
+  EXPECT_DOUBLE_EQ(limits.floor(0, 2e9), 2);
+  EXPECT_DOUBLE_EQ(limits.reached(2e12, 1, 4), 0.5);
+  EXPECT_DOUBLE_EQ(limits.reached(2e12, 1, 1), 1) << "what was reached is possible";
+}
+
+TEST(Profile, RatesHaveThreeDigits) {
+  EXPECT_EQ(flops_text(53.44e9), "53.4 GFLOP/s");
+  EXPECT_EQ(flops_text(1.234e12), "1.23 TFLOP/s");
+  EXPECT_EQ(flops_text(755e12), "755 TFLOP/s");
+  EXPECT_EQ(flops_text(9.999e9), "10.0 GFLOP/s");
+  EXPECT_EQ(flops_text(12e3), "0.01 MFLOP/s");
 }
 
 TEST(Profile, TakesLayersAsOne) {
@@ -130,7 +156,7 @@ TEST(Profile, TimelineHoldsEveryRunInOrder) {
 
 TEST(Profile, SharesAddUpToTheStep) {
   const Timeline timeline = profiled();
-  const ProfileReport report = make_report(timeline, {.copy_bytes_per_second = 1e10, .flops_per_second = 1e11});
+  const ProfileReport report = make_report(timeline, {.copy_bytes_per_second = 1e16, .flops_per_second = 1e17});
   EXPECT_NEAR(report.step_seconds, (timeline.steps[0].seconds + timeline.steps[1].seconds) / 2, 1e-12);
   const auto sum = [](const auto& parts) {
     return std::accumulate(parts.begin(), parts.end(), 0.0,
@@ -144,7 +170,7 @@ TEST(Profile, SharesAddUpToTheStep) {
   for (const KernelSummary& kernel : report.kernels) {
     runs += kernel.runs;
     EXPECT_GT(kernel.runs, 0);
-    EXPECT_GE(kernel.floor, std::max(kernel.flops / 1e11, kernel.bytes / 1e10) * (1 - 1e-9));
+    EXPECT_GE(kernel.floor, std::max(kernel.flops / 1e17, kernel.bytes / 1e16) * (1 - 1e-9));
   }
   EXPECT_NEAR(runs, static_cast<double>(timeline.runs.size()) / 2, 1e-6);
   // Two layers are one module; each micro-step has a product of each kind in each.
@@ -155,6 +181,12 @@ TEST(Profile, SharesAddUpToTheStep) {
   EXPECT_NEAR(swiglu->runs, 4, 1e-9);
   const Json json = to_json(report);
   EXPECT_EQ(json["kernels"].size(), report.kernels.size());
+}
+
+TEST(Profile, NothingIsBetterThanPossible) {
+  const ProfileReport report = make_report(profiled(), {.copy_bytes_per_second = 1, .flops_per_second = 1});
+  for (const KernelSummary& kernel : report.kernels) EXPECT_LE(kernel.achieved(), 1) << kernel.op;
+  for (const ShareOfStep& share : report.categories) EXPECT_LE(share.floor, share.seconds) << share.name;
 }
 
 TEST(Profile, TraceHasAnEventForEveryRun) {
@@ -209,6 +241,10 @@ TEST(Profile, AdviceNamesWhatStandsOut) {
   EXPECT_THAT(said, HasSubstr("rms_norm (layers.*.mlp, forward) takes 20.0% of the step at 20%"));
   EXPECT_THAT(said, HasSubstr("gradient_accumulation_steps"));
   EXPECT_THAT(join(advice(bad, {.tuned = true, .gpu = true}), "\n"), testing::Not(HasSubstr("--tune_gemm")));
+  EXPECT_THAT(said, testing::Not(HasSubstr("adamw_bf16"))) << "it is set, or cannot be";
+  EXPECT_THAT(join(advice(bad, {.can_shrink_states = true}), "\n"), HasSubstr("optim adamw_bf16 moves fewer bytes"));
+  EXPECT_THAT(said, HasSubstr("a larger per_device_train_batch_size"));
+  EXPECT_THAT(join(advice(bad, {.batch_key = "batch_size"}), "\n"), HasSubstr("a larger batch_size makes"));
   EXPECT_THAT(to_text(bad), HasSubstr("no matrix products, and above 2% of the step:\n  adamw"));
   const ProfileReport good = make_report(made_up(0.98, 0.01, 0.01, 1.0), limits);
   EXPECT_THAT(join(advice(good, {.tuned = true, .gpu = true}), "\n"), HasSubstr("Nothing stands out"));
@@ -251,120 +287,42 @@ TEST(ProfileCommand, TakesARecipe) {
                                    "--limit_seconds", "0.01", "--output_dir", folder});
   ASSERT_EQ(ended.code, 0) << ended.output;
   EXPECT_EQ(read_json(fs::path(folder) / "kernel_summary.json")["what"], "pretrain");
+  const Ended alone = run_program({"profile", recipe, "--num_steps", "1", "--warmup_steps", "2", "--limit_seconds",
+                                   "0.01", "--output_dir", folder});
+  EXPECT_EQ(alone.code, 0) << alone.output;
+  const Ended lost = run_program({"profile", recipe, "--optim", "sgd", "--output_dir", folder});
+  EXPECT_EQ(lost.code, 1);
+  EXPECT_THAT(lost.output, HasSubstr("--optim: describes a step of a known shape"));
+}
+
+// The optimizer that help promises beside float32.
+TEST(ProfileCommand, Float32NeedsNoOptimizer) {
+  const TemporaryDirectory directory;
+  const std::vector<std::string> small{"--model", "quickstart", "--layers", "1",       "--seq_len",
+                                       "16",      "--device",   "cpu",      "--dtype", "float32"};
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), small.begin(), small.end());
+    return run_program(arguments);
+  };
+  const Ended profiled = run(
+      {"profile", "--num_steps", "1", "--limit_seconds", "0.01", "--output_dir", (directory.path() / "out").string()});
+  EXPECT_EQ(profiled.code, 0) << profiled.output;
+  const Ended trained = run({"bench", "train", "--seconds", "0.01", "--warmup_seconds", "0"});
+  EXPECT_EQ(trained.code, 0) << trained.output;
+  const Ended kernels = run({"bench", "kernels", "--seconds", "0.001", "--ops", "adamw"});
+  EXPECT_EQ(kernels.code, 0) << kernels.output;
+  const Ended products = run_program({"bench", "matmul", "--model", "quickstart", "--tokens", "16", "--device", "cpu",
+                                      "--dtypes", "float32", "--seconds", "0.001"});
+  EXPECT_EQ(products.code, 0) << products.output;
+  const Ended refused = run({"bench", "train", "--optim", "adamw_bf16", "--seconds", "0.01"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.output, HasSubstr("adamw_bf16 is for weights of bfloat16"));
 }
 
 TEST(ProfileCommand, RefusesWhatItDoesNotKnow) {
   const Ended ended = run_program({"profile", "walk", "x"});
   EXPECT_EQ(ended.code, 1);
   EXPECT_THAT(ended.output, HasSubstr("expected pretrain or sft and a recipe, saw 'walk x'"));
-}
-
-TEST(BenchCommand, MeasuresKernelsAndProducts) {
-  const TemporaryDirectory directory;
-  const std::string kernels = directory.path() / "kernels.json";
-  Ended ended = run_program({"bench", "kernels", "--model", "quickstart", "--seq_len", "16", "--seconds", "0.001",
-                             "--device", "cpu", "--json", kernels});
-  ASSERT_EQ(ended.code, 0) << ended.output;
-  std::set<std::string> seen;
-  for (const Json& row : read_json(kernels)) {
-    seen.insert(row["what"].get<std::string>());
-    EXPECT_GT(row["figure"].get<double>(), 0.0);
-    for (const char* name : {"shape", "unit", "machine", "command", "commit", "date"}) EXPECT_TRUE(row.contains(name));
-    EXPECT_THAT(row["command"].get<std::string>(), HasSubstr("hone bench kernels --model quickstart"));
-  }
-  for (const char* name :
-       {"copy", "matmul", "kernel attention_backward", "kernel adamw", "kernel linear_logprobs_joint"}) {
-    EXPECT_THAT(seen, testing::Contains(name));
-  }
-  const std::string products = directory.path() / "products.json";
-  ended = run_program({"bench", "matmul", "--sizes", "16,32", "--dtypes", "float32", "--seconds", "0.001", "--device",
-                       "cpu", "--json", products});
-  ASSERT_EQ(ended.code, 0) << ended.output;
-  EXPECT_EQ(read_json(products).size(), 2u);
-  EXPECT_EQ(read_json(products)[1]["shape"], "32 x 32 x 32 f32");
-  ended = run_program({"bench", "matmul", "--dtypes", "float99"});
-  EXPECT_EQ(ended.code, 1);
-  EXPECT_THAT(ended.output, HasSubstr("expected bfloat16 or float32, saw 'float99'"));
-}
-
-TEST(BenchCommand, TrainWritesItsFigures) {
-  const TemporaryDirectory directory;
-  const std::string file = directory.path() / "train.json";
-  const Ended ended =
-      run_program({"bench", "train", "--model", "quickstart", "--layers", "1", "--seq_len", "16", "--seconds", "0.01",
-                   "--warmup_seconds", "0", "--device", "cpu", "--tune_gemm", "--json", file});
-  ASSERT_EQ(ended.code, 0) << ended.output;
-  EXPECT_EQ(read_json(file)[0]["unit"], "tokens/s");
-  EXPECT_THAT(ended.output, HasSubstr("the host's matrix product has one algorithm"));
-}
-
-TEST(BenchResults, FindsTheCommit) {
-  const TemporaryDirectory directory;
-  const fs::path root = directory.path();
-  const std::string commit(40, 'a');
-  EXPECT_EQ(commit_of(root / "deeper"), commit_of(root));
-  hone::create_directories(root / ".git/refs/heads");
-  write_file(root / ".git/HEAD", "ref: refs/heads/main\n");
-  EXPECT_EQ(commit_of(root), "");
-  write_file(root / ".git/packed-refs", "# pack-refs\n" + commit + " refs/heads/main\n");
-  EXPECT_EQ(commit_of(root), commit);
-  write_file(root / ".git/refs/heads/main", std::string(40, 'b') + "\n");
-  EXPECT_EQ(commit_of(root / "not/there"), std::string(40, 'b'));
-  write_file(root / ".git/HEAD", std::string(40, 'c') + "\n");
-  EXPECT_EQ(commit_of(root), std::string(40, 'c'));
-  hone::create_directories(root / "linked");
-  write_file(root / "linked/.git", "gitdir: " + (root / ".git").string() + "\n");
-  EXPECT_EQ(commit_of(root / "linked"), std::string(40, 'c'));
-}
-
-int shell(const std::string& command) { return std::system(command.c_str()); }
-
-TEST(BenchResults, AreStaleOnceTheirKernelsChange) {
-  if (shell("git --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "there is no git";
-  const TemporaryDirectory directory;
-  const fs::path root = directory.path();
-  const auto git = [&](const std::string& arguments) {
-    return shell("cd '" + root.string() +
-                 "' && git -c user.name=n -c user.email=e -c init.defaultBranch=main -c commit.gpgsign=false " +
-                 arguments + " > /dev/null 2>&1");
-  };
-  ASSERT_EQ(git("init"), 0);
-  for (const char* folder : {"src/ops/rms_norm", "src/ops/add_rms_norm", "src/backend", "bench/results"}) {
-    hone::create_directories(root / folder);
-    write_file(root / folder / "file", "1");
-  }
-  ASSERT_EQ(git("add -A") + git("commit -m first"), 0);
-  const std::string commit = commit_of(root);
-  ASSERT_EQ(commit.size(), 40u);
-  const auto row = [](const std::string& what, const std::string& at) {
-    return Json{{"what", what},   {"shape", "of \"" + what + "\""},
-                {"figure", 12.5}, {"unit", "us"},
-                {"machine", "m"}, {"command", "c"},
-                {"commit", at},   {"date", "2026-01-02"}}
-        .dump();
-  };
-  write_file(root / "bench/results/a.json", "[\n" + row("kernel rms_norm_backward", commit) + ",\n" +
-                                                row("kernel add_rms_norm", commit) + ",\n" + row("train", commit) +
-                                                ",\n" + row("copy", commit) + ",\n" +
-                                                row("matmul", std::string(40, 'f')) + "\n]\n");
-  write_file(root / "src/ops/rms_norm/file", "2");
-  ASSERT_EQ(git("commit -am second"), 0);
-  const auto listed = [&](const std::string& arguments) {
-    const std::string script = (source_dir() / "bench/list_results.sh").string();
-    const int status = shell("HONE_CHECKOUT='" + root.string() + "' '" + script + "' " + arguments + " > '" +
-                             (root / "log").string() + "'");
-    EXPECT_NE(status, 0) << "rows are stale";
-    return split(read_file(root / "log"), '\n');
-  };
-  const std::vector<std::string> all = listed("");
-  ASSERT_EQ(all.size(), 6u);  // the last is empty
-  EXPECT_THAT(all[0], HasSubstr("[stale: src/ops/rms_norm changed since"));
-  EXPECT_THAT(all[0], HasSubstr("12.5 us"));
-  EXPECT_THAT(all[1], testing::Not(HasSubstr("stale")));
-  EXPECT_THAT(all[2], HasSubstr("[stale: src/ops src/backend changed"));
-  EXPECT_THAT(all[3], testing::Not(HasSubstr("stale")));
-  EXPECT_THAT(all[4], HasSubstr("its commit is not known"));
-  EXPECT_EQ(listed("--stale").size(), 4u);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <new>
+#include <set>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -69,8 +70,11 @@ TEST(CommandLine, ExitCodesAndLines) {
   const std::vector<Case> cases{
       {{"greet"}, 0, "hello you\n", ""},
       {{"greet", "--name", "me"}, 0, "hello me\n", ""},
-      {{"greet", "me"}, 1, "", "hone: error: hone greet: takes no argument 'me' (flags begin with --)\n"},
-      {{"greet", "--nam", "me"}, 1, "", "hone: error: --nam: unknown key (did you mean name?)\n"},
+      {{"greet", "me"},
+       1,
+       "",
+       "hone: error: hone greet: takes no argument 'me' (a recipe ends in .yaml, flags begin with --)\n"},
+      {{"greet", "--nam", "me"}, 1, "", "hone: error: --nam: unknown key (did you mean --name?)\n"},
       {{"gret"}, 1, "", "hone: error: hone 'gret': no such command (did you mean greet?)\n"},
       {{"fly"}, 1, "", "hone: error: hone 'fly': no such command (hone --help lists them)\n"},
       {{"greet", "--name", "error"}, 1, "", "hone: error: name: two lines\n"},
@@ -94,7 +98,7 @@ TEST(CommandLine, ExitCodesAndLines) {
 TEST(CommandLine, HelpIsAnAnswerNotAnError) {
   const CommandRegistry registry = greeters();
   const std::string help =
-      "Usage: hone greet [--config FILE.yaml] [--key value ...]\n\nSay hello.\n\nGreeting:\n"
+      "Usage: hone greet [RECIPE.yaml] [--key value ...]\n\nSay hello.\n\nGreeting:\n"
       "  --name TEXT                       Whom [you]\n";
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{"greet", "--help"},
                                                     {"greet", "-h"},
@@ -117,6 +121,82 @@ TEST(CommandLine, TheFileSetsTheEnvironment) {
   const Outcome outcome = run_with(greeters(), {"greet", "--config", path});
   ::unsetenv("HONE_TEST_GREETING");
   EXPECT_EQ(outcome.out, "good day file\n");
+}
+
+TEST(CommandLine, AnArgumentThatEndsInYamlIsTheRecipe) {
+  const test::TemporaryDirectory folder;
+  const std::string path = (folder.path() / "c.yaml").string();
+  const std::string other = (folder.path() / "d.yml").string();
+  write_file(path, "name: file\n");
+  write_file(other, "name: other\n");
+  const CommandRegistry registry = greeters();
+  EXPECT_EQ(run_with(registry, {"greet", path}).out, "hello file\n");
+  EXPECT_EQ(run_with(registry, {"greet", other}).out, "hello other\n");
+  EXPECT_EQ(run_with(registry, {"greet", "--name", "flag", path}).out, "hello flag\n") << "flags win on either side";
+  EXPECT_EQ(run_with(registry, {"greet", path, "--name", "flag"}).out, "hello flag\n");
+  EXPECT_EQ(run_with(registry, {"greet", "--name", path}).out, "hello " + path + "\n") << "a value is no argument";
+  EXPECT_NE(run_with(registry, {"greet", path, other}).error.find("names two recipes, '" + path + "' and '" + other),
+            std::string::npos);
+  EXPECT_NE(run_with(registry, {"greet", path, "--config", other}).error.find("--config: given twice"),
+            std::string::npos);
+  EXPECT_EQ(run_with(registry, {"greet", path, "me"}).code, 1);
+  EXPECT_NE(run_with(registry, {"greet", "none.yaml"}).error.find("none.yaml: cannot open"), std::string::npos);
+}
+
+TEST(CommandLine, NamesOfOtherToolsAreUnderstood) {
+  CommandRegistry registry;
+  register_all_cli(registry);
+  const auto meant = [&](const std::vector<std::string>& arguments) {
+    const std::string error = run_with(registry, arguments).error;
+    const std::size_t begin = error.find("did you mean ");
+    return begin == std::string::npos ? error : error.substr(begin + 13, error.rfind('?') - begin - 13);
+  };
+  EXPECT_EQ(meant({"train"}), "pretrain, sft or grpo");
+  EXPECT_EQ(meant({"trian"}), "pretrain, sft or grpo");
+  EXPECT_EQ(meant({"finetune"}), "sft");
+  EXPECT_EQ(meant({"evaluate"}), "eval");
+  EXPECT_EQ(meant({"stf"}), "sft");
+  EXPECT_EQ(meant({"sft", "--lr", "1e-3"}), "--learning_rate");
+  EXPECT_EQ(meant({"sft", "--epochs=2"}), "--num_train_epochs");
+  EXPECT_EQ(meant({"grpo", "--batch-size", "2"}), "--per_device_train_batch_size");
+  EXPECT_EQ(meant({"bench", "train", "--per_device_train_batch_size", "2"}), "--batch_size");
+  EXPECT_EQ(meant({"sft", "--lora_rank", "2"}), "--lora_r");
+  EXPECT_EQ(meant({"sft", "--seq_len", "2"}), "--max_length");
+  EXPECT_EQ(meant({"pretrain", "--seq_len", "2"}), "--block_size");
+  EXPECT_EQ(meant({"eval", "--model", "m"}), "--model_name_or_path");
+}
+
+// A meaning that no command has would never be said, and a word that hone's keys hold would hide one.
+TEST(CommandLine, WordsOfOtherToolsMeanKeysThatThereAre) {
+  CommandRegistry registry;
+  register_all_cli(registry);
+  std::set<std::string> keys;
+  for (const Command& command : registry.commands()) {
+    for (const CommandKey& key : command.keys()) keys.insert(key.name);
+  }
+  for (const char* word : {"lr", "epochs", "batch_size", "lora_rank", "model", "dataset", "output", "seq_len", "kl"}) {
+    ASSERT_FALSE(keys_meant_by(word).empty()) << word;
+    for (const std::string_view key : keys_meant_by(word)) EXPECT_TRUE(keys.contains(std::string(key))) << key;
+  }
+  EXPECT_TRUE(keys_meant_by("learning_rate").empty());
+}
+
+TEST(CommandLine, NoArgumentIsLost) {
+  CommandRegistry registry;
+  register_all_cli(registry);
+  for (const Command& command : registry.commands()) {
+    if (command.name == "tokenizer") continue;  // its arguments are text
+    const Outcome outcome = run_with(registry, {command.name, "one", "two", "three"});
+    EXPECT_EQ(outcome.code, 1) << command.name;
+    EXPECT_NE(outcome.error.find("hone: error: hone " + command.name), std::string::npos)
+        << command.name << ": " << outcome.error;
+  }
+  EXPECT_NE(run_with(registry, {"help", "sft", "x"}).error.find("takes no argument 'x'"), std::string::npos);
+  EXPECT_NE(run_with(registry, {"--version", "x"}).error.find("takes no argument 'x'"), std::string::npos);
+  EXPECT_EQ(run_with(registry, {"--help", "sft"}).out, run_with(registry, {"sft", "--help"}).out);
+  EXPECT_NE(run_with(registry, {"eval", "m", "--compare", "a"}).error.find("takes no argument 'm'"), std::string::npos);
+  EXPECT_NE(run_with(registry, {"eval", "m", "--model_name_or_path", "n"}).error.find("names two models, 'm' and 'n'"),
+            std::string::npos);
 }
 
 // A folder with a NAME.cpp is a command; nothing else has to be edited.

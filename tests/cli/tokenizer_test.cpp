@@ -67,7 +67,8 @@ TEST_F(TokenizerCommand, MistakesGetOneLine) {
   EXPECT_EQ(run({"encode", "x"}, 1), "hone: error: --tokenizer: is not set (the folder of tokenizer.json)\n");
   EXPECT_EQ(run({"train"}, 1), "hone: error: --input: is not set (the files or folders to train on)\n");
   EXPECT_EQ(run({"train", "a.txt"}, 1),
-            "hone: error: hone tokenizer train: takes no argument 'a.txt' (name files with --input)\n");
+            "hone: error: hone tokenizer train: takes no argument 'a.txt' (name files with --input, a recipe with "
+            "--config)\n");
   write_file(path("a.txt"), "some words here\n");
   run({"train", "--input", path("a.txt"), "--vocab_size", "260", "--output", path("t")});
   EXPECT_EQ(run({"decode", "--tokenizer", path("t"), "1", "260"}, 1),

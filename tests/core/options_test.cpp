@@ -256,7 +256,7 @@ TEST(Options, BadFlagsGetOneExactLine) {
       {{"--rate", "--count", "1"}, "--rate: a value is missing (a number above 0)"},
       {{"--rewards"}, "--rewards: a value is missing (a list)"},
       {{"--packing=maybe"}, "--packing: expected true or false, saw 'maybe'"},
-      {{"--conut", "3"}, "--conut: unknown key (did you mean count?)"},
+      {{"--conut", "3"}, "--conut: unknown key (did you mean --count?)"},
       {{"--no-count"}, "--no_count: unknown key (--help lists the keys)"},
       {{"--when", "sometimes"}, "--when: expected one of no, steps, epoch, saw 'sometimes'"},
       {{"--weights", "[1, "}, "--weights: expected a list or a map as YAML or JSON write it, saw '[1, '"},

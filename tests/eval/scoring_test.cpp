@@ -116,6 +116,24 @@ TEST(Report, writes_results_and_every_sample) {
   EXPECT_EQ(rows[5]["completion"], "\xEF\xBF\xBD(") << "a broken character is replaced";
 }
 
+TEST(Compare, shows_a_sample_that_differs) {
+  const auto problem = [](std::vector<ComparedSample> samples) {
+    return ComparedProblem{.id = "1", .prompt = "p", .gold = "6", .samples = std::move(samples)};
+  };
+  const ComparedProblem base = problem({{"a", "6", 1}, {"b", "6", 1}, {"c", "5", 0}});
+  const auto shown = [&](const ComparedProblem& other) {
+    const ComparedProblem* both[] = {&base, nullptr, &other};
+    return sample_to_show(both);
+  };
+  EXPECT_EQ(shown(problem({{"a", "6", 1}, {"b", "7", 0}, {"c", "5", 0}})), 1u);
+  EXPECT_EQ(shown(problem({{"x", "6", 1}, {"b", "6", 1}, {"c", "6", 1}})), 2u) << "scores before completions";
+  EXPECT_EQ(shown(problem({{"a", "6", 1}, {"b", "6", 1}, {"c", "4", 0}})), 2u) << "answers";
+  EXPECT_EQ(shown(problem({{"a", "6", 1}, {"x", "6", 1}})), 1u) << "completions, of as many as both have";
+  EXPECT_EQ(shown(base), 0u);
+  const ComparedProblem* alone[] = {nullptr, &base};
+  EXPECT_EQ(sample_to_show(alone), 0u);
+}
+
 TEST(Compare, pairs_problems_and_shows_them) {
   const test::TemporaryDirectory folder;
   TaskRegistry registry;
@@ -146,8 +164,13 @@ TEST(Compare, pairs_problems_and_shows_them) {
   EXPECT_NE(page.find("+33.3"), std::string::npos);
   EXPECT_NE(page.find("&lt;b&gt;p1&lt;/b&gt;"), std::string::npos);
   EXPECT_EQ(page.find("<b>p1"), std::string::npos);
+  EXPECT_NE(page.find("<details open><summary>problem 3"), std::string::npos);
   EXPECT_LT(page.find("problem 3"), page.find("problem 1"));  // on which the runs differ most
   EXPECT_EQ(page.find("http"), std::string::npos);
+  // Their first samples are alike on the problems 1 and 2.
+  EXPECT_NE(page.find(", sample 2 of 2"), std::string::npos);
+  EXPECT_NE(page.find("<pre>\\boxed{5}</pre>"), std::string::npos) << "of run a on problem 1";
+  EXPECT_NE(page.find("<pre>\\boxed{1}</pre>"), std::string::npos) << "of run b on problem 2";
   write_file(folder.path() / "b" / "samples.jsonl", "{\"task\": \"gsm8k\"}\n");
   try {
     (void)read_runs(folders);

@@ -5,6 +5,7 @@
 
 #include "core/log.h"
 #include "core/process.h"
+#include "model/registry.h"
 #include "support/device.h"
 #include "support/miniature.h"
 #include "support/paths.h"
@@ -113,6 +114,25 @@ TEST_F(Plan, EqualsTenRuns) {
     options.beta = beta;
     check(prepare_grpo(options, {}));
   }
+}
+
+// Data whose sequences are all as long as the keys allow, which blocks of text are, take what a sketch says.
+TEST_F(Plan, ASketchTakesWhatTheRunTakes) {
+  const PretrainOptions options = pretrain();
+  const LanguageRun run = prepare_pretrain(options);
+  const RunPlan exact = plan_run(run);
+  const RunPlan sketch =
+      plan_sketch(options, {.model = family_registry().create(run.model->config()), .dtype = run.dtype}, kComparedGpus);
+  EXPECT_EQ(sketch.parameters, exact.parameters);
+  EXPECT_EQ(sketch.memory.weights, exact.memory.weights);
+  EXPECT_EQ(sketch.memory.gradients, exact.memory.gradients);
+  EXPECT_EQ(sketch.memory.optimizer, exact.memory.optimizer);
+  EXPECT_EQ(sketch.memory.arena, exact.memory.arena);
+  EXPECT_EQ(sketch.tokens_per_micro_batch, exact.tokens_per_micro_batch);
+  EXPECT_EQ(sketch.steps, 2);
+  ASSERT_EQ(sketch.devices.size(), 4u);
+  for (const DeviceFit& device : sketch.devices) EXPECT_TRUE(device.fits && device.changes.empty()) << device.memory;
+  EXPECT_TRUE(exact.devices.empty()) << "they were not asked for";
 }
 
 }  // namespace

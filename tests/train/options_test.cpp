@@ -149,7 +149,7 @@ TEST(TrainingOptions, ContradictionsGetOneExactLine) {
        "--report_to: hone does not report to 'comet_ml', but to tensorboard, wandb, all or none (metrics.jsonl is "
        "always "
        "written)"},
-      {{"--learning_rat", "1"}, "--learning_rat: unknown key (did you mean learning_rate?)"},
+      {{"--learning_rat", "1"}, "--learning_rat: unknown key (did you mean --learning_rate?)"},
       {{"--output_dir="}, "output_dir: is not set (the folder for checkpoints and the final model)"},
   };
   for (const auto& [extra, line] : table) {

@@ -1,4 +1,6 @@
 // hone bench: how fast this machine does what hone does.
+#include <algorithm>
+
 #include "cli/bench/kernels.h"
 #include "cli/bench/matmul.h"
 #include "cli/bench/train.h"
@@ -15,19 +17,23 @@ struct Kind {
   std::string_view name;
   std::string_view summary;
   int (*run)(std::span<const std::string>);
-  std::string (*keys)();
+  std::string (*help)();
+  std::vector<CommandKey> (*keys)();
 };
 constexpr Kind kKinds[] = {
-    {"train", "full training steps, optimizer included, on random tokens", bench_train, bench_train_keys},
+    {"train", "full training steps, optimizer included, on random tokens", bench_train, bench_train_help,
+     bench_train_keys},
     {"kernels", "every operation of a training step alone, against what the device can do", bench_kernels,
-     bench_kernels_keys},
-    {"matmul", "matrix products over sizes and types, with and without tuning", bench_matmul, bench_matmul_keys},
+     bench_kernels_help, bench_kernels_keys},
+    {"matmul", "matrix products over sizes and types, with and without tuning", bench_matmul, bench_matmul_help,
+     bench_matmul_keys},
 };
 
 std::string help() {
-  std::string text = text_of("Usage: hone bench ", kText.positionals, " [--key value ...]\n\n", kText.summary, ".\n");
+  std::string text =
+      text_of("Usage: hone bench ", kText.positionals, " [RECIPE.yaml] [--key value ...]\n\n", kText.summary, ".\n");
   for (const Kind& kind : kKinds) {
-    text += text_of("\nhone bench ", kind.name, ": ", kind.summary, "\n\n", kind.keys());
+    text += text_of("\nhone bench ", kind.name, ": ", kind.summary, "\n\n", kind.help());
   }
   return text;
 }
@@ -37,14 +43,30 @@ int run(std::span<const std::string> arguments) {
   for (const Kind& kind : kKinds) {
     if (kind.name == name) return kind.run(arguments.subspan(1));
   }
-  throw Error("hone bench", text_of("expected train, kernels or matmul, saw '", name, "'"),
+  throw Error("hone bench", text_of("expected train, kernels or matmul, saw ", shown(std::string_view(name))),
               "for example hone bench train --model qwen2.5-0.5b");
+}
+
+// Of all kinds, each key once.
+std::vector<CommandKey> keys() {
+  std::vector<CommandKey> all;
+  for (const Kind& kind : kKinds) {
+    for (CommandKey& key : kind.keys()) {
+      if (std::ranges::find(all, key.name, &CommandKey::name) == all.end()) all.push_back(std::move(key));
+    }
+  }
+  return all;
 }
 
 }  // namespace
 
 void register_bench(CommandRegistry& registry) {
-  registry.add({.name = kText.name, .summary = kText.summary, .help = help, .run = run});
+  registry.add({.name = kText.name,
+                .summary = kText.summary,
+                .help = help,
+                .run = run,
+                .keys = keys,
+                .positionals = kText.positionals});
 }
 
 }  // namespace hone

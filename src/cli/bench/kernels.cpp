@@ -85,7 +85,7 @@ void measure(const Program& program, const KernelsOptions& options, Device& devi
                          .shapes = shapes_of(program, node),
                          .milliseconds = seconds * 1e3,
                          .work = work,
-                         .of_possible = limits.floor(work.flops, work.bytes) / seconds});
+                         .of_possible = limits.reached(work.flops, work.bytes, seconds)});
       print(results.back(), flop_unit(limits.flops_per_second));
     } catch (const Error& error) {
       log_warning(text_of(node.op->name(), " was not measured: ", error.what()));
@@ -95,14 +95,21 @@ void measure(const Program& program, const KernelsOptions& options, Device& devi
 
 }  // namespace
 
-std::string bench_kernels_keys() {
+std::string bench_kernels_help() {
   KernelsOptions defaults;
   return option_help(OptionTable(defaults));
 }
 
+std::vector<CommandKey> bench_kernels_keys() {
+  KernelsOptions defaults;
+  return keys_of(OptionTable(defaults));
+}
+
 int bench_kernels(std::span<const std::string> arguments) {
   KernelsOptions options;
-  apply_input(kKernelsText, read_options(OptionTable(options), arguments));
+  const OptionInput input = read_options(OptionTable(options), arguments, {}, RecipeArgument::taken);
+  apply_input(kKernelsText, input);
+  options.complete(input);
   const std::unique_ptr<Model> model = open_shape(options);
   Device& device = open_device(options.device);
   set_gemm_tuning(device, options.gemm.tuning());

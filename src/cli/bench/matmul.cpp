@@ -41,7 +41,7 @@ struct MatmulOptions {
     gemm.fields(v);
     v.group("Measuring");
     v("seconds", seconds, "Time measured for each", above(0));
-    v("peak_tflops", peak_tflops, "Of the device in bfloat16, for the share; 0: 989 on a GPU, none on the host",
+    v("peak_tflops", peak_tflops, "Of the device in bfloat16, for the share; 0: 989 on an H100 or H200, else none",
       at_least(0));
     v("json", json, "File to write the figures to");
   }
@@ -96,7 +96,7 @@ Rates rates_of(const Program& program, const Node& node, Device& device, const M
 class Table {
  public:
   Table(Device& device, const MatmulOptions& options) : device_(device), options_(options) {
-    peak_ = options.peak_tflops > 0 ? options.peak_tflops : device.kind() == DeviceKind::cpu ? 0 : 989;
+    peak_ = options.peak_tflops > 0 ? options.peak_tflops : known_peak(device) * 1e-12;
     if (device.kind() == DeviceKind::cpu) unit_ = {"GFLOP/s", 1e9};
     std::printf("matrix products on %s, %s\n\n%-44s %-8s %9s %9s %7s %8s\n", device.name().c_str(), unit_.name,
                 "rows x columns x terms", "dtype", "first", "tuned", "gain", "of peak");
@@ -155,6 +155,7 @@ void add_model(Table& table, const MatmulOptions& options) {
   step.seq_len = options.tokens;
   step.dtype = dtype_of(options.dtypes.at(0)) == DType::f32 ? TorchDtype::float32 : TorchDtype::bfloat16;
   step.device = options.device;
+  step.complete({});
   const std::unique_ptr<Model> model = open_shape(step);
   const StepPrograms programs = trace_step(step, *model);
   std::set<std::string> seen;
@@ -167,14 +168,19 @@ void add_model(Table& table, const MatmulOptions& options) {
 
 }  // namespace
 
-std::string bench_matmul_keys() {
+std::string bench_matmul_help() {
   MatmulOptions defaults;
   return option_help(OptionTable(defaults));
 }
 
+std::vector<CommandKey> bench_matmul_keys() {
+  MatmulOptions defaults;
+  return keys_of(OptionTable(defaults));
+}
+
 int bench_matmul(std::span<const std::string> arguments) {
   MatmulOptions options;
-  apply_input(kMatmulText, read_options(OptionTable(options), arguments));
+  apply_input(kMatmulText, read_options(OptionTable(options), arguments, {}, RecipeArgument::taken));
   if (options.dtypes.empty()) throw Error("dtypes", "is empty");
   register_operations();
   Device& device = open_device(options.device);

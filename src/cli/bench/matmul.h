@@ -3,10 +3,14 @@
 
 #include <span>
 #include <string>
+#include <vector>
+
+#include "cli/command.h"
 
 namespace hone {
 
 int bench_matmul(std::span<const std::string> arguments);
-[[nodiscard]] std::string bench_matmul_keys();  // as help shows them
+[[nodiscard]] std::string bench_matmul_help();  // its keys
+[[nodiscard]] std::vector<CommandKey> bench_matmul_keys();
 
 }  // namespace hone

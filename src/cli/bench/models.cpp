@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/strings.h"
 
 namespace hone {
 namespace {
@@ -61,13 +62,17 @@ constexpr std::array<GptTableRow, 8> kGptTable{{
 
 std::span<const GptTableRow> gpt_table() { return kGptTable; }
 
+std::vector<std::string> bench_model_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, config] : kModels) names.emplace_back(name);
+  return names;
+}
+
 std::string bench_model_config(std::string_view name) {
-  std::string names;
   for (const auto& [known, config] : kModels) {
     if (known == name) return std::string(config);
-    names += (names.empty() ? "" : ", ") + std::string(known);
   }
-  throw Error("model", text_of("there is no model ", name), "known are " + names);
+  throw Error("model", text_of("there is no model ", name), "known are " + join(bench_model_names(), ", "));
 }
 
 }  // namespace hone

@@ -5,12 +5,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace hone {
 
 // config.json as the model's authors publish it, as far as shapes go; small to 13b are the GPTs of the table below.
 // Throws Error with the names that there are.
 [[nodiscard]] std::string bench_model_config(std::string_view name);
+[[nodiscard]] std::vector<std::string> bench_model_names();
 
 // A row of the GPT table: vocabulary 50,257, learned positions, GELU, the embedding as head.
 struct GptTableRow {

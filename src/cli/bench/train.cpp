@@ -1,5 +1,6 @@
 #include "cli/bench/train.h"
 
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -21,7 +22,7 @@ namespace {
 struct BenchTrainOptions : StepOptions {
   double seconds = 20;
   double warmup_seconds = 5;
-  double peak_tflops = 989;
+  double peak_tflops = 0;
   bool profile = false;
   bool full = false;
   bool large_models = false;
@@ -33,7 +34,9 @@ struct BenchTrainOptions : StepOptions {
     v.group("Measuring");
     v("seconds", seconds, "Time measured, after the warm-up", above(0));
     v("warmup_seconds", warmup_seconds, "Steps before, not measured", at_least(0));
-    v("peak_tflops", peak_tflops, "Of the device, for the MFU", above(0));
+    v("peak_tflops", peak_tflops,
+      "Of the device, for the MFU; 0: 989 on an H100 or H200 in bfloat16, else what a large product reaches",
+      at_least(0));
     v("profile", profile, "Time by operation instead; hone profile says more");
     v("full", full, "The rows of the GPT table from small to xl, in place of one model");
     v("large_models", large_models, "Its rows from 1.5b to 13b");
@@ -64,6 +67,30 @@ void print_profile(TrainingStep& step, std::span<const HostBatch> batches, Devic
   std::fputs(to_text(make_report(timeline, measure_limits(device, bf16, 0.2)), 100).c_str(), stdout);
 }
 
+// What FLOP/s are a share of.
+struct Peak {
+  double flops_per_second = 0;
+  bool measured = false;
+};
+
+// Measured where neither the options nor the device's name tell it.
+Peak peak_of(const BenchTrainOptions& options, Device& device) {
+  constexpr double kSeconds = 0.5;
+  const bool bf16 = options.weight_dtype() == DType::bf16;
+  double known = options.peak_tflops * 1e12;
+  if (known == 0 && bf16) known = known_peak(device);
+  return known > 0 ? Peak{known, false} : Peak{product_limit(device, bf16, kSeconds), true};
+}
+
+// "53.4 GFLOP/s, MFU 41.0% of 130 GFLOP/s in a large product".
+std::string utilization_text(double flops_per_second, const Peak& peak) {
+  std::array<char, 120> text{};
+  std::snprintf(text.data(), text.size(), "%s, MFU %.1f%% of %s%s", flops_text(flops_per_second).c_str(),
+                100 * flops_per_second / peak.flops_per_second, flops_text(peak.flops_per_second).c_str(),
+                peak.measured ? " in a large product" : "");
+  return text.data();
+}
+
 // Prints the figures of a model and adds them to `rows`.
 void measure(const BenchTrainOptions& options, std::vector<ResultRow>& rows) {
   const auto start = Clock::now();
@@ -71,6 +98,7 @@ void measure(const BenchTrainOptions& options, std::vector<ResultRow>& rows) {
   Device& device = open_device(options.device);
   const std::size_t available_before = memory_of(device).available;
   set_gemm_tuning(device, options.gemm.tuning());
+  const Peak peak = peak_of(options, device);  // before the step takes the memory
   StepPrograms programs = trace_step(options, *model);
   check_step_fits(options, *model, programs.memory);
   const std::vector<HostBatch> batches(static_cast<std::size_t>(options.gradient_accumulation_steps),
@@ -93,11 +121,12 @@ void measure(const BenchTrainOptions& options, std::vector<ResultRow>& rows) {
   const double seconds = seconds_since(begin) / static_cast<double>(steps);
   const double tokens = static_cast<double>(options.batch_size * options.seq_len * options.gradient_accumulation_steps);
   const double rate = tokens / seconds;
-  const double tflops = rate * flops_per_token(*model, step.weights(), options) * 1e-12;
+  const double flops = rate * flops_per_token(*model, step.weights(), options);
   const std::string shape = text_of(options.model, " batch ", options.batch_size, " x ", options.seq_len,
                                     ", accumulation ", options.gradient_accumulation_steps);
-  std::printf("%s: %.0f tokens/s, %.1f TFLOP/s, MFU %.1f%%, step %.1f ms, %s, loss %.3f\n", shape.c_str(), rate, tflops,
-              100 * tflops / options.peak_tflops, seconds * 1e3, format_bytes(device.allocated_bytes()).c_str(), loss);
+  std::printf("%s: %.0f tokens/s, %s, step %.1f ms, %s, loss %.3f\n", shape.c_str(), rate,
+              utilization_text(flops, peak).c_str(), seconds * 1e3, format_bytes(device.allocated_bytes()).c_str(),
+              loss);
   if (device.kind() != DeviceKind::cpu) {
     // Libraries and recorded launches are in no plan.
     const auto beyond = static_cast<std::int64_t>(available_before) -
@@ -106,7 +135,7 @@ void measure(const BenchTrainOptions& options, std::vector<ResultRow>& rows) {
                      " MiB for libraries and recorded launches"));
   }
   rows.push_back({"train", shape, rate, "tokens/s"});
-  rows.push_back({"train", shape, tflops, "TFLOP/s"});
+  rows.push_back({"train", shape, flops * 1e-12, "TFLOP/s"});
   rows.push_back({"train", shape, seconds * 1e3, "ms"});
   rows.push_back({"train", shape, static_cast<double>(device.allocated_bytes()), "bytes"});
 }
@@ -132,14 +161,21 @@ void measure_table(BenchTrainOptions options, std::vector<ResultRow>& rows) {
 
 }  // namespace
 
-std::string bench_train_keys() {
+std::string bench_train_help() {
   BenchTrainOptions defaults;
   return option_help(OptionTable(defaults));
 }
 
+std::vector<CommandKey> bench_train_keys() {
+  BenchTrainOptions defaults;
+  return keys_of(OptionTable(defaults));
+}
+
 int bench_train(std::span<const std::string> arguments) {
   BenchTrainOptions options;
-  apply_input(kTrainText, read_options(OptionTable(options), arguments));
+  const OptionInput input = read_options(OptionTable(options), arguments, {}, RecipeArgument::taken);
+  apply_input(kTrainText, input);
+  options.complete(input);
   std::vector<ResultRow> rows;
   if (options.full || options.large_models) {
     measure_table(options, rows);

@@ -47,12 +47,18 @@ struct StepOptions {
       "Recompute by layer, but for attention's results where there is room; auto: the least that fits");
     v("activation_offloading", activation_offloading, "Keep activations in the host's memory meanwhile");
     v("dtype", dtype, "Type of the weights");
-    v("optim", optim, "Optimizer; beside float32: adamw_torch");
-    v("gradient_dtype", gradient_dtype, "What gradients of matrices are summed in; beside float32: float32");
+    v("optim", optim, "Optimizer; unset beside float32: adamw_torch");
+    v("gradient_dtype", gradient_dtype, "What gradients of matrices are summed in; unset beside float32: float32");
     v("device", device, kDeviceHelp);
     gemm.fields(v);
   }
 
+  // Sets what was not set and goes with the type of the weights.
+  void complete(const OptionInput& input) {
+    if (weight_dtype() != DType::f32) return;
+    if (!input.was_set("optim")) optim = OptimizerType::adamw;
+    if (!input.was_set("gradient_dtype")) gradient_dtype = GradientType::float32;
+  }
   [[nodiscard]] DType weight_dtype() const { return dtype == TorchDtype::float32 ? DType::f32 : DType::bf16; }
   [[nodiscard]] TrainingOptions training() const;
 };

@@ -15,6 +15,9 @@ namespace hone {
 namespace {
 
 constexpr std::int64_t kLongestConversation = 8192;
+// What /set may change in the midst of a conversation.
+const std::vector<std::string> kSettings{"temperature",        "top_p",      "top_k", "min_p",
+                                         "repetition_penalty", "max_tokens", "seed"};
 constexpr std::string_view kDim = "\x1b[2m";
 constexpr std::string_view kNormal = "\x1b[0m";
 
@@ -169,10 +172,17 @@ void Conversation::set(const std::string& text) {
   const std::vector<std::string> words = split(text, ' ');
   if (words.size() != 2)
     throw Error("/set", text_of("expected a name and a value, saw '", text, "'"), "/set temperature 0.7");
-  const std::vector<std::string> arguments{"--" + words[0], words[1]};
+  if (std::ranges::count(kSettings, words[0]) == 0) {
+    throw Error("/set", text_of(shown(words[0]), " cannot be set"), text_of(join(kSettings, ", "), " can"));
+  }
+  const std::vector<std::string> arguments{text_of("--", words[0], "=", words[1])};
   ChatOptions changed = options_;
   OptionInput input;
-  read_option_flags(OptionTable(changed), arguments, {}, input);
+  try {
+    read_option_flags(OptionTable(changed), arguments, {}, input);
+  } catch (const Error& error) {  // speaks of the flag --NAME
+    throw Error(text_of("/set ", std::string_view(error.what()).substr(2)));
+  }
   const bool penalized = options_.repetition_penalty != 1;
   options_ = changed;
   if (!penalized && options_.repetition_penalty != 1) make_engine();

@@ -36,28 +36,10 @@ struct ConvertOptions {
   }
 };
 
-// "5GB" is 5 x 10^9 bytes and "5GiB" 5 x 2^30, as in transformers.
+// As in transformers.
 std::uint64_t shard_bytes(const std::string& text) {
-  struct Unit {
-    std::string_view name;
-    double bytes;
-  };
-  constexpr Unit kUnits[] = {{"GIB", 0x1p30}, {"MIB", 0x1p20}, {"KIB", 0x1p10}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}};
-  std::string upper = text;
-  for (char& c : upper) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
-  double factor = 1;
-  for (const auto& [name, bytes] : kUnits) {
-    if (!upper.ends_with(name)) continue;
-    factor = bytes;
-    upper.resize(upper.size() - name.size());
-    break;
-  }
-  char* end = nullptr;
-  const double value = std::strtod(upper.c_str(), &end) * factor;
-  if (upper.empty() || *end != '\0' || !(value >= 1) || value > 1e15) {
-    throw Error("max_shard_size", text_of("'", text, "' is no size"), "5GB or 200MB, for example");
-  }
-  return static_cast<std::uint64_t>(value);
+  if (const std::optional<std::uint64_t> bytes = parse_bytes(text)) return *bytes;
+  throw Error("max_shard_size", text_of("'", text, "' is no size"), "5GB or 200MB, for example");
 }
 
 constexpr const char* kConvertedAdapterConfig = "adapter_config.json";

@@ -140,7 +140,13 @@ int compare(const EvalOptions& options) {
 }
 
 int run(const EvalOptions& given, const OptionInput& input) {
-  if (!given.compare.empty()) return compare(given);
+  if (!given.compare.empty()) {
+    if (!input.positionals.empty()) {
+      throw Error("hone eval", text_of("compares folders, and takes no argument ", shown(input.positionals[0])),
+                  "name the folders behind --compare");
+    }
+    return compare(given);
+  }
   EvalOptions options = given;
   options.model_name_or_path = model_argument("eval", given.model_name_or_path, input);
   if (!options.output_dir.empty()) claim_folder(options.output_dir, "output_dir");

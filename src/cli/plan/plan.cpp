@@ -1,55 +1,202 @@
 // hone plan: what a run will need, before it starts.
+#include "planner/plan.h"
+
+#include <algorithm>
 #include <cstdio>
-#include <map>
 #include <string>
 
+#include "cli/bench/models.h"
 #include "cli/registry.h"
+#include "cli/training_kind.h"
 #include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/json_value.h"
+#include "core/log.h"
 #include "core/strings.h"
-#include "planner/plan.h"
+#include "model/registry.h"
+#include "train/config_overrides.h"
 #include "train/foreign_keys.h"
+#include "train/setup.h"
 
 namespace hone {
 namespace {
 
-const CommandText kText{.name = "plan",
-                        .summary = "What a run will need: parameters, memory to the byte, FLOPs",
-                        .positionals = "pretrain|sft|grpo",
-                        .details =
-                            "Takes the keys and flags of the command that it plans. Reads the data and\n"
-                            "the configuration, but no weights.\n"};
+// A command's options and the plan's own.
+template <class Base>
+struct PlanOptions : Base {
+  std::string device_memory;
 
-template <class Options, class Plan>
-int plan_for(std::span<const std::string> arguments, const Plan& plan) {
-  Options options;
-  const OptionInput input = read_options(OptionTable(options), arguments, training_foreign_keys());
-  if (input.help) {
-    Options defaults;
-    std::fputs(command_help(kText, OptionTable(defaults)).c_str(), stdout);
-    return 0;
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v.group("Plan");
+    v("device_memory", device_memory, "Memory of a GPU to plan for, as 80GiB; unset: this machine's device");
+    Base::fields(v);
+  }
+};
+
+const CommandText kText{
+    .name = "plan",
+    .summary = "What a run will need: parameters, memory to the byte, FLOPs",
+    .positionals = "[pretrain|sft|grpo]",
+    .details =
+        "Takes the keys and flags of the command that it plans, which a recipe's keys tell where it is not named, and\n"
+        "--device_memory SIZE (80GiB) to plan for another GPU than this machine's. Reads no weights. Without\n"
+        "dataset_name every sequence is taken to be as long as the keys allow; without a folder the model may be a\n"
+        "config.json or a shape that hone bench knows, such as qwen2.5-7b. output_dir need not be set. Below the plan\n"
+        "stands which GPUs of 24, 48, 80 and 141 GiB the run fits, with which keys.\n"};
+
+// Bytes; a GPU that has less than its libraries take is none.
+std::size_t gpu_memory(const std::string& text, const OptionInput& input) {
+  const std::optional<std::uint64_t> bytes = parse_bytes(text);
+  if (bytes && memory_of_gpu(*bytes).available > 0) return *bytes;
+  throw Error(input.place_of("device_memory"),
+              text_of("expected a size above 1GiB, saw ", shown(std::string_view(text))), "80GiB, for example");
+}
+
+// "Qwen/Qwen2.5-7B-Instruct" -> "qwen2.5-7b".
+std::string shape_name(std::string_view model) {
+  std::string name(model.substr(model.rfind('/') + 1));
+  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  constexpr std::string_view kTuned = "-instruct";
+  if (name.ends_with(kTuned)) name.resize(name.size() - kTuned.size());
+  return name;
+}
+
+DType stored_dtype(const Json& config) {
+  for (const char* key : {"torch_dtype", "dtype"}) {
+    const auto at = config.find(key);
+    if (at != config.end() && at->is_string()) return at->get<std::string>() == "float32" ? DType::f32 : DType::bf16;
+  }
+  return DType::f32;
+}
+
+// A model that is named: a config.json, a known shape, or a folder, be it here, in the cache or on the hub.
+ModelSketch sketch_of(const ModelOptions& options) {
+  const std::string& name = options.model_name_or_path;
+  if (name.ends_with(".json") && is_file(name)) {
+    const Json config = read_json(name);
+    return {family_registry().create(config), stored_dtype(config)};
+  }
+  const std::vector<std::string> known = bench_model_names();
+  if (!is_folder(name) && std::ranges::count(known, shape_name(name)) > 0) {
+    log_info(text_of("the model is taken to have the shape of ", shape_name(name), ", with weights in bfloat16"));
+    return {family_registry().create(parse_json(bench_model_config(shape_name(name)), name)), DType::bf16};
+  }
+  const ModelDirectory directory(resolve_config(name, options.model_revision));
+  const bool has_weights = !directory.weights().empty();
+  return {family_registry().create(directory.config()),
+          has_weights ? checkpoint_dtype(directory) : stored_dtype(directory.config())};
+}
+
+bool names_data(const DatasetOptions& options) {
+  return !options.dataset_name.empty() || options.dataset_mixture.kind != YamlValue::Kind::null;
+}
+
+// Whether the run is prepared as it would be run: there are data, and the model's tokenizer to read them with.
+bool reads_data(const DatasetOptions& data, const ModelOptions& model) {
+  if (!names_data(data)) return false;
+  const std::string& name = model.model_name_or_path;
+  if (is_model_here(name, model.model_revision)) return true;
+  log_info(text_of("the data are not read: ", name, " is no model that is on this machine, with its tokenizer"));
+  return false;
+}
+
+// A model that starts from scratch: its vocabulary may be the tokenizer's.
+ModelSketch new_model(const PretrainOptions& options) {
+  Json config = read_json(options.model_config_path);
+  override_config(config, options.config_overrides);
+  if (!config.contains("vocab_size")) {
+    if (options.tokenizer_name_or_path.empty()) {
+      throw Error(options.model_config_path, "has no vocab_size, and no tokenizer is named",
+                  "set tokenizer_name_or_path, or vocab_size in the file");
+    }
+    config["vocab_size"] = tokenizer_of(options).vocab_size();
+  }
+  return {family_registry().create(config), DType::f32};
+}
+
+RunPlan plan_of(const PretrainOptions& options, const OptionInput&, std::span<const std::size_t> gpus) {
+  if (options.model_config_path.empty()) {
+    if (reads_data(options, options)) return plan_run(prepare_pretrain(options), gpus);
+    return plan_sketch(options, sketch_of(options), gpus);
+  }
+  if (!names_data(options)) return plan_sketch(options, new_model(options), gpus);
+  if (!options.tokenizer_name_or_path.empty()) return plan_run(prepare_pretrain(options), gpus);
+  log_info("the data are not read: tokenizer_name_or_path is not set");
+  return plan_sketch(options, new_model(options), gpus);
+}
+
+RunPlan plan_of(const SftOptions& options, const OptionInput&, std::span<const std::size_t> gpus) {
+  if (reads_data(options, options)) return plan_run(prepare_sft(options), gpus);
+  return plan_sketch(options, sketch_of(options), gpus);
+}
+
+RunPlan plan_of(const GrpoOptions& options, const OptionInput& input, std::span<const std::size_t> gpus) {
+  if (reads_data(options, options)) return plan_run(prepare_grpo(options, input), gpus);
+  return plan_sketch(options, input, sketch_of(options), gpus);
+}
+
+template <class Base>
+int plan(std::span<const std::string> arguments) {
+  PlanOptions<Base> options;
+  const OptionInput input =
+      read_options(OptionTable(options), arguments, training_foreign_keys(), RecipeArgument::taken);
+  if (!input.positionals.empty()) {
+    throw Error("hone plan", text_of("takes no argument ", shown(std::string_view(input.positionals[0]))),
+                "hone plan [pretrain|sft|grpo] [RECIPE.yaml] [--key value ...]");
   }
   apply_input(kText, input);
+  options.plan.asked = true;
+  if (!options.device_memory.empty()) options.plan.device = memory_of_gpu(gpu_memory(options.device_memory, input));
   check_options(options, input);
-  std::fputs(to_text(plan(options, input)).c_str(), stdout);
+  const RunPlan plan = plan_of(options, input, kComparedGpus);
+  std::fputs(to_text(plan).c_str(), stdout);
   return 0;
 }
 
+// The kind that the arguments name, which is taken from them, or that their recipe is of.
+std::string_view take_kind(std::span<const std::string>& arguments) {
+  if (arguments.empty()) {
+    throw Error("hone plan", "expected pretrain, sft or grpo, or a recipe", "for example hone plan sft recipe.yaml");
+  }
+  const std::string& first = arguments[0];
+  const auto kind = std::ranges::find(kTrainingKinds, first);
+  if (kind != std::end(kTrainingKinds)) {
+    arguments = arguments.subspan(1);
+    return *kind;
+  }
+  if (is_recipe(first)) return training_kind_of(first);
+  constexpr std::string_view kConfig = "--config";
+  for (std::size_t i = 0; i < arguments.size() && first.starts_with("--"); ++i) {
+    if (arguments[i] == kConfig && i + 1 < arguments.size()) return training_kind_of(arguments[i + 1]);
+    if (arguments[i].starts_with("--config=")) return training_kind_of(arguments[i].substr(kConfig.size() + 1));
+  }
+  throw Error("hone plan", text_of("expected pretrain, sft or grpo, or a recipe, saw ", shown(std::string_view(first))),
+              "for example hone plan sft recipe.yaml");
+}
+
 int run(std::span<const std::string> arguments) {
-  const std::string kind = arguments.empty() ? std::string() : arguments[0];
-  const auto rest = arguments.empty() ? arguments : arguments.subspan(1);
-  if (kind == "pretrain") {
-    return plan_for<PretrainOptions>(
-        rest, [](const auto& options, const auto&) { return plan_run(prepare_pretrain(options)); });
+  const std::string_view kind = take_kind(arguments);
+  if (kind == "pretrain") return plan<PretrainOptions>(arguments);
+  return kind == "sft" ? plan<SftOptions>(arguments) : plan<GrpoOptions>(arguments);
+}
+
+template <class Base>
+void add_keys(std::vector<CommandKey>& keys) {
+  PlanOptions<Base> defaults;
+  for (CommandKey& key : keys_of(OptionTable(defaults))) {
+    if (std::ranges::find(keys, key.name, &CommandKey::name) == keys.end()) keys.push_back(std::move(key));
   }
-  if (kind == "sft") {
-    return plan_for<SftOptions>(rest, [](const auto& options, const auto&) { return plan_run(prepare_sft(options)); });
-  }
-  if (kind == "grpo") {
-    return plan_for<GrpoOptions>(
-        rest, [](const auto& options, const auto& input) { return plan_run(prepare_grpo(options, input)); });
-  }
-  throw Error("hone plan", text_of("expected pretrain, sft or grpo, saw '", kind, "'"),
-              "for example hone plan sft --config recipe.yaml");
+}
+
+// Of all kinds, each key once.
+std::vector<CommandKey> all_keys() {
+  std::vector<CommandKey> keys;
+  add_keys<PretrainOptions>(keys);
+  add_keys<SftOptions>(keys);
+  add_keys<GrpoOptions>(keys);
+  return keys;
 }
 
 }  // namespace
@@ -59,11 +206,13 @@ void register_plan(CommandRegistry& registry) {
                 .summary = kText.summary,
                 .help =
                     [] {
-                      return text_of("Usage: hone plan ", kText.positionals,
-                                     " [--config FILE.yaml] [--key value ...]\n\n", kText.summary, ".\n\n",
-                                     kText.details);
+                      return text_of("Usage: hone plan ", kText.positionals, " [RECIPE.yaml] [--key value ...]\n\n",
+                                     kText.summary, ".\n\n", kText.details);
                     },
-                .run = run});
+                .run = run,
+                .keys = all_keys,
+                .positionals = kText.positionals,
+                .details = kText.details});
 }
 
 }  // namespace hone

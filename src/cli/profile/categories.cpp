@@ -11,7 +11,16 @@ namespace {
 constexpr std::pair<std::string_view, std::string_view> kByName[] = {
     {"linear", "GEMM"},
     {"grouped_linear", "GEMM"},
-    {"linear_bias_gradient", "other"},
+    {"lora", "memory"},  // its pieces are laid into blocks and collected from them
+    {"lora_linear", "GEMM"},
+    {"lora_bias", "elementwise"},
+    {"lora_dora_norm", "normalization"},
+    {"lora_dora_product", "elementwise"},
+    {"lora_dora_scale", "elementwise"},
+    {"linear_bias_gradient", "elementwise"},
+    {"add", "elementwise"},
+    {"scale", "elementwise"},
+    {"dropout", "elementwise"},
     {"attention", "attention"},
     {"paged_attention", "attention"},
     {"rms_norm", "normalization"},
@@ -29,6 +38,8 @@ constexpr std::pair<std::string_view, std::string_view> kByName[] = {
     {"sample", "loss"},
     {"repetition_penalty", "loss"},
     {"adamw", "optimizer"},
+    {"muon", "optimizer"},
+    {"sgd", "optimizer"},
     {"gradient_norm", "optimizer"},
     {"guard", "optimizer"},
     {"all_reduce", "communication"},
@@ -40,6 +51,7 @@ constexpr std::pair<std::string_view, std::string_view> kByName[] = {
     {"kv_append", "memory"},
     {"cast", "memory"},
     {"fill", "memory"},
+    {"normal_fill", "memory"},
     {"offload", "memory"},
 };
 
@@ -49,8 +61,8 @@ bool extends(std::string_view name, std::string_view base) {
 
 }  // namespace
 
-std::string_view category_of(std::string_view op) {
-  std::string_view category = "other";
+std::optional<std::string_view> known_category(std::string_view op) {
+  std::optional<std::string_view> category;
   std::size_t longest = 0;
   for (const auto& [name, known] : kByName) {
     if (!extends(op, name) || name.size() < longest) continue;
@@ -59,6 +71,8 @@ std::string_view category_of(std::string_view op) {
   }
   return category;
 }
+
+std::string_view category_of(std::string_view op) { return known_category(op).value_or("other"); }
 
 std::string module_of_scope(std::string_view scope) {
   if (scope.empty()) return "model";

@@ -1,4 +1,5 @@
 // hone profile: where the time of a training step goes.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 
@@ -7,6 +8,7 @@
 #include "cli/profile/timeline.h"
 #include "cli/profile/timing.h"
 #include "cli/registry.h"
+#include "cli/training_kind.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -41,11 +43,12 @@ struct ProfileOptions : StepOptions {
 const CommandText kText{
     .name = "profile",
     .summary = "Where the time of a training step goes, and how near it is to what the device can do",
-    .positionals = "[pretrain|sft RECIPE.yaml]",
+    .positionals = "[pretrain|sft] [RECIPE.yaml]",
     .details =
         "Takes steps with random weights: of a known shape on random tokens, or of a recipe on its\n"
-        "data, whose keys then take the place of those of the training step below. Writes\n"
-        "chrome_trace.json (for Perfetto) and kernel_summary.json."};
+        "data, whose keys then take the place of those of the training step below; device, tune_gemm\n"
+        "and gemm_table go with either. Writes chrome_trace.json (for Perfetto) and kernel_summary.json.",
+    .recipe = RecipeArgument::refused};
 
 // What is profiled.
 struct Subject {
@@ -58,6 +61,10 @@ struct Subject {
   std::vector<std::vector<HostBatch>> steps;  // the batches of each, taken in turns
   AdviceContext advice;
 };
+
+bool can_shrink_states(OptimizerType optim, DType dtype) {
+  return optim == OptimizerType::adamw && dtype == DType::bf16;
+}
 
 Subject of_shape(const ProfileOptions& options) {
   Subject subject;
@@ -72,7 +79,10 @@ Subject of_shape(const ProfileOptions& options) {
   set_gemm_tuning(*subject.device, options.gemm.tuning());
   const HostBatch batch = random_batch(options, subject.model->shape().vocab_size);
   subject.steps.emplace_back(static_cast<std::size_t>(options.gradient_accumulation_steps), batch);
-  subject.advice.gradient_accumulation_steps = options.gradient_accumulation_steps;
+  subject.advice = {.tuned = options.gemm.tune_gemm,
+                    .gradient_accumulation_steps = options.gradient_accumulation_steps,
+                    .batch_key = "batch_size",
+                    .can_shrink_states = can_shrink_states(options.optim, subject.dtype)};
   return subject;
 }
 
@@ -86,46 +96,67 @@ Subject of_run(LanguageRun run, const ProfileOptions& options) {
   subject.optimizer = optimizer_options(run.options);
   subject.dtype = run.dtype;
   subject.device = &open_device(run.options.device);
-  set_gemm_tuning(*subject.device, options.gemm.tuning());
+  set_gemm_tuning(*subject.device, run.options.gemm.tuning());
   for (std::int64_t step = 0; step < options.num_steps; ++step) {
     std::vector<HostBatch>& batches = subject.steps.emplace_back();
     for (std::int64_t i = 0; i < run.options.gradient_accumulation_steps; ++i) batches.push_back(run.batches->next());
   }
-  subject.advice.gradient_accumulation_steps = run.options.gradient_accumulation_steps;
+  subject.advice = {.tuned = run.options.gemm.tune_gemm,
+                    .gradient_accumulation_steps = run.options.gradient_accumulation_steps,
+                    .can_shrink_states = can_shrink_states(run.options.optim, run.dtype)};
   subject.model = std::move(run.model);
   return subject;
 }
 
+// A flag of the training step that a recipe describes would be lost.
+void check_beside_recipe(const OptionInput& input) {
+  StepOptions step;
+  const OptionTable table(step);
+  for (const auto& [name, place] : input.places) {
+    if (table.find(name) == nullptr || name == "device" || name == "tune_gemm" || name == "gemm_table") continue;
+    throw Error(place, "describes a step of a known shape, but the step of a recipe is profiled",
+                "set it in the recipe");
+  }
+}
+
 template <class Options, class Prepare>
-Subject of_recipe(const std::string& file, const ProfileOptions& profile, const Prepare& prepare) {
+Subject of_recipe(const std::string& file, const ProfileOptions& profile, const OptionInput& flags,
+                  const Prepare& prepare) {
+  check_beside_recipe(flags);
   Options options;
   const std::vector<std::string> arguments{"--config", file};
   const OptionInput input = read_options(OptionTable(options), arguments, training_foreign_keys());
   apply_input(kText, input);
   if (options.output_dir.empty()) options.output_dir = profile.output_dir;
+  if (flags.was_set("device")) options.device = profile.device;
+  if (flags.was_set("tune_gemm")) options.gemm.tune_gemm = profile.gemm.tune_gemm;
+  if (flags.was_set("gemm_table")) options.gemm.gemm_table = profile.gemm.gemm_table;
   check_options(options, input);
   return of_run(prepare(options), profile);
 }
 
 Subject open_subject(const ProfileOptions& options, const OptionInput& input) {
-  if (input.positionals.empty()) return of_shape(options);
-  if (input.positionals.size() == 2 && input.positionals[0] == "pretrain") {
-    return of_recipe<PretrainOptions>(input.positionals[1], options, prepare_pretrain);
+  constexpr std::string_view kKinds[] = {"pretrain", "sft"};
+  const std::vector<std::string>& words = input.positionals;
+  if (words.empty()) return of_shape(options);
+  const bool is_named = words.size() == 2 && std::ranges::count(kKinds, words[0]) > 0;
+  if (!is_named && (words.size() != 1 || !is_recipe(words[0]))) {
+    throw Error("hone profile",
+                text_of("expected pretrain or sft and a recipe, saw ", shown(std::string_view(join(words, " ")))),
+                "for example hone profile sft recipe.yaml");
   }
-  if (input.positionals.size() == 2 && input.positionals[0] == "sft") {
-    return of_recipe<SftOptions>(input.positionals[1], options, prepare_sft);
-  }
-  throw Error("hone profile",
-              text_of("expected pretrain or sft and a recipe, saw '", join(input.positionals, " "), "'"),
-              "for example hone profile sft recipe.yaml");
+  const std::string_view kind = is_named ? std::string_view(words[0]) : training_kind_of(words[0], kKinds);
+  if (kind == "sft") return of_recipe<SftOptions>(words.back(), options, input, prepare_sft);
+  return of_recipe<PretrainOptions>(words.back(), options, input, prepare_pretrain);
 }
 
-int profile(const ProfileOptions& options, const OptionInput& input) {
+int profile(const ProfileOptions& given, const OptionInput& input) {
+  ProfileOptions options = given;
+  options.complete(input);
   claim_folder(options.output_dir, "output_dir");
   Subject subject = open_subject(options, input);
   Device& device = *subject.device;
   subject.advice.gpu = device.kind() != DeviceKind::cpu;
-  subject.advice.tuned = options.gemm.tune_gemm;
   const DeviceLimits limits = measure_limits(device, subject.dtype == DType::bf16, options.limit_seconds);
 
   TrainingStep step(*subject.model, std::move(subject.training), subject.optimizer, subject.dtype, device);

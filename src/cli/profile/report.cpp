@@ -108,6 +108,7 @@ ProfileReport make_report(const Timeline& timeline, const DeviceLimits& limits) 
   }
   report.between_seconds = std::max(report.step_seconds - inside, 0.0);
   for (auto& [key, kernel] : kernels) {
+    kernel.floor = std::min(kernel.floor, kernel.seconds);
     add_share(report.categories, std::string(kernel.category), kernel.seconds, kernel.floor);
     add_share(report.modules, kernel.module, kernel.seconds, kernel.floor);
     report.kernels.push_back(std::move(kernel));
@@ -130,8 +131,8 @@ std::vector<std::string> advice(const ProfileReport& report, const AdviceContext
   if (report.between_seconds > kHostShare * step) {
     sentences.push_back(
         format("%.1f%% of the step lie between operations: they are too short for the device; a larger "
-               "per_device_train_batch_size makes them longer.",
-               100 * report.between_seconds / step));
+               "%s makes them longer.",
+               100 * report.between_seconds / step, std::string(context.batch_key).c_str()));
   }
   const ShareOfStep products = share_of("GEMM");
   if (context.gpu && !context.tuned && products.seconds > 0.2 * step) {
@@ -153,8 +154,9 @@ std::vector<std::string> advice(const ProfileReport& report, const AdviceContext
   if (optimizer.seconds > kUpdateShare * step) {
     sentences.push_back(
         format("The optimizer takes %.1f%% of the step: gradient_accumulation_steps above %lld spreads it "
-               "over more tokens; optim adamw_bf16 moves fewer bytes.",
-               100 * optimizer.seconds / step, static_cast<long long>(context.gradient_accumulation_steps)));
+               "over more tokens%s.",
+               100 * optimizer.seconds / step, static_cast<long long>(context.gradient_accumulation_steps),
+               context.can_shrink_states ? "; optim adamw_bf16 moves fewer bytes" : ""));
   }
   if (sentences.empty()) sentences.emplace_back("Nothing stands out: every large part is near what the device can do.");
   return sentences;

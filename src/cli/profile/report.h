@@ -23,7 +23,7 @@ struct KernelSummary {
   double seconds = 0;
   double flops = 0;
   double bytes = 0;
-  double floor = 0;  // the least seconds by the device's limits
+  double floor = 0;  // the least seconds by the device's limits, at most `seconds`: what was reached is possible
 
   [[nodiscard]] double achieved() const { return seconds > 0 ? floor / seconds : 0; }  // of what is possible
 };
@@ -52,6 +52,8 @@ struct AdviceContext {
   bool tuned = false;  // --tune_gemm was on
   bool gpu = false;
   std::int64_t gradient_accumulation_steps = 1;
+  std::string_view batch_key = "per_device_train_batch_size";
+  bool can_shrink_states = false;  // AdamW with f32 states beside bfloat16 weights
 };
 // A sentence each.
 [[nodiscard]] std::vector<std::string> advice(const ProfileReport& report, const AdviceContext& context);

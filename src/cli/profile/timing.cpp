@@ -1,11 +1,15 @@
 #include "cli/profile/timing.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
+#include <utility>
 #include <vector>
 
 #include "backend/stopwatch.h"
 #include "cli/profile/one_op.h"
+#include "core/parallel.h"
 #include "ops/linear/linear.h"
 #include "ops/registry.h"
 
@@ -16,9 +20,9 @@ constexpr double kLeastRounds = 3;
 constexpr double kMostRounds = 25;
 constexpr double kMostCalls = 10000;
 
-}  // namespace
-
-std::vector<double> seconds_in_turns(Device& device, std::span<const std::function<void()>> runs, double budget) {
+// Seconds of one call in each round, by run, ascending.
+std::vector<std::vector<double>> rounds_in_turns(Device& device, std::span<const std::function<void()>> runs,
+                                                 double budget) {
   const std::unique_ptr<Stopwatch> stopwatch = make_stopwatch(device);
   const auto time = [&](std::size_t which, int count) {
     stopwatch->mark();
@@ -42,9 +46,20 @@ std::vector<double> seconds_in_turns(Device& device, std::span<const std::functi
       if (round >= 0) seconds[which].push_back(each);
     }
   }
+  for (std::vector<double>& each : seconds) std::ranges::sort(each);
+  return seconds;
+}
+
+// What a device can do is its best round: others share it with whatever else the machine does.
+double least_seconds(Device& device, const std::function<void()>& run, double budget) {
+  return rounds_in_turns(device, {&run, 1}, budget)[0].front();
+}
+
+}  // namespace
+
+std::vector<double> seconds_in_turns(Device& device, std::span<const std::function<void()>> runs, double budget) {
   std::vector<double> medians;
-  for (std::vector<double>& each : seconds) {
-    std::ranges::sort(each);
+  for (const std::vector<double>& each : rounds_in_turns(device, runs, budget)) {
     medians.push_back(each[each.size() / 2]);
   }
   return medians;
@@ -54,8 +69,40 @@ double seconds_per_run(Device& device, const std::function<void()>& run, double 
   return seconds_in_turns(device, {&run, 1}, budget)[0];
 }
 
+double DeviceLimits::bytes_per_second(double bytes) const {
+  double best = copy_bytes_per_second;
+  for (const Copy& copy : copies) {
+    if (copy.bytes >= bytes / 4) best = std::max(best, copy.bytes_per_second);
+  }
+  return best;
+}
+
 double DeviceLimits::floor(double flops, double bytes) const {
-  return std::max(flops / flops_per_second, bytes / copy_bytes_per_second);
+  return std::max(flops / flops_per_second, bytes / bytes_per_second(bytes));
+}
+
+double DeviceLimits::reached(double flops, double bytes, double seconds) const {
+  return seconds > 0 ? std::min(floor(flops, bytes) / seconds, 1.0) : 0;
+}
+
+std::string flops_text(double flops_per_second) {
+  constexpr std::pair<double, const char*> kUnits[] = {{1e12, "TFLOP/s"}, {1e9, "GFLOP/s"}, {1e6, "MFLOP/s"}};
+  std::array<char, 40> text{};
+  for (const auto& [scale, name] : kUnits) {
+    const double value = flops_per_second / scale;
+    if (value < 1 && scale > 1e6) continue;
+    const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+    std::snprintf(text.data(), text.size(), "%.*f %s", decimals, value, name);
+    break;
+  }
+  return text.data();
+}
+
+double known_peak(const Device& device) {
+  const std::string name = device.name();
+  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  if (device.kind() == DeviceKind::cpu || has("PCIe") || has("NVL")) return 0;
+  return has("H100") || has("H200") ? 989e12 : 0;
 }
 
 FlopUnit flop_unit(double flops_per_second) {
@@ -63,27 +110,61 @@ FlopUnit flop_unit(double flops_per_second) {
   return {};
 }
 
+namespace {
+
+void copy_all(Device& device, const Buffer& to, const Buffer& from, std::size_t bytes) {
+  if (device.kind() != DeviceKind::cpu) return device.copy(to.data(), from.data(), bytes);
+  constexpr std::int64_t kPiece = 64 << 10;
+  parallel_for(static_cast<std::int64_t>(bytes), kPiece, [&](std::int64_t begin, std::int64_t end) {
+    device.copy(to.data() + begin, from.data() + begin, static_cast<std::size_t>(end - begin));
+  });
+}
+
+double product_rate(Device& device, DType dtype, std::int64_t size, double budget) {
+  Program program;
+  (void)linear(program.input("x", {dtype, {size, size}}), program.weight("w", {dtype, {size, size}}));
+  OneOp product(program, program.nodes()[0], device, {}, 1);
+  Executable executable = product.executable();
+  return 2.0 * std::pow(static_cast<double>(size), 3) / least_seconds(device, [&] { executable.run(); }, budget);
+}
+
+}  // namespace
+
 DeviceLimits measure_limits(Device& device, bool bf16, double budget) {
   register_operations();
   const bool host = device.kind() == DeviceKind::cpu;
   DeviceLimits limits;
   {
-    const std::size_t bytes = std::size_t{host ? 64u : 1024u} << 20;
-    const Buffer from(device, bytes);
-    const Buffer to(device, bytes);
-    device.fill(from.data(), 0x5A, bytes);
-    limits.copy_bytes_per_second = 2 * static_cast<double>(bytes) /
-                                   seconds_per_run(device, [&] { device.copy(to.data(), from.data(), bytes); }, budget);
+    constexpr std::size_t kSmallest = std::size_t{256} << 10;
+    const std::size_t largest = std::size_t{host ? 64u : 1024u} << 20;
+    const Buffer from(device, largest);
+    const Buffer to(device, largest);
+    device.fill(from.data(), 0x5A, largest);
+    std::vector<std::size_t> sizes;
+    for (std::size_t bytes = kSmallest; bytes <= largest; bytes *= 4) sizes.push_back(bytes);
+    for (const std::size_t bytes : sizes) {
+      const double share = bytes == largest ? 1.0 : 1.0 / static_cast<double>(sizes.size());
+      const double seconds = least_seconds(device, [&] { copy_all(device, to, from, bytes); }, budget * share);
+      const double moved = 2 * static_cast<double>(bytes);
+      limits.copies.push_back({moved, moved / seconds});
+    }
+    limits.copy_bytes_per_second = limits.copies.back().bytes_per_second;
   }
-  const std::int64_t size = host ? 512 : 8192;
-  const DType dtype = bf16 ? DType::bf16 : DType::f32;
-  Program program;
-  (void)linear(program.input("x", {dtype, {size, size}}), program.weight("w", {dtype, {size, size}}));
-  OneOp product(program, program.nodes()[0], device, {}, 1);
-  Executable executable = product.executable();
-  limits.flops_per_second =
-      2.0 * std::pow(static_cast<double>(size), 3) / seconds_per_run(device, [&] { executable.run(); }, budget);
+  limits.flops_per_second = product_limit(device, bf16, budget);
   return limits;
+}
+
+double product_limit(Device& device, bool bf16, double budget) {
+  register_operations();
+  if (device.kind() != DeviceKind::cpu) return product_rate(device, bf16 ? DType::bf16 : DType::f32, 8192, budget);
+  // A host multiplies in f32 whatever the type, and which size is the fastest depends on its caches.
+  double best = 0;
+  for (const std::int64_t size : {std::int64_t{512}, std::int64_t{1024}}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      best = std::max(best, product_rate(device, dtype, size, budget / 4));
+    }
+  }
+  return best;
 }
 
 }  // namespace hone

@@ -7,6 +7,7 @@
 
 #include "backend/device_option.h"
 #include "cli/quickstart/report.h"
+#include "cli/recipes/embedded.h"
 #include "cli/registry.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -21,14 +22,14 @@ namespace {
 
 struct QuickstartOptions {
   std::string output_dir = "runs/quickstart";
-  std::string recipes = "recipes/quickstart";
+  std::string recipes;
   std::int64_t seed = 42;
   DeviceChoice device = DeviceChoice::automatic;
 
   template <class Visitor>
   void fields(Visitor& v) {
     v("output_dir", output_dir, "Folder of data, models and the report");
-    v("recipes", recipes, "Folder of the recipes");
+    v("recipes", recipes, "Folder of the recipes; unset: the program's own, which it writes to recipes in output_dir");
     v("seed", seed, "Of the data and of every stage", at_least(0));
     v("device", device, kDeviceHelp);
   }
@@ -61,7 +62,8 @@ class Quickstart {
     stage("sft", {"--model_name_or_path", path("pretrain"), "--dataset_name", path("data/sft.jsonl")});
     title("5. GRPO");
     stage("grpo", {"--model_name_or_path", path("sft"), "--dataset_name", path("data/prompts.jsonl")});
-    const QuickstartReport report = write_quickstart_report(root_, stages_);
+    const QuickstartReport report = write_quickstart_report(
+        root_, stages_, {.seed = options_.seed, .machine = open_device(options_.device).name()});
     std::fputs(report.text.c_str(), stdout);
     std::printf("\nreport: %s\nto talk with the model: hone chat %s\n", report.html.c_str(), path("grpo").c_str());
     return 0;
@@ -116,10 +118,16 @@ class Quickstart {
   std::vector<QuickstartStage> stages_;
 };
 
-int run(const QuickstartOptions& options, const OptionInput&) {
+int run(const QuickstartOptions& given, const OptionInput&) {
+  QuickstartOptions options = given;
+  if (options.recipes.empty()) {
+    const fs::path own = fs::path(options.output_dir) / "recipes";
+    (void)write_recipes("quickstart/", own);
+    options.recipes = own.string();
+  }
   if (!fs::exists(fs::path(options.recipes) / "pretrain.yaml")) {
     throw Error("--recipes", text_of("there are no recipes in ", options.recipes),
-                "run in hone's folder, or name recipes/quickstart of it");
+                "hone recipes quickstart --output_dir FOLDER writes them");
   }
   try {
     return Quickstart(options).run();

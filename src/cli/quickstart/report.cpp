@@ -1,4 +1,5 @@
 #include "cli/quickstart/report.h"
+#include "cli/quickstart/particulars.h"
 
 #include <array>
 #include <cstdio>
@@ -76,7 +77,8 @@ std::vector<Picture> pictures_of(std::span<const QuickstartStage> stages) {
 
 }  // namespace
 
-QuickstartReport write_quickstart_report(const std::filesystem::path& root, std::span<const QuickstartStage> stages) {
+QuickstartReport write_quickstart_report(const std::filesystem::path& root, std::span<const QuickstartStage> stages,
+                                         const QuickstartSetting& setting) {
   QuickstartReport report;
   std::string rows;
   report.text =
@@ -105,11 +107,13 @@ QuickstartReport write_quickstart_report(const std::filesystem::path& root, std:
       "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>hone quickstart</title>\n"
       "<style>body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#1c1e21}"
       "table{border-collapse:collapse}td,th{padding:.3rem .9rem;text-align:right;border-bottom:1px solid #d9dce1}"
+      "pre{white-space:pre-wrap;background:#f4f5f7;padding:.6rem .9rem;border-radius:6px}"
       "td:first-child,th:first-child{text-align:left}figure{margin:1.5rem 0}svg{max-width:100%;height:auto}</style>\n"
-      "<h1>From text to a reasoning model</h1>\n<p>500 held-out problems, one sampled answer each.</p>\n"
-      "<table><tr><th>stage</th><th>accuracy</th><th>95% interval</th><th>tokens an "
-      "answer</th><th>training</th></tr>\n" +
-          rows + "</table>\n" + figures + "</html>\n");
+      "<h1>From text to a reasoning model</h1>\n<p>500 held-out problems, one sampled answer each.</p>\n" +
+          particulars_html(root, stages, setting) +
+          "<table><tr><th>stage</th><th>accuracy</th><th>95% interval</th><th>tokens an "
+          "answer</th><th>training</th></tr>\n" +
+          rows + "</table>\n" + question_html(stages) + figures + "</html>\n");
   return report;
 }
 

@@ -1,6 +1,7 @@
 // What a quickstart leaves to look at: a table, curves in the terminal, a page.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -15,6 +16,12 @@ struct QuickstartStage {
   std::filesystem::path results;  // of its evaluation, with results.json
 };
 
+// What the run was started with.
+struct QuickstartSetting {
+  std::int64_t seed = 0;
+  std::string machine;
+};
+
 struct QuickstartReport {
   std::string text;            // for the terminal
   std::filesystem::path html;  // where the page was written
@@ -22,6 +29,7 @@ struct QuickstartReport {
 
 // Reads the stages' metrics and results; writes ROOT/report.html.
 [[nodiscard]] QuickstartReport write_quickstart_report(const std::filesystem::path& root,
-                                                       std::span<const QuickstartStage> stages);
+                                                       std::span<const QuickstartStage> stages,
+                                                       const QuickstartSetting& setting);
 
 }  // namespace hone

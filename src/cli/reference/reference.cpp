@@ -17,8 +17,8 @@ std::string in_code(std::string_view text) { return text_of("`", text, "`"); }
 
 std::string command_text(const Command& command) {
   std::string text = text_of("## hone ", command.name, "\n\n", command.summary, ".\n\n");
-  if (!command.keys) return text + "```\n" + command.help() + "```\n\n";
-  const std::string keys = command.keys();
+  if (!command.key_tables) return text + "```\n" + command.help() + "```\n\n";
+  const std::string keys = command.key_tables();
   return keys.empty() ? text : text + keys + "\n";
 }
 
@@ -60,12 +60,13 @@ std::string page() {
   register_all_cli(registry);
   std::string text =
       "# Reference\n\n"
-      "Every key of every command, written by `hone reference`. A key is a line of the YAML file that `--config` "
-      "names,\n"
-      "or a flag, with hyphens or underscores; flags win. `env: {NAME: value}` sets environment variables. Lists are\n"
-      "`[a, b]` or `a,b`; a key of a map is `map.key` as a flag. YAML 1.1's yes, no, on and off are booleans, and so "
-      "is\n"
-      "the text 'no'.\n\n";
+      "Every key of every command, written by `hone reference`. A key is a line of the recipe, the YAML file that an\n"
+      "argument or `--config` names, or a flag, with hyphens or underscores; flags win. `env: {NAME: value}` sets\n"
+      "environment variables. Lists are `[a, b]` or `a,b`; a key of a map is `map.key` as a flag. YAML 1.1's yes, no, "
+      "on\n"
+      "and off are booleans, and so is the text 'no'. Other names for keys (`--lr`, `--epochs`, `--batch_size`) are "
+      "no\n"
+      "keys: the error names the key that is meant.\n\n";
   for (const Command& command : registry.commands()) text += command_text(command);
   return text + foreign_text(registry.commands());
 }

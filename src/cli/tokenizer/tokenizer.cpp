@@ -125,7 +125,7 @@ int count(const TokenizerOptions& options, const OptionInput& input) {
 int train(const TokenizerOptions& options, const OptionInput& input) {
   if (input.positionals.size() > 1) {
     throw Error("hone tokenizer train", text_of("takes no argument ", shown(input.positionals[1])),
-                "name files with --input");
+                "name files with --input, a recipe with --config");
   }
   if (options.input.empty()) throw Error("--input", "is not set", "the files or folders to train on");
   if (options.output.empty()) throw Error("--output", "is not set", "the folder to write the tokenizer to");
@@ -176,7 +176,8 @@ int run(const TokenizerOptions& options, const OptionInput& input) {
 void register_tokenizer(CommandRegistry& registry) {
   registry.add(make_command<TokenizerOptions>({.name = "tokenizer",
                                                .summary = "Train a byte-level BPE; encode, decode, count",
-                                               .positionals = "train|encode|decode|count [TEXT ...]"},
+                                               .positionals = "train|encode|decode|count [TEXT ...]",
+                                               .recipe = RecipeArgument::refused},
                                               run));
 }
 

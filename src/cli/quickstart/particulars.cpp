@@ -1,0 +1,118 @@
+#include "cli/quickstart/particulars.h"
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <vector>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json_value.h"
+#include "core/parallel.h"
+#include "core/strings.h"
+#include "eval/compare.h"
+#include "model/registry.h"
+#include "model/weights.h"
+
+namespace hone {
+namespace {
+namespace fs = std::filesystem;
+
+std::string in_html(std::string_view text) {
+  std::string html;
+  for (const char c : text) {
+    if (c == '&') {
+      html += "&amp;";
+    } else if (c == '<') {
+      html += "&lt;";
+    } else {
+      html += c;
+    }
+  }
+  return html;
+}
+
+std::string date_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm time{};
+  ::gmtime_r(&now, &time);
+  std::array<char, 40> text{};
+  (void)std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M UTC", &time);
+  return text.data();
+}
+
+// The host's processor, as Linux names it; a GPU has a name of its own.
+std::string machine_text(const std::string& device) {
+  if (device != "cpu") return device;
+  std::string processor = "a processor";
+  constexpr std::string_view kField = "model name";
+  for (const std::string& line : split(read_file("/proc/cpuinfo"), '\n')) {
+    if (!line.starts_with(kField)) continue;
+    processor = trim(std::string_view(line).substr(std::min(line.find(':') + 1, line.size())));
+    break;
+  }
+  return text_of(thread_count(), " threads of ", processor);
+}
+
+std::string rows_of(const fs::path& file) {
+  return is_file(file) ? format_count(std::ranges::count(read_file(file), '\n')) : "no";
+}
+
+std::string parameters_of(const fs::path& folder) {
+  return format_count(parameter_count(*family_registry().create(read_json(folder / "config.json"))));
+}
+
+// The stages' samples of one question, or fewer than there are stages where it was not put to all.
+std::vector<const ComparedSample*> answers_to(const ComparedProblem& question, std::span<const ComparedRun> runs) {
+  std::vector<const ComparedSample*> answers;
+  for (const ComparedRun& run : runs) {
+    if (run.tasks.empty()) continue;
+    const auto& problems = run.tasks.front().problems;
+    const auto same = std::ranges::find_if(problems, [&](const ComparedProblem& problem) {
+      return problem.id == question.id && problem.prompt == question.prompt;
+    });
+    if (same != problems.end() && !same->samples.empty()) answers.push_back(&same->samples.front());
+  }
+  return answers;
+}
+
+}  // namespace
+
+std::string particulars_html(const fs::path& root, std::span<const QuickstartStage> stages,
+                             const QuickstartSetting& setting) {
+  const fs::path data = root / "data";
+  return text_of("<ul><li>", date_now(), ", on ", in_html(machine_text(setting.machine)), "</li>\n<li>seed ",
+                 setting.seed, "</li>\n<li>a model of ", parameters_of(stages.back().folder), " parameters</li>\n<li>",
+                 rows_of(data / "corpus.jsonl"), " documents to pre-train on, ", rows_of(data / "sft.jsonl"),
+                 " traces for supervised fine-tuning, ", rows_of(data / "prompts.jsonl"), " prompts for GRPO, ",
+                 rows_of(data / "held_out.jsonl"), " held-out problems</li></ul>\n");
+}
+
+std::string question_html(std::span<const QuickstartStage> stages) {
+  std::vector<std::string> folders;
+  for (const QuickstartStage& stage : stages) folders.push_back(stage.results.string());
+  const std::vector<ComparedRun> runs = read_runs(folders);
+  const ComparedProblem* shown_one = nullptr;
+  std::vector<const ComparedSample*> answers;
+  int best = -1;
+  for (const ComparedProblem& question : runs.front().tasks.front().problems) {
+    std::vector<const ComparedSample*> these = answers_to(question, runs);
+    if (these.size() != stages.size()) continue;
+    const int rank = (these.back()->score == 1 ? 2 : 0) + (these.front()->score == 1 ? 0 : 1);
+    if (rank <= best) continue;
+    best = rank;
+    shown_one = &question;
+    answers = std::move(these);
+  }
+  if (shown_one == nullptr) return {};
+  std::string html =
+      text_of("<h2>One question, answered by every stage</h2>\n<p>Held-out problem ", in_html(shown_one->id), ": <b>",
+              in_html(shown_one->prompt), "</b> The answer is ", in_html(shown_one->gold), ".</p>\n");
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    html += text_of("<p>", stages[i].name, ": ", answers[i]->score == 1 ? "right" : "wrong", "</p>\n<pre>",
+                    in_html(answers[i]->completion), "</pre>\n");
+  }
+  return html;
+}
+
+}  // namespace hone

@@ -1,0 +1,134 @@
+// hone bench: its figures, their file, and when they are stale.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <set>
+
+#include "cli/bench/results.h"
+#include "cli/program.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "core/json_value.h"
+#include "core/strings.h"
+#include "support/paths.h"
+
+namespace hone::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+TEST(BenchCommand, MeasuresKernelsAndProducts) {
+  const TemporaryDirectory directory;
+  const std::string kernels = directory.path() / "kernels.json";
+  Ended ended = run_program({"bench", "kernels", "--model", "quickstart", "--seq_len", "16", "--seconds", "0.001",
+                             "--device", "cpu", "--json", kernels});
+  ASSERT_EQ(ended.code, 0) << ended.output;
+  std::set<std::string> seen;
+  for (const Json& row : read_json(kernels)) {
+    seen.insert(row["what"].get<std::string>());
+    EXPECT_GT(row["figure"].get<double>(), 0.0);
+    for (const char* name : {"shape", "unit", "machine", "command", "commit", "date"}) EXPECT_TRUE(row.contains(name));
+    EXPECT_THAT(row["command"].get<std::string>(), HasSubstr("hone bench kernels --model quickstart"));
+  }
+  for (const char* name :
+       {"copy", "matmul", "kernel attention_backward", "kernel adamw", "kernel linear_logprobs_joint"}) {
+    EXPECT_THAT(seen, testing::Contains(name));
+  }
+  const std::string products = directory.path() / "products.json";
+  ended = run_program({"bench", "matmul", "--sizes", "16,32", "--dtypes", "float32", "--seconds", "0.001", "--device",
+                       "cpu", "--json", products});
+  ASSERT_EQ(ended.code, 0) << ended.output;
+  EXPECT_EQ(read_json(products).size(), 2u);
+  EXPECT_EQ(read_json(products)[1]["shape"], "32 x 32 x 32 f32");
+  ended = run_program({"bench", "matmul", "--dtypes", "float99"});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.output, HasSubstr("expected bfloat16 or float32, saw 'float99'"));
+}
+
+TEST(BenchCommand, TrainWritesItsFigures) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path() / "train.json";
+  const Ended ended =
+      run_program({"bench", "train", "--model", "quickstart", "--layers", "1", "--seq_len", "16", "--seconds", "0.01",
+                   "--warmup_seconds", "0", "--device", "cpu", "--tune_gemm", "--json", file});
+  ASSERT_EQ(ended.code, 0) << ended.output;
+  EXPECT_EQ(read_json(file)[0]["unit"], "tokens/s");
+  EXPECT_THAT(ended.output, HasSubstr("the host's matrix product has one algorithm"));
+  EXPECT_THAT(ended.output,
+              testing::ContainsRegex("[0-9] [MG]FLOP/s, MFU [0-9.]+% of [0-9.]+ [GT]FLOP/s in a large product"));
+  EXPECT_THAT(ended.output, testing::Not(HasSubstr(" 0.0 ")));
+}
+
+TEST(BenchResults, FindsTheCommit) {
+  const TemporaryDirectory directory;
+  const fs::path root = directory.path();
+  const std::string commit(40, 'a');
+  EXPECT_EQ(commit_of(root / "deeper"), commit_of(root));
+  hone::create_directories(root / ".git/refs/heads");
+  write_file(root / ".git/HEAD", "ref: refs/heads/main\n");
+  EXPECT_EQ(commit_of(root), "");
+  write_file(root / ".git/packed-refs", "# pack-refs\n" + commit + " refs/heads/main\n");
+  EXPECT_EQ(commit_of(root), commit);
+  write_file(root / ".git/refs/heads/main", std::string(40, 'b') + "\n");
+  EXPECT_EQ(commit_of(root / "not/there"), std::string(40, 'b'));
+  write_file(root / ".git/HEAD", std::string(40, 'c') + "\n");
+  EXPECT_EQ(commit_of(root), std::string(40, 'c'));
+  hone::create_directories(root / "linked");
+  write_file(root / "linked/.git", "gitdir: " + (root / ".git").string() + "\n");
+  EXPECT_EQ(commit_of(root / "linked"), std::string(40, 'c'));
+}
+
+int shell(const std::string& command) { return std::system(command.c_str()); }
+
+TEST(BenchResults, AreStaleOnceTheirKernelsChange) {
+  if (shell("git --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "there is no git";
+  const TemporaryDirectory directory;
+  const fs::path root = directory.path();
+  const auto git = [&](const std::string& arguments) {
+    return shell("cd '" + root.string() +
+                 "' && git -c user.name=n -c user.email=e -c init.defaultBranch=main -c commit.gpgsign=false " +
+                 arguments + " > /dev/null 2>&1");
+  };
+  ASSERT_EQ(git("init"), 0);
+  for (const char* folder : {"src/ops/rms_norm", "src/ops/add_rms_norm", "src/backend", "bench/results"}) {
+    hone::create_directories(root / folder);
+    write_file(root / folder / "file", "1");
+  }
+  ASSERT_EQ(git("add -A") + git("commit -m first"), 0);
+  const std::string commit = commit_of(root);
+  ASSERT_EQ(commit.size(), 40u);
+  const auto row = [](const std::string& what, const std::string& at) {
+    return Json{{"what", what},   {"shape", "of \"" + what + "\""},
+                {"figure", 12.5}, {"unit", "us"},
+                {"machine", "m"}, {"command", "c"},
+                {"commit", at},   {"date", "2026-01-02"}}
+        .dump();
+  };
+  write_file(root / "bench/results/a.json", "[\n" + row("kernel rms_norm_backward", commit) + ",\n" +
+                                                row("kernel add_rms_norm", commit) + ",\n" + row("train", commit) +
+                                                ",\n" + row("copy", commit) + ",\n" +
+                                                row("matmul", std::string(40, 'f')) + "\n]\n");
+  write_file(root / "src/ops/rms_norm/file", "2");
+  ASSERT_EQ(git("commit -am second"), 0);
+  const auto listed = [&](const std::string& arguments) {
+    const std::string script = (source_dir() / "bench/list_results.sh").string();
+    const int status = shell("HONE_CHECKOUT='" + root.string() + "' '" + script + "' " + arguments + " > '" +
+                             (root / "log").string() + "'");
+    EXPECT_NE(status, 0) << "rows are stale";
+    return split(read_file(root / "log"), '\n');
+  };
+  const std::vector<std::string> all = listed("");
+  ASSERT_EQ(all.size(), 6u);  // the last is empty
+  EXPECT_THAT(all[0], HasSubstr("[stale: src/ops/rms_norm changed since"));
+  EXPECT_THAT(all[0], HasSubstr("12.5 us"));
+  EXPECT_THAT(all[1], testing::Not(HasSubstr("stale")));
+  EXPECT_THAT(all[2], HasSubstr("[stale: src/ops src/backend changed"));
+  EXPECT_THAT(all[3], testing::Not(HasSubstr("stale")));
+  EXPECT_THAT(all[4], HasSubstr("its commit is not known"));
+  EXPECT_EQ(listed("--stale").size(), 4u);
+}
+
+}  // namespace
+}  // namespace hone::test

@@ -1,0 +1,164 @@
+// hone plan as a user asks it: of a recipe, of keys alone, of another machine.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/command_line.h"
+#include "cli/training_kind.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "core/strings.h"
+#include "support/miniature.h"
+#include "support/paths.h"
+
+namespace hone::test {
+namespace {
+using testing::HasSubstr;
+using testing::Not;
+
+class PlanCommand : public testing::Test {
+ protected:
+  [[nodiscard]] std::string write(const std::string& name, const std::string& text) const {
+    write_file(folder_.path() / name, text);
+    return (folder_.path() / name).string();
+  }
+  TemporaryDirectory folder_;
+};
+
+// Bytes of the line that begins with two blanks and `name`.
+std::string line_of(const std::string& plan, const std::string& name) {
+  for (const std::string& line : split(plan, '\n')) {
+    if (line.starts_with("  " + name + " ")) return line;
+  }
+  return "no line " + name;
+}
+
+TEST_F(PlanCommand, NeedsAModelAndItsKeysOnly) {
+  const CommandResult sft = run_commands({"plan", "sft", "--model_name_or_path", "Qwen/Qwen2.5-0.5B", "--max_length",
+                                          "256", "--per_device_train_batch_size", "2", "--device", "cpu"});
+  ASSERT_EQ(sft.code, 0) << sft.said;
+  EXPECT_THAT(sft.said, HasSubstr("the shape of qwen2.5-0.5b"));
+  EXPECT_THAT(sft.printed, HasSubstr("work of a micro-batch of 512 tokens"));
+  EXPECT_THAT(sft.printed, HasSubstr("steps: as the data will have"));
+  EXPECT_THAT(line_of(sft.printed, "total"), HasSubstr("494,032,768"));
+  const CommandResult grpo =
+      run_commands({"plan", "grpo", "--model_name_or_path", "qwen2.5-0.5b", "--max_completion_length", "64",
+                    "--max_prompt_length", "64", "--max_steps", "7", "--device", "cpu"});
+  ASSERT_EQ(grpo.code, 0) << grpo.said;
+  EXPECT_THAT(grpo.printed, HasSubstr("work of a micro-batch of 1,024 tokens"));
+  EXPECT_THAT(grpo.printed, HasSubstr("steps 7\n"));
+  const std::string config = write("config.json", R"({"model_type": "qwen2", "vocab_size": 512, "hidden_size": 64,
+      "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+      "max_position_embeddings": 256})");
+  const CommandResult pretrain =
+      run_commands({"plan", "pretrain", "--model_config_path", config, "--block_size", "64", "--device", "cpu"});
+  ASSERT_EQ(pretrain.code, 0) << pretrain.said;
+  EXPECT_THAT(pretrain.printed, HasSubstr("work of a micro-batch of 512 tokens"));
+}
+
+TEST_F(PlanCommand, AnswersForOtherDevices) {
+  const std::vector<std::string> run{
+      "plan",     "sft", "--model_name_or_path",          "qwen2.5-7b", "--max_length", "1024",
+      "--device", "cpu", "--per_device_train_batch_size", "4"};
+  const auto asked = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = run;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_commands(arguments);
+  };
+  const CommandResult table = asked({"--optim", "adamw_8bit", "--gradient_dtype", "bfloat16"});
+  ASSERT_EQ(table.code, 0) << table.said;
+  EXPECT_THAT(table.printed, testing::ContainsRegex("24 GiB  takes +[0-9.]+ GiB  does not fit even with "));
+  EXPECT_THAT(table.printed, testing::ContainsRegex("80 GiB  takes +[0-9.]+ GiB  fits\n"));
+  EXPECT_THAT(table.printed, testing::ContainsRegex("141 GiB  takes +[0-9.]+ GiB  fits\n"));
+  const CommandResult large = asked({"--device_memory", "80GiB"});
+  ASSERT_EQ(large.code, 0) << large.said;
+  EXPECT_THAT(large.printed, HasSubstr("a GPU of 80.00 GiB: available 79.00 GiB of 80.00 GiB: "));
+  EXPECT_THAT(large.printed, HasSubstr("GiB too much\nit fits with "));
+  EXPECT_THAT(large.printed, testing::ContainsRegex("80 GiB  takes +[0-9.]+ GiB  fits with gradient_dtype: bfloat16"));
+  EXPECT_THAT(asked({"--device_memory", "200GiB"}).printed, HasSubstr("of 200.00 GiB: it fits"));
+  for (const char* bad : {"80", "lots", "-1GiB", "1GiB"}) {
+    const CommandResult refused = asked({"--device_memory", bad});
+    EXPECT_EQ(refused.code, 1) << bad;
+    EXPECT_THAT(refused.said, HasSubstr("--device_memory: expected a size above 1GiB, saw '" + std::string(bad)));
+  }
+}
+
+// gradient_checkpointing: auto recomputes as the memory of the device that is asked about wants it.
+TEST_F(PlanCommand, RecomputesForTheDeviceThatIsAskedAbout) {
+  const auto arena = [&](const char* memory) {
+    return line_of(run_commands({"plan", "sft", "--model_name_or_path", "qwen2.5-0.5b", "--max_length", "2048",
+                                 "--device_memory", memory})
+                       .printed,
+                   "step arena");
+  };
+  EXPECT_NE(arena("14GiB"), arena("141GiB"));
+}
+
+TEST_F(PlanCommand, TakesARecipeWithAndWithoutItsKind) {
+  const std::string model = "model_name_or_path: qwen2.5-0.5b\nmax_steps: 3\ndevice_memory: 100GiB\n";
+  const std::string sft = write("a.yaml", model + "max_length: 128\npacking: true\n");
+  const std::string grpo = write("b.yaml", model + "num_generations: 4\nmax_completion_length: 32\n");
+  const std::string named = run_commands({"plan", "sft", sft}).printed;
+  EXPECT_THAT(named, HasSubstr("work of a micro-batch of 1,024 tokens"));
+  EXPECT_EQ(run_commands({"plan", sft}).printed, named);
+  EXPECT_EQ(run_commands({"plan", "--config", sft}).printed, named);
+  EXPECT_EQ(run_commands({"plan", "sft", "--config=" + sft}).printed, named);
+  EXPECT_THAT(run_commands({"plan", sft, "--max_length", "64"}).printed, HasSubstr("of 512 tokens"));
+  EXPECT_THAT(run_commands({"plan", grpo}).printed, HasSubstr("KV cache"));
+}
+
+TEST_F(PlanCommand, LosesNoArgument) {
+  const std::string sft = write("a.yaml", "model_name_or_path: qwen2.5-0.5b\nmax_length: 128\n");
+  EXPECT_THAT(run_commands({"plan", sft, "sft"}).said, HasSubstr("takes no argument 'sft'"));
+  EXPECT_THAT(run_commands({"plan", "sft", "x"}).said, HasSubstr("takes no argument 'x'"));
+  EXPECT_THAT(run_commands({"plan", "sft", sft, sft}).said, HasSubstr("names two recipes"));
+  EXPECT_THAT(run_commands({"plan", "sfd"}).said, HasSubstr("expected pretrain, sft or grpo, or a recipe, saw 'sfd'"));
+  EXPECT_THAT(run_commands({"plan"}).said, HasSubstr("expected pretrain, sft or grpo, or a recipe"));
+}
+
+TEST_F(PlanCommand, SaysWhichKindARecipeMayBeOf) {
+  const std::string shared = "learning_rate: 1.0e-4\n";
+  const auto error_of = [](const std::string& recipe) {
+    try {
+      return std::string(training_kind_of(recipe));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_THAT(error_of(write("any.yaml", shared)), HasSubstr("its keys suit pretrain and sft and grpo"));
+  EXPECT_EQ(error_of(write("my_grpo.yaml", shared)), "grpo") << "named after it";
+  EXPECT_EQ(error_of(write("sft.yaml", shared + "block_size: 3\n")), "pretrain") << "keys tell more than names";
+  EXPECT_EQ(error_of(write("c.yaml", shared + "lr_scheduler_kwargs: {min_lr_rate: 0.1}\nreward-funcs: []\n")), "grpo");
+  EXPECT_THAT(error_of(write("p.yaml", "stages: []\n")), HasSubstr("is a pipeline's"));
+  EXPECT_EQ(training_kind_of(source_dir() / "recipes/quickstart/sft.yaml"), "sft");
+  EXPECT_EQ(training_kind_of(source_dir() / "recipes/quickstart/grpo.yaml"), "grpo");
+  EXPECT_EQ(training_kind_of(source_dir() / "recipes/quickstart/pretrain.yaml"), "pretrain");
+}
+
+// Data makes a plan exact; without a tokenizer they cannot be read, and that is said.
+TEST_F(PlanCommand, ReadsDataWhereItCan) {
+  write_miniature(folder_.path());
+  const std::vector<std::string> keys{"plan",
+                                      "pretrain",
+                                      "--model_config_path",
+                                      (folder_.path() / "model.json").string(),
+                                      "--dataset_name",
+                                      (folder_.path() / "data/corpus.jsonl").string(),
+                                      "--block_size",
+                                      "32",
+                                      "--device",
+                                      "cpu",
+                                      "--config_overrides",
+                                      "hidden_size=32"};
+  std::vector<std::string> whole = keys;
+  whole.insert(whole.end(), {"--tokenizer_name_or_path", (folder_.path() / "tokenizer").string()});
+  const CommandResult exact = run_commands(whole);
+  ASSERT_EQ(exact.code, 0) << exact.said;
+  EXPECT_THAT(exact.printed, testing::ContainsRegex("\nsteps [0-9]+"));
+  const CommandResult blind = run_commands({"plan", "sft", "--model_name_or_path", "qwen2.5-0.5b", "--dataset_name",
+                                            "none.jsonl", "--max_length", "64", "--device", "cpu"});
+  EXPECT_EQ(blind.code, 0) << blind.said;
+  EXPECT_THAT(blind.said, HasSubstr("the data are not read"));
+}
+
+}  // namespace
+}  // namespace hone::test
