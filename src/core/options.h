@@ -90,6 +90,7 @@ struct Option {
   Range range;
   OptionTarget target;
   std::string default_text;  // as help shows it; empty where there is no value
+  bool secret = false;       // a password: never printed, neither as a value in effect nor in a message
 };
 
 class OptionTable;
@@ -125,6 +126,8 @@ class OptionTable {
   }
   // Another spelling of an option that is in the table.
   void alias(std::string_view other, std::string_view name);
+  // Marks an option that is in the table as secret.
+  void secret(std::string_view name);
 
   [[nodiscard]] std::span<const Option> options() const { return options_; }
   [[nodiscard]] const Option* find(std::string_view name) const;  // by name or alias; nullptr where there is none
@@ -183,7 +186,8 @@ void read_option_keys(const OptionTable& table, const YamlValue& document, std::
 // a positional, and so is all after `--`.
 void read_option_flags(const OptionTable& table, std::span<const std::string> arguments,
                        std::span<const ForeignKey> foreign, OptionInput& input);
-// A command line: the file that --config names, then the flags over it.
+// A command line: the file that --config names, and the flags, which win: a value of the file whose key is also a flag
+// is not judged.
 [[nodiscard]] OptionInput read_options(const OptionTable& table, std::span<const std::string> arguments,
                                        std::span<const ForeignKey> foreign = {});
 
