@@ -133,6 +133,7 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   run.engine.max_batch_tokens = std::max(kMaxBatchTokens, run.engine.max_num_seqs);
   run.engine.repetition_penalty = options.repetition_penalty != 1;
   run.engine = resolved(run.engine);
+  run.beside_bytes = beside_bytes(options, *run.model, run.dtype);
   const std::int64_t micro_steps = GrpoTask::micro_steps_per_epoch(options, run.batch, run.prompts.size());
   const std::int64_t accumulation = options.gradient_accumulation_steps;
   run.total_steps =
@@ -157,8 +158,8 @@ GrpoPrograms trace_with(const GrpoRun& run, const TrainingOptions& training, std
   const Model& reference = lora != nullptr ? lora->base() : *run.model;
   if (run.options.beta != 0 && lora == nullptr)
     memory.reference = TensorStore::bytes_of(weight_types(*run.model, run.dtype));
-  const LossProgramOptions options =
-      loss_program_options(training, {completions * run.engine.max_model_len, completions}, run.dtype, memory);
+  const LossProgramOptions options = loss_program_options(
+      training, {completions * run.engine.max_model_len, completions}, run.dtype, with_room(memory, run.beside_bytes));
   const PolicyLossOptions loss = policy_loss_options(run.options, run.batch);
   const auto planned = [&](Program program) {
     memory.add_program(plan_memory(program, options.device));
@@ -198,7 +199,7 @@ GrpoPrograms trace_run(const GrpoRun& run) { return trace_with(run, run.options,
 
 std::size_t bytes_with(const GrpoRun& run, const TrainingOptions& options) {
   const std::int64_t completions = std::min(run.batch.micro_batch, options.per_device_train_batch_size);
-  return trace_with(run, options, completions).memory.total();
+  return trace_with(run, options, completions).memory.total() + run.beside_bytes;
 }
 
 MetricValues train(GrpoRun& run) {
@@ -210,7 +211,7 @@ MetricValues train(GrpoRun& run) {
 
   Device& device = open_device(run.options.device);
   set_gemm_tuning(device, run.options.gemm.tuning());
-  check_fits(run.options, run.dtype, device, programs.memory.total(),
+  check_fits(run.options, run.dtype, device, programs.memory.total() + run.beside_bytes,
              [&](const TrainingOptions& options) { return bytes_with(run, options); });
   const std::size_t before = device.allocated_bytes();
   auto arena = std::make_shared<Arena>(device);
@@ -256,12 +257,14 @@ MetricValues train(GrpoRun& run) {
                  .reward_weights = run.reward_weights,
                  .stop_token_ids = run.stop_token_ids,
                  .completions_dir = std::filesystem::path(run.options.output_dir) / "completions"});
-  Trainer trainer(run.options, {.command = "grpo", .total_steps = run.total_steps, .options = run.options_json},
-                  {.model = *run.model,
-                   .weights = weights,
-                   .optimizer = optimizer,
-                   .tokenizer = run.tokenizer,
-                   .generation_config = run.generation_config});
+  Trainer trainer(
+      run.options,
+      {.command = "grpo", .total_steps = run.total_steps, .options = run.options_json, .observers = run.observers},
+      {.model = *run.model,
+       .weights = weights,
+       .optimizer = optimizer,
+       .tokenizer = run.tokenizer,
+       .generation_config = run.generation_config});
   return trainer.run(task);
 }
 

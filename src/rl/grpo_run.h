@@ -31,6 +31,8 @@ struct GrpoRun {
   std::vector<double> reward_weights;
   EngineOptions engine;
   std::int64_t total_steps = 0;
+  std::vector<RunObserver*> observers = {};  // outlive the run
+  std::size_t beside_bytes = 0;              // of the device, which others take while a step is not under way
 };
 
 // Reads data, tokenizer, configuration and rewards, but no weights. Throws Error.

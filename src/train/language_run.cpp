@@ -156,6 +156,7 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
     run.eval_batches = rows_in_order(*test, Packing::wrapped, options.block_size, options);
   }
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());
+  run.beside_bytes = beside_bytes(options, *run.model, run.dtype);
   return run;
 }
 
@@ -212,6 +213,7 @@ LanguageRun prepare_sft(const SftOptions& options) {
     run.eval_batches = rows_in_order(test, eval_packing, capacity, options);
   }
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());
+  run.beside_bytes = beside_bytes(options, *run.model, run.dtype);
   return run;
 }
 
@@ -220,7 +222,8 @@ namespace {
 LanguagePrograms trace_with(const LanguageRun& run, const TrainingOptions& training, const Capacity& capacity) {
   LanguagePrograms programs;
   add_training_state(programs.memory, *run.model, run.dtype, optimizer_options(training));
-  LossProgramOptions options = loss_program_options(training, capacity, run.dtype, programs.memory);
+  LossProgramOptions options =
+      loss_program_options(training, capacity, run.dtype, with_room(programs.memory, run.beside_bytes));
   options.dynamic = run.loss == SftLoss::dft;
   programs.training = trace_training(*run.model, options);
   programs.memory.add_program(plan_memory(programs.training, options.device));
@@ -249,7 +252,7 @@ std::size_t bytes_with(const LanguageRun& run, const TrainingOptions& options) {
   const auto scaled = [&](std::int64_t whole) {
     return (whole * options.per_device_train_batch_size + rows - 1) / rows;
   };
-  return trace_with(run, options, {scaled(limits.tokens), scaled(limits.documents)}).memory.total();
+  return trace_with(run, options, {scaled(limits.tokens), scaled(limits.documents)}).memory.total() + run.beside_bytes;
 }
 
 MetricValues train(LanguageRun& run) {
@@ -260,7 +263,7 @@ MetricValues train(LanguageRun& run) {
 
   Device& device = open_device(run.options.device);
   set_gemm_tuning(device, run.options.gemm.tuning());
-  check_fits(run.options, run.dtype, device, programs.memory.total(),
+  check_fits(run.options, run.dtype, device, programs.memory.total() + run.beside_bytes,
              [&](const TrainingOptions& options) { return bytes_with(run, options); });
   const std::size_t before = device.allocated_bytes();
   auto arena = std::make_shared<Arena>(device);
@@ -287,12 +290,14 @@ MetricValues train(LanguageRun& run) {
                      .eval_batches = run.eval_batches.get(),
                      .gradient_accumulation_steps = run.options.gradient_accumulation_steps,
                      .seed = static_cast<std::uint64_t>(run.options.seed)});
-  Trainer trainer(run.options, {.command = run.command, .total_steps = run.total_steps, .options = run.options_json},
-                  {.model = *run.model,
-                   .weights = weights,
-                   .optimizer = optimizer,
-                   .tokenizer = run.tokenizer,
-                   .generation_config = run.generation_config});
+  Trainer trainer(
+      run.options,
+      {.command = run.command, .total_steps = run.total_steps, .options = run.options_json, .observers = run.observers},
+      {.model = *run.model,
+       .weights = weights,
+       .optimizer = optimizer,
+       .tokenizer = run.tokenizer,
+       .generation_config = run.generation_config});
   return trainer.run(task);
 }
 

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "data/loader.h"
 #include "engine/loaded_model.h"
@@ -28,6 +29,8 @@ struct LanguageRun {
   std::unique_ptr<BatchLoader> batches = nullptr;
   std::unique_ptr<BatchLoader> eval_batches = nullptr;  // may stay null
   std::int64_t total_steps = 0;
+  std::vector<RunObserver*> observers = {};  // outlive the run
+  std::size_t beside_bytes = 0;              // of the device, which others take while a step is not under way
 };
 
 // Read data, tokenizer and configuration, but no weights. Throw Error.

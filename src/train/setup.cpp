@@ -1,5 +1,6 @@
 #include "train/setup.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "data/mixture.h"
 #include "engine/loaded_model.h"
 #include "passes/offload.h"
+#include "train/benchmark_memory.h"
 #include "train/fit.h"
 #include "train/optim_args.h"
 
@@ -128,6 +130,16 @@ LossProgramOptions loss_program_options(const TrainingOptions& options, const Ca
           .device = device.kind(),
           .gradients = gradient_sums(options),
           .offload = options.activation_offloading && !is_host};
+}
+
+std::size_t beside_bytes(const TrainingOptions& options, const Model& model, DType dtype) {
+  const bool none = std::ranges::all_of(options.benchmarks, [](const std::string& name) { return name == "none"; });
+  return none ? 0 : benchmark_bytes(model, dtype, open_device(options.device).kind());
+}
+
+MemoryBreakdown with_room(MemoryBreakdown held, std::size_t bytes) {
+  held.kv_cache += bytes;
+  return held;
 }
 
 TensorStore offload_store(Device& device, const Program& program) {

@@ -16,6 +16,7 @@
 #include "train/metrics.h"
 #include "train/optimizer.h"
 #include "train/options.h"
+#include "train/run_observer.h"
 
 namespace hone {
 
@@ -71,6 +72,7 @@ struct TrainerSetup {
   std::string command;  // "sft": named in progress and in checkpoints
   std::int64_t total_steps = 0;
   std::string options;  // JSON, as in effect: kept in checkpoints
+  std::vector<RunObserver*> observers = {};
 };
 
 class Trainer {
@@ -101,6 +103,8 @@ class Trainer {
   void load_model(const std::filesystem::path& checkpoint);
   void load_checkpoint(const std::filesystem::path& checkpoint, TrainingTask& task);
   void save_checkpoint(std::int64_t step, TrainingTask& task);
+  // Tells the observers of the checkpoint that was just saved, and logs what they have measured.
+  void show_checkpoint(std::int64_t step, Window& window);
   void fail_nonfinite(std::int64_t step, double loss, double norm, TrainingTask& task);
   // One optimizer step; false where it was skipped.
   bool step_once(std::int64_t step, TrainingTask& task, Window& window);
@@ -127,6 +131,7 @@ class Trainer {
   std::int64_t last_saved_ = -1;
   bool replaces_ = false;  // an earlier run, whose checkpoints go with the first one saved
   std::optional<Best> best_;
+  std::unique_ptr<const Json> options_json_;  // setup_.options
 };
 
 }  // namespace hone

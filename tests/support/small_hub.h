@@ -47,6 +47,8 @@ class SmallHub {
   std::int64_t cut_upload_after = -1;       // bytes of a body on its way to the storage at which it hangs up ...
   std::atomic<int> upload_cuts = 0;         // ... so many times
   std::atomic<int> uploads_before_cut = 0;  // after so many that arrive
+  std::atomic<bool> holds_uploads = false;  // the storage answers when it becomes false: release_uploads()
+  void release_uploads();
   // Answers a request, whose line holds `part`, with `status` ("403 Forbidden"), `times` times.
   void fail(const std::string& part, const std::string& status, int times, const std::string& body = "{}");
 

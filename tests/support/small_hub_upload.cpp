@@ -160,6 +160,7 @@ std::string SmallHub::commit(Repo& repo, const std::string& branch, const std::s
 
 // The storage: /object/OID, /part/OID/N; and /complete/OID of the hub joins.
 std::string SmallHub::store(const LoopbackRequest& request) {
+  holds_uploads.wait(true);
   const std::scoped_lock lock(mutex_);
   storage_saw_token_ = storage_saw_token_ || !request.header("Authorization").empty();
   const std::string path = request.line.substr(request.line.find(' ') + 1);
@@ -200,6 +201,11 @@ std::int64_t SmallHub::cut_of(const LoopbackRequest&) {
   }
   --upload_cuts;
   return cut_upload_after;
+}
+
+void SmallHub::release_uploads() {
+  holds_uploads = false;
+  holds_uploads.notify_all();
 }
 
 bool SmallHub::storage_saw_token() {
