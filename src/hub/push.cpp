@@ -151,9 +151,9 @@ bool HubWriter::can_see(const HubRepo& repo) const {
 void HubWriter::create_repo(const HubRepo& repo, std::optional<bool> is_private) const {
   const std::size_t slash = repo.name.find('/');
   Json request{{"name", repo.name.substr(slash == std::string::npos ? 0 : slash + 1)},
-               {"organization", slash == std::string::npos ? Json(nullptr) : Json(repo.name.substr(0, slash))},
-               {"type", repo.kind == RepoKind::model ? "model" : "dataset"}};
+               {"organization", slash == std::string::npos ? Json(nullptr) : Json(repo.name.substr(0, slash))}};
   if (is_private) request["private"] = *is_private;
+  request["type"] = repo.kind == RepoKind::model ? "model" : "dataset";
   try {
     (void)api_.call({.url = hub_endpoint() + "/api/repos/create",
                      .body = request.dump(),

@@ -74,7 +74,7 @@ std::string SmallHub::listing(const SmallHubFiles& repo_files, const std::string
     }
     files.push_back(item);
   }
-  return Json{{"sha", commit}, {"siblings", files}}.dump();
+  return Json{{"id", "Org/Name"}, {"sha", commit}, {"siblings", files}}.dump();
 }
 
 std::string SmallHub::answer_of_file(const SmallHubFile& file, std::int64_t from, bool head) {
@@ -103,7 +103,7 @@ std::string SmallHub::answer(const LoopbackRequest& request) {
   const std::string& line = request.line;
   const std::scoped_lock lock(mutex_);
   requests_.push_back(line + (range.empty() ? "" : " Range: " + range));
-  bodies_.push_back(request.body);
+  bodies_.push_back(line + "\n" + request.body);
   const bool head = line.starts_with("HEAD ");
   std::string path = line.substr(line.find(' ') + 1);
   path.resize(std::min(path.find('?'), path.size()));

@@ -57,7 +57,8 @@ class SmallHub {
   void forget_requests();
   // Whether the storage, which is another host, has ever seen an Authorization.
   [[nodiscard]] bool storage_saw_token();
-  [[nodiscard]] std::vector<std::string> bodies();  // of all requests but those to the storage
+  // "POST /path", a line break and the body, of all requests but those to the storage.
+  [[nodiscard]] std::vector<std::string> bodies();
 
   // What was pushed. Empty: there is no such repository or branch.
   [[nodiscard]] SmallHubFiles files(const std::string& repo, const std::string& branch = "main");

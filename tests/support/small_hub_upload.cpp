@@ -52,9 +52,16 @@ std::optional<std::string> SmallHub::answer_upload(const std::string& method, co
       return branch;
     };
     if (behind("/commits/")) {  // the newest first, one a page
-      if (requests_.back().find("page=1") != std::string::npos) return ok(Json::array({{{"id", repo.first}}}));
+      const auto row = [](const std::string& id) {
+        return Json{{"id", id},
+                    {"authors", Json::array()},
+                    {"date", "2025-01-01T00:00:00.000Z"},
+                    {"title", ""},
+                    {"message", ""}};
+      };
+      if (requests_.back().find("page=1") != std::string::npos) return ok(Json::array({row(repo.first)}));
       const std::string next = "Link: <" + endpoint() + path + "?page=1>; rel=\"next\"\r\n";
-      return ok(Json::array({{{"id", repo.branches.at("main")}}}), next);
+      return ok(Json::array({row(repo.branches.at("main"))}), next);
     }
     if (const auto branch = behind("/branch/"); branch && posts) {
       if (repo.branches.contains(*branch)) return http_answer("409 Conflict", R"({"error": "Reference exists"})");
@@ -155,7 +162,7 @@ std::string SmallHub::commit(Repo& repo, const std::string& branch, const std::s
   const std::string id = next_commit();
   repo.branches[branch] = id;
   repo.commits[id] = std::move(files);
-  return ok({{"commitOid", id}, {"commitUrl", endpoint() + "/commit/" + id}, {"success", true}});
+  return ok({{"commitOid", id}, {"commitUrl", endpoint() + "/Org/New/commit/" + id}, {"success", true}});
 }
 
 // The storage: /object/OID, /part/OID/N; and /complete/OID of the hub joins.
