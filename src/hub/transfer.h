@@ -23,9 +23,9 @@ class TransferBar {
   std::int64_t bytes_ = 0;
 };
 
-inline constexpr std::chrono::milliseconds kFirstPause{250};
+inline constexpr std::chrono::milliseconds kRetryPause{250};
 
 // Waits first x 2^tries, at most a minute. Throws Interrupted.
-void pause_before_retry(int tries, std::chrono::milliseconds first = kFirstPause);
+void pause_before_retry(int tries, std::chrono::milliseconds first = kRetryPause);
 
 }  // namespace hone

@@ -256,7 +256,9 @@ void HubPusher::push(const Job& job) {
 }
 
 std::string HubPusher::later(const Job& job) const {
-  std::string command = text_of("hone push ", job.folder.string(), " ", full_name_.empty() ? name_ : full_name_);
+  // A checkpoint may have been deleted meanwhile; the run's folder is there.
+  const fs::path folder = is_folder(job.folder) ? job.folder : job.folder.parent_path();
+  std::string command = text_of("hone push ", folder.string(), " ", full_name_.empty() ? name_ : full_name_);
   if (!job.revision.empty()) command += " --hub_revision " + job.revision;
   return command;
 }

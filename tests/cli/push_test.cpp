@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <csignal>
 #include <thread>
 
 #include "cli/program.h"
@@ -262,6 +263,37 @@ TEST_F(PushRuns, ASaveDuringAPushIsSkippedAndSaid) {
     EXPECT_THAT(read_file(log), always ? Not(HasSubstr(line)) : testing::Matcher<std::string>(HasSubstr(line)));
     EXPECT_EQ(std::ranges::count(fresh.messages(), "Training in progress, step 2"), always ? 1 : 0);
     EXPECT_THAT(fresh.messages(), Contains("End of training"));
+  }
+}
+
+// Ctrl+C, in the background of training and at its end: what was saved stays, and how to push it is said.
+TEST_F(PushRuns, AnInterruptedPushLosesNothing) {
+  const Environment variables = environment();
+  for (const bool at_end : {false, true}) {
+    SmallHub fresh;
+    const Environment endpoint(Variables{{"HF_ENDPOINT", fresh.endpoint()}});
+    fresh.holds_uploads = true;
+    fs::remove_all(at("out"));
+    const fs::path log = folder_->path() / (at_end ? "log-end" : "log-steps");
+    const pid_t child =
+        start_program(train({"--push_to_hub", "--hub_model_id", "Org/Tiny", "--hub_strategy",
+                             at_end ? "end" : "every_save", "--max_steps", at_end ? "3" : "1000000", "--save_steps",
+                             at_end ? "1" : "500", "--logging_steps", "1000000", "--save_total_limit", "2"}),
+                      log);
+    const auto is_sending = [&] {
+      return std::ranges::any_of(fresh.requests(), [](const std::string& line) { return line.starts_with("PUT "); });
+    };
+    while (!is_sending() && !has_ended(child)) std::this_thread::yield();
+    ::kill(child, SIGINT);
+    EXPECT_EQ(wait_for(child), 130) << read_file(log);
+    fresh.release_uploads();
+    const std::string title = at_end ? "the trained model" : "step 500";
+    EXPECT_THAT(read_file(log), AllOf(HasSubstr("the push of " + title + " was interrupted"),
+                                      HasSubstr("later: hone push " + at("out")), HasSubstr(" Org/Tiny)")));
+    EXPECT_THAT(fresh.messages(), IsEmpty());
+    const std::vector<std::string> saved = names_in(at("out"));
+    EXPECT_TRUE(std::ranges::any_of(saved, [](const auto& name) { return name.starts_with("checkpoint-"); }));
+    EXPECT_EQ(is_file(at("out/model.safetensors")), at_end);
   }
 }
 

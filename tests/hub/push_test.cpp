@@ -131,6 +131,15 @@ TEST_F(PushTest, InPartsToo) {
   expect_downloads(files);
 }
 
+TEST_F(PushTest, TheTokenStaysWithTheHub) {
+  hub.verifies_elsewhere = true;
+  const std::vector<UploadFile> files = model_files();
+  push(files);
+  EXPECT_THAT(hub.requests(), Contains(HasSubstr("POST storage/verify/")).Times(2));
+  EXPECT_FALSE(hub.storage_saw_token());
+  expect_downloads(files);
+}
+
 TEST_F(PushTest, APartThatIsCutIsSentAgainAlone) {
   hub.chunk_size = 3000;
   hub.cut_upload_after = 1000;

@@ -43,6 +43,7 @@ class SmallHub {
   std::string role = "write";               // what it may do
   std::size_t large_from = 4096;            // bytes from which a file is large
   std::size_t chunk_size = 0;               // of the parts of large files; 0: they go in one
+  bool verifies_elsewhere = false;          // the storage is asked to confirm large files
   bool names_checksums = false;             // says which files a branch has
   std::int64_t cut_upload_after = -1;       // bytes of a body on its way to the storage at which it hangs up ...
   std::atomic<int> upload_cuts = 0;         // ... so many times
