@@ -59,7 +59,7 @@ bool has_expired(const HubRefusal& refusal) { return refusal.status() == 400 || 
 
 class LfsUpload {
  public:
-  LfsUpload(const HubApi& api, const HubRepo& repo, TransferBar* bar) : api_(api), repo_(repo), bar_(bar) {}
+  LfsUpload(const HubApi& api, const HubRepo& repo, TransferBar& bar) : api_(api), repo_(repo), bar_(bar) {}
 
   std::int64_t run(std::span<const UploadFile> files) {
     std::map<std::string, const UploadFile*> by_oid;
@@ -131,7 +131,7 @@ class LfsUpload {
     }
     const std::optional<LfsAction> upload = action_of(object, "upload", place(file));
     if (!upload) {  // it is there
-      if (bar_ != nullptr) bar_->add(file.size());
+      bar_.add(file.size());
       return;
     }
     if (upload->header.contains("chunk_size")) {
@@ -187,7 +187,7 @@ class LfsUpload {
         .url = url, .headers = headers, .size = size, .read = [&](std::int64_t offset, std::span<char> buffer) {
           file.read(from + offset, buffer);
           const std::int64_t end = offset + std::ssize(buffer);
-          if (bar_ != nullptr && end > furthest) bar_->add(end - furthest);
+          if (end > furthest) bar_.add(end - furthest);
           furthest = std::max(furthest, end);
           return buffer.size();
         }};
@@ -211,14 +211,14 @@ class LfsUpload {
 
   const HubApi& api_;
   const HubRepo& repo_;
-  TransferBar* bar_;
+  TransferBar& bar_;
   std::int64_t sent_ = 0;
 };
 
 }  // namespace
 
 std::int64_t upload_objects(const HubApi& api, const HubRepo& repo, std::span<const UploadFile> files,
-                            TransferBar* bar) {
+                            TransferBar& bar) {
   return LfsUpload(api, repo, bar).run(files);
 }
 

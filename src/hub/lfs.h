@@ -16,6 +16,6 @@ namespace hone {
 // Stores the contents that the hub lacks and returns the bytes that were sent; what it has, from an earlier push that
 // was interrupted say, is not sent again. A part that fails is sent again alone. Throws HubRefusal, Error, Interrupted.
 std::int64_t upload_objects(const HubApi& api, const HubRepo& repo, std::span<const UploadFile> files,
-                            TransferBar* bar);
+                            TransferBar& bar);
 
 }  // namespace hone

@@ -203,9 +203,8 @@ HubPushed HubWriter::push(const HubCommit& commit) const {
   for (const UploadFile& file : files.large) bytes += file.size();
   HubPushed pushed;
   if (!files.large.empty()) {
-    std::optional<TransferBar> bar;
-    if (commit.shows_progress) bar.emplace("Pushing " + commit.repo.name, bytes);
-    pushed.bytes_sent = upload_objects(api_, commit.repo, files.large, bar ? &*bar : nullptr);
+    TransferBar bar("Pushing " + commit.repo.name, bytes, commit.in_background);
+    pushed.bytes_sent = upload_objects(api_, commit.repo, files.large, bar);
   }
   const Json answer = api_.json({.url = text_of(hub_endpoint(), "/api/", api_path(commit.repo), "/commit/",
                                                 escaped_revision(commit.repo.revision)),

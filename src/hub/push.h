@@ -17,7 +17,7 @@ struct HubCommit {
   HubRepo repo;  // revision: the branch
   std::vector<UploadFile> files;
   std::string message;
-  bool shows_progress = true;  // with a bar
+  bool in_background = false;  // says little
 };
 
 struct HubPushed {

@@ -11,14 +11,18 @@
 
 namespace hone {
 
-// One bar in MiB for all files of a transfer; small transfers have none.
+// One bar in MiB for all files of a transfer; small transfers have none. In the background of something that has a bar
+// of its own: a line at each quarter of a large one.
 class TransferBar {
  public:
   // `label`: "Downloading NAME". `bytes`: of all files.
-  TransferBar(const std::string& label, std::int64_t bytes);
+  TransferBar(const std::string& label, std::int64_t bytes, bool in_background = false);
   void add(std::int64_t bytes);
 
  private:
+  std::string label_;
+  std::int64_t total_ = 0;
+  bool says_quarters_ = false;
   std::optional<Progress> bar_;
   std::int64_t bytes_ = 0;
 };

@@ -39,7 +39,7 @@ struct HubOptions {
       "When: after training, at each checkpoint too, with its state in last-checkpoint, or each in its folder");
     v("hub_always_push", hub_always_push, "Push a checkpoint although the one before is still on its way, after it");
     v("hub_private_repo", hub_private_repo,
-      "Whether a repository that is made is private; unset: as your account says");
+      "Whether a repository that is made is private; unset: as your account says, and yes for revisions alone");
     v("hub_revision", hub_revision, "Branch that push_to_hub pushes to; unset: main");
     v("hub_token", hub_token, "Token that may write; unset: HF_TOKEN, or the file of huggingface-cli login");
     v("hub_required", hub_required,
@@ -55,6 +55,10 @@ struct HubOptions {
   }
 
   [[nodiscard]] bool pushes_revisions() const;  // the callback is named
+  // Of a repository that is made: open-r1's branches are in private ones, unless that is said.
+  [[nodiscard]] std::optional<bool> makes_private() const {
+    return hub_private_repo || push_to_hub ? hub_private_repo : std::optional(true);
+  }
   // Whether anything is pushed.
   [[nodiscard]] bool uses_hub() const { return push_to_hub || push_to_hub_revision || pushes_revisions(); }
 };

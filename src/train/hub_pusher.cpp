@@ -91,7 +91,7 @@ void check_hub(const HubOptions& options, const std::string& output_dir, bool dr
     const std::string user = writer.user();
     if (name.find('/') == std::string::npos) name = text_of(user, "/", name);
     check_branch(options, name);
-    if (!dry_run) writer.create_repo({.name = name}, options.hub_private_repo);
+    if (!dry_run) writer.create_repo({.name = name}, options.makes_private());
     log_info(text_of("pushes to ", hub_endpoint(), "/", name));
   } catch (const Error& error) {
     std::string what = error.what();
@@ -231,7 +231,7 @@ void HubPusher::wait() {
 void HubPusher::ensure_repo(const HubWriter& writer) {
   if (is_ready_) return;
   full_name_ = writer.full_name(name_);
-  writer.create_repo({.name = full_name_}, options_.hub_private_repo);
+  writer.create_repo({.name = full_name_}, options_.makes_private());
   is_ready_ = true;
 }
 
@@ -247,7 +247,7 @@ void HubPusher::push(const Job& job) {
   const std::string where = text_of(repo.name, repo.revision == "main" ? "" : " " + repo.revision);
   log_info(text_of("pushing ", job.title, " to ", where, ": ", job.files.size(), " files, ", format_bytes(bytes)));
   const HubPushed pushed =
-      writer.push({.repo = repo, .files = job.files, .message = job.message, .shows_progress = !job.is_background});
+      writer.push({.repo = repo, .files = job.files, .message = job.message, .in_background = job.is_background});
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   log_info(text_of("pushed ", job.title, " to ", where,
                    pushed.commit.empty() ? ", which had it" : ": commit " + pushed.commit.substr(0, 8), ", ",
@@ -270,7 +270,6 @@ void HubPusher::finished(const RunView& run) {
   wait();
   worker_.request_stop();
   if (worker_.joinable()) worker_.join();
-  throw_if_interrupted();
   std::vector<Job> jobs;
   const auto add = [&](const std::string& revision, const std::string& message) {
     jobs.push_back({.title = "the trained model",
@@ -286,6 +285,7 @@ void HubPusher::finished(const RunView& run) {
   }
   for (const Job& job : jobs) {
     try {
+      throw_if_interrupted();
       push(job);
     } catch (const Interrupted&) {
       log_warning(text_of("the push of ", job.title, " was interrupted; it is saved (later: ", later(job), ")"));

@@ -228,7 +228,8 @@ struct TrainingOptions {
     v("eval_on_start", eval_on_start, "Evaluate before the first step too");
     v("do_eval", do_eval, "Evaluate after the last step, where eval_strategy is no");
     v("benchmarks", benchmarks,
-      "Tasks of hone eval that each saved checkpoint is scored on: aime24, aime25, math_500, gpqa, lcb, lcb_v4, all");
+      "Tasks of hone eval that each saved checkpoint is scored on: aime24, aime25, math_500, gpqa, lcb, lcb_v4, all; "
+      "TASK=FILE: on problems of your own");
     v("save_strategy", save_strategy, "When to save a checkpoint; best: after each evaluation that is the best so far");
     v("save_steps", save_steps, "Steps between checkpoints; below 1 a share of the run", above(0));
     v("save_total_limit", save_total_limit, "Checkpoints to keep; the oldest go first", at_least(1));

@@ -166,6 +166,7 @@ TEST_F(PushRuns, ARevisionThatHoldsAModelIsNotOverwrittenUnasked) {
       {"--push_to_hub_revision", "--hub_model_id", "Org/Tiny", "--hub_model_revision", "v2", "--overwrite_output_dir"});
   ASSERT_EQ(run(arguments).code, 0);
   EXPECT_TRUE(hub_.files("models/Org/Tiny", "v2").contains("README.md"));
+  EXPECT_EQ(hub_.is_private("models/Org/Tiny"), true);  // as open-r1 makes it
   const Ended again = run(arguments);
   EXPECT_EQ(again.code, 1);
   EXPECT_THAT(error_line(again), AllOf(HasSubstr("the branch v2 of Org/Tiny holds a model already"),

@@ -87,7 +87,7 @@ class PushTest : public testing::Test {
   HubPushed push(const std::vector<UploadFile>& files, const HubRepo& repo = kRepo) {
     const HubWriter writer(kToken, kQuick);
     writer.create_repo(repo, true);
-    return writer.push({.repo = repo, .files = files, .message = "A push", .shows_progress = false});
+    return writer.push({.repo = repo, .files = files, .message = "A push", .in_background = true});
   }
   // The repository, downloaded by hone, holds these files byte for byte.
   void expect_downloads(const std::vector<UploadFile>& files, const HubRepo& repo = kRepo) {
@@ -192,7 +192,7 @@ TEST_F(PushTest, ABranchBeginsAtTheFirstCommit) {
   writer.create_branch(branch);
   writer.create_branch(branch);  // it is there
   const std::vector<UploadFile> files = model_files();
-  (void)writer.push({.repo = branch, .files = files, .message = "On a branch", .shows_progress = false});
+  (void)writer.push({.repo = branch, .files = files, .message = "On a branch", .in_background = true});
   EXPECT_FALSE(hub.files("models/Org/New", branch.revision).contains("main.txt"));
   EXPECT_FALSE(hub.files("models/Org/New").contains("config.json"));
   expect_downloads(files, branch);
