@@ -13,7 +13,7 @@ std::vector<std::string> benchmark_names(const std::vector<std::string>& names) 
   for (const std::string& name : names) {
     if (name == "all") {
       all.insert(all.end(), {"math_500", "aime24", "aime25", "gpqa:diamond", "lcb", "lcb_v4"});
-    } else if (name != "none") {
+    } else if (name != "none" && yaml_boolean(name) != false) {
       all.push_back(name);
     }
   }

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "core/yaml.h"
 #include "hub/cache.h"
 
 namespace hone {
@@ -25,7 +26,7 @@ std::string hub_repo_name(const HubOptions& options, const std::string& output_d
 
 void check_hub_options(const HubOptions& options, const std::string& output_dir, const OptionInput& input) {
   for (const std::string& name : options.callbacks) {
-    if (name == kRevisionCallback || name == "none") continue;
+    if (name == kRevisionCallback || name == "none" || yaml_boolean(name) == false) continue;
     const std::array<std::string, 1> known{kRevisionCallback};
     throw Error(input.place_of("callbacks"), text_of("no callback is called ", shown(name)),
                 nearest_name(name, known).empty() ? text_of("known: ", kRevisionCallback)

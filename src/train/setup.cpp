@@ -7,6 +7,7 @@
 #include "backend/host_memory.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/yaml.h"
 #include "data/dataset.h"
 #include "data/mixture.h"
 #include "engine/loaded_model.h"
@@ -133,7 +134,8 @@ LossProgramOptions loss_program_options(const TrainingOptions& options, const Ca
 }
 
 std::size_t beside_bytes(const TrainingOptions& options, const Model& model, DType dtype) {
-  const bool none = std::ranges::all_of(options.benchmarks, [](const std::string& name) { return name == "none"; });
+  const bool none = std::ranges::all_of(
+      options.benchmarks, [](const std::string& name) { return name == "none" || yaml_boolean(name) == false; });
   return none ? 0 : benchmark_bytes(model, dtype, open_device(options.device).kind());
 }
 

@@ -219,6 +219,34 @@ TEST_F(PushingRecipes, NameInOneLineWhatTurnsPushingOff) {
   }
 }
 
+TEST_F(Recipes, AFlagTurnsOffWhatHoneDoesNotOffer) {
+  const std::string off = "callbacks: false\nbenchmarks: no\npush_to_hub: false\n";
+  write_file(root() / "eight.yaml", "fp16: true\nload_in_8bit: true\nneftune_noise_alpha: 5\n" + off);
+  write_file(root() / "none.yaml", "fp16: false\nload_in_8bit: no\nneftune_noise_alpha: null\n" + off);
+  const auto start = [&](const std::string& file, const std::vector<std::string>& flags) {
+    std::vector<std::string> arguments{"sft",
+                                       "--config",
+                                       at(file),
+                                       "--model_name_or_path",
+                                       "Qwen/Qwen2.5-Math-7B",
+                                       "--dataset_name",
+                                       at("data/sft.jsonl"),
+                                       "--output_dir",
+                                       at("dry"),
+                                       "--dry_run"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    return run_commands(arguments);
+  };
+  const CommandResult refused = start("eight.yaml", {});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.said, HasSubstr("eight.yaml:1: fp16: float16 training is not offered, use bf16"));
+  const CommandResult flags =
+      start("eight.yaml", {"--fp16", "false", "--load_in_8bit=false", "--neftune_noise_alpha", "null"});
+  EXPECT_EQ(flags.code, 0) << flags.said;
+  EXPECT_EQ(start("eight.yaml", {"--no_fp16", "--no-load-in-8bit", "--neftune_noise_alpha=none"}).code, 0);
+  EXPECT_EQ(start("none.yaml", {}).code, 0);
+}
+
 TEST_F(Recipes, TheModelsRevisionIsTaken) {
   for (const char* command : {"sft", "grpo"}) {
     const std::string data = at(command == std::string_view("sft") ? "data/sft.jsonl" : "data/prompts.jsonl");
