@@ -140,7 +140,7 @@ std::size_t find_name(const EnumTable& table, std::string_view text) {
 }
 
 [[noreturn]] void fail(const Option& option, std::string_view place, std::string_view seen) {
-  throw Error(place, text_of("expected ", expectation_of(option), ", saw ", seen));
+  throw Error(place, text_of("expected ", expectation_of(option), option.secret ? "" : text_of(", saw ", seen)));
 }
 
 void set_enum(const Option& option, const EnumTarget& target, const std::string& text, const std::string& place) {
@@ -282,6 +282,7 @@ void set_option(const Option& option, const YamlValue& value, const std::string&
 }
 
 Json value_json(const Option& option) {
+  if (option.secret) return nullptr;
   return std::visit(
       [](const auto& target) -> Json {
         using Target = std::remove_cvref_t<decltype(target)>;

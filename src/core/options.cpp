@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <set>
 
 #include "core/error.h"
 #include "core/json_value.h"
@@ -44,14 +45,27 @@ struct Place {
   [[nodiscard]] Place below(const std::string& name, int at) const { return {file, at, key + "." + name}; }
 };
 
+// A key with its value, as one place gives it.
+struct Assignment {
+  std::string key;
+  YamlValue value;
+  Place place;
+};
+
+using KeySet = std::set<std::string, std::less<>>;
+
 // Gives values to the options of a table, from wherever they are read.
 class Assigner {
  public:
   Assigner(const OptionTable& table, std::span<const ForeignKey> foreign, OptionInput& input)
       : table_(table), foreign_(foreign), input_(input) {}
 
+  // Leaves keys out that a stronger place gives: their values are not looked at.
+  void leave_out(KeySet keys) { left_out_ = std::move(keys); }
+
   void assign(const std::string& key, const YamlValue& value, const Place& place) {
     if (key == "env") return read_environment(value, place);
+    if (!left_out_.empty() && left_out_.contains(canonical(key))) return;
     if (const Option* option = table_.find(key)) {
       set_option(*option, value, place.text());
       input_.places[option->name] = place.text();
@@ -62,6 +76,21 @@ class Assigner {
     } else {
       fail_unknown(key, place);
     }
+  }
+
+  [[nodiscard]] std::string canonical(const std::string& key) const {
+    const Option* option = table_.find(key);
+    return option != nullptr ? option->name : key;
+  }
+
+  // The keys that an assignment gives: a map's own, so that those it does not name stay as they are.
+  void collect(const std::string& key, const YamlValue& value, KeySet& keys) const {
+    if (key == "env") return;
+    if (table_.find(key) != nullptr || !table_.is_map(key)) {
+      keys.insert(canonical(key));
+      return;
+    }
+    for (std::size_t i = 0; i < value.keys.size(); ++i) collect(text_of(key, ".", value.keys[i]), value.items[i], keys);
   }
 
   [[nodiscard]] const ForeignKey* find_foreign(std::string_view key) const {
@@ -129,14 +158,25 @@ class Assigner {
   const OptionTable& table_;
   std::span<const ForeignKey> foreign_;
   OptionInput& input_;
+  KeySet left_out_;
 };
 
-// Walks the arguments of a command line.
+// Walks the arguments of a command line. Values are not judged before apply().
 class FlagReader {
  public:
   FlagReader(const OptionTable& table, std::span<const std::string> arguments, std::span<const ForeignKey> foreign,
              OptionInput& input)
       : table_(table), arguments_(arguments), input_(input), assigner_(table, foreign, input) {}
+
+  // The keys that the flags give.
+  [[nodiscard]] KeySet keys() const {
+    KeySet keys;
+    for (const Assignment& flag : flags_) assigner_.collect(flag.key, flag.value, keys);
+    return keys;
+  }
+  void apply() {
+    for (const Assignment& flag : flags_) assigner_.assign(flag.key, flag.value, flag.place);
+  }
 
   void read() {
     while (at_ < arguments_.size()) {
@@ -162,18 +202,18 @@ class FlagReader {
     const std::size_t equals = argument.find('=');
     const std::string key = with_underscores(std::string_view(argument).substr(2, equals - 2));
     const Place place{.key = key};
-    if (equals != std::string::npos) return assigner_.assign(key, value_of(key, argument.substr(equals + 1)), place);
+    if (equals != std::string::npos) return add(key, value_of(key, argument.substr(equals + 1)), place);
 
     const Option* option = table_.find(key);
     if (option != nullptr && takes_no_value(*option) &&
         !(value_follows() && is_value_of_switch(*option, arguments_[at_]))) {
-      return assigner_.assign(key, scalar("true"), place);
+      return add(key, scalar("true"), place);
     }
     if (option != nullptr && is_list(*option)) return read_list(key, place);
     if (option == nullptr && !table_.is_map(key) && read_without_option(key, place)) return;
     if (!value_follows()) throw Error(place.text(), "a value is missing", option ? expectation_of(*option) : "");
     const std::string& text = arguments_[at_++];
-    assigner_.assign(key, value_of(key, text), place);
+    add(key, value_of(key, text), place);
   }
 
   void read_list(const std::string& key, const Place& place) {
@@ -181,25 +221,30 @@ class FlagReader {
     while (value_follows()) ++at_;
     const auto values = arguments_.subspan(first, at_ - first);
     if (values.empty()) throw Error(place.text(), "a value is missing", expectation_of(*table_.find(key)));
-    if (values.size() == 1) return assigner_.assign(key, value_of(key, values[0]), place);
+    if (values.size() == 1) return add(key, value_of(key, values[0]), place);
     YamlValue list{.kind = YamlValue::Kind::list};
     for (const std::string& value : values) list.items.push_back(scalar(value));
-    assigner_.assign(key, list, place);
+    add(key, list, place);
   }
 
   // --no_key for a boolean, and keys that only other tools have; false where the flag is neither.
   bool read_without_option(const std::string& key, const Place& place) {
-    if (key.starts_with("no_")) {
-      const Option* option = table_.find(std::string_view(key).substr(3));
-      if (option != nullptr && takes_no_value(*option)) {
-        assigner_.assign(option->name, scalar("false"), place);
+    if (key.starts_with("no_") && assigner_.find_foreign(key) == nullptr) {
+      const std::string positive = key.substr(3);
+      const Option* option = table_.find(positive);
+      if (option != nullptr ? takes_no_value(*option) : assigner_.find_foreign(positive) != nullptr) {
+        add(positive, scalar("false"), place);
         return true;
       }
     }
     if (assigner_.find_foreign(key) == nullptr && key != "env") assigner_.fail_unknown(key, place);
     if (value_follows()) return false;
-    assigner_.assign(key, scalar("true"), place);
+    add(key, scalar("true"), place);
     return true;
+  }
+
+  void add(const std::string& key, YamlValue value, const Place& place) {
+    flags_.push_back({key, std::move(value), place});
   }
 
   static YamlValue scalar(std::string text) { return {.kind = YamlValue::Kind::scalar, .scalar = std::move(text)}; }
@@ -225,8 +270,26 @@ class FlagReader {
   std::span<const std::string> arguments_;
   OptionInput& input_;
   Assigner assigner_;
+  std::vector<Assignment> flags_;
   std::size_t at_ = 0;
 };
+
+void read_keys(const OptionTable& table, const YamlValue& document, std::string_view file, Assigner& assigner) {
+  if (document.kind == YamlValue::Kind::null) return;
+  if (document.kind != YamlValue::Kind::map) {
+    throw Error(text_of(file, ":", document.line), text_of("expected lines of `key: value`, saw ", shown(document)));
+  }
+  std::map<std::string, std::string> seen;
+  for (std::size_t i = 0; i < document.items.size(); ++i) {
+    const std::string key = with_underscores(document.keys[i]);
+    const Place place{std::string(file), document.items[i].line, key};
+    const Option* option = table.find(key);
+    const auto [other, fresh] = seen.emplace(option != nullptr ? option->name : key, key);
+    if (!fresh)
+      throw Error(place.text(), text_of("says again what ", other->second, " said above"), "keep one of them");
+    assigner.assign(key, document.items[i], place);
+  }
+}
 
 }  // namespace
 
@@ -249,6 +312,13 @@ void OptionTable::add(std::string_view name, OptionTarget target, std::string_vi
 void OptionTable::alias(std::string_view other, std::string_view name) {
   HONE_ASSERT(find(name) != nullptr && find(other) == nullptr, other, " cannot stand for ", name);
   aliases_.emplace(other, name);
+}
+
+void OptionTable::secret(std::string_view name) {
+  const auto at = std::ranges::find(options_, name, &Option::name);
+  HONE_ASSERT(at != options_.end(), "there is no option ", name);
+  at->secret = true;
+  at->default_text.clear();
 }
 
 const Option* OptionTable::find(std::string_view name) const {
@@ -301,26 +371,15 @@ std::string OptionInput::place_of(std::string_view name) const {
 
 void read_option_keys(const OptionTable& table, const YamlValue& document, std::string_view file,
                       std::span<const ForeignKey> foreign, OptionInput& input) {
-  if (document.kind == YamlValue::Kind::null) return;
-  if (document.kind != YamlValue::Kind::map) {
-    throw Error(text_of(file, ":", document.line), text_of("expected lines of `key: value`, saw ", shown(document)));
-  }
   Assigner assigner(table, foreign, input);
-  std::map<std::string, std::string> seen;
-  for (std::size_t i = 0; i < document.items.size(); ++i) {
-    const std::string key = with_underscores(document.keys[i]);
-    const Place place{std::string(file), document.items[i].line, key};
-    const Option* option = table.find(key);
-    const auto [other, fresh] = seen.emplace(option != nullptr ? option->name : key, key);
-    if (!fresh)
-      throw Error(place.text(), text_of("says again what ", other->second, " said above"), "keep one of them");
-    assigner.assign(key, document.items[i], place);
-  }
+  read_keys(table, document, file, assigner);
 }
 
 void read_option_flags(const OptionTable& table, std::span<const std::string> arguments,
                        std::span<const ForeignKey> foreign, OptionInput& input) {
-  FlagReader(table, arguments, foreign, input).read();
+  FlagReader reader(table, arguments, foreign, input);
+  reader.read();
+  reader.apply();
 }
 
 bool is_recipe(std::string_view argument) { return argument.ends_with(".yaml") || argument.ends_with(".yml"); }
@@ -371,15 +430,17 @@ OptionInput read_options(const OptionTable& table, std::span<const std::string> 
       flags.push_back(argument);
     }
   }
+  FlagReader reader(table, flags, foreign, input);
+  reader.read();
   if (recipe == RecipeArgument::taken) {
-    // Which words are positionals is known once the flags are read; they are read again below, over the file's keys.
-    OptionInput first;
-    read_option_flags(table, flags, foreign, first);
-    if (const std::optional<std::string> named = take_recipe(first.positionals)) name_file(*named);
+    if (const std::optional<std::string> named = take_recipe(input.positionals)) name_file(*named);
   }
-  if (file) read_option_keys(table, read_yaml(*file), *file, foreign, input);
-  read_option_flags(table, flags, foreign, input);
-  if (recipe == RecipeArgument::taken) (void)take_recipe(input.positionals);
+  if (file) {
+    Assigner assigner(table, foreign, input);
+    assigner.leave_out(reader.keys());
+    read_keys(table, read_yaml(*file), *file, assigner);
+  }
+  reader.apply();
   return input;
 }
 

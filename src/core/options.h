@@ -90,6 +90,7 @@ struct Option {
   Range range;
   OptionTarget target;
   std::string default_text;  // as help shows it; empty where there is no value
+  bool secret = false;       // a password: never printed, neither as a value in effect nor in a message
 };
 
 class OptionTable;
@@ -125,6 +126,8 @@ class OptionTable {
   }
   // Another spelling of an option that is in the table.
   void alias(std::string_view other, std::string_view name);
+  // Marks an option that is in the table as secret.
+  void secret(std::string_view name);
 
   [[nodiscard]] std::span<const Option> options() const { return options_; }
   [[nodiscard]] const Option* find(std::string_view name) const;  // by name or alias; nullptr where there is none
@@ -185,7 +188,8 @@ void read_option_flags(const OptionTable& table, std::span<const std::string> ar
                        std::span<const ForeignKey> foreign, OptionInput& input);
 // Whether a positional that ends in .yaml or .yml is the file of keys, as --config FILE is.
 enum class RecipeArgument : std::uint8_t { refused, taken };
-// A command line: the file that --config names (or, where it is `taken`, a positional), then the flags over it.
+// A command line: the file that --config names (or, where it is `taken`, a positional), and the flags, which win: a
+// value of the file whose key is also a flag is not judged.
 [[nodiscard]] OptionInput read_options(const OptionTable& table, std::span<const std::string> arguments,
                                        std::span<const ForeignKey> foreign = {},
                                        RecipeArgument recipe = RecipeArgument::refused);

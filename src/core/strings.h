@@ -13,6 +13,7 @@ namespace hone {
 [[nodiscard]] std::vector<std::string> split(std::string_view text, char separator);
 // The bytes of base64 with its padding; nullopt where the text is none.
 [[nodiscard]] std::optional<std::string> decode_base64(std::string_view text);
+[[nodiscard]] std::string encode_base64(std::string_view bytes);
 [[nodiscard]] std::string_view trim(std::string_view text);  // ASCII white space
 [[nodiscard]] std::string join(std::span<const std::string> parts, std::string_view separator);
 // The candidate with the fewest edits from `word`, or "" where none is near enough to be meant.

@@ -4,31 +4,24 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
-#include <memory>
-#include <optional>
-#include <thread>
 
 #include "core/digest.h"
 #include "core/error.h"
 #include "core/files.h"
-#include "core/interrupt.h"
 #include "core/log.h"
-#include "core/progress.h"
 #include "core/strings.h"
 #include "core/yaml.h"
 #include "hub/http.h"
 #include "hub/hub.h"
 #include "hub/refusal.h"
+#include "hub/transfer.h"
 
 namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
 constexpr int kMostTries = 6;
-constexpr std::chrono::milliseconds kFirstPause{250};  // doubled each time
-constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
 
 [[noreturn]] void fail_system(const fs::path& path, std::string_view action) {
   const bool is_full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
@@ -70,31 +63,6 @@ class Descriptor {
   int fd_;
 };
 
-// The same bar for all files of a download, in MiB.
-class DownloadBar {
- public:
-  DownloadBar(const std::string& name, std::int64_t bytes) {
-    if (bytes >= kMebibyte) bar_.emplace(text_of("Downloading ", name), bytes / kMebibyte, "MiB");
-  }
-  void add(std::int64_t bytes) {
-    const std::int64_t before = bytes_ / kMebibyte;
-    bytes_ += bytes;
-    if (bar_ && bytes_ / kMebibyte > before) bar_->advance(bytes_ / kMebibyte - before);
-  }
-
- private:
-  std::optional<Progress> bar_;
-  std::int64_t bytes_ = 0;
-};
-
-void pause(int tries) {
-  const auto until = std::chrono::steady_clock::now() + kFirstPause * (1 << tries);
-  while (std::chrono::steady_clock::now() < until) {
-    throw_if_interrupted();
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-}
-
 std::string without_quotes(std::string_view etag) {
   if (etag.starts_with("W/")) etag.remove_prefix(2);
   while (etag.starts_with('"')) etag.remove_prefix(1);
@@ -117,7 +85,7 @@ class Downloader {
         folder_(repo_folder(repo)),
         locks_(hub_cache() / ".locks" / folder_.filename()),
         token_(hub_token()),
-        bar_(repo.name, bytes) {
+        bar_("Downloading " + repo.name, bytes) {
     hone::create_directories(folder_ / "blobs");
     hone::create_directories(locks_);
   }
@@ -168,7 +136,7 @@ class Downloader {
       if (!is_passing(answer)) break;
       if (tries + 1 < kMostTries) {
         say_failed(file, answer, "asking again");
-        pause(tries);
+        pause_before_retry(tries);
       }
     }
     if (answer.status != 200 || !answer.failure.empty()) fail_refused(repo_, file.path, answer);
@@ -220,7 +188,7 @@ class Downloader {
       }
       if (tries + 1 >= kMostTries) fail_refused(repo_, file.path, answer);
       say_failed(file, answer, text_of("going on at ", format_bytes(static_cast<std::uint64_t>(out.size()))));
-      pause(tries);
+      pause_before_retry(tries);
     }
   }
 
@@ -253,7 +221,7 @@ class Downloader {
   fs::path folder_;
   fs::path locks_;
   std::string token_;
-  DownloadBar bar_;
+  TransferBar bar_;
 };
 
 const HubFile& file_in(const HubListing& listing, const HubRepo& repo, const std::string& path) {

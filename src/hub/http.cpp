@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdio>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -122,6 +123,35 @@ std::size_t on_body(char* data, std::size_t size, std::size_t count, void* conte
   return piece.size();
 }
 
+// Where a body that is sent is read from.
+struct BodySource {
+  const HttpPut& request;
+  std::int64_t offset = 0;
+  std::exception_ptr thrown;  // by `read`
+};
+
+std::size_t on_source(char* data, std::size_t size, std::size_t count, void* context) {
+  auto& source = *static_cast<BodySource*>(context);
+  const std::int64_t left = source.request.size - source.offset;
+  const auto most = static_cast<std::size_t>(std::min<std::int64_t>(left, static_cast<std::int64_t>(size * count)));
+  if (most == 0) return 0;
+  try {
+    const std::size_t got = source.request.read(source.offset, std::span(data, most));
+    source.offset += static_cast<std::int64_t>(got);
+    return got;
+  } catch (...) {
+    source.thrown = std::current_exception();
+    return CURL_READFUNC_ABORT;
+  }
+}
+
+// libcurl begins anew where a connection that it had kept turns out to be closed.
+int on_source_seek(void* context, curl_off_t offset, int origin) {
+  if (origin != SEEK_SET) return CURL_SEEKFUNC_CANTSEEK;
+  static_cast<BodySource*>(context)->offset = offset;
+  return CURL_SEEKFUNC_OK;
+}
+
 int on_progress(void* context, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   auto& transfer = *static_cast<Transfer*>(context);
   if (!transfer.connecting_to.empty() && Clock::now() >= transfer.start + kSilence) {
@@ -222,13 +252,33 @@ HttpAnswer http_get(const HttpRequest& request) {
 
 HttpAnswer http_post(const HttpPost& request) {
   Exchange exchange(request.url, request.token);
-  exchange.add_header("Content-Type: application/json");
+  exchange.add_header("Content-Type: " + request.content_type);
+  if (!request.accept.empty()) exchange.add_header("Accept: " + request.accept);
   exchange.add_header("Expect:");  // no round trip before a long body
   exchange.set(CURLOPT_POST, 1L);
   exchange.set(CURLOPT_POSTFIELDS, request.body.data());
   exchange.set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
   exchange.set(CURLOPT_TIMEOUT_MS, static_cast<long>(request.timeout.count()));
   return exchange.perform(request.most, {}, request.cancelled);
+}
+
+HttpAnswer http_put(const HttpPut& request) {
+  Exchange exchange(request.url, "");
+  for (const auto& [name, value] : request.headers) exchange.add_header(text_of(name, ": ", value));
+  exchange.add_header("Expect:");
+  BodySource source{.request = request, .offset = 0, .thrown = {}};
+  exchange.set(CURLOPT_UPLOAD, 1L);
+  exchange.set(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request.size));
+  exchange.set(CURLOPT_READFUNCTION, &on_source);
+  exchange.set(CURLOPT_READDATA, &source);
+  exchange.set(CURLOPT_SEEKFUNCTION, &on_source_seek);
+  exchange.set(CURLOPT_SEEKDATA, &source);
+  exchange.set(CURLOPT_UPLOAD_BUFFERSIZE, 512L << 10);
+  exchange.set(CURLOPT_LOW_SPEED_LIMIT, 1L);
+  exchange.set(CURLOPT_LOW_SPEED_TIME, 120L);
+  HttpAnswer answer = exchange.perform(-1, {}, nullptr);
+  if (source.thrown) std::rethrow_exception(source.thrown);
+  return answer;
 }
 
 std::string url_escaped(std::string_view text) {

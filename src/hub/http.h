@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -35,14 +36,28 @@ struct HttpAnswer {
 
 struct HttpPost {
   std::string url;
-  std::string token;                                            // sent to the host of `url` alone
-  std::string body;                                             // JSON
+  std::string token;  // sent to the host of `url` alone
+  std::string body;
+  std::string content_type = "application/json";
+  std::string accept = {};                                      // the header of that name; empty: any
   std::chrono::milliseconds timeout{std::chrono::minutes(10)};  // for the whole answer
   std::int64_t most = -1;                        // give up where the answer's body is longer; -1: any length
   const std::atomic<bool>* cancelled = nullptr;  // the request ends when it becomes true
 };
 // Follows no redirections. Throws as http_get does. Thread-safe, as http_get is.
 [[nodiscard]] HttpAnswer http_post(const HttpPost& request);
+
+// A body that is read while it is sent, for storage: no token goes along.
+struct HttpPut {
+  std::string url;
+  std::map<std::string, std::string> headers;  // besides what all requests have
+  std::int64_t size = 0;                       // bytes of the body
+  // Fills as much of `buffer` as there is from `offset` on, at least a byte; may throw, which ends the request.
+  std::function<std::size_t(std::int64_t offset, std::span<char> buffer)> read;
+};
+// Follows no redirections. Gives up where nothing moves for two minutes. Throws as http_get does, and what `read`
+// throws.
+[[nodiscard]] HttpAnswer http_put(const HttpPut& request);
 
 // "/" stays; all but letters, digits, "-", "_", "." and "~" is escaped.
 [[nodiscard]] std::string url_escaped(std::string_view text);

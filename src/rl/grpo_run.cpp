@@ -158,6 +158,7 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   make_rewards(run);
   run.engine = rollout_engine(options, run.batch, longest_prompt(run));
   check_completions(run, input);
+  run.beside_bytes = beside_bytes(options, *run.model, run.dtype);
   const std::int64_t micro_steps = GrpoTask::micro_steps_per_epoch(options, run.batch, run.prompts.size());
   const std::int64_t accumulation = options.gradient_accumulation_steps;
   run.total_steps =
@@ -183,7 +184,8 @@ GrpoSizes sizes_of(const GrpoRun& run) {
           .options = &run.options,
           .batch = run.batch,
           .engine = run.engine,
-          .evaluates = run.eval_prompts.has_value()};
+          .evaluates = run.eval_prompts.has_value(),
+          .beside_bytes = run.beside_bytes};
 }
 
 GrpoPrograms trace_run(const GrpoSizes& run, const TrainingOptions& training) {
@@ -199,8 +201,8 @@ GrpoPrograms trace_run(const GrpoSizes& run, const TrainingOptions& training) {
   const LoraModel* lora = run.model->adapter();
   const Model& reference = lora != nullptr ? lora->base() : *run.model;
   if (keys.beta != 0 && lora == nullptr) memory.reference = TensorStore::bytes_of(weight_types(*run.model, run.dtype));
-  const LossProgramOptions options =
-      loss_program_options(training, {completions * run.engine.max_model_len, completions}, run.dtype, memory);
+  const LossProgramOptions options = loss_program_options(
+      training, {completions * run.engine.max_model_len, completions}, run.dtype, with_room(memory, run.beside_bytes));
   const PolicyLossOptions loss = policy_loss_options(keys, run.batch);
   const auto planned = [&](Program program) {
     memory.add_program(plan_memory(program, options.device));
@@ -240,7 +242,7 @@ std::unique_ptr<RolloutSource> rollout_source(const GrpoRun& run, const TensorSt
 GrpoPrograms trace_run(const GrpoRun& run) { return trace_run(sizes_of(run), run.options); }
 
 std::size_t bytes_with(const GrpoRun& run, const TrainingOptions& options) {
-  return trace_run(sizes_of(run), options).memory.total();
+  return trace_run(sizes_of(run), options).memory.total() + run.beside_bytes;
 }
 
 MetricValues train(GrpoRun& run) {
@@ -259,7 +261,7 @@ MetricValues train(GrpoRun& run) {
                        .output_dir = run.options.output_dir},
                       *run.model, run.dtype, device));
   set_gemm_tuning(device, run.options.gemm.tuning());
-  check_fits(run.options, run.dtype, device, programs.memory.total(),
+  check_fits(run.options, run.dtype, device, programs.memory.total() + run.beside_bytes,
              [&](const TrainingOptions& options) { return bytes_with(run, options); });
   const std::size_t before = device.allocated_bytes();
   auto arena = std::make_shared<Arena>(device);
@@ -307,7 +309,11 @@ MetricValues train(GrpoRun& run) {
                  .completions_dir = std::filesystem::path(run.options.output_dir) / "completions",
                  .total_steps = run.total_steps});
   Trainer trainer(run.options,
-                  {.command = "grpo", .title = title, .total_steps = run.total_steps, .options = run.options_json},
+                  {.command = "grpo",
+                   .title = title,
+                   .total_steps = run.total_steps,
+                   .options = run.options_json,
+                   .observers = run.observers},
                   {.model = *run.model,
                    .weights = weights,
                    .optimizer = optimizer,

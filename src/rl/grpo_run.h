@@ -32,6 +32,8 @@ struct GrpoRun {
   std::vector<double> reward_weights;
   EngineOptions engine;
   std::int64_t total_steps = 0;
+  std::vector<RunObserver*> observers = {};  // outlive the run
+  std::size_t beside_bytes = 0;              // of the device, which others take while a step is not under way
 };
 
 // Reads data, tokenizer, configuration and rewards, but no weights. Throws Error.
@@ -56,6 +58,7 @@ struct GrpoSizes {
   GrpoBatch batch;
   EngineOptions engine;
   bool evaluates = false;
+  std::size_t beside_bytes = 0;  // as GrpoRun has it
 };
 [[nodiscard]] GrpoSizes sizes_of(const GrpoRun& run);
 // `training`: in place of those in `options`.

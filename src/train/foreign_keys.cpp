@@ -11,7 +11,6 @@ constexpr auto kNever = ForeignKey::Kind::never;
 
 constexpr std::string_view kOwnKernels = "hone has one implementation of it";
 constexpr std::string_view kOwnLoader = "hone reads and tokenises data in its own way";
-constexpr std::string_view kNoHub = "nothing is pushed to a hub";
 constexpr std::string_view kOwnCompletions = "completions are kept in output_dir/completions";
 constexpr std::string_view kOwnEngine = "completions come from hone's engine in this process";
 constexpr std::string_view kRolloutSays = "the key rollout says what generates, unset hone's engine in this process";
@@ -95,18 +94,6 @@ constexpr std::array kTrainingKeys = std::to_array<ForeignKey>({
     {"skip_memory_metrics", kNoEffect, "memory is always logged", "true"},
     {"disable_tqdm", kNoEffect, "the bar is drawn on a terminal only"},
     {"wandb_log_unique_prompts", kNoEffect, kOwnCompletions},
-    {"callbacks", kNotYet, "callbacks are"},
-    {"benchmarks", kNotYet, "benchmarks during training are"},
-    // Hubs.
-    {"push_to_hub", kNotYet, "pushing to a hub is"},
-    {"push_to_hub_revision", kNotYet, "pushing to a hub is"},
-    {"hub_model_id", kNoEffect, kNoHub},
-    {"hub_model_revision", kNoEffect, kNoHub, "main"},
-    {"hub_strategy", kNoEffect, kNoHub},
-    {"hub_token", kNoEffect, kNoHub},
-    {"hub_private_repo", kNoEffect, kNoHub},
-    {"hub_always_push", kNoEffect, kNoHub},
-    {"overwrite_hub_revision", kNoEffect, kNoHub},
     // Several devices.
     {"deepspeed", kNoEffect, kOneProcess},
     {"fsdp", kNoEffect, kOneProcess},

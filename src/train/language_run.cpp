@@ -180,6 +180,7 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
     run.eval_batches = rows_in_order(*test, Packing::wrapped, options.block_size, options);
   }
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());
+  run.beside_bytes = beside_bytes(options, *run.model, run.dtype);
   return run;
 }
 
@@ -242,6 +243,7 @@ LanguageRun prepare_sft(const SftOptions& options) {
     run.eval_batches = rows_in_order(test, eval_packing, capacity, options);
   }
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());
+  run.beside_bytes = beside_bytes(options, *run.model, run.dtype);
   return run;
 }
 
@@ -252,7 +254,8 @@ LanguagePrograms trace_run(const LanguageSizes& sizes, const TrainingOptions& tr
   LanguagePrograms programs;
   add_training_state(programs.memory, *sizes.model, sizes.dtype, optimizer_options(training));
   const Capacity capacity{scaled(sizes.limits.tokens), scaled(sizes.limits.documents)};
-  LossProgramOptions options = loss_program_options(training, capacity, sizes.dtype, programs.memory);
+  LossProgramOptions options =
+      loss_program_options(training, capacity, sizes.dtype, with_room(programs.memory, sizes.beside_bytes));
   options.dynamic = sizes.loss == SftLoss::dft;
   programs.training = trace_training(*sizes.model, options);
   programs.memory.add_program(plan_memory(programs.training, options.device));
@@ -273,7 +276,8 @@ LanguageSizes sizes_of(const LanguageRun& run) {
                       .loss = run.loss,
                       .limits = run.batches->limits(),
                       .rows = run.options.per_device_train_batch_size,
-                      .eval_limits = std::nullopt};
+                      .eval_limits = std::nullopt,
+                      .beside_bytes = run.beside_bytes};
   if (run.eval_batches != nullptr) sizes.eval_limits = run.eval_batches->limits();
   return sizes;
 }
@@ -281,7 +285,7 @@ LanguageSizes sizes_of(const LanguageRun& run) {
 LanguagePrograms trace_run(const LanguageRun& run) { return trace_run(sizes_of(run), run.options); }
 
 std::size_t bytes_with(const LanguageRun& run, const TrainingOptions& options) {
-  return trace_run(sizes_of(run), options).memory.total();
+  return trace_run(sizes_of(run), options).memory.total() + run.beside_bytes;
 }
 
 MetricValues train(LanguageRun& run) {
@@ -299,7 +303,7 @@ MetricValues train(LanguageRun& run) {
                        .output_dir = run.options.output_dir},
                       *run.model, run.dtype, device));
   set_gemm_tuning(device, run.options.gemm.tuning());
-  check_fits(run.options, run.dtype, device, programs.memory.total(),
+  check_fits(run.options, run.dtype, device, programs.memory.total() + run.beside_bytes,
              [&](const TrainingOptions& options) { return bytes_with(run, options); });
   const std::size_t before = device.allocated_bytes();
   auto arena = std::make_shared<Arena>(device);
@@ -327,7 +331,11 @@ MetricValues train(LanguageRun& run) {
                      .gradient_accumulation_steps = run.options.gradient_accumulation_steps,
                      .seed = static_cast<std::uint64_t>(run.options.seed)});
   Trainer trainer(run.options,
-                  {.command = run.command, .title = title, .total_steps = run.total_steps, .options = run.options_json},
+                  {.command = run.command,
+                   .title = title,
+                   .total_steps = run.total_steps,
+                   .options = run.options_json,
+                   .observers = run.observers},
                   {.model = *run.model,
                    .weights = weights,
                    .optimizer = optimizer,

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "data/loader.h"
 #include "engine/loaded_model.h"
@@ -30,6 +31,8 @@ struct LanguageRun {
   std::unique_ptr<BatchLoader> batches = nullptr;
   std::unique_ptr<BatchLoader> eval_batches = nullptr;  // may stay null
   std::int64_t total_steps = 0;
+  std::vector<RunObserver*> observers = {};  // outlive the run
+  std::size_t beside_bytes = 0;              // of the device, which others take while a step is not under way
 };
 
 // Read data, tokenizer and configuration, but no weights. Throw Error.
@@ -51,6 +54,7 @@ struct LanguageSizes {
   BatchLimits limits;
   std::int64_t rows = 1;  // the per_device_train_batch_size that the limits are of
   std::optional<BatchLimits> eval_limits;
+  std::size_t beside_bytes = 0;  // as LanguageRun has it
 };
 [[nodiscard]] LanguageSizes sizes_of(const LanguageRun& run);
 [[nodiscard]] LanguagePrograms trace_run(const LanguageSizes& sizes, const TrainingOptions& options);

@@ -68,6 +68,7 @@ void check_training(const ModelOptions& model, const DatasetOptions& data, const
   }
   if (!training.config_file.empty()) read_launch_file(model, training);
   check_trackers(training, input);
+  check_hub_options(training.hub, training.output_dir, input);
   check_steps(training.logging_steps, "logging_steps", input);
   check_steps(training.save_steps, "save_steps", input);
   if (training.eval_steps) check_steps(*training.eval_steps, "eval_steps", input);

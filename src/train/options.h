@@ -13,6 +13,7 @@
 #include "core/dtype.h"
 #include "core/options.h"
 #include "data/source.h"
+#include "train/hub_options.h"
 #include "train/lora_options.h"
 #include "train/schedule.h"
 
@@ -175,6 +176,8 @@ struct TrainingOptions {
   std::string wandb_project;
   std::string wandb_entity;
   std::string wandb_run_group;
+  std::vector<std::string> benchmarks;
+  HubOptions hub;
   bool dry_run = false;
   std::string config_file;
 
@@ -218,6 +221,8 @@ struct TrainingOptions {
     v("warmup_ratio", warmup_ratio, "Share of the steps over which the rate rises from 0", within(0, 1));
     v("warmup_steps", warmup_steps, "Steps of the warm-up; above 0 it wins over warmup_ratio", at_least(0));
 
+    hub.fields(v);
+
     v.group("Output");
     v("output_dir", output_dir, "Folder of checkpoints, metrics and the final model");
     v("overwrite_output_dir", overwrite_output_dir, "Start anew although output_dir holds a checkpoint");
@@ -230,6 +235,9 @@ struct TrainingOptions {
     v("eval_steps", eval_steps, "Steps between evaluations; below 1 a share; unset: logging_steps", above(0));
     v("eval_on_start", eval_on_start, "Evaluate before the first step too");
     v("do_eval", do_eval, "Evaluate after the last step, where eval_strategy is no");
+    v("benchmarks", benchmarks,
+      "Tasks of hone eval that each saved checkpoint is scored on: aime24, aime25, math_500, gpqa, lcb, lcb_v4, all; "
+      "TASK=FILE: on problems of your own");
     v("save_strategy", save_strategy, "When to save a checkpoint; best: after each evaluation that is the best so far");
     v("save_steps", save_steps, "Steps between checkpoints; below 1 a share of the run", above(0));
     v("save_total_limit", save_total_limit, "Checkpoints to keep; the oldest go first", at_least(1));

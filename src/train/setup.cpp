@@ -1,15 +1,18 @@
 #include "train/setup.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "backend/host_memory.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/yaml.h"
 #include "data/dataset.h"
 #include "data/mixture.h"
 #include "engine/loaded_model.h"
 #include "passes/offload.h"
+#include "train/benchmark_memory.h"
 #include "train/fit.h"
 #include "train/optim_args.h"
 
@@ -132,6 +135,17 @@ LossProgramOptions loss_program_options(const TrainingOptions& options, const Ca
           .device = device,
           .gradients = gradient_sums(options),
           .offload = options.activation_offloading && !is_host};
+}
+
+std::size_t beside_bytes(const TrainingOptions& options, const Model& model, DType dtype) {
+  const bool none = std::ranges::all_of(
+      options.benchmarks, [](const std::string& name) { return name == "none" || yaml_boolean(name) == false; });
+  return none ? 0 : benchmark_bytes(model, dtype, open_device(options.device).kind());
+}
+
+MemoryBreakdown with_room(MemoryBreakdown held, std::size_t bytes) {
+  held.kv_cache += bytes;
+  return held;
 }
 
 TensorStore offload_store(Device& device, const Program& program) {

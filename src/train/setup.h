@@ -33,6 +33,10 @@ namespace hone {
 // that weights of `dtype` cannot have.
 [[nodiscard]] LossProgramOptions loss_program_options(const TrainingOptions& options, const Capacity& capacity,
                                                       DType dtype, const MemoryBreakdown& held);
+// What benchmarks of checkpoints take beside a run's own memory; 0 where there are none.
+[[nodiscard]] std::size_t beside_bytes(const TrainingOptions& options, const Model& model, DType dtype);
+// `held`, with `bytes` that are to stay free.
+[[nodiscard]] MemoryBreakdown with_room(MemoryBreakdown held, std::size_t bytes);
 // Where the activations that a program offloads wait; empty where it offloads none. Bound as its states.
 [[nodiscard]] TensorStore offload_store(Device& device, const Program& program);
 [[nodiscard]] OptimizerOptions optimizer_options(const TrainingOptions& options);

@@ -76,7 +76,8 @@ Trainer::Trainer(const TrainingOptions& options, TrainerSetup setup, TrainingSub
       subject_(std::move(subject)),
       schedule_(make_schedule(options, setup_.total_steps)),
       output_dir_(options.output_dir),
-      checkpoints_(std::make_unique<CheckpointStore>(output_dir_)) {}
+      checkpoints_(std::make_unique<CheckpointStore>(output_dir_)),
+      options_json_(std::make_unique<const Json>(parse_json(setup_.options, "options"))) {}
 
 Trainer::~Trainer() = default;
 
@@ -139,7 +140,7 @@ void Trainer::save_checkpoint(std::int64_t step, TrainingTask& task) {
              {"optimizer_steps", subject_.optimizer.steps()},
              {"command", setup_.command},
              {"model_only", options_.save_only_model},
-             {"options", parse_json(setup_.options, "options")}};
+             {"options", *options_json_}};
   if (best_) state["best"] = {{"step", best_->step}, {"value", best_->value}};
   std::vector<std::byte> staging;
   std::vector<TensorSource> tensors;
@@ -156,6 +157,23 @@ void Trainer::save_checkpoint(std::int64_t step, TrainingTask& task) {
                               best_ ? std::span<const std::int64_t>(&best_->step, 1) : std::span<const std::int64_t>());
   }
   last_saved_ = step;
+}
+
+void Trainer::show_checkpoint(std::int64_t step, Window& window) {
+  const Clock::time_point start = Clock::now();
+  const RunView view{subject_, output_dir_, *options_json_, step};
+  const fs::path path = output_dir_ / text_of("checkpoint-", step);
+  MetricRow row;
+  row.step = step;
+  try {
+    for (RunObserver* observer : setup_.observers) {
+      for (const auto& [name, value] : observer->saved(view, path)) row.set(name, value);
+    }
+  } catch (const Interrupted&) {
+    // The loop sees it too; the checkpoint is there.
+  }
+  window.start += Clock::now() - start;
+  if (!row.values.empty()) write_row(row);
 }
 
 void Trainer::fail_nonfinite(std::int64_t step, double loss, double norm, TrainingTask& task) {
@@ -313,12 +331,11 @@ void Trainer::open_metrics() {
   metrics_ =
       std::make_unique<MetricsWriter>(path, first_ > 0 ? std::optional(first_) : std::nullopt, options_.run_name);
   const std::vector<MetricRow> history = read_metrics(path);
-  const Json options = parse_json(setup_.options, "options");
   trackers_ = std::make_unique<Trackers>(tracker_names(options_.report_to, "report_to"),
                                          TrackedRun{.output_dir = output_dir_,
                                                     .command = setup_.command,
                                                     .run_name = options_.run_name,
-                                                    .options = &options,
+                                                    .options = options_json_.get(),
                                                     .resumed_step = first_,
                                                     .history = history});
   usage_ = std::make_unique<UsageMeter>(subject_.weights.device(), subject_.weights.tensors().front().type.dtype);
@@ -334,6 +351,8 @@ MetricValues Trainer::run(TrainingTask& task) {
   first_ = resume(task);
   const std::int64_t first_tokens = task.tokens_seen();
   open_metrics();
+  const auto view = [&](std::int64_t step) { return RunView{subject_, output_dir_, *options_json_, step}; };
+  for (RunObserver* observer : setup_.observers) observer->started(view(first_));
   const bool finished = first_ >= setup_.total_steps;
   if (finished) log_info(finished_line(output_dir_.string(), first_, setup_.total_steps));
   const MetricValues last = train(task);
@@ -344,6 +363,7 @@ MetricValues Trainer::run(TrainingTask& task) {
     log_info(end_line(setup_.title.empty() ? setup_.command : setup_.title, output_dir_.string(),
                       setup_.total_steps - first_, seconds_since(start), task.tokens_seen() - first_tokens));
   }
+  for (RunObserver* observer : setup_.observers) observer->finished(view(setup_.total_steps));
   return last;
 }
 
@@ -386,6 +406,7 @@ MetricValues Trainer::train(TrainingTask& task) {
     const bool is_best = options_.save_strategy == SaveStrategy::best && best_ && best_->step == done;
     if (is_best || save.due(done, epoch_ended || end) || (end && save.strategy == Interval::steps)) {
       save_checkpoint(done, task);
+      show_checkpoint(done, window);
     }
     progress.advance();
     guarded(done, task, nullptr, throw_if_interrupted);

@@ -17,6 +17,7 @@
 #include "train/optimizer.h"
 #include "train/options.h"
 #include "train/run_notes.h"
+#include "train/run_observer.h"
 
 namespace hone {
 
@@ -73,6 +74,7 @@ struct TrainerSetup {
   std::string title;    // "sft NAME": begins what is logged of the run; empty: the command
   std::int64_t total_steps = 0;
   std::string options;  // JSON, as in effect: kept in checkpoints
+  std::vector<RunObserver*> observers = {};
 };
 
 class Trainer {
@@ -104,6 +106,8 @@ class Trainer {
   // Returns the options under which it was saved.
   Json load_checkpoint(const std::filesystem::path& checkpoint, TrainingTask& task);
   void save_checkpoint(std::int64_t step, TrainingTask& task);
+  // Tells the observers of the checkpoint that was just saved, and logs what they have measured.
+  void show_checkpoint(std::int64_t step, Window& window);
   void fail_nonfinite(std::int64_t step, double loss, double norm, TrainingTask& task);
   // Runs `work`; before what it throws goes on, the first `steps` steps are saved. `before`: the task's state behind
   // them, where `work` moves it.
@@ -135,6 +139,7 @@ class Trainer {
   bool replaces_ = false;  // an earlier run, whose checkpoints go with the first one saved
   std::optional<Best> best_;
   IdleWatch idle_;
+  std::unique_ptr<const Json> options_json_;  // setup_.options
 };
 
 }  // namespace hone

@@ -190,7 +190,7 @@ TEST_F(BadInput, Keys) {
   expect_error("both of two kwargs", sft({"--lr_scheduler_type", "cosine_with_min_lr", "--lr_scheduler_kwargs",
                                           "{min_lr: 0, min_lr_rate: 0}"}));
   expect_error("neither of two kwargs", sft({"--lr_scheduler_type", "cosine_with_min_lr"}));
-  expect_error("a feature that is not there", sft({"--push_to_hub"}));
+  expect_error("a feature that is not there", sft({"--neftune_noise_alpha", "5"}));
   expect_error("a feature that never will be", sft({"--load_in_4bit"}));
   expect_error("float16", sft({"--fp16"}));
   expect_error("a tracker that does not exist", sft({"--report_to", "tensorbord"}));

@@ -2,13 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <map>
-#include <optional>
-
 #include "cli/program.h"
 #include "core/files.h"
 #include "core/strings.h"
+#include "support/environment.h"
 #include "support/full_disk.h"
 #include "support/miniature.h"
 #include "support/paths.h"
@@ -23,29 +20,6 @@ using testing::Contains;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-// Variables of the environment, as they were before when it dies.
-class Environment {
- public:
-  explicit Environment(const std::map<std::string, std::optional<std::string>>& wanted) {
-    for (const auto& [name, value] : wanted) {
-      const char* now = std::getenv(name.c_str());
-      before_[name] = now == nullptr ? std::nullopt : std::optional<std::string>(now);
-      set(name, value);
-    }
-  }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-  ~Environment() {
-    for (const auto& [name, value] : before_) set(name, value);
-  }
-
- private:
-  static void set(const std::string& name, const std::optional<std::string>& value) {
-    value ? ::setenv(name.c_str(), value->c_str(), 1) : ::unsetenv(name.c_str());
-  }
-  std::map<std::string, std::optional<std::string>> before_;
-};
 
 TEST(Download, OntoAFullDiskIsSaidAndGoesOnWhenThereIsRoom) {
   const TemporaryDirectory folder;

@@ -69,6 +69,9 @@ TEST(Stages, are_refused_with_their_line) {
   EXPECT_NE(refusal_of("- {dataset_name: x}\n").find("the key `stage`"), std::string::npos);
   EXPECT_NE(refusal_of("{stage: sft}\n").find("must be a list"), std::string::npos);
   EXPECT_NE(refusal_of("- {stage: sft, output-dir: x}\n").find("output_dir"), std::string::npos);
+  const std::string secret = refusal_of("- {stage: sft, hub-token: hf_mostSecret}\n");
+  EXPECT_NE(secret.find("sets hub_token, which would be written to its recipe (set HF_TOKEN)"), std::string::npos);
+  EXPECT_EQ(secret.find("hf_mostSecret"), std::string::npos);
   EXPECT_NE(refusal_of("- {stage: sft, name: ../x}\n").find("letters"), std::string::npos);
   EXPECT_NE(refusal_of("- {stage: sft, name: a}\n- {stage: sft, name: a}\n").find("two stages"), std::string::npos);
   EXPECT_NE(refusal_of("- {stage: sft, dataset_name: '${grpo}'}\n").find("no stage before"), std::string::npos);

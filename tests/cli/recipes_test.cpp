@@ -8,8 +8,10 @@
 #include "cli/command_line.h"
 #include "core/files.h"
 #include "core/strings.h"
+#include "support/environment.h"
 #include "support/miniature.h"
 #include "support/paths.h"
+#include "support/small_hub.h"
 #include "train/metrics.h"
 
 namespace hone::test {
@@ -155,6 +157,94 @@ TEST_F(Recipes, ADryRunSaysWhatWouldHappen) {
   const CommandResult mismatch = run_commands(shape);
   EXPECT_EQ(mismatch.code, 1);
   EXPECT_THAT(mismatch.said, HasSubstr("config.json wants"));
+}
+
+// As open-r1 publishes them: they push, and score what they push.
+class PushingRecipes : public Recipes {
+ protected:
+  PushingRecipes() { hub_.needed_token = "hf_token"; }
+
+  SmallHub hub_;
+  const Environment endpoint_{Variables{{"HF_ENDPOINT", hub_.endpoint()},
+                                        {"HF_TOKEN", std::nullopt},
+                                        {"HF_HUB_OFFLINE", std::nullopt},
+                                        {"http_proxy", std::nullopt},
+                                        {"all_proxy", std::nullopt},
+                                        {"ALL_PROXY", std::nullopt}}};
+};
+
+TEST_F(PushingRecipes, AreTakenAsTheyStand) {
+  const Environment token(Variables{{"HF_TOKEN", "hf_token"}});
+  const CommandResult sft = run_commands({"sft", "--config", recipe("open_r1_push_sft.yaml"), "--dataset_name",
+                                          at("data/sft.jsonl"), "--output_dir", at("pushed-sft"), "--max_steps", "2"});
+  ASSERT_EQ(sft.code, 0) << sft.said;
+  EXPECT_THAT(hub_.messages(), testing::Contains("End of training"));
+  const SmallHubFiles files = hub_.files("models/someone/Tiny-Distill");
+  EXPECT_EQ(files.at("model.safetensors").content, read_file(at("pushed-sft/model.safetensors")));
+  EXPECT_THAT(files.at("README.md").content, HasSubstr("base_model: Qwen/Qwen2.5-Math-7B"));
+  write_file(root() / "problems.jsonl", R"({"problem": "1 + 1", "solution": "\\boxed{2}", "unique_id": "a"})");
+  const CommandResult grpo =
+      run_commands({"grpo", "--config", recipe("open_r1_push_grpo.yaml"), "--dataset_name", at("data/prompts.jsonl"),
+                    "--output_dir", at("pushed-grpo"), "--max_completion_length", "8", "--max_steps", "2",
+                    "--benchmarks", "math_500=" + at("problems.jsonl")});
+  ASSERT_EQ(grpo.code, 0) << grpo.said;
+  EXPECT_THAT(hub_.branches("models/Org/Tiny-GRPO"),
+              testing::ElementsAre("main", "v01.00-step-000000001", "v01.00-step-000000002"));
+  EXPECT_TRUE(is_file(at("pushed-grpo/benchmarks/checkpoint-2/results.json"))) << grpo.said;
+  EXPECT_TRUE(hub_.files("models/Org/Tiny-GRPO").contains("README.md"));
+}
+
+TEST_F(PushingRecipes, NameInOneLineWhatTurnsPushingOff) {
+  for (const std::string command : {"sft", "grpo"}) {
+    const bool is_sft = command == "sft";
+    std::vector<std::string> arguments{command,
+                                       "--config",
+                                       recipe(is_sft ? "open_r1_push_sft.yaml" : "open_r1_push_grpo.yaml"),
+                                       "--dataset_name",
+                                       at(is_sft ? "data/sft.jsonl" : "data/prompts.jsonl"),
+                                       "--output_dir",
+                                       at("unpushed"),
+                                       "--benchmarks",
+                                       "none",
+                                       "--dry_run"};
+    const CommandResult refused = run_commands(arguments);
+    EXPECT_EQ(refused.code, 1);
+    EXPECT_THAT(refused.said, HasSubstr(": push_to_hub: there is no token (set HF_TOKEN"));
+    EXPECT_THAT(refused.said, HasSubstr(is_sft ? "; --push_to_hub false trains without pushing"
+                                               : "; --push_to_hub false --callbacks none trains without pushing"));
+    arguments.insert(arguments.end(), {"--push_to_hub", "false", "--callbacks", "none"});
+    const CommandResult dry = run_commands(arguments);
+    EXPECT_EQ(dry.code, 0) << dry.said;
+    EXPECT_THAT(hub_.requests(), testing::IsEmpty());
+  }
+}
+
+TEST_F(Recipes, AFlagTurnsOffWhatHoneDoesNotOffer) {
+  const std::string off = "callbacks: false\nbenchmarks: no\npush_to_hub: false\n";
+  write_file(root() / "eight.yaml", "fp16: true\nload_in_8bit: true\nneftune_noise_alpha: 5\n" + off);
+  write_file(root() / "none.yaml", "fp16: false\nload_in_8bit: no\nneftune_noise_alpha: null\n" + off);
+  const auto start = [&](const std::string& file, const std::vector<std::string>& flags) {
+    std::vector<std::string> arguments{"sft",
+                                       "--config",
+                                       at(file),
+                                       "--model_name_or_path",
+                                       "Qwen/Qwen2.5-Math-7B",
+                                       "--dataset_name",
+                                       at("data/sft.jsonl"),
+                                       "--output_dir",
+                                       at("dry"),
+                                       "--dry_run"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    return run_commands(arguments);
+  };
+  const CommandResult refused = start("eight.yaml", {});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.said, HasSubstr("eight.yaml:1: fp16: float16 training is not offered, use bf16"));
+  const CommandResult flags =
+      start("eight.yaml", {"--fp16", "false", "--load_in_8bit=false", "--neftune_noise_alpha", "null"});
+  EXPECT_EQ(flags.code, 0) << flags.said;
+  EXPECT_EQ(start("eight.yaml", {"--no_fp16", "--no-load-in-8bit", "--neftune_noise_alpha=none"}).code, 0);
+  EXPECT_EQ(start("none.yaml", {}).code, 0);
 }
 
 TEST_F(Recipes, TheModelsRevisionIsTaken) {

@@ -186,6 +186,75 @@ TEST(Options, FlagsWinOverTheFile) {
   }
 }
 
+// What the file says of a key that is also a flag is not judged: neither what is not there nor a wrong value.
+TEST(Options, AFlagWinsBeforeTheFileIsJudged) {
+  const test::TemporaryDirectory folder;
+  const std::string path = (folder.path() / "r.yaml").string();
+  write_file(path,
+             "push: true\neight_bit: true\nattention: flash\ncount: none\nmax_limit: 1\npacking: maybe\n"
+             "extras: {low: 7, mode: fast}\n");
+  const auto read = [&](std::vector<std::string> flags) {
+    Outcome outcome;
+    flags.insert(flags.begin(), {"--config", path});
+    outcome.input = read_options(OptionTable(outcome.sample), flags, kForeign);
+    return outcome;
+  };
+  const Outcome outcome = read({"--push", "false", "--no_eight_bit", "--attention", "eager", "--count", "5", "--limit",
+                                "9", "--no-packing", "--extras.low", "0.5"});
+  EXPECT_TRUE(outcome.input.notices.empty());
+  EXPECT_EQ(outcome.sample.count, 5);
+  EXPECT_EQ(outcome.sample.limit, 9);
+  EXPECT_FALSE(outcome.sample.packing);
+  EXPECT_EQ(outcome.sample.extras.low, 0.5);
+  EXPECT_EQ(outcome.sample.extras.mode, "fast");  // what the flags do not say is the file's
+  const std::vector<std::string> all_but_one{"--push=false", "--eight_bit=false", "--count=5", "--limit=9",
+                                             "--packing=false"};
+  EXPECT_EQ(error_of([&] { return read(all_but_one); }),
+            path + ":7: extras.low: expected a number from 0 to 1, saw '7'");
+  std::vector<std::string> whole = all_but_one;
+  whole.push_back("--extras={low: 0.25}");
+  EXPECT_EQ(read(whole).sample.extras.low, 0.25);
+  EXPECT_EQ(read(whole).sample.extras.mode, "fast");
+  whole[0] = "--push=true";  // the flag is judged
+  EXPECT_EQ(error_of([&] { return read(whole); }),
+            "--push: pushing is not implemented yet, saw 'true' (remove the key)");
+}
+
+struct WithSecret {
+  std::string password;
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("password", password, "Opens the door");
+    v.secret("password");
+  }
+};
+
+TEST(Options, ASecretIsReadAndNeverPrinted) {
+  WithSecret options;
+  const std::vector<std::string> flags{"--password", "hunter2"};
+  (void)read_options(OptionTable(options), flags);
+  EXPECT_EQ(options.password, "hunter2");
+  const OptionTable table(options);
+  for (const std::string& text :
+       {option_json(table).dump(), option_yaml(table), option_help(table), option_markdown(table)}) {
+    EXPECT_EQ(text.find("hunter2"), std::string::npos) << text;
+  }
+  const std::vector<std::string> wrong{"--password=[hunter2]", "--password={hunter2: hunter2}"};
+  for (const std::string& flag : wrong) {
+    WithSecret other;
+    const std::string error =
+        error_of([&] { return read_options(OptionTable(other), std::span<const std::string>(&flag, 1)); });
+    EXPECT_EQ(error.find("hunter2"), std::string::npos) << error;
+  }
+  OptionInput input;
+  const YamlValue list = parse_yaml("password: [hunter2]", "f.yaml");
+  EXPECT_EQ(error_of([&] {
+              read_option_keys(table, list, "f.yaml", {}, input);
+              return 0;
+            }),
+            "f.yaml:1: password: expected text");
+}
+
 TEST(Options, EnvironmentIsCollected) {
   const Outcome read = read_file_text("env: {A_B: 1, C: 'x=y', D: null}");
   EXPECT_EQ(read.input.environment,

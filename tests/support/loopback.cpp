@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <optional>
 #include <stdexcept>
 #include <string_view>
@@ -12,18 +14,27 @@
 namespace hone::test {
 namespace {
 
-// Nothing where the connection ends before the request does.
-std::optional<LoopbackRequest> receive(int connection) {
+// Nothing where the connection ends before the request does, or is to.
+std::optional<LoopbackRequest> receive(int connection, const std::function<std::int64_t(const LoopbackRequest&)>& cut) {
   std::string text;
   std::string buffer(1 << 16, '\0');
+  std::optional<LoopbackRequest> request;
+  std::size_t head = 0;    // bytes before the body
+  std::size_t length = 0;  // of the body
+  std::int64_t most = -1;  // bytes of the body that are read
   for (;;) {
-    const std::size_t end = text.find("\r\n\r\n");
-    if (end != std::string::npos) {
-      LoopbackRequest request{.line = text.substr(0, text.find(" HTTP/")),
-                              .headers = text.substr(0, end + 2),
-                              .body = text.substr(end + 4)};
-      const std::string length = request.header("Content-Length");
-      if (request.body.size() >= (length.empty() ? 0 : std::stoul(length))) return request;
+    const std::size_t end = request ? head - 4 : text.find("\r\n\r\n");
+    if (!request && end != std::string::npos) {
+      request = {.line = text.substr(0, text.find(" HTTP/")), .headers = text.substr(0, end + 2), .body = {}};
+      head = end + 4;
+      const std::string given = request->header("Content-Length");
+      length = given.empty() ? 0 : std::stoul(given);
+      if (cut) most = cut(*request);
+    }
+    if (request && most >= 0 && text.size() >= head + static_cast<std::size_t>(most)) return std::nullopt;
+    if (request && text.size() >= head + length) {
+      request->body = text.substr(head);
+      return request;
     }
     const ssize_t size = ::recv(connection, buffer.data(), buffer.size(), 0);
     if (size <= 0) return std::nullopt;
@@ -53,8 +64,11 @@ bool stays_open(const LoopbackRequest& request, const std::string& answer) {
 }  // namespace
 
 std::string LoopbackRequest::header(const std::string& name) const {
-  const std::size_t at = headers.find("\r\n" + name + ": ");
-  if (at == std::string::npos) return "";
+  const auto is_same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
+  const std::string wanted = "\r\n" + name + ": ";
+  const auto found = std::search(headers.begin(), headers.end(), wanted.begin(), wanted.end(), is_same);
+  if (found == headers.end()) return "";
+  const auto at = static_cast<std::size_t>(found - headers.begin());
   const std::size_t begin = at + name.size() + 4;
   return headers.substr(begin, headers.find("\r\n", begin) - begin);
 }
@@ -63,8 +77,9 @@ std::string http_answer(const std::string& status, const std::string& body, cons
   return "HTTP/1.1 " + status + "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + headers + "\r\n" + body;
 }
 
-Loopback::Loopback(std::function<std::string(const LoopbackRequest&)> answer)
-    : answer_(std::move(answer)), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+Loopback::Loopback(std::function<std::string(const LoopbackRequest&)> answer,
+                   std::function<std::int64_t(const LoopbackRequest&)> cut)
+    : answer_(std::move(answer)), cut_(std::move(cut)), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -109,7 +124,7 @@ void Loopback::serve() {
 
 // Answers a request; whether another may follow.
 bool Loopback::serve(int connection) {
-  const std::optional<LoopbackRequest> request = receive(connection);
+  const std::optional<LoopbackRequest> request = receive(connection, cut_);
   if (!request) return false;
   const int now = ++open_;
   for (int most = most_; now > most && !most_.compare_exchange_weak(most, now);) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <mutex>
@@ -16,7 +17,7 @@ struct LoopbackRequest {
   std::string headers;  // each between two CRLF
   std::string body;
 
-  [[nodiscard]] std::string header(const std::string& name) const;  // "": not there
+  [[nodiscard]] std::string header(const std::string& name) const;  // in any case; "": not there
 };
 
 // The bytes of an answer; `headers` are whole lines. The connection stays open for the next request, unless one of them
@@ -27,7 +28,9 @@ struct LoopbackRequest {
 class Loopback {
  public:
   // `answer` gives the bytes to be sent; it is called by a thread of each connection.
-  explicit Loopback(std::function<std::string(const LoopbackRequest&)> answer);
+  // `cut`: bytes of the request's body after which the connection is closed instead; -1: never. It sees no body.
+  explicit Loopback(std::function<std::string(const LoopbackRequest&)> answer,
+                    std::function<std::int64_t(const LoopbackRequest&)> cut = {});
   Loopback(const Loopback&) = delete;
   Loopback& operator=(const Loopback&) = delete;
   ~Loopback();
@@ -41,6 +44,7 @@ class Loopback {
   bool serve(int connection);
 
   std::function<std::string(const LoopbackRequest&)> answer_;
+  std::function<std::int64_t(const LoopbackRequest&)> cut_;
   int listener_ = -1;
   int port_ = 0;
   std::atomic<bool> stops_ = false;

@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <list>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,15 +19,15 @@ struct SmallHubFile {
   bool is_lfs = false;
   std::string served;  // what is sent in place of the content; empty: the content
 };
+using SmallHubFiles = std::map<std::string, SmallHubFile>;
+
+inline constexpr const char* kSmallHubCommit = "0123456789abcdef0123456789abcdef01234567";
 
 class SmallHub {
  public:
   [[nodiscard]] std::string endpoint() const { return server_.url(); }
   // "models/Org/Name" or "datasets/Org/Name", at the revision main.
-  void add(const std::string& repo, std::map<std::string, SmallHubFile> files) {
-    const std::scoped_lock lock(mutex_);
-    repos_[repo] = std::move(files);
-  }
+  void add(const std::string& repo, SmallHubFiles files);
 
   // What is to go wrong; set before requests.
   std::int64_t cut_after = -1;  // bytes of a body after which the connection is closed ...
@@ -36,20 +38,80 @@ class SmallHub {
   std::string needed_token;     // 401 without it
   std::string gated;            // a repository that is refused with 403
 
-  // "GET /path [Range: bytes=n-]", in order.
+  // How uploads go.
+  std::string user = "someone";             // who the token is of
+  std::string role = "write";               // what it may do
+  std::size_t large_from = 4096;            // bytes from which a file is large
+  std::size_t chunk_size = 0;               // of the parts of large files; 0: they go in one
+  bool verifies_elsewhere = false;          // the storage is asked to confirm large files
+  bool names_checksums = false;             // says which files a branch has
+  std::int64_t cut_upload_after = -1;       // bytes of a body on its way to the storage at which it hangs up ...
+  std::atomic<int> upload_cuts = 0;         // ... so many times
+  std::atomic<int> uploads_before_cut = 0;  // after so many that arrive
+  std::atomic<bool> holds_uploads = false;  // the storage answers when it becomes false: release_uploads()
+  void release_uploads();
+  // Answers a request, whose line holds `part`, with `status` ("403 Forbidden"), `times` times.
+  void fail(const std::string& part, const std::string& status, int times, const std::string& body = "{}");
+
+  // "GET /path [Range: bytes=n-]", in order; of the storage "PUT storage/path".
   [[nodiscard]] std::vector<std::string> requests();
+  void forget_requests();
+  // Whether the storage, which is another host, has ever seen an Authorization.
+  [[nodiscard]] bool storage_saw_token();
+  // "POST /path", a line break and the body, of all requests but those to the storage.
+  [[nodiscard]] std::vector<std::string> bodies();
+
+  // What was pushed. Empty: there is no such repository or branch.
+  [[nodiscard]] SmallHubFiles files(const std::string& repo, const std::string& branch = "main");
+  [[nodiscard]] std::vector<std::string> branches(const std::string& repo);
+  [[nodiscard]] std::optional<bool> is_private(const std::string& repo);
+  [[nodiscard]] std::vector<std::string> messages();  // of commits
 
  private:
+  struct Repo {
+    std::map<std::string, std::string> branches;  // name -> commit
+    std::map<std::string, SmallHubFiles> commits;
+    std::string first;
+    std::optional<bool> is_private;
+  };
+  struct Fault {
+    std::string part, status, body;
+    int times;
+  };
+
   [[nodiscard]] std::string answer(const LoopbackRequest& request);
   [[nodiscard]] std::string answer_of_file(const SmallHubFile& file, std::int64_t from, bool head);
-  [[nodiscard]] std::string listing(const std::string& repo) const;
+  [[nodiscard]] std::string listing(const SmallHubFiles& files, const std::string& commit) const;
+  [[nodiscard]] std::optional<std::string> fault_for(const std::string& line);
 
-  std::map<std::string, std::map<std::string, SmallHubFile>> repos_;
+  // Of small_hub_upload.cpp; nothing: it is no such request. The mutex is held.
+  [[nodiscard]] std::optional<std::string> answer_upload(const std::string& method, const std::string& path,
+                                                         const std::string& body);
+  [[nodiscard]] std::string create(const std::string& body);
+  [[nodiscard]] std::string preupload(const Repo& repo, const std::string& branch, const std::string& body);
+  [[nodiscard]] std::string batch(const std::string& body);
+  [[nodiscard]] std::string commit(Repo& repo, const std::string& branch, const std::string& body);
+  [[nodiscard]] std::string complete(const std::string& oid, const std::string& body);
+  [[nodiscard]] std::string store(const LoopbackRequest& request);
+  [[nodiscard]] std::int64_t cut_of(const LoopbackRequest& request);
+  [[nodiscard]] std::string next_commit();
+
+  std::map<std::string, Repo> repos_;
   std::mutex mutex_;
   std::vector<std::string> requests_;
+  std::vector<std::string> bodies_;
+  std::vector<std::string> messages_;
+  std::list<Fault> faults_;
+  std::map<std::string, std::string> stored_;                         // oid -> content
+  std::map<std::string, std::map<std::int64_t, std::string>> parts_;  // oid -> part, from 1
+  bool storage_saw_token_ = false;
+  int commits_ = 0;
+  Loopback storage_{[this](const LoopbackRequest& request) { return store(request); },
+                    [this](const LoopbackRequest& request) { return cut_of(request); }};
   Loopback server_{[this](const LoopbackRequest& request) { return answer(request); }};
 };
 
-inline constexpr const char* kSmallHubCommit = "0123456789abcdef0123456789abcdef01234567";
+// As the hub names a file: an LFS file by its SHA-256, others as git does.
+[[nodiscard]] std::string small_hub_etag(const SmallHubFile& file);
 
 }  // namespace hone::test

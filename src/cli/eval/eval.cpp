@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "engine/loaded_model.h"
 #include "engine/sampling_keys.h"
+#include "eval/benchmarks.h"
 #include "eval/compare.h"
 #include "eval/evaluate.h"
 #include "eval/registry.h"
@@ -87,9 +88,9 @@ struct Evaluation {
 
 // "all" as open-r1 has it.
 std::vector<std::string> task_names(const EvalOptions& options) {
-  if (options.task.empty()) throw Error("task", "names no task");
-  if (options.task.size() > 1 || options.task[0] != "all") return options.task;
-  return {"math_500", "aime24", "aime25", "gpqa:diamond", "lcb", "lcb_v4"};
+  std::vector<std::string> names = benchmark_names(options.task);
+  if (names.empty()) throw Error("task", "names no task");
+  return names;
 }
 
 std::vector<Evaluation> read_evaluations(const EvalOptions& options) {

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "cli/registry.h"
+#include "cli/training_hooks.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
@@ -33,6 +34,7 @@ int run(const GrpoCommandOptions& options, const OptionInput& input) {
     return 0;
   }
   check_options(options, input);
+  const TrainingHooks hooks("grpo", options, input);
   if (!options.dry_run) {
     claim_folder(options.output_dir, "output_dir");
     catch_interrupts();
@@ -40,6 +42,7 @@ int run(const GrpoCommandOptions& options, const OptionInput& input) {
   GrpoRun prepared = prepare_grpo(options, input);
   try_rewards(prepared);
   if (options.dry_run) return print_dry_run(prepared);
+  prepared.observers = hooks.observers();
   train(prepared);
   return 0;
 }

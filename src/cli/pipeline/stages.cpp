@@ -111,6 +111,11 @@ class Resolver {
         throw Error(place, text_of("stage ", stage.name, " sets ", key), "the pipeline decides where a stage writes");
       }
     }
+    for (const char* key : {"hub_token", "push_to_hub_token"}) {  // recipes are written beside the stages' folders
+      if (find_key(given, key) == nullptr) continue;
+      throw Error(place, text_of("stage ", stage.name, " sets ", key, ", which would be written to its recipe"),
+                  "set HF_TOKEN");
+    }
     stage.keys = completed(given, stage, place);
     stage.recipe = recipe_text(stage.keys);
     if (stage.kind->output == StageOutput::model) stage.output = stage.folder.string();

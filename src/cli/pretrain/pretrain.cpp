@@ -1,5 +1,6 @@
 // hone pretrain
 #include "cli/registry.h"
+#include "cli/training_hooks.h"
 #include "core/files.h"
 #include "core/interrupt.h"
 #include "planner/dry_run.h"
@@ -11,10 +12,12 @@ namespace {
 
 int run(const PretrainOptions& options, const OptionInput& input) {
   check_options(options, input);
+  const TrainingHooks hooks("pretrain", options, input);
   if (options.dry_run) return print_dry_run(prepare_pretrain(options));
   claim_folder(options.output_dir, "output_dir");
   catch_interrupts();
   LanguageRun prepared = prepare_pretrain(options);
+  prepared.observers = hooks.observers();
   train(prepared);
   return 0;
 }

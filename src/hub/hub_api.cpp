@@ -1,0 +1,139 @@
+#include "hub/hub_api.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "core/json_value.h"
+#include "core/log.h"
+#include "core/yaml.h"
+#include "hub/transfer.h"
+
+namespace hone {
+namespace {
+
+constexpr std::int64_t kLongestAnswer = std::int64_t{64} << 20;
+constexpr std::size_t kLongestMessage = 300;
+
+// The hub's own words: of a header, or of the JSON object that its errors are.
+std::string hub_words(const HttpAnswer& answer) {
+  if (const auto header = answer.headers.find("x-error-message"); header != answer.headers.end()) {
+    return header->second;
+  }
+  try {
+    const Json json = parse_json(answer.body, "answer");
+    for (const char* key : {"error", "message"}) {
+      if (json.is_object() && json.contains(key) && json[key].is_string()) return json[key].get<std::string>();
+    }
+  } catch (const Error&) {
+    return "";  // a page of some proxy: the status says enough
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string origin_of(std::string_view url) {
+  const std::size_t scheme = url.find("://");
+  if (scheme == std::string_view::npos) return "";
+  std::string origin(url.substr(0, url.find_first_of("/?#", scheme + 3)));
+  if (const std::size_t user = origin.rfind('@'); user != std::string::npos)
+    origin.erase(scheme + 3, user - scheme - 2);
+  std::ranges::transform(origin, origin.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return origin;
+}
+
+std::string api_path(const HubRepo& repo) {
+  return (repo.kind == RepoKind::model ? "models/" : "datasets/") + repo.name;
+}
+
+std::string escaped_revision(std::string_view revision) {
+  std::string text = url_escaped(revision);
+  for (std::size_t at = 0; (at = text.find('/', at)) != std::string::npos;) text.replace(at, 1, "%2F");
+  return text;
+}
+
+bool is_good(const HttpAnswer& answer) { return answer.failure.empty() && answer.status >= 200 && answer.status < 300; }
+
+// An answer that came although the body was not sent to its end (413) is one.
+bool may_pass(const HttpAnswer& answer) {
+  if (answer.status >= 400) return answer.status == 408 || answer.status == 429 || answer.status >= 500;
+  return !answer.failure.empty();
+}
+
+std::string HubApi::without_token(std::string text) const {
+  if (token_.empty()) return text;
+  for (std::size_t at = 0; (at = text.find(token_, at)) != std::string::npos;) text.replace(at, token_.size(), "...");
+  return text;
+}
+
+HttpAnswer HubApi::call(const Call& call) const {
+  const bool is_endpoint = origin_of(call.url) == origin_of(hub_endpoint());
+  const std::string token = is_endpoint && !call.is_public ? token_ : "";
+  for (int tries = 1;; ++tries) {
+    const HttpAnswer answer = call.body.empty()
+                                  ? http_get({.url = call.url, .token = token, .most = kLongestAnswer, .take = {}})
+                                  : http_post({.url = call.url,
+                                               .token = token,
+                                               .body = call.body,
+                                               .content_type = call.content_type,
+                                               .accept = call.accept,
+                                               .most = kLongestAnswer});
+    if (is_good(answer)) return answer;
+    const bool passing = may_pass(answer) || (call.is_passing != nullptr && call.is_passing(answer));
+    if (!passing || tries >= patience_.tries) fail(call, answer, tries);
+    pause_before_retry(tries - 1, patience_.first_pause);
+  }
+}
+
+Json HubApi::json(const Call& call) const {
+  const HttpAnswer answer = this->call(call);
+  Json json = parse_json(answer.body, text_of("the hub's answer about ", call.where));
+  if (!json.is_object()) throw Error(call.where, text_of("the hub's answer to ", call.action, " is no JSON object"));
+  return json;
+}
+
+void HubApi::fail(const Call& call, const HttpAnswer& answer, int tries) const {
+  const auto refuse = [&](const std::string& what, const std::string& fix) {
+    throw HubRefusal(answer.status, call.where, without_token(what), fix);
+  };
+  const std::string origin = origin_of(call.url);
+  const std::string asked = tries > 1 ? text_of(", asked ", tries, " times") : "";
+  if (answer.status < 300) {
+    refuse(text_of("no answer from ", origin, " to ", call.action, asked, ": ", answer.failure),
+           "is there a connection? HF_ENDPOINT names another hub");
+  }
+  std::string words = hub_words(answer);
+  if (words.size() > kLongestMessage) words = words.substr(0, kLongestMessage) + "...";
+  words = text_of("the hub refuses to ", call.action, " (", answer.status, ")", words.empty() ? "" : ": " + words);
+  switch (answer.status) {
+    case 301:
+    case 302:
+    case 307:
+    case 308: {
+      const auto location = answer.headers.find("location");
+      refuse(text_of("the hub sends a request to ", call.action, " on to ",
+                     location == answer.headers.end() ? "another place" : shown(location->second)),
+             "is the repository renamed? use its new name");
+      break;
+    }
+    case 401:
+      refuse(words, "HF_TOKEN, hub_token or the file of `huggingface-cli login` must hold a token that is valid");
+      break;
+    case 403:
+      refuse(words, "the token must be allowed to write there");
+      break;
+    case 404:
+      refuse(words, "there is no such repository, or the token may not see it");
+      break;
+    case 413:
+      refuse(words, "it is larger than the hub takes");
+      break;
+    default:
+      if (may_pass(answer))
+        refuse(text_of("the hub answers ", answer.status, " to ", call.action, asked), "try again later");
+      refuse(words, "");
+  }
+  throw Defect("a refusal was not thrown");
+}
+
+}  // namespace hone

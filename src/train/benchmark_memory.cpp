@@ -1,0 +1,36 @@
+#include "train/benchmark_memory.h"
+
+#include <algorithm>
+
+#include "engine/generation_program.h"
+#include "train/memory.h"
+
+namespace hone {
+namespace {
+
+constexpr std::int64_t kLongest = 32768;   // tokens of prompt and answer, where the model knows as many
+constexpr std::int64_t kWholeAnswers = 4;  // of that length, for which there are pages
+
+}  // namespace
+
+EngineOptions benchmark_engine(const Model& model) {
+  EngineOptions options;
+  options.max_model_len = std::min(model.shape().max_position_embeddings, kLongest);
+  const std::int64_t pages = (options.max_model_len + options.block_size - 1) / options.block_size;
+  options.num_blocks = std::min(options.max_num_seqs, kWholeAnswers) * pages;
+  return resolved(options);
+}
+
+std::size_t benchmark_bytes(const Model& model, DType dtype, DeviceKind device) {
+  const EngineOptions options = benchmark_engine(model);
+  const KvLayout layout = kv_layout(options);
+  MemoryBreakdown memory;
+  memory.kv_cache = TensorStore::bytes_of(kv_types(model, layout, dtype));
+  for (const Capacity& capacity : engine_capacities(options)) {
+    memory.add_program(
+        plan_memory(trace_generation(model, {.capacity = capacity, .layout = layout, .dtype = dtype}), device));
+  }
+  return memory.total();
+}
+
+}  // namespace hone

@@ -1,0 +1,72 @@
+// The keys of pushing a run to the Hugging Face hub: transformers' and open-r1's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/options.h"
+
+namespace hone {
+
+// When what is pushed: `end`, the model after training; `every_save`, the newest model at each checkpoint too;
+// `checkpoint`, with its training state in last-checkpoint/; `all_checkpoints`, each in a folder of its own.
+enum class HubStrategy : std::uint8_t { end, every_save, checkpoint, all_checkpoints };
+template <>
+inline constexpr EnumTable kEnumTable<HubStrategy>{.names = "end|every_save|checkpoint|all_checkpoints"};
+
+struct HubOptions {
+  bool push_to_hub = false;
+  std::string hub_model_id;
+  HubStrategy hub_strategy = HubStrategy::every_save;
+  bool hub_always_push = false;
+  std::optional<bool> hub_private_repo;
+  std::string hub_revision;
+  std::string hub_token;
+  bool hub_required = true;
+  bool push_to_hub_revision = false;
+  std::string hub_model_revision = "main";
+  bool overwrite_hub_revision = false;
+  std::vector<std::string> callbacks;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v.group("Hugging Face hub");
+    v("push_to_hub", push_to_hub, "Push the model to the hub, as hub_strategy says; hone push does it later");
+    v("hub_model_id", hub_model_id, "OWNER/NAME of the repository; unset: output_dir's name, of the token's owner");
+    v("hub_strategy", hub_strategy,
+      "When: after training, at each checkpoint too, with its state in last-checkpoint, or each in its folder");
+    v("hub_always_push", hub_always_push, "Push a checkpoint although the one before is still on its way, after it");
+    v("hub_private_repo", hub_private_repo,
+      "Whether a repository that is made is private; unset: as your account says, and yes for revisions alone");
+    v("hub_revision", hub_revision, "Branch that push_to_hub pushes to; unset: main");
+    v("hub_token", hub_token, "Token that may write; unset: HF_TOKEN, or the file of huggingface-cli login");
+    v("hub_required", hub_required,
+      "Whether a run needs the hub: false goes on where it cannot be reached, and tries again at each push");
+    v("push_to_hub_revision", push_to_hub_revision, "Push the trained model to the branch hub_model_revision");
+    v("hub_model_revision", hub_model_revision,
+      "That branch; of the callback push_to_hub_revision the beginning of its branches' names");
+    v("overwrite_hub_revision", overwrite_hub_revision, "Push to that branch although it holds a model");
+    v("callbacks", callbacks, "push_to_hub_revision: each checkpoint to the branch hub_model_revision-step-NNNNNNNNN");
+    v.secret("hub_token");
+    v.alias("push_to_hub_token", "hub_token");
+    v.alias("push_to_hub_model_id", "hub_model_id");
+  }
+
+  [[nodiscard]] bool pushes_revisions() const;  // the callback is named
+  // Of a repository that is made: open-r1's branches are in private ones, unless that is said.
+  [[nodiscard]] std::optional<bool> makes_private() const {
+    return hub_private_repo || push_to_hub ? hub_private_repo : std::optional(true);
+  }
+  // Whether anything is pushed.
+  [[nodiscard]] bool uses_hub() const { return push_to_hub || push_to_hub_revision || pushes_revisions(); }
+};
+
+// Throws Error for an unknown callback and for names that cannot be those of a repository or a branch. `output_dir`: of
+// the run.
+void check_hub_options(const HubOptions& options, const std::string& output_dir, const OptionInput& input);
+// hub_model_id, or the name of output_dir; perhaps without an owner.
+[[nodiscard]] std::string hub_repo_name(const HubOptions& options, const std::string& output_dir);
+
+}  // namespace hone
