@@ -1,5 +1,6 @@
 #include "data/arithmetic.h"
 
+#include <algorithm>
 #include <array>
 #include <set>
 #include <utility>
@@ -107,6 +108,26 @@ std::int64_t ArithmeticProblem::answer() const {
   return value;
 }
 
+std::string ArithmeticProblem::operations() const {
+  std::string text = "a";
+  for (std::size_t i = 1; i < terms.size(); ++i) {
+    text += text_of(terms[i] < 0 ? " - " : " + ", static_cast<char>('a' + i % 26));
+  }
+  return text;
+}
+
+std::string ArithmeticProblem::size() const {
+  constexpr std::int64_t kSpan = 20;
+  std::int64_t largest = 1;
+  std::int64_t value = 0;
+  for (const std::int64_t term : terms) {
+    value += term;
+    largest = std::max({largest, term, -term, value});
+  }
+  const std::int64_t span = (largest - 1) / kSpan;
+  return text_of(span * kSpan + 1, " to ", (span + 1) * kSpan);
+}
+
 ArithmeticProblem make_problem(std::uint64_t seed, std::string_view stream, std::uint64_t index, std::int64_t terms,
                                std::int64_t largest) {
   HONE_ASSERT(terms >= 2 && largest >= 1, terms, " terms up to ", largest);
@@ -157,7 +178,11 @@ void write_arithmetic(const std::filesystem::path& folder, const ArithmeticOptio
     HONE_ASSERT(i < 1000 * static_cast<std::uint64_t>(options.held_out + 1), "too few different problems of ",
                 options.terms, " terms");
     const ArithmeticProblem problem = make_problem(options.seed, "held_out", i, options.terms, options.largest);
-    if (held_out.insert(problem.expression()).second) held_out_text += question_row(problem).dump() + "\n";
+    if (!held_out.insert(problem.expression()).second) continue;
+    Json row = question_row(problem);
+    row["operations"] = problem.operations();
+    row["size"] = problem.size();
+    held_out_text += row.dump() + "\n";
   }
   // Problems 0, 1, ... of a stream, those that are held out left out.
   const auto write = [&](const char* name, std::int64_t count, const auto& row_of) {

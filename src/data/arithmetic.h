@@ -15,6 +15,9 @@ struct ArithmeticProblem {
   [[nodiscard]] std::string expression() const;          // "47 + 36 - 25"
   [[nodiscard]] std::vector<std::string> steps() const;  // "47 + 36 = 83", "83 - 25 = 58"
   [[nodiscard]] std::int64_t answer() const;
+  // The kind of problem it is: what it asks for ("a + b - c"), and its largest number, results included ("21 to 40").
+  [[nodiscard]] std::string operations() const;
+  [[nodiscard]] std::string size() const;
   bool operator==(const ArithmeticProblem&) const = default;
 };
 
@@ -40,7 +43,8 @@ struct ArithmeticOptions {
 // A trace that slips, guesses or forgets its tags, by `index`.
 [[nodiscard]] std::string clumsy_trace(const ArithmeticProblem& problem, std::uint64_t seed, std::uint64_t index);
 
-// Writes corpus.jsonl (text), sft.jsonl (messages), prompts.jsonl and held_out.jsonl (problem, answer) into `folder`.
+// Writes corpus.jsonl (text), sft.jsonl (messages), prompts.jsonl and held_out.jsonl (problem, answer; the
+// latter with its operations and size too) into `folder`.
 void write_arithmetic(const std::filesystem::path& folder, const ArithmeticOptions& options);
 
 }  // namespace hone

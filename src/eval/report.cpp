@@ -59,6 +59,10 @@ std::string report_table(std::span<const TaskResult> results) {
                     percent_text(result.truncated) + "%", percent_text(result.without_answer) + "%"});
     if (result.majority) rows.push_back({"", "", text_of("maj@", result.samples), describe(*result.majority)});
     for (const auto& [k, estimate] : result.pass) rows.push_back({"", "", text_of("pass@", k), describe(estimate)});
+    for (const ScoreGroup& group : result.groups) {
+      rows.push_back({text_of("  ", group.column, " ", group.value), std::to_string(group.problems),
+                      text_of("avg@", result.samples), describe(group.average)});
+    }
   }
   return aligned(rows);
 }
@@ -70,6 +74,11 @@ Json results_json(std::span<const TaskResult> results, const Json& settings) {
     task[text_of("avg@", result.samples)] = json_of(result.average);
     if (result.majority) task[text_of("maj@", result.samples)] = json_of(*result.majority);
     for (const auto& [k, estimate] : result.pass) task[text_of("pass@", k)] = json_of(estimate);
+    for (const ScoreGroup& group : result.groups) {
+      Json& row = task["groups"][group.column][group.value];
+      row = json_of(group.average);
+      row["problems"] = group.problems;
+    }
     task["mean_tokens"] = result.mean_tokens;
     task["truncated"] = result.truncated;
     task["without_answer"] = result.without_answer;

@@ -11,11 +11,13 @@
 namespace hone {
 
 // Columns in line: task, problems, score (avg@n, then lines for maj@n and each pass@k), value with standard error and
-// 95% interval, mean tokens, shares of truncated completions and of those without an answer. Ends with a newline.
+// 95% interval, mean tokens, shares of truncated completions and of those without an answer; then a line for each
+// group. Ends with a newline.
 [[nodiscard]] std::string report_table(std::span<const TaskResult> results);
 
 // {"settings": ..., "tasks": {NAME: {"problems", "samples", "avg@N": {"value", "standard_error", "low", "high"},
-// "maj@N", "pass@K": ..., "mean_tokens", "truncated", "without_answer"}}}. Where there is one problem the error is
+// "maj@N", "pass@K": ..., "groups": {COLUMN: {VALUE: {"problems", "value", ...}}}, "mean_tokens", "truncated",
+// "without_answer"}}}. Where there is one problem the error is
 // null.
 [[nodiscard]] Json results_json(std::span<const TaskResult> results, const Json& settings);
 

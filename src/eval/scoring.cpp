@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -80,10 +81,23 @@ std::vector<PassAtK> all_pass_at_k(std::span<const std::vector<double>> scores, 
   return all;
 }
 
+std::vector<ScoreGroup> grouped(std::span<const ScoredProblem> problems, std::span<const std::vector<double>> scores,
+                                std::span<const std::string> columns) {
+  std::vector<ScoreGroup> groups;
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    std::map<std::string, std::vector<std::vector<double>>> by_value;
+    for (std::size_t i = 0; i < problems.size(); ++i) by_value[problems[i].problem.groups.at(c)].push_back(scores[i]);
+    for (const auto& [value, of_value] : by_value) {
+      groups.push_back({columns[c], value, std::ssize(of_value), average_score(of_value)});
+    }
+  }
+  return groups;
+}
+
 }  // namespace
 
 TaskResult run_scoring(const EvalTask& task, std::vector<EvalProblem> problems,
-                       std::vector<std::vector<EvalSample>> samples) {
+                       std::vector<std::vector<EvalSample>> samples, std::span<const std::string> group_by) {
   HONE_ASSERT(!problems.empty() && problems.size() == samples.size(), problems.size(), " problems, samples of ",
               samples.size());
   TaskResult result{.task = task.name, .samples = std::ssize(samples[0])};
@@ -115,6 +129,7 @@ TaskResult run_scoring(const EvalTask& task, std::vector<EvalProblem> problems,
   result.average = average_score(scores);
   result.pass = all_pass_at_k(scores, result.samples);
   result.majority = majority_estimate(task, result);
+  result.groups = grouped(result.problems, scores, group_by);
   return result;
 }
 

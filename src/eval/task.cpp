@@ -6,6 +6,7 @@
 #include "core/strings.h"
 #include "data/dataset.h"
 #include "data/source.h"
+#include "eval/math_task.h"
 
 namespace hone {
 namespace fs = std::filesystem;
@@ -35,6 +36,13 @@ Source open_problems(const EvalTask& task, const fs::path& path) {
                       {.split = task.dataset_split.empty() ? "test" : task.dataset_split});
 }
 
+// The row's value of a column that scores are grouped by.
+std::string group_of(const Json& row, const std::string& column) {
+  std::string value = column_text(row, column);
+  if (value.empty()) throw Error("group_by", text_of("column '", column, "' is missing or empty"), "name another one");
+  return value;
+}
+
 }  // namespace
 
 AnswerMatching answer_matching_from_name(std::string_view name) {
@@ -43,12 +51,14 @@ AnswerMatching answer_matching_from_name(std::string_view name) {
   throw Error("matching", text_of("'", name, "' is not known"), "math or exact");
 }
 
-std::vector<EvalProblem> read_problems(const EvalTask& task, const std::filesystem::path& path, std::int64_t limit) {
+std::vector<EvalProblem> read_problems(const EvalTask& task, const std::filesystem::path& path, std::int64_t limit,
+                                       std::span<const std::string> group_by) {
   std::vector<EvalProblem> problems;
   BadRows bad;
   const auto visit = [&](Json& row, const RowPlace& place) {
     try {
       problems.push_back(task.read(row));
+      for (const std::string& column : group_by) problems.back().groups.push_back(group_of(row, column));
     } catch (const Error& error) {
       throw Error(text_of(*place.file, " ", place.unit, " ", place.number), error.what(), "task " + task.name);
     }

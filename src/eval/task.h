@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,10 +15,11 @@
 namespace hone {
 
 struct EvalProblem {
-  std::string id;             // "1" for the first row, or the row's own id
-  std::string prompt;         // one user message
-  std::string gold;           // as text; the judge knows how to read it
-  std::string material = {};  // what the judge needs beyond that, for nobody else's eyes: a program's tests
+  std::string id;                        // "1" for the first row, or the row's own id
+  std::string prompt;                    // one user message
+  std::string gold;                      // as text; the judge knows how to read it
+  std::string material = {};             // what the judge needs beyond that, for nobody else's eyes: a program's tests
+  std::vector<std::string> groups = {};  // values of the columns that scores are grouped by, in their order
 };
 
 struct Judgement {
@@ -58,8 +60,10 @@ struct EvalTask {
 
 // All problems of a file, or of the task's split of a folder (test, where it names none), in order, at most `limit` (0:
 // all). A row that cannot be used is an error that names its place, as is a gold that cannot be read: a score over
-// fewer problems would compare with nothing.
+// fewer problems would compare with nothing. `group_by`: columns whose values become each problem's groups; every row
+// must have them.
 [[nodiscard]] std::vector<EvalProblem> read_problems(const EvalTask& task, const std::filesystem::path& path,
-                                                     std::int64_t limit = 0);
+                                                     std::int64_t limit = 0,
+                                                     std::span<const std::string> group_by = {});
 
 }  // namespace hone

@@ -159,7 +159,7 @@ void Trainer::save_checkpoint(std::int64_t step, TrainingTask& task) {
   last_saved_ = step;
 }
 
-void Trainer::show_checkpoint(std::int64_t step, Window& window) {
+void Trainer::show_checkpoint(std::int64_t step, MetricWindow& window) {
   const Clock::time_point start = Clock::now();
   const RunView view{subject_, output_dir_, *options_json_, step};
   const fs::path path = output_dir_ / text_of("checkpoint-", step);

@@ -107,7 +107,7 @@ class Trainer {
   Json load_checkpoint(const std::filesystem::path& checkpoint, TrainingTask& task);
   void save_checkpoint(std::int64_t step, TrainingTask& task);
   // Tells the observers of the checkpoint that was just saved, and logs what they have measured.
-  void show_checkpoint(std::int64_t step, Window& window);
+  void show_checkpoint(std::int64_t step, MetricWindow& window);
   void fail_nonfinite(std::int64_t step, double loss, double norm, TrainingTask& task);
   // Runs `work`; before what it throws goes on, the first `steps` steps are saved. `before`: the task's state behind
   // them, where `work` moves it.

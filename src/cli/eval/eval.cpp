@@ -31,6 +31,7 @@ struct EvalOptions : SamplingKeys {
   std::vector<std::string> task{"jsonl"};
   std::vector<std::string> dataset_name;
   std::int64_t limit = 0;
+  std::vector<std::string> group_by;
   std::optional<std::int64_t> samples;
   bool strip_thoughts = true;
   bool strict_equality = false;
@@ -60,6 +61,7 @@ struct EvalOptions : SamplingKeys {
     v("dataset_name", dataset_name,
       "File, folder or dataset of the problems, one a task; unset: where they are published");
     v("limit", limit, "Problems, from the first; 0: all", at_least(0));
+    v("group_by", group_by, "Columns of the problems: the score of each of their values is reported too");
     v("samples", samples, "Answers a problem; unset: the task's", at_least(1));
     v("strip_thoughts", strip_thoughts, "Look for the answer behind the last </think> only");
     v("strict_equality", strict_equality, kStrictEqualityHelp);
@@ -115,7 +117,7 @@ std::vector<Evaluation> read_evaluations(const EvalOptions& options) {
     if (std::ranges::any_of(evaluations, is_same)) throw Error("task", text_of("'", task.name, "' is named twice"));
     const std::string data = options.dataset_name.empty() ? task.dataset : options.dataset_name[i];
     if (data.empty()) throw Error("dataset_name", "is not set", "the file with the problems");
-    std::vector<EvalProblem> problems = read_problems(task, data, options.limit);
+    std::vector<EvalProblem> problems = read_problems(task, data, options.limit, options.group_by);
     evaluations.push_back({std::move(task), std::move(problems)});
   }
   return evaluations;
@@ -178,7 +180,8 @@ int run(const EvalOptions& given, const OptionInput& input) {
     answers.samples = options.samples.value_or(evaluation.task.samples);
     auto samples = answer_problems(engine, loaded.tokenizer, chat_template, evaluation.problems, answers,
                                    journal ? &*journal : nullptr);
-    results.push_back(run_scoring(evaluation.task, std::move(evaluation.problems), std::move(samples)));
+    results.push_back(
+        run_scoring(evaluation.task, std::move(evaluation.problems), std::move(samples), options.group_by));
   }
   std::fputs(report_table(results).c_str(), stdout);
   if (!options.output_dir.empty()) {

@@ -22,6 +22,7 @@ struct StageScore {
   double low = 0;
   double high = 0;
   double mean_tokens = 0;
+  Json groups;  // as results.json has them; null where there are none
 };
 
 StageScore score_of(const QuickstartStage& stage) {
@@ -29,6 +30,7 @@ StageScore score_of(const QuickstartStage& stage) {
   const Json& task = results.at("tasks").begin().value();
   StageScore score;
   score.mean_tokens = task.at("mean_tokens").get<double>();
+  score.groups = task.value("groups", Json());
   for (const auto& [name, value] : task.items()) {
     if (!name.starts_with("avg@")) continue;
     score.accuracy = value.at("value").get<double>();
@@ -43,6 +45,43 @@ std::string printed(const char* format, Values... values) {
   std::array<char, 200> buffer{};
   std::snprintf(buffer.data(), buffer.size(), format, values...);
   return buffer.data();
+}
+
+struct KindsTable {
+  std::string text;
+  std::string html;
+};
+
+// Accuracy by kind of problem, a row a kind and a column a stage, as text and as a table of the page; empty where the
+// evaluations have no groups.
+KindsTable kinds_table(std::span<const QuickstartStage> stages, std::span<const StageScore> scores) {
+  KindsTable table;
+  if (scores.empty() || !scores[0].groups.is_object()) return table;
+  table.text = "\naccuracy by kind of problem\n  kind                    problems";
+  std::string html = "<table><tr><th>kind of problem</th><th>problems</th>";
+  for (const QuickstartStage& stage : stages) {
+    table.text += printed(" %10s", stage.name.c_str());
+    html += text_of("<th>", stage.name, "</th>");
+  }
+  table.text += "\n";
+  html += "</tr>\n";
+  for (const auto& [column, values] : scores[0].groups.items()) {
+    for (const auto& [value, first] : values.items()) {
+      const std::string kind = text_of(column, " ", value);
+      const auto problems = first.at("problems").get<std::int64_t>();
+      table.text += printed("  %-22s %9lld", kind.c_str(), static_cast<long long>(problems));
+      html += text_of("<tr><td>", html_text(kind), "</td><td>", problems, "</td>");
+      for (const StageScore& score : scores) {
+        const std::string share = printed("%.1f%%", 100 * score.groups.at(column).at(value).at("value").get<double>());
+        table.text += printed(" %10s", share.c_str());
+        html += text_of("<td>", share, "</td>");
+      }
+      table.text += "\n";
+      html += "</tr>\n";
+    }
+  }
+  table.html = html + "</table>\n";
+  return table;
 }
 
 // One picture: the curves of some metrics of a stage.
@@ -84,8 +123,9 @@ QuickstartReport write_quickstart_report(const std::filesystem::path& root, std:
   report.text =
       "\n500 held-out problems, one sampled answer each\n"
       "  stage         accuracy   95% interval   tokens an answer   training\n";
+  std::vector<StageScore> scores;
   for (const QuickstartStage& stage : stages) {
-    const StageScore score = score_of(stage);
+    const StageScore& score = scores.emplace_back(score_of(stage));
     report.text +=
         printed("  %-12s %7.1f%%   %5.1f to %4.1f%%   %16.1f   %8s\n", stage.name.c_str(), 100 * score.accuracy,
                 100 * score.low, 100 * score.high, score.mean_tokens, format_duration(stage.seconds).c_str());
@@ -94,6 +134,8 @@ QuickstartReport write_quickstart_report(const std::filesystem::path& root, std:
                             100 * score.low, 100 * score.high, score.mean_tokens),
                     format_duration(stage.seconds), "</td></tr>\n");
   }
+  const KindsTable kinds = kinds_table(stages, scores);
+  report.text += kinds.text;
   std::string figures;
   const bool color = is_terminal(OutputStream::standard_output);
   for (const Picture& picture : pictures_of(stages)) {
@@ -113,7 +155,7 @@ QuickstartReport write_quickstart_report(const std::filesystem::path& root, std:
           particulars_html(root, stages, setting) +
           "<table><tr><th>stage</th><th>accuracy</th><th>95% interval</th><th>tokens an "
           "answer</th><th>training</th></tr>\n" +
-          rows + "</table>\n" + question_html(stages) + figures + "</html>\n");
+          rows + "</table>\n" + kinds.html + question_html(stages) + figures + "</html>\n");
   return report;
 }
 
