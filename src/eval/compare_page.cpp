@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/strings.h"
 #include "eval/compare.h"
 
 namespace hone {
@@ -43,29 +44,6 @@ pre { margin: .4rem 0 0; white-space: pre-wrap; overflow-wrap: anywhere; font: 1
   max-height: 24rem; overflow: auto; }
 </style></head><body>
 )html";
-
-std::string escaped(std::string_view text) {
-  std::string html;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        html += "&amp;";
-        break;
-      case '<':
-        html += "&lt;";
-        break;
-      case '>':
-        html += "&gt;";
-        break;
-      case '"':
-        html += "&quot;";
-        break;
-      default:
-        html += c;
-    }
-  }
-  return html;
-}
 
 template <class... Values>
 std::string printed(const char* format, Values... values) {
@@ -118,8 +96,8 @@ std::string score_table(std::span<const ComparedRun> runs, const std::string& na
     const ComparedTask* task = find_task(run, name);
     if (task == nullptr) continue;
     for (const auto& [score, estimate] : task->scores) {
-      html += "<tr><td>" + (&score == &task->scores.front().name ? escaped(run.name) : std::string()) + "</td><td>" +
-              escaped(score) + "</td><td class=\"number\">" + percent_text(estimate.value) +
+      html += "<tr><td>" + (&score == &task->scores.front().name ? html_text(run.name) : std::string()) + "</td><td>" +
+              html_text(score) + "</td><td class=\"number\">" + percent_text(estimate.value) +
               "</td><td class=\"number\">" +
               (estimate.standard_error ? percent_text(*estimate.standard_error) : std::string()) +
               "</td><td class=\"number\">" + interval(estimate) + "</td><td class=\"plot\">" +
@@ -141,7 +119,7 @@ std::string difference_table(std::span<const ComparedRun> runs, const std::strin
     const bool is_clear = estimate.low && estimate.high && (*estimate.low > 0 || *estimate.high < 0);
     const char* kind = !is_clear ? "" : estimate.value > 0 ? " good" : " bad";
     rows +=
-        "<tr><td>" + escaped(run.name) + "</td><td class=\"number" + kind + "\">" +
+        "<tr><td>" + html_text(run.name) + "</td><td class=\"number" + kind + "\">" +
         printed("%+.1f", 100 * estimate.value) + "</td><td class=\"number\">" + interval(estimate) +
         printed("</td><td class=\"number\">%lld</td><td class=\"number good\">%lld</td><td class=\"number bad\">%lld",
                 static_cast<long long>(paired->problems), static_cast<long long>(paired->better),
@@ -152,7 +130,7 @@ std::string difference_table(std::span<const ComparedRun> runs, const std::strin
         "</td></tr>\n";
   }
   if (rows.empty()) return "";
-  return "<h3>Difference to " + escaped(runs.front().name) +
+  return "<h3>Difference to " + html_text(runs.front().name) +
          ", problem by problem</h3>\n<table><tr><th>run</th><th class=\"number\">points</th>"
          "<th class=\"number\">95% interval</th><th class=\"number\">problems</th><th class=\"number\">better</th>"
          "<th class=\"number\">worse</th><th>-100 to 100</th></tr>\n" +
@@ -160,10 +138,10 @@ std::string difference_table(std::span<const ComparedRun> runs, const std::strin
 }
 
 std::string shortened(std::string_view text) {
-  if (text.size() <= kLongestShown) return escaped(text);
+  if (text.size() <= kLongestShown) return html_text(text);
   std::size_t begin = text.size() - kLongestShown;  // the end holds the answer
   while (begin < text.size() && (static_cast<unsigned char>(text[begin]) & 0xC0U) == 0x80U) ++begin;
-  return printed("[%zu bytes before]\n", begin) + escaped(text.substr(begin));
+  return printed("[%zu bytes before]\n", begin) + html_text(text.substr(begin));
 }
 
 // The problems of all runs, those on which they differ most first.
@@ -198,12 +176,12 @@ std::string samples(std::span<const ComparedRun> runs, const std::string& name, 
   for (const Row& row : std::span(rows).first(shown)) {
     const std::size_t index = sample_to_show(row.answers);
     html += text_of(&row == &rows.front() ? "<details open>" : "<details>", "<summary>problem ") +
-            escaped(row.problem->id) + " <span class=\"soft\">";
+            html_text(row.problem->id) + " <span class=\"soft\">";
     for (std::size_t r = 0; r < runs.size(); ++r) {
       if (row.answers[r] != nullptr)
-        html += escaped(runs[r].name) + " " + percent_text(row.answers[r]->score) + "% &ensp;";
+        html += html_text(runs[r].name) + " " + percent_text(row.answers[r]->score) + "% &ensp;";
     }
-    html += "</span></summary>\n<div class=\"prompt\"><span class=\"soft\">gold " + escaped(row.problem->gold) +
+    html += "</span></summary>\n<div class=\"prompt\"><span class=\"soft\">gold " + html_text(row.problem->gold) +
             "</span><pre>" + shortened(row.problem->prompt) + "</pre></div><div class=\"sides\">\n";
     for (std::size_t r = 0; r < runs.size(); ++r) {
       const ComparedProblem* problem = row.answers[r];
@@ -211,10 +189,10 @@ std::string samples(std::span<const ComparedRun> runs, const std::string& name, 
       const ComparedSample& sample = problem->samples[index];
       const std::size_t count = problem->samples.size();
       const std::string which = count > 1 ? text_of(", sample ", index + 1, " of ", count) : std::string();
-      html += "<div class=\"side\"><strong>" + escaped(runs[r].name) + "</strong> <span class=\"" +
+      html += "<div class=\"side\"><strong>" + html_text(runs[r].name) + "</strong> <span class=\"" +
               (sample.score == 1.0 ? "good\">right" : "bad\">wrong") + "</span>" + which +
               "<div class=\"soft\">answer: " +
-              (sample.extracted.empty() ? "none" : escaped(sample.extracted.substr(0, 400))) + "</div><pre>" +
+              (sample.extracted.empty() ? "none" : html_text(sample.extracted.substr(0, 400))) + "</div><pre>" +
               shortened(sample.completion) + "</pre></div>\n";
     }
     html += "</div></details>\n";
@@ -229,11 +207,11 @@ std::string comparison_page(std::span<const ComparedRun> runs, std::size_t most)
   std::string html(kHead);
   html += "<h1>Evaluations compared</h1>\n<p>";
   for (const ComparedRun& run : runs) {
-    html += escaped(run.name) + (run.model.empty() ? "" : ": " + escaped(run.model)) + "<br>";
+    html += html_text(run.name) + (run.model.empty() ? "" : ": " + html_text(run.model)) + "<br>";
   }
   html += "</p>\n";
   for (const std::string& name : task_names(runs)) {
-    html += "<h2>" + escaped(name) + "</h2>\n" + score_table(runs, name) + difference_table(runs, name) +
+    html += "<h2>" + html_text(name) + "</h2>\n" + score_table(runs, name) + difference_table(runs, name) +
             samples(runs, name, most);
   }
   return html + "</body></html>\n";

@@ -53,7 +53,7 @@ TEST(QuickstartReport, NamesItsCircumstancesAndAQuestionOfAllStages) {
   const std::string question = question_html(stages);
   EXPECT_THAT(question, HasSubstr("Held-out problem 2: <b>1 &lt; 2 ?</b> The answer is 4."));
   EXPECT_THAT(question, HasSubstr("<p>pretrain: wrong</p>\n<pre>at a loss</pre>"));
-  EXPECT_THAT(question, HasSubstr("<p>sft: wrong</p>\n<pre>&lt;think>nearly</pre>"));
+  EXPECT_THAT(question, HasSubstr("<p>sft: wrong</p>\n<pre>&lt;think&gt;nearly</pre>"));
   EXPECT_THAT(question, HasSubstr("<p>grpo: right</p>\n<pre>solved</pre>"));
   EXPECT_THAT(question, Not(HasSubstr("always right")));
 }

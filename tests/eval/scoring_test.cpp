@@ -48,6 +48,29 @@ TEST(Scoring, averages_over_problems) {
   EXPECT_EQ(result.problems[0].samples[1].judgement.extracted, "5");
 }
 
+TEST(Scoring, groups_problems_by_columns) {
+  TaskRegistry registry;
+  register_all_eval(registry);
+  const std::vector<std::string> columns{"kind", "size"};
+  const std::vector<EvalProblem> problems = {{.id = "1", .prompt = "a", .gold = "6", .groups = {"sum", "small"}},
+                                             {.id = "2", .prompt = "b", .gold = "7", .groups = {"difference", "small"}},
+                                             {.id = "3", .prompt = "c", .gold = "8", .groups = {"sum", "large"}}};
+  const std::vector<std::vector<EvalSample>> samples = {
+      {{"\\boxed{6}", 1, true}}, {{"\\boxed{1}", 1, true}}, {{"\\boxed{1}", 1, true}}};
+  const TaskResult result = run_scoring(registry.make("jsonl", {}), problems, samples, columns);
+  ASSERT_EQ(result.groups.size(), 4u);
+  EXPECT_EQ(result.groups[0].value, "difference");
+  EXPECT_EQ(result.groups[1].value, "sum");
+  EXPECT_EQ(result.groups[1].problems, 2);
+  EXPECT_DOUBLE_EQ(result.groups[1].average.value, 0.5);
+  EXPECT_EQ(result.groups[2].column, "size");
+  const std::vector<TaskResult> results{result};
+  EXPECT_NE(report_table(results).find("  kind sum    2 "), std::string::npos) << report_table(results);
+  const Json json = results_json(results, {});
+  EXPECT_EQ(json["tasks"]["jsonl"]["groups"]["kind"]["sum"]["value"], 0.5);
+  EXPECT_EQ(json["tasks"]["jsonl"]["groups"]["kind"]["sum"]["problems"], 2);
+}
+
 TEST(Scoring, takes_the_answer_of_most) {
   TaskRegistry registry;
   register_all_eval(registry);

@@ -131,6 +131,17 @@ TEST(Jsonl, compares_exactly_when_told) {
   EXPECT_EQ(judge(task, "1.0", "1"), 0.0);
 }
 
+TEST(Tasks, read_the_columns_that_scores_are_grouped_by) {
+  const test::TemporaryDirectory folder;
+  const auto file = folder.path() / "test.jsonl";
+  write_file(file, "{\"problem\": \"a\", \"answer\": \"1\", \"level\": 3, \"kind\": \"sum\"}\n");
+  const std::vector<std::string> columns{"kind", "level"};
+  EXPECT_EQ(read_problems(make("jsonl"), file, 0, columns).at(0).groups, (std::vector<std::string>{"sum", "3"}));
+  const std::vector<std::string> missing{"subject"};
+  EXPECT_NE(error_of([&] { (void)read_problems(make("jsonl"), file, 0, missing); }).find("'subject'"),
+            std::string::npos);
+}
+
 TEST(Tasks, name_the_row_that_they_cannot_use) {
   const test::TemporaryDirectory folder;
   const auto file = folder.path() / "test.jsonl";

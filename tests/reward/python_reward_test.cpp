@@ -13,7 +13,6 @@
 #include "core/error.h"
 #include "core/json_value.h"
 #include "reward/own/own_reward.h"
-#include "reward/own/said.h"
 #include "support/paths.h"
 
 namespace hone {
@@ -274,14 +273,6 @@ TEST_F(PythonFunction, the_documented_one_works) {
   EXPECT_EQ(reward.score(
                 std::vector<RewardInput>{{.completion = "4, please", .row = &row}, {.completion = "4", .row = &row}}),
             (RewardScores{1.0, std::nullopt}));
-}
-
-TEST(Printable, leaves_nothing_that_a_terminal_obeys) {
-  EXPECT_EQ(printable("a\tb\x1b[0m\r\n\x7f"), "a\tb\\x1b[0m\\x0d\\x0a\\x7f");
-  EXPECT_EQ(printable("na\xc3\xafve \xe6\x97\xa5 \xf0\x9f\x98\x80"), "na\xc3\xafve \xe6\x97\xa5 \xf0\x9f\x98\x80");
-  EXPECT_EQ(printable("\xc2\x9b"
-                      "31m \xff \xe6\x97"),
-            "\\xc2\\x9b31m \\xff \\xe6\\x97");
 }
 
 }  // namespace

@@ -18,20 +18,6 @@ namespace hone {
 namespace {
 namespace fs = std::filesystem;
 
-std::string in_html(std::string_view text) {
-  std::string html;
-  for (const char c : text) {
-    if (c == '&') {
-      html += "&amp;";
-    } else if (c == '<') {
-      html += "&lt;";
-    } else {
-      html += c;
-    }
-  }
-  return html;
-}
-
 std::string date_now() {
   const std::time_t now = std::time(nullptr);
   std::tm time{};
@@ -81,7 +67,7 @@ std::vector<const ComparedSample*> answers_to(const ComparedProblem& question, s
 std::string particulars_html(const fs::path& root, std::span<const QuickstartStage> stages,
                              const QuickstartSetting& setting) {
   const fs::path data = root / "data";
-  return text_of("<ul><li>", date_now(), ", on ", in_html(machine_text(setting.machine)), "</li>\n<li>seed ",
+  return text_of("<ul><li>", date_now(), ", on ", html_text(machine_text(setting.machine)), "</li>\n<li>seed ",
                  setting.seed, "</li>\n<li>a model of ", parameters_of(stages.back().folder), " parameters</li>\n<li>",
                  rows_of(data / "corpus.jsonl"), " documents to pre-train on, ", rows_of(data / "sft.jsonl"),
                  " traces for supervised fine-tuning, ", rows_of(data / "prompts.jsonl"), " prompts for GRPO, ",
@@ -106,11 +92,11 @@ std::string question_html(std::span<const QuickstartStage> stages) {
   }
   if (shown_one == nullptr) return {};
   std::string html =
-      text_of("<h2>One question, answered by every stage</h2>\n<p>Held-out problem ", in_html(shown_one->id), ": <b>",
-              in_html(shown_one->prompt), "</b> The answer is ", in_html(shown_one->gold), ".</p>\n");
+      text_of("<h2>One question, answered by every stage</h2>\n<p>Held-out problem ", html_text(shown_one->id), ": <b>",
+              html_text(shown_one->prompt), "</b> The answer is ", html_text(shown_one->gold), ".</p>\n");
   for (std::size_t i = 0; i < stages.size(); ++i) {
     html += text_of("<p>", stages[i].name, ": ", answers[i]->score == 1 ? "right" : "wrong", "</p>\n<pre>",
-                    in_html(answers[i]->completion), "</pre>\n");
+                    html_text(answers[i]->completion), "</pre>\n");
   }
   return html;
 }

@@ -7,9 +7,6 @@
 
 namespace hone {
 
-// `text` with control characters and bytes that are no UTF-8 as "\x1b", so that it can do nothing to a terminal.
-[[nodiscard]] std::string printable(std::string_view text);
-
 // Logs each line as "NAME: LINE", the first hundred of them.
 void show_said(std::string_view name, std::string_view text);
 // Prints the last lines, where a traceback stands, whether quiet or not.
