@@ -197,8 +197,7 @@ std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const P
 }
 
 void check_benchmarks(const GenerateOptions& options) {
-  NgramSet benchmarks(static_cast<std::size_t>(options.ngram_size));
-  for (const std::string& entry : options.decontaminate) add_benchmark(benchmarks, entry);
+  for (const std::string& entry : options.decontaminate) (void)read_benchmark(entry, options.ngram_size);
 }
 
 Json question_of(const GeneratePrompt& prompt) {

@@ -36,12 +36,6 @@ void Curl::load(Function& function, const char* name) {
   if (function == nullptr) throw Error("libcurl.so.4", text_of("has no function ", name));
 }
 
-std::string origin_of(std::string_view url) {
-  const std::size_t scheme = url.find("://");
-  const std::size_t host = scheme == std::string_view::npos ? 0 : scheme + 3;
-  return std::string(url.substr(0, url.find_first_of("/?#", host)));
-}
-
 IdleHandles& IdleHandles::get() {
   static IdleHandles* const handles = std::make_unique<IdleHandles>().release();
   return *handles;

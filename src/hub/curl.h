@@ -35,9 +35,6 @@ class Curl {
   void* library_;
 };
 
-// "https://host:8000" of "https://host:8000/path".
-[[nodiscard]] std::string origin_of(std::string_view url);
-
 // Handles with a connection that waits for the next request to its origin. Thread-safe. Never destroyed: at the exit
 // nothing of libcurl is torn down, the system closes the sockets.
 class IdleHandles {

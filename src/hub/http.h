@@ -62,4 +62,8 @@ struct HttpPut {
 // "/" stays; all but letters, digits, "-", "_", "." and "~" is escaped.
 [[nodiscard]] std::string url_escaped(std::string_view text);
 
+// Scheme, host and port of a URL ("https://host:8000"), in lower case, without a user: who may see a token, and whose
+// connection may be used again. Empty where the URL names no scheme.
+[[nodiscard]] std::string origin_of(std::string_view url);
+
 }  // namespace hone

@@ -32,16 +32,6 @@ std::string hub_words(const HttpAnswer& answer) {
 
 }  // namespace
 
-std::string origin_of(std::string_view url) {
-  const std::size_t scheme = url.find("://");
-  if (scheme == std::string_view::npos) return "";
-  std::string origin(url.substr(0, url.find_first_of("/?#", scheme + 3)));
-  if (const std::size_t user = origin.rfind('@'); user != std::string::npos)
-    origin.erase(scheme + 3, user - scheme - 2);
-  std::ranges::transform(origin, origin.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return origin;
-}
-
 std::string api_path(const HubRepo& repo) {
   return (repo.kind == RepoKind::model ? "models/" : "datasets/") + repo.name;
 }

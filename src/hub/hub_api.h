@@ -29,8 +29,6 @@ struct HubPatience {
   std::chrono::milliseconds first_pause{500};
 };
 
-// Scheme, host and port: who may see a token.
-[[nodiscard]] std::string origin_of(std::string_view url);
 // models/Org/Name, datasets/Org/Name.
 [[nodiscard]] std::string api_path(const HubRepo& repo);
 // A revision as a part of a URL: its slashes are escaped too.
