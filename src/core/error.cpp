@@ -1,5 +1,7 @@
 #include "core/error.h"
 
+#include "core/strings.h"
+
 namespace hone {
 namespace {
 
@@ -11,20 +13,12 @@ std::string one_line(std::string_view where, std::string_view what, std::string_
   return text;
 }
 
-std::string on_one_line(std::string text) {
-  for (char& c : text) {
-    if (c == '\n' || c == '\r' || c == '\t') c = ' ';
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
-  }
-  return text;
-}
-
 }  // namespace
 
-Error::Error(const std::string& what) : std::runtime_error(on_one_line(what)) {}
+Error::Error(const std::string& what) : std::runtime_error(printable_line(what)) {}
 
 Error::Error(std::string_view where, std::string_view what, std::string_view fix)
-    : std::runtime_error(on_one_line(one_line(where, what, fix))) {}
+    : std::runtime_error(printable_line(one_line(where, what, fix))) {}
 
 void fail_assertion(const char* condition, const char* file, int line, const std::string& message) {
   throw Defect(text_of(file, ":", line, ": ", condition, message.empty() ? "" : ": ", message));

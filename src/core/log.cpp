@@ -5,8 +5,18 @@
 #include <set>
 #include <string>
 
+#include "core/strings.h"
+
 namespace hone {
 namespace {
+
+// Further lines are indented, for a text that is quoted must not begin a line as if it were a message of its own.
+std::string as_one_message(std::string_view message) {
+  std::string text = printable(message);
+  for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1))
+    text.insert(at + 1, "  ");
+  return text;
+}
 
 // All that is written to standard error goes through here, so that lines never mix.
 class Console {
@@ -24,7 +34,7 @@ class Console {
   void print_unless_quiet(std::string_view message, bool once) {
     const std::scoped_lock lock(mutex_);
     if (quiet_ || (once && !said_.emplace(message).second)) return;
-    write("hone: ", message);
+    write("hone: ", as_one_message(message));
   }
 
   void set_status(std::string_view line) {
@@ -63,7 +73,7 @@ class Console {
 
 void log_info(std::string_view message) { Console::instance().print_unless_quiet(message, false); }
 void log_once(std::string_view message) { Console::instance().print_unless_quiet(message, true); }
-void log_warning(std::string_view message) { Console::instance().print("hone: warning: ", message); }
+void log_warning(std::string_view message) { Console::instance().print("hone: warning: ", as_one_message(message)); }
 void log_line(std::string_view line) { Console::instance().print("", line); }
 void set_quiet(bool quiet) { Console::instance().set_quiet(quiet); }
 void set_status_line(std::string_view line) { Console::instance().set_status(line); }

@@ -77,7 +77,7 @@ class AnswerPrinter {
         (seen_.rfind("</think>") == std::string::npos || seen_.rfind("</think>") < seen_.rfind("<think>"));
     if (thinking != dim_) print(thinking ? kDim : kNormal);
     dim_ = thinking;
-    print(piece);
+    print(printable(piece));
   }
   ~AnswerPrinter() {
     if (dim_) print(kNormal);
