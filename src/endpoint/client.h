@@ -26,6 +26,12 @@ class WrongAnswer : public Error {
   using Error::Error;
 };
 
+// Whole answers to every try of one request, none of which was what was wanted: other requests may fare better.
+class MalformedAnswers : public Error {
+ public:
+  using Error::Error;
+};
+
 // The request was given up because another one has failed.
 struct Cancelled {};
 
@@ -48,8 +54,8 @@ class EndpointClient {
   // Posts JSON and hands the body of an answer 200 to `read`. A request without an answer, answered 408, 429 or 5xx, or
   // whose answer `read` does not take (it throws Error or Json::exception; `wanted`: what it was to be) is sent again
   // after a pause, which doubles or is the server's. Returns why the server refuses this one request (400, 413, 422),
-  // empty where it was answered. Throws Error where it refuses all or was tried in vain, WrongAnswer as `read` does,
-  // Interrupted, Cancelled.
+  // empty where it was answered. Throws Error where it refuses all or was tried in vain, MalformedAnswers where `read`
+  // took none of its answers, WrongAnswer as `read` does, Interrupted, Cancelled.
   [[nodiscard]] std::string post(const std::string& url, const std::string& body, std::string_view wanted,
                                  const std::function<void(const std::string& body)>& read) const;
 
