@@ -103,6 +103,7 @@ std::string EndpointClient::post(const std::string& url, const std::string& body
   const auto patient_until = Clock::now() + options_.patience;
   std::string problem;
   bool said = false;
+  std::int64_t malformed = 0;
   for (std::int64_t tries = 1;; ++tries) {
     const HttpAnswer answer = http_post(request);
     throw_if_over();
@@ -118,6 +119,7 @@ std::string EndpointClient::post(const std::string& url, const std::string& body
       } catch (const Error& error) {
         problem = text_of("answers with what is no ", wanted, ": ", error.what());
       }
+      ++malformed;
     } else if (is_passing(answer)) {
       problem = answer.failure.empty() ? text_of("answers ", answer.status, ": ", message_of(answer))
                                        : text_of("gives no answer: ", answer.failure);
@@ -128,7 +130,9 @@ std::string EndpointClient::post(const std::string& url, const std::string& body
       throw Error(url, what, is_access ? options_.token_help : answer.status == 404 ? options_.not_found_help : "");
     }
     if (tries > options_.retries && Clock::now() >= patient_until) {
-      throw Error(url, problem, text_of("asked ", tries, " times; ", options_.given_up_help));
+      const std::string help = text_of("asked ", tries, " times; ", options_.given_up_help);
+      if (malformed == tries) throw MalformedAnswers(url, problem, help);
+      throw Error(url, problem, help);
     }
     said |= sleep(pause_after(answer, tries - 1), url, problem, tries);
   }

@@ -27,6 +27,12 @@ class WrongAnswer : public Error {
   using Error::Error;
 };
 
+// Whole answers to every try of one request, none of which was what was wanted: other requests may fare better.
+class MalformedAnswers : public Error {
+ public:
+  using Error::Error;
+};
+
 // The request was given up because another one has failed.
 struct Cancelled {};
 
@@ -69,7 +75,7 @@ class EndpointClient {
   // whose answer `read` does not take (it throws Error or Json::exception; `wanted`: what it was to be) is sent again
   // after a pause, which doubles or is the server's; that is said (FailureNotices). Returns why the server refuses this
   // one request (400, 413, 422), empty where it was answered. Throws Error where it refuses all or was tried in vain,
-  // WrongAnswer as `read` does, Interrupted, Cancelled.
+  // MalformedAnswers where `read` took none of its answers, WrongAnswer as `read` does, Interrupted, Cancelled.
   [[nodiscard]] std::string post(const std::string& url, const std::string& body, std::string_view wanted,
                                  const std::function<void(const std::string& body)>& read) const;
 

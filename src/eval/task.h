@@ -40,6 +40,7 @@ struct TaskOptions {
   AnswerMatching matching = AnswerMatching::math;  // jsonl
   std::uint64_t seed = 42;                         // gpqa: of the right answer's place among the choices
   SandboxMode sandbox = SandboxMode::namespaces;   // lcb
+  std::vector<std::string> hidden;                 // lcb: what programs must not be able to read
 };
 
 struct EvalTask {

@@ -41,7 +41,7 @@ struct Judges {
 
 Judges make_judges(const GenerateOptions& options, bool opens_thoughts) {
   Judges judges;
-  judges.rewards = rewards_of(options, opens_thoughts);
+  judges.rewards = rewards_of(options, opens_thoughts, {options.dataset_name, output_folder(options)});
   if (options.require_format) {
     RewardRegistry registry;
     register_all_reward(registry);

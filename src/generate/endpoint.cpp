@@ -90,8 +90,12 @@ class Endpoint {
   // Throws Error where there will be no answer to any prompt, Interrupted, and Cancelled.
   [[nodiscard]] EndpointAnswer ask(const GeneratePrompt& prompt, std::uint64_t seed) const {
     EndpointAnswer answer;
-    answer.refusal = client_.post(url_, body_of(prompt, seed), "chat completion",
-                                  [&](const std::string& body) { answer.completion = read_completion(body); });
+    try {
+      answer.refusal = client_.post(url_, body_of(prompt, seed), "chat completion",
+                                    [&](const std::string& body) { answer.completion = read_completion(body); });
+    } catch (const MalformedAnswers& error) {
+      answer.refusal = error.what();  // a text of this prompt may be what the server cannot write
+    }
     return answer;
   }
 

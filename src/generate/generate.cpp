@@ -227,7 +227,7 @@ void check_options(const GenerateOptions& options, const OptionInput& input) {
                         options.pass_rate_max.value_or(0.9)));
   }
   // Unknown names are refused before anything is generated.
-  (void)rewards_of(options, false);
+  (void)rewards_of(options, false, {options.dataset_name, output_folder(options)});
 }
 
 namespace {

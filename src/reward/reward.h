@@ -88,6 +88,7 @@ struct RewardOptions {
   std::string code_language = "python";        // code_format, where the row does not say
   std::int64_t code_eval_test_batch_size = 1;  // ioi_code, cf_code: tests between looks at whether one failed; -1: all
   CodeScoring code_eval_scoring_mode = CodeScoring::weighted_sum;  // cf_code
+  std::vector<std::string> hidden;  // files and folders that programs of completions must not be able to read
   std::string cf_tests_folder;  // cf_code: of generated tests; empty: CF_TESTS_FOLDER of the environment, if it is set
   RowSource rows;               // of other data sets; rewards know none by themselves
 };

@@ -9,6 +9,7 @@
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "data/mixture.h"
 #include "engine/generation_program.h"
 #include "model/lora.h"
 #include "model/registry.h"
@@ -61,10 +62,21 @@ bool prefills_think(const GrpoRun& run) {
   return run.tokenizer.decode(run.prompts.tokens(0)).ends_with("<think>\n");
 }
 
+// What holds the answers, and what the run writes.
+std::vector<std::string> private_paths(const GrpoOptions& options) {
+  std::vector<std::string> paths = {options.dataset_name, options.eval_dataset_name, options.output_dir};
+  if (options.dataset_mixture.kind != YamlValue::Kind::null) {
+    for (const MixtureDataset& one : read_mixture(options.dataset_mixture, "dataset_mixture").datasets) {
+      paths.push_back(one.id);
+    }
+  }
+  return paths;
+}
+
 void make_rewards(GrpoRun& run) {
   const bool prefilled = prefills_think(run);
   if (prefilled) log_info("the chat template opens <think> itself: the format reward counts it as present");
-  run.rewards = rewards_of(run.options, prefilled);
+  run.rewards = rewards_of(run.options, prefilled, private_paths(run.options));
   run.reward_weights = run.options.reward_weights;
   if (run.reward_weights.empty()) run.reward_weights.assign(run.rewards.size(), 1.0);
 }
@@ -93,10 +105,12 @@ RewardOptions reward_options(const RewardKeys& keys, bool think_prefilled) {
           .rows = visit_rows};
 }
 
-std::vector<Reward> rewards_of(const RewardKeys& keys, bool think_prefilled) {
+std::vector<Reward> rewards_of(const RewardKeys& keys, bool think_prefilled, std::vector<std::string> hidden) {
   RewardRegistry registry;
   register_all_reward(registry);
-  const RewardOptions options = reward_options(keys, think_prefilled);
+  RewardOptions options = reward_options(keys, think_prefilled);
+  options.hidden = std::move(hidden);
+  options.hidden.push_back(keys.cf_tests_folder);
   const std::chrono::milliseconds limit(static_cast<std::int64_t>(std::ceil(keys.reward_timeout * 1000)));
   std::vector<Reward> rewards;
   rewards.reserve(keys.reward_funcs.size());

@@ -75,7 +75,7 @@ std::string show_completions(const fs::path& run, std::string_view step, std::op
     }
     ++shown_so_far;
   }
-  return text;
+  return printable(text);
 }
 
 }  // namespace hone

@@ -42,7 +42,7 @@ TEST(Json, DepthIsBounded) {
 
 TEST(Error, IsOneLine) {
   EXPECT_STREQ(Error("a\nb").what(), "a b");
-  EXPECT_STREQ(Error("file\n", "bad \x01 value", "mend\tit").what(), "file : bad ? value (mend it)");
+  EXPECT_STREQ(Error("file\n", "bad \x01 value", "mend\tit").what(), "file : bad \\x01 value (mend it)");
   EXPECT_STREQ(Error("caf\xC3\xA9").what(), "caf\xC3\xA9");
 }
 

@@ -105,6 +105,19 @@ TEST_F(LcbPrograms, judges_programs) {
   EXPECT_EQ(task_.judge(problems_[0], "<think>\n```\n```\n</think> none").score, 0.0);
 }
 
+// A program that ends its sandbox, or tries to, has failed; the evaluation goes on.
+TEST_F(LcbPrograms, attacks_score_nothing) {
+  EXPECT_EQ(score(0, "import os\nos.kill(0, 9)"), 0.0);
+  EXPECT_EQ(score(0, "import os\nos.kill(-1, 9)"), 0.0);
+  EXPECT_EQ(score(0, "import resource\nresource.prlimit(1, resource.RLIMIT_CPU, (0, 0))"), 0.0);
+  EXPECT_EQ(score(0,
+                  "import os\nfor n in range(3, 9):\n  try: os.write(n, b'{\"loaded\": true}\\n{\"out\": \"3\"}\\n')\n"
+                  "  except OSError: pass\nos._exit(0)"),
+            0.0);
+  EXPECT_EQ(score(0, "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nsignal.pause()"), 0.0);
+  EXPECT_EQ(score(0, "a, b = map(float, input().split())\nprint(a + b)"), 1.0);
+}
+
 TEST_F(LcbPrograms, judges_functions) {
   EXPECT_NE(problems_[1].prompt.find("def pairs"), std::string::npos);
   const std::string head = "class Solution:\n  def pairs(self, a: List[int], k: int) -> List[List[int]]:\n    ";

@@ -262,6 +262,21 @@ TEST_F(EndpointTest, PromptsThatAreRefusedAreCountedAndLeftOut) {
   EXPECT_THAT(error_of(), HasSubstr("the endpoint answers 400: this prompt is forbidden"));
 }
 
+TEST_F(EndpointTest, PromptsWithoutAReadableAnswerAreLeftOut) {
+  options.endpoint_retries = 1;
+  options.max_num_seqs = 1;
+  options.num_generations = 1;
+  server.nonsense = 2;  // to each try of the first prompt
+  testing::internal::CaptureStderr();
+  const GenerateCounts counts = run();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("answers with what is no chat completion"));
+  EXPECT_EQ(counts.refused, 1);
+  EXPECT_EQ(counts.kept, 4);
+  options.overwrite_output_dir = true;
+  server.nonsense = 1000;
+  EXPECT_THAT(error_of(), HasSubstr("refused the first"));
+}
+
 TEST_F(EndpointTest, TheKeyIsTheEnvironments) {
   server.needed_key = "secret";
   EXPECT_THAT(error_of(), AllOf(HasSubstr("/v1/chat/completions: answers 401: Incorrect API key provided"),

@@ -34,7 +34,7 @@ class AnswerPrinter {
         (seen_.rfind("</think>") == std::string::npos || seen_.rfind("</think>") < seen_.rfind("<think>"));
     if (thinking != dim_) print_answer(thinking ? kDim : kNormal);
     dim_ = thinking;
-    print_answer(piece);
+    print_answer(printable(piece));
   }
   ~AnswerPrinter() {
     if (dim_) print_answer(kNormal);

@@ -103,6 +103,8 @@ std::vector<Evaluation> read_evaluations(const EvalOptions& options) {
     throw Error("dataset_name",
                 text_of("names ", options.dataset_name.size(), " datasets for ", names.size(), " tasks"), "one a task");
   }
+  std::vector<std::string> hidden = options.dataset_name;
+  hidden.push_back(options.output_dir);
   std::vector<Evaluation> evaluations;
   for (std::size_t i = 0; i < names.size(); ++i) {
     EvalTask task = registry.make(names[i], {.strip_thoughts = options.strip_thoughts,
@@ -112,7 +114,8 @@ std::vector<Evaluation> read_evaluations(const EvalOptions& options) {
                                              .answer_column = options.answer_column,
                                              .matching = options.matching,
                                              .seed = static_cast<std::uint64_t>(options.seed),
-                                             .sandbox = options.sandbox});
+                                             .sandbox = options.sandbox,
+                                             .hidden = hidden});
     const auto is_same = [&](const Evaluation& other) { return other.task.name == task.name; };
     if (std::ranges::any_of(evaluations, is_same)) throw Error("task", text_of("'", task.name, "' is named twice"));
     const std::string data = options.dataset_name.empty() ? task.dataset : options.dataset_name[i];

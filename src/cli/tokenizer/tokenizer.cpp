@@ -102,7 +102,8 @@ int decode(const TokenizerOptions& options, const OptionInput& input) {
     }
     ids.push_back(id);
   }
-  print(tokenizer.decode(ids) + "\n");
+  const std::string text = tokenizer.decode(ids);
+  print((is_terminal(OutputStream::standard_output) ? printable(text) : text) + "\n");
   return 0;
 }
 

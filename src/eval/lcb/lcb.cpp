@@ -17,7 +17,7 @@
 namespace hone {
 namespace {
 
-constexpr int kSeconds = 6;  // a test
+constexpr int kSeconds = 6;  // a test, and what comes before the first one
 
 std::string prompt_of(const Json& row) {
   const std::string question = column_text(row, "question_content");
@@ -54,19 +54,20 @@ std::string code_in(std::string_view text) {
 
 class ProgramJudge {
  public:
-  explicit ProgramJudge(SandboxMode mode) : sandbox_(mode), python_(find_python(sandbox_)) {}
+  ProgramJudge(SandboxMode mode, std::vector<std::string> hidden)
+      : sandbox_(mode, std::move(hidden)), python_(find_python(sandbox_)) {}
 
   [[nodiscard]] bool passes(const std::string& code, const ProgramTests& tests) const {
     SandboxProgram program = python_;
     program.arguments.emplace_back("runner.py");
     program.files = {{"runner.py", kTestRunner}, {"solution.py", code}};
     const Json task = {{"inputs", tests.inputs},
-                       {"function", tests.function.empty() ? Json(nullptr) : Json(tests.function)},
-                       {"seconds", kSeconds}};
+                       {"function", tests.function.empty() ? Json(nullptr) : Json(tests.function)}};
     const SandboxResult result =
         sandbox_.run(program, task.dump(-1, ' ', true, Json::error_handler_t::replace), limits(tests));
-    if (!result.failure.empty()) throw Error("lcb", "a program could not be run: " + result.failure);
-    return all_right(result.output, tests);
+    if (result.failure.empty()) return all_right(result.output, tests);
+    log_warning(text_of("lcb: a program could not be run, its answer scores 0: ", result.failure));
+    return false;
   }
 
  private:
@@ -77,6 +78,7 @@ class ProgramJudge {
     SandboxLimits limits;
     limits.cpu_seconds = (kSeconds + 1) * count + 5;  // the reference's limit for all tests together
     limits.wall_time = std::chrono::seconds(limits.cpu_seconds);
+    limits.silence = std::chrono::seconds(kSeconds);
     limits.memory_bytes = std::uint64_t{4} << 30;
     limits.output_bytes = (std::uint64_t{4} << 20) + 8 * expected;
     return limits;
@@ -84,9 +86,9 @@ class ProgramJudge {
 
   static bool all_right(std::string_view output, const ProgramTests& tests) {
     const std::vector<std::string> lines = split(trim(output), '\n');
-    if (lines.size() != tests.outputs.size()) return false;
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      const Json answer = Json::parse(lines[i], nullptr, false);
+    if (lines.size() != 1 + tests.outputs.size()) return false;
+    for (std::size_t i = 0; i < tests.outputs.size(); ++i) {
+      const Json answer = Json::parse(lines[i + 1], nullptr, false);
       if (!answer.is_object()) return false;
       const bool right = tests.function.empty()
                              ? answer.contains("out") && answer["out"].is_string() &&
@@ -122,7 +124,7 @@ EvalTask make_lcb(const TaskOptions& options, std::vector<std::string> files) {
   task.files = std::move(files);
   task.samples = 16;
   task.votes = false;
-  const auto judge = std::make_shared<const ProgramJudge>(options.sandbox);
+  const auto judge = std::make_shared<const ProgramJudge>(options.sandbox, options.hidden);
   task.read = [prompt = options.prompt_template](const Json& row) { return read_row(row, prompt); };
   task.judge = [judge, strip = options.strip_thoughts](const EvalProblem& problem, std::string_view completion) {
     const std::string code = code_in(strip ? without_thoughts(completion) : completion);

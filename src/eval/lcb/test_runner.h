@@ -5,13 +5,14 @@
 
 namespace hone {
 
-// Reads {"inputs": [...], "function": TEXT or null, "seconds": 6} from standard input and the solution from
-// solution.py; writes one line of JSON a test, {"out": TEXT} or {"value": ...} (same_value tells the form), or
-// {"error": TEXT}, after which it ends. It runs a solution as LiveCodeBench's own runner does, so that scores compare:
+// Reads {"inputs": [...], "function": TEXT or null} from standard input and the solution from solution.py; writes one
+// line of JSON when the solution is loaded and one a test, {"out": TEXT} or {"value": ...} (same_value tells the form),
+// or {"error": TEXT}, after which it ends. Whoever runs it ends it where a line is late: a solution could ignore an
+// alarm. It runs a solution as LiveCodeBench's own runner does, so that scores compare:
 // the usual modules are imported; a program becomes the body of a function, `if __name__ == '__main__'` opened, and is
 // called anew for each test with its input in sys.stdin and open(); a function is called on the arguments.
 inline constexpr std::string_view kTestRunner = R"python(
-import ast, json, os, signal, sys
+import ast, json, os, sys
 from io import StringIO
 from types import ModuleType
 from unittest.mock import mock_open, patch
@@ -25,14 +26,6 @@ PLAIN = ("string re datetime collections heapq bisect copy math random statistic
          "json").split()
 IMPORTS = ("".join(f"from {name} import *\n" for name in STAR) + "".join(f"import {name}\n" for name in PLAIN)
            + "sys.setrecursionlimit(50000)\n")
-
-
-class Timeout(Exception):
-    pass
-
-
-def on_alarm(signum, frame):
-    raise Timeout
 
 
 def opened_main(code):
@@ -59,14 +52,10 @@ def as_function(code):
         return code
 
 
-def load(code, seconds):
-    signal.alarm(seconds)
-    try:
-        module = ModuleType("tmp_sol", "")
-        exec(code, module.__dict__)
-        return module.Solution() if "class Solution" in code else module
-    finally:
-        signal.alarm(0)
+def load(code):
+    module = ModuleType("tmp_sol", "")
+    exec(code, module.__dict__)
+    return module.Solution() if "class Solution" in code else module
 
 
 def call_program(method, text):
@@ -110,9 +99,7 @@ def main():
     task = json.load(sys.stdin)
     with open("solution.py") as file:
         code = file.read()
-    seconds = task["seconds"]
     name = task["function"]
-    signal.signal(signal.SIGALRM, on_alarm)
 
     def say(answer):
         answers.write(json.dumps(answer) + "\n")
@@ -120,27 +107,25 @@ def main():
 
     try:
         if name is None:
-            method = load(as_function(opened_main(code)), seconds).wrapped_function
+            method = load(as_function(opened_main(code))).wrapped_function
         else:
-            method = getattr(load(IMPORTS + "\n\n" + code, seconds), name)
+            method = getattr(load(IMPORTS + "\n\n" + code), name)
     except BaseException as error:
         return say({"error": "load: " + type(error).__name__})
+    say({"loaded": True})
     for text in task["inputs"]:
         arguments = [] if name is None else [json.loads(line) for line in text.split("\n")]
         kept, sys.stdout = sys.stdout, StringIO()
         sys.stdout.close = lambda: 1
         captured = sys.stdout
-        signal.alarm(seconds)
         try:
             value = call_program(method, text) if name is None else method(*arguments)
-            signal.alarm(0)
             if isinstance(value, tuple):
                 value = list(value)
             answer = {"out": captured.getvalue()} if name is None else {"value": told(value)}
         except BaseException as error:
             answer = {"error": type(error).__name__}
         finally:
-            signal.alarm(0)
             sys.stdout = kept
         say(answer)
         if "error" in answer:

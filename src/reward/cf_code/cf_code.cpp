@@ -88,7 +88,7 @@ class CodeforcesJudge {
   explicit CodeforcesJudge(const RewardOptions& options)
       : options_(options),
         generated_(options),
-        sandbox_(options.sandbox),
+        sandbox_(options.sandbox, options.hidden),
         python_(find_python(sandbox_)),
         compiler_(sandbox_) {
     check_batch_size(options.code_eval_test_batch_size);

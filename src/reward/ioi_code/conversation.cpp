@@ -1,5 +1,6 @@
 #include "reward/ioi_code/conversation.h"
 
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -48,6 +49,18 @@ class PipeFolder {
   fs::path path_;
 };
 
+// Before the threads that it stops are joined.
+class StopAtEnd {
+ public:
+  explicit StopAtEnd(const Descriptor& stop) : stop_(stop) {}
+  StopAtEnd(const StopAtEnd&) = delete;
+  StopAtEnd& operator=(const StopAtEnd&) = delete;
+  ~StopAtEnd() { (void)eventfd_write(stop_.number(), 1); }
+
+ private:
+  const Descriptor& stop_;
+};
+
 // Opening a pipe waits for its other side, and managers open theirs in either order: the third descriptor, which the
 // program keeps, lets neither wait for the other.
 constexpr std::string_view kUserScript =
@@ -85,6 +98,12 @@ SandboxResult converse(const Sandbox& sandbox, const IoiProblem& problem, std::s
   for (const std::string& argument : split(problem.manager_arguments, ' ')) {
     if (!argument.empty()) judge.arguments.push_back(argument);
   }
+  // Programs that wait for a manager that waits for a processor are not late. The manager's end is theirs.
+  const Descriptor stop(eventfd(0, EFD_CLOEXEC));
+  if (!stop.open()) throw Error("a conversation of programs", std::strerror(errno));
+  SandboxLimits user_limits = limits;
+  user_limits.wall_time *= 3;
+  user_limits.stop = stop.number();
   std::vector<std::string> failures(users.size());
   SandboxResult result;
   {
@@ -93,12 +112,13 @@ SandboxResult converse(const Sandbox& sandbox, const IoiProblem& problem, std::s
     for (std::size_t i = 0; i < users.size(); ++i) {
       threads.emplace_back([&, i] {
         try {
-          failures[i] = sandbox.run(users[i], {}, limits).failure;
+          failures[i] = sandbox.run(users[i], {}, user_limits).failure;
         } catch (const Error& error) {
           failures[i] = error.what();
         }
       });
     }
+    const StopAtEnd stopping(stop);
     result = sandbox.run(judge, input, limits);
   }
   for (const std::string& failure : failures) {

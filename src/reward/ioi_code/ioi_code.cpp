@@ -36,7 +36,7 @@ class IoiJudge {
   explicit IoiJudge(const RewardOptions& options)
       : batch_size_(options.code_eval_test_batch_size),
         rows_(options.rows),
-        sandbox_(options.sandbox),
+        sandbox_(options.sandbox, options.hidden),
         compiler_(sandbox_) {
     check_batch_size(batch_size_);
   }

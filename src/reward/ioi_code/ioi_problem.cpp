@@ -195,7 +195,8 @@ double score_in(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
   double score = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), score);
-  return error == std::errc{} && end == text.data() + text.size() && std::isfinite(score) ? score : 0.0;
+  const bool is_number = error == std::errc{} && end == text.data() + text.size() && std::isfinite(score);
+  return is_number ? std::clamp(score, 0.0, 1.0) : 0.0;
 }
 
 }  // namespace hone

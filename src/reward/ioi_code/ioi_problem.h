@@ -62,7 +62,8 @@ struct IoiProblem {
 
 // Python's round(score, precision): of the exact value, halves to even.
 [[nodiscard]] double rounded(double score, int precision);
-// Python's float(text); 0 where it is no finite number.
+// Python's float(text), at least 0 and at most 1: it may come from the program that is judged. 0 where it is no finite
+// number.
 [[nodiscard]] double score_in(std::string_view text);
 
 }  // namespace hone

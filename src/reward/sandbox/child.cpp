@@ -31,6 +31,8 @@ struct Launch {
   std::span<const int> descriptors;
   std::span<int> moved;
   std::span<const ResourceLimit> limits;
+  int control_group = -1;
+  bool spare_from_oom = false;
   bool drop_root = false;
   bool dies_with_thread = false;
   pid_t parent = 0;
@@ -55,17 +57,11 @@ bool become_nobody() {
          syscall(SYS_setresuid, kNobody, kNobody, kNobody) == 0;
 }
 
-void offer_to_oom_killer() {
-  const int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-  if (file < 0) return;
-  if (write(file, "1000", 4) != 4) errno = 0;  // a preference only
-  close(file);
-}
-
 const char* prepare_child(const Launch& launch) {
   default_signals();
   if (setsid() < 0) return "setsid";
-  offer_to_oom_killer();
+  if (!launch.spare_from_oom) offer_to_oom_killer();
+  if (launch.control_group >= 0 && write(launch.control_group, "0", 1) != 1) return "joining a control group";
   if (!place_descriptors(launch)) return "passing descriptors";
   if (launch.folder != nullptr && chdir(launch.folder) != 0) return "chdir";
   for (const ResourceLimit& limit : launch.limits) {
@@ -106,6 +102,13 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 
 }  // namespace
 
+void offer_to_oom_killer() {
+  const int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (file < 0) return;
+  if (write(file, "1000", 4) != 4) errno = 0;  // a preference only
+  close(file);
+}
+
 void default_signals() {
   struct sigaction action{};
   action.sa_handler = SIG_DFL;
@@ -113,6 +116,11 @@ void default_signals() {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+rlim_t core_limit() {
+  rlimit own{};
+  return geteuid() == 0 || (getrlimit(RLIMIT_CORE, &own) == 0 && own.rlim_max >= 1) ? 1 : 0;
 }
 
 pid_t start_child(const ChildPlan& plan) {
@@ -126,6 +134,8 @@ pid_t start_child(const ChildPlan& plan) {
                 .descriptors = plan.descriptors,
                 .moved = moved,
                 .limits = plan.limits,
+                .control_group = plan.control_group,
+                .spare_from_oom = plan.spare_from_oom,
                 .drop_root = plan.drop_root,
                 .dies_with_thread = plan.dies_with_thread,
                 .parent = getpid()};

@@ -26,12 +26,22 @@ struct ChildPlan {
   std::vector<int> descriptors;          // become 0, 1, ... of the child, which has no others
   std::vector<ResourceLimit> limits;
   bool dies_with_thread = false;  // killed when the thread that starts it ends, as when this process does
+  int control_group = -1;         // cgroup.procs of the group to be in; -1: this process's
+  bool spare_from_oom = false;    // else it is among the first to be ended where the system runs short of memory
   bool drop_root = false;         // become "nobody", whom the limit on processes binds as it does not bind root
 };
 
-// Starts it as the leader of a session, with default signals, and first in line where the system runs short of memory.
+// Makes this process and its children among the first to be ended where the system runs short of memory. Calls nothing
+// that a child of fork() may not.
+void offer_to_oom_killer();
+
+// Starts it as the leader of a session, with default signals.
 // The caller waits for it. Quick however large this process is. Throws Error with the system's reason.
 [[nodiscard]] pid_t start_child(const ChildPlan& plan);
+
+// For RLIMIT_CORE: 1 keeps the kernel also from a program that /proc/sys/kernel/core_pattern names, which it starts for
+// a limit of 0; that, where this process may have no other.
+[[nodiscard]] rlim_t core_limit();
 
 // All signals of this process as a new one has them, and none blocked. Calls nothing that a child of fork() may not.
 void default_signals();

@@ -11,6 +11,7 @@ namespace hone {
 namespace {
 
 constexpr std::size_t kMostKept = 64;
+constexpr std::size_t kMostBytesKept = std::size_t{64} << 20;
 
 // What the linker writes it seeks in, so it cannot be a pipe.
 constexpr std::string_view kScript = R"("$@" >&2 && exec cat program.out)";
@@ -20,9 +21,10 @@ SandboxLimits compiler_limits() {
   limits.wall_time = std::chrono::seconds(60);
   limits.cpu_seconds = 60;
   limits.memory_bytes = 2ULL << 30;
+  limits.processes = 16;
   limits.file_bytes = 64ULL << 20;
   limits.disk_bytes = 256ULL << 20;
-  limits.output_bytes = 64ULL << 20;
+  limits.output_bytes = kMostBinaryBytes;
   return limits;
 }
 
@@ -68,7 +70,11 @@ std::shared_ptr<const CompiledProgram> Compiler::find(const std::string& key) {
 void Compiler::keep(std::string key, std::shared_ptr<const CompiledProgram> program) {
   const std::scoped_lock lock(mutex_);
   kept_.push_front({std::move(key), std::move(program)});
-  if (kept_.size() > kMostKept) kept_.pop_back();
+  bytes_kept_ += kept_.front().bytes();
+  while (kept_.size() > kMostKept || bytes_kept_ > kMostBytesKept) {
+    bytes_kept_ -= kept_.back().bytes();
+    kept_.pop_back();
+  }
 }
 
 CompiledProgram Compiler::run(const CppProgram& program) const {

@@ -18,9 +18,12 @@ struct CppProgram {
   std::vector<std::string> sources;  // names of those files that are compiled
 };
 
+// A larger binary counts as one that did not compile.
+inline constexpr std::size_t kMostBinaryBytes = std::size_t{16} << 20;
+
 struct CompiledProgram {
   std::string binary;    // empty where it did not compile
-  std::string messages;  // the compiler's, on standard error
+  std::string messages;  // the compiler's, on standard error, at most the first 64 KiB
   std::string failure;   // why the compiler could not be run at all; else empty
 };
 
@@ -36,6 +39,7 @@ class Compiler {
   struct Kept {
     std::string key;
     std::shared_ptr<const CompiledProgram> program;
+    [[nodiscard]] std::size_t bytes() const { return key.size() + program->binary.size() + program->messages.size(); }
   };
 
   [[nodiscard]] std::shared_ptr<const CompiledProgram> find(const std::string& key);
@@ -46,6 +50,7 @@ class Compiler {
   std::string path_;
   std::mutex mutex_;
   std::list<Kept> kept_;  // the latest first
+  std::size_t bytes_kept_ = 0;
 };
 
 }  // namespace hone

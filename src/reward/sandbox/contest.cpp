@@ -18,6 +18,8 @@ namespace {
 constexpr std::uint64_t kLeastMemory = 64ULL << 20;
 constexpr double kMostMemory = 64.0 * (1ULL << 30);
 constexpr double kMostSeconds = 600;
+// The sandbox's own one, a shell, the program and a thread of it: contests allow one process.
+constexpr std::int64_t kContestProcesses = 4;
 
 struct Turn {
   std::size_t batch = 0;
@@ -36,13 +38,16 @@ std::vector<Turn> turns_of(std::span<const ContestRun> runs, std::int64_t batch_
   return turns;
 }
 
-// Of as many of the first completions as share the memory for stored tests; of one at least.
+// Binaries of a part lie in memory together.
+constexpr std::size_t kMostInPart = (std::size_t{512} << 20) / kMostBinaryBytes;
+
+// Of as many of the first completions as share the memory for stored tests and for binaries; of one at least.
 std::vector<StoredTests> stored_tests_of_part(const ContestJudge& judge, std::span<const RewardInput> rest) {
   std::vector<StoredTests> stored;
   std::unordered_set<const void*> counted;
   std::size_t bytes = 0;
   for (const RewardInput& input : rest) {
-    if (bytes >= judge.most_stored_bytes) break;
+    if (bytes >= judge.most_stored_bytes || stored.size() == kMostInPart) break;
     stored.push_back(judge.stored_tests(input));
     const StoredTests& tests = stored.back();
     if (tests && counted.insert(tests.get()).second) bytes += bytes_of(*tests);
@@ -143,6 +148,7 @@ SandboxLimits contest_limits(double seconds, double memory_bytes, std::size_t ex
   limits.output_bytes = (1ULL << 20) + 4 * expected_bytes;
   limits.file_bytes = std::max(limits.file_bytes, limits.output_bytes);
   limits.disk_bytes = std::max(limits.disk_bytes, 2 * limits.output_bytes);
+  limits.processes = kContestProcesses;
   limits.deep_stack = true;
   return limits;
 }

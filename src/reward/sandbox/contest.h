@@ -50,8 +50,8 @@ struct ContestJudge {
   std::function<ContestVerdict(const RewardInput&, const StoredTests&)> prepare;  // from any thread
   std::size_t most_stored_bytes = kMostStoredBytes;
 };
-// Completions are judged in parts, so that stored tests of a part are not many more bytes than that: one problem's at
-// most.
+// Completions are judged in parts, so that stored tests of a part are not many more bytes than that (one problem's at
+// most) and their binaries no more than 512 MiB.
 [[nodiscard]] RewardScores judge_contest(const ContestJudge& judge, std::span<const RewardInput> batch);
 
 // Throws Error where the key is neither -1 nor at least 1.

@@ -99,6 +99,9 @@ void attach(const OpenMount& mount) {
   ensure(syscall(SYS_move_mount, mount.from.number(), "", AT_FDCWD, place, kMoveFrom) == 0, mount.to);
 }
 
+// A Python's folder may lie in the machine's /tmp.
+bool is_in_tmp(const OpenMount& mount) { return mount.to.starts_with("/tmp/"); }
+
 void write_program_file(const SandboxFile& file) {
   const std::string path = "/tmp/" + file.name;
   make_parents(path);
@@ -123,7 +126,9 @@ void build_tree(const LaunchPlan& plan) {
   }
   constexpr unsigned long kPlain = MS_NOSUID | MS_NODEV;
   ensure(mount("tmpfs", "/tmp", "tmpfs", kPlain, "mode=0755,size=256k") == 0 && chdir("/tmp") == 0, "a new root");
-  for (const OpenMount& wanted : mounts) attach(wanted);
+  for (const OpenMount& wanted : mounts) {
+    if (!is_in_tmp(wanted)) attach(wanted);
+  }
   for (const LaunchLink& link : plan.world.links) {
     make_parents(link.path);
     ensure(symlink(link.target.c_str(), place_of(link.path)) == 0, link.path);
@@ -134,6 +139,9 @@ void build_tree(const LaunchPlan& plan) {
   const std::string room = text_of("mode=0755,size=", plan.disk_bytes, ",nr_inodes=", kMostInodes);
   ensure(mkdir("tmp", 0755) == 0 && mount("tmpfs", "tmp", "tmpfs", kPlain, room.c_str()) == 0, "/tmp");
   for (const SandboxFile& file : plan.files) write_program_file(file);
+  for (const OpenMount& wanted : mounts) {
+    if (is_in_tmp(wanted)) attach(wanted);
+  }
   for (const OpenMount& pipe : pipes) attach(pipe);
   // The old root comes to lie on the new one, and goes.
   ensure(syscall(SYS_pivot_root, ".", ".") == 0 && umount2(".", MNT_DETACH) == 0 && chdir("/tmp") == 0, "the new root");
@@ -240,6 +248,8 @@ void run_inside(int plan, const LaunchStreams& streams, const LaunchServer& serv
     die_with(server.process);
     default_signals();
     ensure(setsid() >= 0, "a session of its own");
+    offer_to_oom_killer();
+    ensure(streams.control_group < 0 || write(streams.control_group, "0", 1) == 1, "joining a control group");
     ensure(map_user(kNobody, kNobody, server), "a user of its own");
     const std::string bytes = content_of(plan);
     const LaunchPlan wanted = decode_plan(bytes);

@@ -1,6 +1,5 @@
 #include "reward/sandbox/judge_code.h"
 
-#include <deque>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "reward/sandbox/many.h"
 #include "reward/sandbox/outputs.h"
 #include "reward/sandbox/runner.h"
 
@@ -51,37 +51,49 @@ std::vector<TestCase> test_cases(const Json& row) {
   return cases;
 }
 
-// One completion: its program, its cases, and where its tasks stand among those of the batch.
+// One completion: its program and its cases.
 struct Submission {
   SandboxProgram program;
   std::shared_ptr<const std::vector<TestCase>> cases;
-  std::size_t first_task = 0;
   bool runs = false;
 };
 
-std::optional<double> share_passed(const Submission& submission, std::span<const SandboxResult> results) {
-  const std::vector<TestCase>& cases = *submission.cases;
-  if (cases.empty()) return std::nullopt;
-  if (!submission.runs) return 0.0;
-  std::size_t passed = 0;
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    const SandboxResult& result = results[submission.first_task + i];
-    if (!result.failure.empty()) {
-      log_warning(text_of("the code reward: a program could not be run: ", result.failure));
-      return std::nullopt;
-    }
-    passed += result.succeeded() && same_output(result.output, cases[i].output) ? 1 : 0;
-  }
-  return static_cast<double>(passed) / static_cast<double>(cases.size());
-}
+struct Run {
+  const Submission* submission = nullptr;
+  const TestCase* test = nullptr;
+  bool passed = false;
+  std::string failure;  // why it could not be run; else empty
+};
 
 class Judge {
  public:
-  explicit Judge(SandboxMode mode) : sandbox_(mode), python_(find_python(sandbox_)) {}
+  explicit Judge(const RewardOptions& options)
+      : sandbox_(options.sandbox, options.hidden), python_(find_python(sandbox_)) {}
 
   std::vector<std::optional<double>> operator()(std::span<const RewardInput> batch) const {
-    std::deque<Submission> submissions;  // tasks point into it
-    std::vector<SandboxTask> tasks;
+    const std::vector<Submission> submissions = submissions_of(batch);
+    std::vector<Run> runs;
+    for (const Submission& submission : submissions) {
+      if (!submission.runs) continue;
+      for (const TestCase& test : *submission.cases) runs.push_back({.submission = &submission, .test = &test});
+    }
+    // What they print is compared at once and dropped.
+    run_many(runs.size(), 0, [&](std::size_t i) { run(runs[i]); });
+    std::vector<std::optional<double>> shares;
+    shares.reserve(submissions.size());
+    std::span<const Run> left(runs);
+    for (const Submission& submission : submissions) {
+      const std::size_t count = submission.runs ? submission.cases->size() : 0;
+      shares.push_back(share_passed(submission, left.first(count)));
+      left = left.subspan(count);
+    }
+    return shares;
+  }
+
+ private:
+  std::vector<Submission> submissions_of(std::span<const RewardInput> batch) const {
+    std::vector<Submission> submissions;
+    submissions.reserve(batch.size());
     const Json* row = nullptr;  // completions of a group follow each other and share it
     for (const RewardInput& input : batch) {
       Submission submission;
@@ -91,26 +103,35 @@ class Judge {
       row = input.row;
       const std::optional<std::string_view> code = last_code_block(input.completion, "python");
       submission.runs = code.has_value();
-      submission.first_task = tasks.size();
       if (code) {
         submission.program = python_;
         submission.program.arguments.emplace_back("program.py");
         submission.program.files.push_back({"program.py", *code});
       }
       submissions.push_back(std::move(submission));
-      if (!code) continue;
-      for (const TestCase& test : *submissions.back().cases) {
-        tasks.push_back({&submissions.back().program, test.input, {}});
-      }
     }
-    const std::vector<SandboxResult> results = sandbox_.run(tasks);
-    std::vector<std::optional<double>> shares;
-    shares.reserve(submissions.size());
-    for (const Submission& submission : submissions) shares.push_back(share_passed(submission, results));
-    return shares;
+    return submissions;
   }
 
- private:
+  void run(Run& run) const {
+    const SandboxResult result = sandbox_.run(run.submission->program, run.test->input, {});
+    run.failure = result.failure;
+    run.passed = result.succeeded() && same_output(result.output, run.test->output);
+  }
+
+  static std::optional<double> share_passed(const Submission& submission, std::span<const Run> runs) {
+    if (submission.cases->empty()) return std::nullopt;
+    std::size_t passed = 0;
+    for (const Run& run : runs) {
+      if (!run.failure.empty()) {
+        log_warning(text_of("the code reward: a program could not be run: ", run.failure));
+        return std::nullopt;
+      }
+      passed += run.passed ? 1 : 0;
+    }
+    return static_cast<double>(passed) / static_cast<double>(submission.cases->size());
+  }
+
   Sandbox sandbox_;
   SandboxProgram python_;
 };
@@ -118,9 +139,8 @@ class Judge {
 }  // namespace
 
 CodeJudge make_code_judge(const RewardOptions& options) {
-  return [judge = std::make_shared<const Judge>(options.sandbox)](std::span<const RewardInput> batch) {
-    return (*judge)(batch);
-  };
+  return
+      [judge = std::make_shared<const Judge>(options)](std::span<const RewardInput> batch) { return (*judge)(batch); };
 }
 
 // re.findall("```LANGUAGE\n(.*?)```", DOTALL)[-1]: matches from the left that do not overlap, the last of them.

@@ -10,12 +10,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <span>
+#include <thread>
 
 #include "core/error.h"
 #include "reward/sandbox/inside.h"
@@ -27,7 +30,16 @@ constexpr const char* kVariable = "HONE_SANDBOX_LAUNCHER";  // in the environmen
 constexpr const char* kDropRoot = "drop-root";              // its value
 constexpr const char* kKeepUser = "keep-user";
 constexpr int kChannel = 3;
-constexpr std::size_t kMostPassed = 5;  // the plan and the streams
+constexpr std::size_t kLeastPassed = 5;  // the plan and the streams
+constexpr std::size_t kMostPassed = 6;   // and a control group
+constexpr int kMostTries = 12;           // with pauses between them that double: 20 s together
+constexpr std::chrono::milliseconds kFirstPause{5};
+
+// What the system runs short of now may be there again soon; all users of it share its count of descriptors under way.
+bool is_shortage(int error) {
+  constexpr std::array kShortages = {ETOOMANYREFS, EAGAIN, ENOMEM, ENOBUFS, EMFILE, ENFILE};
+  return std::ranges::find(kShortages, error) != kShortages.end();
+}
 
 // A number, and descriptors with it. False where the other side is gone.
 bool send_numbered(int channel, std::int32_t number, std::span<const int> descriptors) {
@@ -145,7 +157,7 @@ void wait_for_request(Networks& networks) {
   for (;;) {
     wait_for_request(networks);
     Numbered asked;
-    if (!receive_numbered(kChannel, asked) || asked.descriptors.size() != kMostPassed) _exit(0);
+    if (!receive_numbered(kChannel, asked) || asked.descriptors.size() < kLeastPassed) _exit(0);
     const auto number = [&](std::size_t i) { return asked.descriptors[i].number(); };
     int process = -1;
     long id = -1;
@@ -155,13 +167,22 @@ void wait_for_request(Networks& networks) {
       id = syscall(SYS_clone, kSpaces | CLONE_PIDFD | SIGCHLD, nullptr, &process, nullptr, nullptr);
     }
     if (id == 0) {
-      run_inside(number(0), {.input = number(1), .output = number(2), .error = number(3), .status = number(4)}, server);
+      run_inside(number(0),
+                 {.input = number(1),
+                  .output = number(2),
+                  .error = number(3),
+                  .status = number(4),
+                  .control_group = asked.descriptors.size() > kLeastPassed ? number(5) : -1},
+                 server);
     }
     const int error = id < 0 ? errno : 0;
     if (id > 0) networks.begin(static_cast<pid_t>(id));
     asked.descriptors.clear();
     const Descriptor made(process);
-    if (!send_numbered(kChannel, error, {&process, id < 0 ? 0U : 1U})) _exit(0);
+    while (!send_numbered(kChannel, error, {&process, id < 0 ? 0U : 1U})) {
+      if (!is_shortage(errno)) _exit(0);
+      (void)poll(nullptr, 0, static_cast<int>(kFirstPause.count()));
+    }
   }
 }
 
@@ -194,7 +215,8 @@ void Launcher::start() {
                      .environment = {text_of(kVariable, "=", drop_root_ ? kDropRoot : kKeepUser)},
                      .folder = "/",
                      .descriptors = {nothing.number(), nothing.number(), nothing.number(), theirs.number()},
-                     .limits = {}});
+                     .limits = {{RLIMIT_CORE, core_limit()}},
+                     .spare_from_oom = true});
 }
 
 void Launcher::stop() {
@@ -205,21 +227,45 @@ void Launcher::stop() {
   id_ = 0;
 }
 
+Descriptor Launcher::try_launch(std::span<const int> passed) {
+  const std::scoped_lock lock(mutex_);
+  if (!channel_.open()) start();
+  Numbered answer;
+  errno = 0;
+  if (!send_numbered(channel_.number(), 0, passed)) {
+    if (!is_shortage(errno)) stop();  // it died
+    return {};
+  }
+  if (!receive_numbered(channel_.number(), answer)) {
+    stop();
+    errno = ECHILD;
+    return {};
+  }
+  if (answer.descriptors.size() == 1) return std::move(answer.descriptors[0]);
+  if (!is_shortage(answer.number)) {
+    throw Error("starting a program",
+                text_of("no new namespaces: ", std::strerror(answer.number == 0 ? EMFILE : answer.number)));
+  }
+  errno = answer.number;
+  return {};
+}
+
 Descriptor Launcher::launch(const LaunchPlan& plan, const LaunchStreams& streams) {
   const Descriptor file = sealed_file(encode(plan));
-  const std::array<int, kMostPassed> passed = {file.number(), streams.input, streams.output, streams.error,
-                                               streams.status};
-  const std::scoped_lock lock(mutex_);
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    if (!channel_.open()) start();
-    Numbered answer;
-    if (send_numbered(channel_.number(), 0, passed) && receive_numbered(channel_.number(), answer)) {
-      if (answer.descriptors.size() == 1) return std::move(answer.descriptors[0]);
-      throw Error("starting a program", text_of("no new name spaces: ", std::strerror(answer.number)));
+  std::vector<int> passed = {file.number(), streams.input, streams.output, streams.error, streams.status};
+  if (streams.control_group >= 0) passed.push_back(streams.control_group);
+  std::chrono::milliseconds pause = kFirstPause;
+  for (int attempt = 1;; ++attempt, pause *= 2) {
+    Descriptor process = try_launch(passed);
+    if (process.open()) return process;
+    const int error = errno;
+    if (attempt == kMostTries) {
+      const char* reason =
+          error == ECHILD || error == EPIPE ? "the server that starts them ends at once" : std::strerror(error);
+      throw Error("starting a program", reason);
     }
-    stop();  // it died: once more from the beginning
+    std::this_thread::sleep_for(pause);
   }
-  throw Error("starting a program", "the server that starts them ends at once");
 }
 
 }  // namespace hone

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <mutex>
+#include <span>
 
 #include "reward/math/fork_server.h"
 #include "reward/sandbox/launch_plan.h"
@@ -18,6 +19,7 @@ struct LaunchStreams {
   // Is told in lines how it goes: "began" when the program is about to start, then "ended STATUS" with what wait()
   // gives of it; or "failed REASON" where there could be no sandbox.
   int status = -1;
+  int control_group = -1;  // cgroup.procs of the group that the program is to be in; -1: that of the caller
 };
 
 // Asks a server for each program: this executable, started anew, which is small and has one thread, so that its
@@ -30,8 +32,9 @@ class Launcher {
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  // The first process of a new sandbox (a pidfd), with which all others of it end; it ends with the program. Throws
-  // Error with the system's reason where it makes none.
+  // The first process of a new sandbox (a pidfd), with which all others of it end; it ends with the program. Waits
+  // where the system is short of processes, memory or the like for now. Throws Error with the system's reason where it
+  // makes none.
   [[nodiscard]] Descriptor launch(const LaunchPlan& plan, const LaunchStreams& streams);
 
  private:
@@ -39,6 +42,9 @@ class Launcher {
   void stop();
 
   std::mutex mutex_;
+  // The pidfd; not open where the system is short of something for now.
+  [[nodiscard]] Descriptor try_launch(std::span<const int> passed);
+
   bool drop_root_;  // the server becomes "nobody", whom limits bind as they do not bind root
   pid_t id_ = 0;
   Descriptor channel_;

@@ -11,23 +11,29 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "reward/sandbox/child.h"
 #include "reward/sandbox/launcher.h"
 #include "reward/sandbox/many.h"
 #include "reward/sandbox/seccomp_filter.h"
 #include "reward/sandbox/watch.h"
+#include "reward/sandbox/world.h"
 
 namespace hone {
 namespace {
 namespace fs = std::filesystem;
 
+constexpr std::string_view kWhere = "the sandbox for programs";
+constexpr std::string_view kElse = "or set `sandbox: none`, which runs them with no more than limits";
 constexpr std::int64_t kOpenFiles = 64;
+constexpr std::int64_t kPendingSignals = 64;
 
-// The first process of a sandbox of bubblewrap: sets the one limit that counts inside (per user and user space), runs
-// the program, and ends with it, whereupon the kernel ends the rest. dash calls the limit -p, bash -u.
+// The first process of a sandbox of bubblewrap: sets the one limit that counts inside (per user and user namespace),
+// says that the program begins, runs it, and ends with it, whereupon the kernel ends the rest. dash calls the limit -p,
+// bash -u.
 constexpr std::string_view kInit =
-    R"({ ulimit -p "$1" || ulimit -u "$1" || exit 125; } 2>/dev/null; shift; "$@"; exit $?)";
+    R"({ ulimit -p "$1" || ulimit -u "$1" || exit 125; } 2>/dev/null; shift; echo began >&5; exec 5>&-; "$@"; exit $?)";
 
 struct Pipe {
   Descriptor read;
@@ -49,8 +55,12 @@ std::vector<ResourceLimit> resource_limits(const SandboxProgram& program, const 
                                     {RLIMIT_AS, limits.memory_bytes},
                                     {RLIMIT_FSIZE, largest},
                                     {RLIMIT_NOFILE, kOpenFiles},
-                                    {RLIMIT_CORE, 0},
-                                    {RLIMIT_MEMLOCK, 0}};
+                                    {RLIMIT_CORE, core_limit()},
+                                    {RLIMIT_MEMLOCK, 0},
+                                    {RLIMIT_MSGQUEUE, 0},
+                                    {RLIMIT_NICE, 0},
+                                    {RLIMIT_RTPRIO, 0},
+                                    {RLIMIT_SIGPENDING, kPendingSignals}};
   // A finite one would be what each thread reserves; this process may not be allowed more than it has.
   rlimit stack{};
   if (limits.deep_stack && getrlimit(RLIMIT_STACK, &stack) == 0) all.push_back({RLIMIT_STACK, stack.rlim_max});
@@ -79,39 +89,12 @@ void add(std::vector<std::string>& all, std::initializer_list<std::string_view> 
   for (const std::string_view text : more) all.emplace_back(text);
 }
 
-// /usr, the links to it in the root folder, what the linker and the links of /usr/bin lead to, and devices that hold
-// nothing.
-World make_world() {
-  World world;
-  const auto show = [&](const std::string& path) {
-    world.mounts.push_back({path.starts_with("/dev/") ? MountKind::device : MountKind::read_only, path, path});
-  };
-  show("/usr");
-  for (const std::string name : {"/bin", "/sbin", "/lib", "/lib32", "/lib64"}) {
-    std::error_code error;
-    if (fs::is_symlink(name, error)) {
-      world.links.push_back({fs::read_symlink(name, error).string(), name});
-    } else if (fs::is_directory(name, error)) {
-      show(name);
-    }
-  }
-  for (const std::string path : {"/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime"}) {
-    if (access(path.c_str(), R_OK) == 0) show(path);
-  }
-  for (const std::string device : {"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"}) show(device);
-  world.links.insert(world.links.end(), {{"/proc/self/fd", "/dev/fd"},
-                                         {"/proc/self/fd/0", "/dev/stdin"},
-                                         {"/proc/self/fd/1", "/dev/stdout"},
-                                         {"/proc/self/fd/2", "/dev/stderr"}});
-  return world;
-}
-
 // Of bubblewrap. /proc is read-only, for else a program may write into the memory of others, the first process among
 // them.
 void add_world(std::vector<std::string>& all, const World& world) {
   add(all, {"--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--die-with-parent",
-            "--as-pid-1", "--uid", "65534", "--gid", "65534", "--hostname", "sandbox", "--seccomp", "3",
-            "--json-status-fd", "4"});
+            "--new-session", "--as-pid-1", "--uid", "65534", "--gid", "65534", "--hostname", "sandbox", "--seccomp",
+            "3", "--json-status-fd", "4"});
   for (const LaunchMount& mount : world.mounts) {
     add(all, {mount.kind == MountKind::device ? "--dev-bind" : "--ro-bind", mount.from, mount.to});
   }
@@ -177,12 +160,28 @@ SandboxResult run_unwrapped(const SandboxProgram& program, std::string_view inpu
       limits);
 }
 
+// Descriptors of all that runs at a time, and of those under way to the process that starts programs, count to it.
+void raise_open_files() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+std::vector<std::string> folders_of(const World& world) {
+  std::vector<std::string> folders;
+  for (const LaunchMount& mount : world.mounts) {
+    if (mount.kind == MountKind::read_only) folders.push_back(mount.from);
+  }
+  return folders;
+}
+
 }  // namespace
 
-Sandbox::Sandbox(SandboxMode mode) : mode_(mode), is_root_(geteuid() == 0) {
+Sandbox::Sandbox(SandboxMode mode, std::vector<std::string> hidden)
+    : mode_(mode), is_root_(geteuid() == 0), hidden_(std::move(hidden)) {
+  raise_open_files();
   if (mode_ == SandboxMode::none) return;
-  constexpr std::string_view kWhere = "the sandbox for programs";
-  constexpr std::string_view kElse = "or set `sandbox: none`, which runs them with no more than limits";
   if (mode_ == SandboxMode::namespaces) {
     launcher_ = std::make_shared<Launcher>(is_root_);
   } else {
@@ -194,7 +193,20 @@ Sandbox::Sandbox(SandboxMode mode) : mode_(mode), is_root_(geteuid() == 0) {
     bubblewrap_ = found.front();
   }
   world_ = std::make_shared<const World>(make_world());
+  check_readable(folders_of(*world_));
   filter_ = seccomp_filter();
+  groups_ = ControlGroups::create();
+  try {
+    try_out();
+  } catch (const Error& error) {
+    if (groups_ == nullptr) throw;
+    groups_ = nullptr;
+    try_out();
+    log_once(text_of("programs run without control groups of their own: ", error.what()));
+  }
+}
+
+void Sandbox::try_out() {
   std::string reason;
   try {
     const SandboxResult result = run({.arguments = {"/bin/sh", "-c", "echo works"}}, {}, {});
@@ -205,10 +217,20 @@ Sandbox::Sandbox(SandboxMode mode) : mode_(mode), is_root_(geteuid() == 0) {
   }
   throw Error(
       kWhere, text_of("runs nothing here: ", reason),
-      text_of("allow unprivileged user name spaces (sysctl kernel.unprivileged_userns_clone=1, "
+      text_of("allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
               "kernel.apparmor_restrict_unprivileged_userns=0, user.max_user_namespaces above 0; in a "
               "container, a seccomp profile that permits them and an unmasked /proc), ",
               mode_ == SandboxMode::namespaces ? "set `sandbox: bubblewrap` where that may have them, " : "", kElse));
+}
+
+void Sandbox::check_readable(std::span<const std::string> folders) const {
+  if (mode_ != SandboxMode::none) check_hidden(hidden_, folders);
+}
+
+ControlGroups::Place Sandbox::place_for(const SandboxProgram& program, const SandboxLimits& limits) const {
+  if (groups_ == nullptr) return {};
+  return groups_->take(
+      {.memory_bytes = limits.memory_bytes + disk_bytes(program, limits), .processes = limits.processes});
 }
 
 SandboxResult Sandbox::run(const SandboxProgram& program, std::string_view input, const SandboxLimits& limits) const {
@@ -243,10 +265,12 @@ SandboxResult Sandbox::run_launched(const SandboxProgram& program, std::string_v
   Pipe output = make_pipe();
   Pipe error = make_pipe();
   Pipe status = make_pipe();
+  const ControlGroups::Place place = place_for(program, limits);
   Descriptor process = launcher_->launch(plan, {.input = standard_input.number(),
                                                 .output = output.write.number(),
                                                 .error = error.write.number(),
-                                                .status = status.write.number()});
+                                                .status = status.write.number(),
+                                                .control_group = place.processes()});
   output.write = Descriptor();
   error.write = Descriptor();
   status.write = Descriptor();
@@ -266,17 +290,19 @@ SandboxResult Sandbox::run_wrapped(const SandboxProgram& program, std::string_vi
   Pipe error = make_pipe();
   Pipe status = make_pipe();
   kept.push_back(sealed_file(filter_));
+  const ControlGroups::Place place = place_for(program, limits);
   ChildPlan plan{.arguments = {bubblewrap_},
                  .environment = environment("/tmp"),
                  .folder = "/",
                  .descriptors = {kept[0].number(), output.write.number(), error.write.number(), kept[1].number(),
-                                 status.write.number()},
+                                 status.write.number(), status.write.number()},
                  .limits = resource_limits(program, limits),
                  .dies_with_thread = true,
+                 .control_group = place.processes(),
                  .drop_root = is_root_};
   add_world(plan.arguments, *world_);
-  for (const std::string& folder : program.readable) add(plan.arguments, {"--ro-bind", folder, folder});
   add(plan.arguments, {"--size", std::to_string(disk_bytes(program, limits)), "--tmpfs", "/tmp"});
+  for (const std::string& folder : program.readable) add(plan.arguments, {"--ro-bind", folder, folder});
   for (const SandboxFile& file : program.files) {
     kept.push_back(sealed_file(file.content));
     if (file.executable) add(plan.arguments, {"--perms", "0755"});
@@ -304,32 +330,6 @@ std::vector<SandboxResult> Sandbox::run(std::span<const SandboxTask> tasks, int 
   run_many(tasks.size(), workers,
            [&](std::size_t i) { results[i] = run(*tasks[i].program, tasks[i].input, tasks[i].limits); });
   return results;
-}
-
-SandboxProgram find_python(const Sandbox& sandbox) {
-  const Sandbox outside(SandboxMode::none);
-  SandboxLimits limits;
-  limits.wall_time = std::chrono::seconds(20);  // the first start of an interpreter reads much from the disk
-  for (const std::string& candidate : executables_named("python3")) {
-    const SandboxProgram asked{
-        .arguments = {candidate, "-c", "import sys; print(sys.executable, sys.prefix, sys.base_prefix, sep='\\n')"}};
-    const SandboxResult told = outside.run(asked, {}, limits);
-    const std::vector<std::string> lines = split(told.output, '\n');
-    if (!told.succeeded() || lines.size() < 3) continue;
-    SandboxProgram python{.arguments = {lines[0], "-B", "-s"}};
-    for (const std::string& folder : {lines[1], lines[2]}) {
-      const bool seen = std::ranges::find(python.readable, folder) != python.readable.end();
-      if (folder.starts_with('/') && folder != "/usr" && !folder.starts_with("/usr/") && !seen) {
-        python.readable.push_back(folder);
-      }
-    }
-    SandboxProgram test = python;
-    test.arguments.insert(test.arguments.end(), {"-c", "print('works')"});
-    const SandboxResult result = sandbox.run(test, {}, limits);
-    if (result.succeeded() && result.output == "works\n") return python;
-  }
-  throw Error("the sandbox for programs", "no python3 of PATH runs in it",
-              "install the package python3, whose files every user may read");
 }
 
 }  // namespace hone

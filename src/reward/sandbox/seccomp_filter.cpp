@@ -5,6 +5,7 @@
 #include <seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -23,10 +24,10 @@ namespace {
 
 // By name, because headers and libraries of different years know different calls; an unknown one is left out.
 constexpr std::array kForbidden = {
-    // name spaces and mounts
-    "mount", "umount2", "pivot_root", "chroot", "setns", "unshare", "open_tree", "move_mount", "fsopen", "fsconfig",
-    "fsmount", "fspick", "mount_setattr", "quotactl", "quotactl_fd", "swapon", "swapoff", "open_by_handle_at",
-    "name_to_handle_at",
+    // namespaces and mounts
+    "mount", "umount2", "pivot_root", "chroot", "setns", "unshare", "open_tree", "open_tree_attr", "move_mount",
+    "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr", "quotactl", "quotactl_fd", "swapon", "swapoff",
+    "open_by_handle_at", "name_to_handle_at",
     // other processes
     "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp", "migrate_pages",
     "move_pages",
@@ -39,7 +40,21 @@ constexpr std::array kForbidden = {
     "settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname",
     // memory that no limit on a process counts
     "memfd_create", "memfd_secret", "shmget", "shmat", "msgget", "semget", "mq_open", "remap_file_pages", "mbind",
-    "set_mempolicy", "mlock", "mlock2", "mlockall"};
+    "set_mempolicy", "set_mempolicy_home_node", "mlock", "mlock2", "mlockall", "setxattr", "lsetxattr", "fsetxattr",
+    "setxattrat",
+    // Descriptors in flight are counted for the user, and would keep those who start programs from passing theirs. A
+    // filter cannot see whether a message carries any.
+    "sendmsg", "sendmmsg",
+    // What the machine or the user has a number of for all: io_setup counts to fs.aio-max-nr.
+    "io_setup", "inotify_init", "inotify_init1",
+    // News of a file that programs in other sandboxes see too, and of what of it lies in memory.
+    "flock", "cachestat",
+    // the whole machine's disks
+    "sync", "syncfs"};
+
+#ifndef PR_SCHED_CORE
+#define PR_SCHED_CORE 62
+#endif
 
 constexpr unsigned kNewSpaces =
     CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
@@ -73,7 +88,25 @@ std::string seccomp_filter() {
   for (unsigned flag = 1; flag != 0; flag <<= 1) {
     if ((kNewSpaces & flag) != 0) forbid_where(filter, "clone", SCMP_A0_32(SCMP_CMP_MASKED_EQ, flag, flag));
   }
-  forbid_where(filter, "socket", SCMP_A0_32(SCMP_CMP_NE, AF_UNIX));
+  for (const char* name : {"socket", "socketpair"}) {
+    forbid_where(filter, name, SCMP_A0_32(SCMP_CMP_NE, static_cast<scmp_datum_t>(AF_UNIX)));
+  }
+  // The limits of the sandbox's first process have the same owner.
+  forbid_where(filter, "prlimit64", SCMP_A0_32(SCMP_CMP_NE, 0));
+  // Locks of files that programs in other sandboxes see too, and larger pipes.
+  for (const int command :
+       {F_GETLK, F_SETLK, F_SETLKW, F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ}) {
+    forbid_where(filter, "fcntl", SCMP_A1_32(SCMP_CMP_EQ, static_cast<scmp_datum_t>(command)));
+  }
+  // Larger buffers of sockets, and memory of which the machine has a number of pages for all.
+  for (const int option : {SO_SNDBUF, SO_RCVBUF}) {
+    forbid_where(filter, "setsockopt", SCMP_A1_32(SCMP_CMP_EQ, SOL_SOCKET),
+                 SCMP_A2_32(SCMP_CMP_EQ, static_cast<scmp_datum_t>(option)));
+  }
+  forbid_where(filter, "mmap", SCMP_A3_32(SCMP_CMP_MASKED_EQ, MAP_HUGETLB, MAP_HUGETLB));
+  // What others have in the cache of files, and the other half of a processor's core.
+  forbid_where(filter, "fadvise64", SCMP_A3_32(SCMP_CMP_EQ, POSIX_FADV_DONTNEED));
+  forbid_where(filter, "prctl", SCMP_A0_32(SCMP_CMP_EQ, PR_SCHED_CORE));
   for (const unsigned long request : {static_cast<unsigned long>(TIOCSTI), static_cast<unsigned long>(TIOCLINUX)}) {
     forbid_where(filter, "ioctl", SCMP_A1_32(SCMP_CMP_EQ, static_cast<scmp_datum_t>(request)));
   }

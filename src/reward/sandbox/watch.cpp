@@ -15,13 +15,26 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "reward/sandbox/processor_time.h"
 
 namespace hone {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kSetupTime{20};  // for the sandbox, on a machine that is very busy
+constexpr std::chrono::seconds kSetupTime{60};  // for the sandbox, on a machine that is very busy
+constexpr std::chrono::milliseconds kLeastSlice{20};
+// As often its time may a program take that waits for a processor. Programs beside it cannot make it wait so long:
+// there are as many at a time as processors, each of at most SandboxLimits::processes threads, and processors are
+// shared evenly.
+constexpr int kMostTimes = 12;
+constexpr std::size_t kMostSaid = 1 << 16;
+constexpr std::size_t kMostErrorKept = 1 << 16;  // of standard error, which is for messages alone
+// What the first process of a sandbox says.
+constexpr std::string_view kBegan = "began\n";
+constexpr std::string_view kEndedKey = "ended ";
+constexpr std::string_view kFailed = "failed ";
+constexpr std::string_view kExitCode = "\"exit-code\":";  // bubblewrap
 
 int open_process(pid_t id) { return static_cast<int>(syscall(SYS_pidfd_open, id, 0)); }
 
@@ -36,6 +49,31 @@ std::optional<int> number_after(std::string_view text, std::string_view key) {
   return error == std::errc{} && end != text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
+// A stretch of time. It ends by the clock, but is made longer for a program that has used less of a processor and
+// wants one: what else the machine does must not decide what a program is worth.
+class Allowance {
+ public:
+  Allowance() = default;  // ends never
+  Allowance(std::chrono::milliseconds time, std::chrono::milliseconds used_before)
+      : time_(time), used_before_(used_before), last_(Clock::now() + kMostTimes * time), next_(Clock::now() + time) {}
+
+  [[nodiscard]] Clock::time_point next() const { return next_; }
+  // To be asked at next(), which then is later where it says no.
+  [[nodiscard]] bool is_over(const ProcessorTime& processor) {
+    const std::chrono::milliseconds left = time_ - (processor.used - used_before_);
+    const Clock::time_point now = Clock::now();
+    if (!processor.is_wanted || left.count() <= 0 || now >= last_) return true;
+    next_ = std::min(last_, now + std::max(left, kLeastSlice));
+    return false;
+  }
+
+ private:
+  std::chrono::milliseconds time_{0};
+  std::chrono::milliseconds used_before_{0};
+  Clock::time_point last_ = Clock::time_point::max();
+  Clock::time_point next_ = Clock::time_point::max();
+};
+
 class Watch {
  public:
   Watch(WatchedChild child, const SandboxLimits& limits)
@@ -48,51 +86,90 @@ class Watch {
       throw Error("running a program", text_of("pidfd_open: ", std::strerror(error)));
     }
     wrapped_ = child_.status.open();
-    deadline_ = Clock::now() + (wrapped_ ? std::chrono::milliseconds(kSetupTime) : limits_.wall_time);
+    if (wrapped_) {
+      setup_end_ = Clock::now() + kSetupTime;
+    } else {
+      begin();
+    }
   }
 
   SandboxResult run() {
     while (!wait_once()) {
     }
     int status = SIGKILL;
+    if (inner_.open()) wait_for_inner();
     if (!launched_) {
       // The zombie keeps its number, which is the session's, from being used anew.
       kill(-child_.id, SIGKILL);
       while (waitpid(child_.id, &status, 0) < 0 && errno == EINTR) {
       }
     }
-    drain(child_.output, result_.output);
-    drain(child_.error, result_.error);
+    drain(child_.output, result_.output, limits_.output_bytes);
+    drain(child_.error, result_.error, kMostErrorKept);
     if (wrapped_) drain_status();
-    settle(launched_ ? number_after(said_, "ended ").value_or(status) : status);
+    settle(status);
     return std::move(result_);
   }
 
  private:
   // True where the child has ended.
   bool wait_once() {
-    std::array<pollfd, 4> ready{{{process_.number(), POLLIN, 0},
+    std::array<pollfd, 5> ready{{{process_.number(), POLLIN, 0},
                                  {child_.output.number(), POLLIN, 0},
                                  {child_.error.number(), POLLIN, 0},
-                                 {child_.status.number(), POLLIN, 0}}};
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
-    const int count = poll(ready.data(), ready.size(), ended_ ? -1 : static_cast<int>(std::max<std::int64_t>(0, left)));
+                                 {child_.status.number(), POLLIN, 0},
+                                 {ended_ ? -1 : limits_.stop, POLLIN, 0}}};
+    const int count = poll(ready.data(), ready.size(), milliseconds_left());
     if (count < 0 && errno != EINTR) throw Error("running a program", text_of("poll: ", std::strerror(errno)));
     if (count > 0) {
-      if (ready[1].revents != 0) read_some(child_.output, result_.output);
-      if (ready[2].revents != 0) read_some(child_.error, result_.error);
+      if (ready[1].revents != 0) read_some(child_.output, result_.output, limits_.output_bytes);
+      if (ready[2].revents != 0) read_some(child_.error, result_.error, kMostErrorKept);
       if (ready[3].revents != 0) read_status();
       if (ready[0].revents != 0) return true;
+      if (ready[4].revents != 0 && !ended_) end();
     }
-    if (!ended_ && Clock::now() >= deadline_) {
-      result_.timed_out = true;
-      end();
-    }
+    if (!ended_ && Clock::now() >= deadline()) meet_deadline();
     return false;
   }
 
-  // False where there is nothing more for now.
-  bool read_some(Descriptor& from, std::string& into) {
+  [[nodiscard]] Clock::time_point deadline() const {
+    return !began_ ? setup_end_ : std::min(whole_.next(), silence_.next());
+  }
+
+  // For poll().
+  [[nodiscard]] int milliseconds_left() const {
+    if (ended_) return -1;
+    constexpr std::int64_t kMost = 3'600'000;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline() - Clock::now()).count();
+    return static_cast<int>(std::clamp<std::int64_t>(left, 0, kMost));
+  }
+
+  // The program has begun, and with it its time.
+  void begin() {
+    began_ = true;
+    whole_ = Allowance(limits_.wall_time, {});
+    if (limits_.silence.count() > 0) silence_ = Allowance(limits_.silence, {});
+  }
+
+  [[nodiscard]] ProcessorTime processor_time() const {
+    return processor_time_of_tree(launched_ ? process_of(process_.number()) : child_.id);
+  }
+
+  void meet_deadline() {
+    if (!began_) {
+      is_late_ = true;
+      return end();
+    }
+    const ProcessorTime processor = processor_time();
+    for (Allowance* allowance : {&whole_, &silence_}) {
+      if (Clock::now() < allowance->next() || !allowance->is_over(processor)) continue;
+      result_.timed_out = true;
+      return end();
+    }
+  }
+
+  // False where there is nothing more for now. Beyond `kept` bytes what is read is dropped.
+  bool read_some(Descriptor& from, std::string& into, std::size_t kept) {
     if (!from.open()) return false;
     std::array<char, 1 << 16> bytes;
     const ssize_t count = read(from.number(), bytes.data(), bytes.size());
@@ -101,17 +178,22 @@ class Watch {
       from = Descriptor();
       return false;
     }
-    const std::size_t room = limits_.output_bytes - std::min<std::size_t>(limits_.output_bytes, into.size());
-    into.append(bytes.data(), std::min(room, static_cast<std::size_t>(count)));
-    if (static_cast<std::size_t>(count) <= room) return true;
+    const auto size = static_cast<std::size_t>(count);
+    into.append(bytes.data(), std::min(kept - std::min(kept, into.size()), size));
+    std::uint64_t& printed = &into == &result_.output ? output_bytes_ : error_bytes_;
+    printed += size;
+    if (&into == &result_.output && limits_.silence.count() > 0 && began_ && !ended_) {
+      silence_ = Allowance(limits_.silence, processor_time().used);
+    }
+    if (printed <= limits_.output_bytes) return true;
     result_.output_exceeded = true;
     if (!ended_) end();
     return false;
   }
 
   // What is in the pipe already; a process that has fled the session might keep it open.
-  void drain(Descriptor& from, std::string& into) {
-    while (read_some(from, into)) {
+  void drain(Descriptor& from, std::string& into, std::size_t kept) {
+    while (read_some(from, into, kept)) {
     }
   }
 
@@ -124,15 +206,11 @@ class Watch {
       child_.status = Descriptor();
       return false;
     }
-    said_.append(bytes.data(), static_cast<std::size_t>(count));
-    if (began_) return true;
-    if (launched_) {
-      began_ = said_.starts_with("began\n");
-    } else if (const std::optional<int> id = number_after(said_, "\"child-pid\":")) {
-      inner_ = Descriptor(open_process(*id));
-      began_ = true;
+    said_.append(bytes.data(), std::min(kMostSaid - said_.size(), static_cast<std::size_t>(count)));
+    if (!launched_ && !inner_.open()) {
+      if (const auto id = number_after(said_, "\"child-pid\":")) inner_ = Descriptor(open_process(*id));
     }
-    if (began_ && !ended_) deadline_ = Clock::now() + limits_.wall_time;
+    if (!began_ && said_.find(kBegan) != std::string::npos) begin();
     return true;
   }
 
@@ -141,29 +219,46 @@ class Watch {
     }
   }
 
-  // The first process of the sandbox takes all others with it, and bubblewrap, which waits for it, ends last.
+  // The first process of a sandbox takes all others with it. Bubblewrap would wait for it, but may have been stopped.
   void end() {
     ended_ = true;
-    if (!wrapped_) {
-      kill(-child_.id, SIGKILL);
-    } else if (launched_ || inner_.open()) {
-      const int first = launched_ ? process_.number() : inner_.number();
-      (void)syscall(SYS_pidfd_send_signal, first, SIGKILL, nullptr, 0);
-    } else {
+    if (launched_) {
+      kill_process(process_);
+    } else if (wrapped_) {
+      if (inner_.open()) kill_process(inner_);
       kill(child_.id, SIGKILL);
+    } else {
+      kill(-child_.id, SIGKILL);
     }
   }
 
+  static void kill_process(const Descriptor& process) {
+    (void)syscall(SYS_pidfd_send_signal, process.number(), SIGKILL, nullptr, 0);
+  }
+
+  // Bubblewrap has ended, perhaps before the sandbox.
+  void wait_for_inner() {
+    kill_process(inner_);
+    pollfd ended{inner_.number(), POLLIN, 0};
+    while (poll(&ended, 1, -1) < 0 && errno == EINTR) {
+    }
+  }
+
+  // Once the program has begun, an end of the sandbox without a word is the program's doing.
   void settle(int status) {
-    if (wrapped_ && !ended_ && !number_after(said_, launched_ ? "ended " : "\"exit-code\":")) {
-      std::string_view reason = result_.error;
-      if (launched_) {
-        constexpr std::string_view kFailed = "failed ";
-        const std::size_t at = said_.find(kFailed);
-        reason = at == std::string::npos ? "" : std::string_view(said_).substr(at + kFailed.size());
+    const std::optional<int> told = wrapped_ ? number_after(said_, launched_ ? kEndedKey : kExitCode) : std::nullopt;
+    if (wrapped_ && !told) status = SIGKILL;
+    if (launched_ && told) status = *told;
+    if (is_late_) {
+      result_.failure = text_of("the sandbox was not ready within ", kSetupTime.count(), " s");
+    } else if (wrapped_ && !ended_ && !told) {
+      const std::size_t failed = launched_ ? said_.find(kFailed) : std::string::npos;
+      if (failed != std::string::npos) {
+        result_.failure = trim(std::string_view(said_).substr(failed + kFailed.size()));
+      } else if (!began_) {
+        const std::string_view reason = launched_ ? std::string_view() : trim(result_.error);
+        result_.failure = reason.empty() ? "the sandbox ended early" : std::string(reason);
       }
-      reason = trim(reason);
-      result_.failure = reason.empty() ? "the sandbox ended early" : std::string(reason);
     }
     result_.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (result_.exit_status > 128 && result_.exit_status <= 128 + SIGRTMAX) result_.signal = result_.exit_status - 128;
@@ -175,11 +270,16 @@ class Watch {
   Descriptor inner_;    // the first process in the sandbox
   SandboxResult result_;
   std::string said_;
-  Clock::time_point deadline_;
+  Clock::time_point setup_end_;
+  Allowance whole_;
+  Allowance silence_;
+  std::uint64_t output_bytes_ = 0;  // of each stream, those that were dropped included
+  std::uint64_t error_bytes_ = 0;
   bool wrapped_ = false;
   bool launched_ = false;
-  bool began_ = false;  // the program, and with it its time
-  bool ended_ = false;  // killed
+  bool began_ = false;    // the program, and with it its time
+  bool is_late_ = false;  // the sandbox was not ready in time
+  bool ended_ = false;    // killed
 };
 
 }  // namespace
