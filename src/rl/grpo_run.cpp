@@ -62,17 +62,6 @@ bool prefills_think(const GrpoRun& run) {
   return run.tokenizer.decode(run.prompts.tokens(0)).ends_with("<think>\n");
 }
 
-// What holds the answers, and what the run writes.
-std::vector<std::string> private_paths(const GrpoOptions& options) {
-  std::vector<std::string> paths = {options.dataset_name, options.eval_dataset_name, options.output_dir};
-  if (options.dataset_mixture.kind != YamlValue::Kind::null) {
-    for (const MixtureDataset& one : read_mixture(options.dataset_mixture, "dataset_mixture").datasets) {
-      paths.push_back(one.id);
-    }
-  }
-  return paths;
-}
-
 void make_rewards(GrpoRun& run) {
   const bool prefilled = prefills_think(run);
   if (prefilled) log_info("the chat template opens <think> itself: the format reward counts it as present");
@@ -82,6 +71,16 @@ void make_rewards(GrpoRun& run) {
 }
 
 }  // namespace
+
+std::vector<std::string> private_paths(const GrpoOptions& options) {
+  std::vector<std::string> paths = {options.dataset_name, options.eval_dataset_name, options.output_dir};
+  if (options.dataset_mixture.kind != YamlValue::Kind::null) {
+    for (const MixtureDataset& one : read_mixture(options.dataset_mixture, "dataset_mixture").datasets) {
+      paths.push_back(one.id);
+    }
+  }
+  return paths;
+}
 
 RewardOptions reward_options(const RewardKeys& keys, bool think_prefilled) {
   return {.strip_thoughts = keys.strip_thoughts,

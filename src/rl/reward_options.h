@@ -14,5 +14,7 @@ namespace hone {
 // `hidden`. Throws Error.
 [[nodiscard]] std::vector<Reward> rewards_of(const RewardKeys& keys, bool think_prefilled,
                                              std::vector<std::string> hidden);
+// What holds the answers of a run, and what it writes: `hidden` of rewards_of.
+[[nodiscard]] std::vector<std::string> private_paths(const GrpoOptions& options);
 
 }  // namespace hone

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "hub/curl.h"
+#include "hub/http.h"
 
 namespace hone::test {
 namespace {

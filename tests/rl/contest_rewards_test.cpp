@@ -63,7 +63,7 @@ class ContestRewards : public testing::Test {
                              const std::vector<Json>& rows) {
     std::vector<RewardInput> batch;
     for (std::size_t i = 0; i < rows.size(); ++i) batch.push_back({.completion = completions[i], .row = &rows[i]});
-    return rewards_of(keys, false)[0].score(batch);
+    return rewards_of(keys, false, {})[0].score(batch);
   }
 
   static void expect_scores(const RewardKeys& keys, const Json& cases, const char* key) {

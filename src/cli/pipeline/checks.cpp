@@ -156,7 +156,7 @@ void check_grpo_data(const GrpoOptions& options, const OptionInput& input, const
   for (const std::string& name : options.reward_funcs) {
     RewardKeys one = options;
     one.reward_funcs = {name};
-    problems.run([&] { rewards.push_back(rewards_of(one, false).front()); });
+    problems.run([&] { rewards.push_back(rewards_of(one, false, private_paths(options)).front()); });
   }
   GrpoBatch batch{.prompts = 1};
   problems.run([&] { batch = grpo_batch(options, 1, input); });

@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "core/progress.h"
 #include "core/strings.h"
+#include "core/terminal.h"
 #include "data/columns.h"
 #include "data/source.h"
 #include "text/bpe_trainer.h"
@@ -102,8 +103,8 @@ int decode(const TokenizerOptions& options, const OptionInput& input) {
     }
     ids.push_back(id);
   }
-  const std::string text = tokenizer.decode(ids);
-  print((is_terminal(OutputStream::standard_output) ? printable(text) : text) + "\n");
+  const std::string decoded = tokenizer.decode(ids);
+  print((is_terminal(OutputStream::standard_output) ? printable(decoded) : decoded) + "\n");
   return 0;
 }
 
