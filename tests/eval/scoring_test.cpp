@@ -65,7 +65,8 @@ TEST(Scoring, groups_problems_by_columns) {
   EXPECT_DOUBLE_EQ(result.groups[1].average.value, 0.5);
   EXPECT_EQ(result.groups[2].column, "size");
   const std::vector<TaskResult> results{result};
-  EXPECT_NE(report_table(results).find("  kind sum    2 "), std::string::npos) << report_table(results);
+  EXPECT_NE(report_table(results).find("  kind sum         2         avg@1  50.0%"), std::string::npos)
+      << report_table(results);
   const Json json = results_json(results, {});
   EXPECT_EQ(json["tasks"]["jsonl"]["groups"]["kind"]["sum"]["value"], 0.5);
   EXPECT_EQ(json["tasks"]["jsonl"]["groups"]["kind"]["sum"]["problems"], 2);
