@@ -16,7 +16,7 @@ struct DeviceMemory {
 // Now. A GPU: what its driver has free, less what libraries and recorded launches will take. The host: what the system
 // says is available, within the limit of the process's group.
 [[nodiscard]] DeviceMemory memory_of(const Device& device);
-// Of a GPU with so many bytes that nothing else uses.
+// The memory of a GPU with this many bytes, none of which anything else uses.
 [[nodiscard]] DeviceMemory memory_of_gpu(std::size_t total);
 
 }  // namespace hone

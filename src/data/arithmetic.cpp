@@ -31,10 +31,10 @@ void add_remarks(std::string& text, const std::array<std::string_view, kCount>& 
 }
 
 // As running text: the style of the corpus, of which the model sees most. The words before the problem, and the number
-// of remarks before and after its steps, differ, so that nothing that is copied stands at a fixed distance: a model
-// then learns to copy numbers and signs by what they are in the problem, and later finds them in a question and a form
-// that it has never seen. In a fixed frame some seeds learn to copy by distance alone, at the same loss, and fail
-// there.
+// of remarks before and after its steps, differ, and so do the signs around the answer, which half of the texts say
+// twice. Nothing that is copied stands at a fixed distance or behind a fixed token, so that a model learns to copy
+// numbers and signs by what they are in the problem, and later finds them in a question and a form that it has never
+// seen. In a fixed frame some seeds learn to copy by distance alone, at the same loss, and fail there.
 std::string plain_solution(const ArithmeticProblem& problem, std::uint64_t seed, std::uint64_t index) {
   constexpr std::array<std::string_view, 8> kBefore{
       "", "", "Compute ", "Let us work out ", "Here is a sum: ", "Take ", "Someone asked for ", "The problem was "};
@@ -64,8 +64,12 @@ std::string plain_solution(const ArithmeticProblem& problem, std::uint64_t seed,
   add_remarks(text, kOpening, 3, random, 5);
   text += text_of(kBreaks[random.below(2, kBreaks.size())], join_steps(problem, "\n"));
   add_remarks(text, kClosing, 2, random, 12);
-  const auto& [before, after] = kEnd[random.below(4, kEnd.size())];
-  return text_of(text, random.below(3, 2) == 0 ? " " : "\n", before, problem.answer(), after);
+  const std::uint64_t times = 1 + random.below(3, 2);
+  for (std::uint64_t i = 0; i < times; ++i) {
+    const auto& [before, after] = kEnd[random.below(20 + 2 * i, kEnd.size())];
+    text += text_of(random.below(21 + 2 * i, 2) == 0 ? " " : "\n", before, problem.answer(), after);
+  }
+  return text;
 }
 
 std::string tagged(std::string_view thoughts, std::int64_t answer) {
@@ -185,25 +189,28 @@ void write_arithmetic(const std::filesystem::path& folder, const ArithmeticOptio
     held_out_text += row.dump() + "\n";
   }
   // Problems 0, 1, ... of a stream, those that are held out left out.
-  const auto write = [&](const char* name, std::int64_t count, const auto& row_of) {
+  const auto write = [&](const char* name, std::int64_t count, double small, const auto& row_of) {
     std::string text;
     std::int64_t written = 0;
+    const RandomStream size(options.seed, "size");
     for (std::uint64_t i = 0; written < count; ++i) {
-      const ArithmeticProblem problem = make_problem(options.seed, name, i, options.terms, options.largest);
+      const bool is_small = static_cast<double>(size.uniform(i)) < small;
+      const std::int64_t largest = is_small ? std::min<std::int64_t>(options.largest, 9) : options.largest;
+      const ArithmeticProblem problem = make_problem(options.seed, name, i, options.terms, largest);
       if (held_out.contains(problem.expression())) continue;
       text += row_of(problem, static_cast<std::uint64_t>(written++)).dump() + "\n";
     }
     write_file(folder / text_of(name, ".jsonl"), text);
   };
-  write("corpus", options.corpus, [&](const ArithmeticProblem& problem, std::uint64_t i) {
+  write("corpus", options.corpus, options.small, [&](const ArithmeticProblem& problem, std::uint64_t i) {
     return Json{{"text", plain_solution(problem, options.seed, i)}};
   });
   const RandomStream kind(options.seed, "trace");
-  write("sft", options.traces, [&](const ArithmeticProblem& problem, std::uint64_t i) {
+  write("sft", options.traces, 0, [&](const ArithmeticProblem& problem, std::uint64_t i) {
     const bool clumsy = static_cast<double>(kind.uniform(i)) < options.clumsy;
     return conversation(problem, clumsy ? clumsy_trace(problem, options.seed, i) : careful_trace(problem));
   });
-  write("prompts", options.prompts,
+  write("prompts", options.prompts, 0,
         [](const ArithmeticProblem& problem, std::uint64_t) { return question_row(problem); });
   write_file(folder / "held_out.jsonl", held_out_text);
 }

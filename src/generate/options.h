@@ -134,7 +134,7 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
   }
 };
 
-// Of an entry of decontaminate.
+// Counts of one entry of decontaminate.
 struct BenchmarkCounts {
   std::string name;
   std::int64_t prompts = 0;

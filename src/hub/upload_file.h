@@ -15,7 +15,7 @@ class UploadFile {
  public:
   // `path`: in the repository. Throws Error where the file cannot be opened.
   UploadFile(std::string path, const std::filesystem::path& file);
-  // Of text that is in memory.
+  // A file whose content is in memory.
   UploadFile(std::string path, std::string content);
 
   [[nodiscard]] UploadFile at(std::string path) const;  // the same content at another path

@@ -47,7 +47,7 @@ int run(std::span<const std::string> arguments) {
               "for example hone bench train --model qwen2.5-0.5b");
 }
 
-// Of all kinds, each key once.
+// The keys of all kinds, each once.
 std::vector<CommandKey> keys() {
   std::vector<CommandKey> all;
   for (const Kind& kind : kKinds) {

@@ -1,4 +1,4 @@
-// What is wrong with a stage, all of it, before any stage starts.
+// Collects every problem of a stage before any stage starts.
 #pragma once
 
 #include <algorithm>

@@ -190,7 +190,7 @@ void add_keys(std::vector<CommandKey>& keys) {
   }
 }
 
-// Of all kinds, each key once.
+// The keys of all kinds, each once.
 std::vector<CommandKey> all_keys() {
   std::vector<CommandKey> keys;
   add_keys<PretrainOptions>(keys);

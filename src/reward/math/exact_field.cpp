@@ -11,7 +11,8 @@ namespace {
 
 using Op = MathNode::Op;
 
-// Of one constant: products of terms, and relations between the field's generators. Beyond it enclosures decide.
+// The work that one constant may take, in products of terms and relations between the field's generators. Enclosures
+// decide beyond it.
 constexpr slong kMostFieldWork = 4'096;
 constexpr slong kMostGenerators = 12;  // of a field; relations between more take seconds
 constexpr slong kMostExpanded = 20;    // Calcium keeps higher powers of sums as they are

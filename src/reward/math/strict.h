@@ -5,8 +5,8 @@
 
 namespace hone {
 
-// Of two scalars that the reference calls equal, whether they are so strictly: the same value; or the gold a percentage
-// and the answer its points without the sign; or a decimal that is the other, rounded. A decimal gold has the precision
+// Whether two scalars that the reference calls equal are so strictly: they have the same value; or the gold is a
+// percentage and the answer its points without the sign; or one is a decimal that is the other, rounded. A decimal gold has the precision
 // in which it is written; a decimal answer to a gold that is none needs kFewestDigits digits. Zero is no rounded
 // number.
 inline constexpr int kFewestDigits = 7;  // significant ones
