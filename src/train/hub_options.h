@@ -55,7 +55,7 @@ struct HubOptions {
   }
 
   [[nodiscard]] bool pushes_revisions() const;  // the callback is named
-  // Of a repository that is made: open-r1's branches are in private ones, unless that is said.
+  // Whether a repository that is made is private: open-r1's branches are in private ones, unless that is said.
   [[nodiscard]] std::optional<bool> makes_private() const {
     return hub_private_repo || push_to_hub ? hub_private_repo : std::optional(true);
   }

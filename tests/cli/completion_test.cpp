@@ -39,7 +39,7 @@ std::vector<std::string> words_from(const std::string& shell, const std::string&
   return words;
 }
 
-// Of the command line whose last word is to be completed.
+// The proposals for a command line whose last word is to be completed.
 std::vector<std::string> bash_words(const std::string& line) {
   return words_from("bash --norc",
                     "COMP_WORDS=(" + line + ")\nCOMP_CWORD=$((${#COMP_WORDS[@]}-1))\n_hone\necho \"${COMPREPLY[@]}\"");

@@ -149,7 +149,7 @@ TEST_F(LoraCommands, ConvertKeepsAnAdapterOne) {
               HasSubstr("max_shard_size: 1KB, but an adapter is one file, here of "));
   EXPECT_FALSE(fs::exists(path("shards")));
 
-  // Of a model with an adapter beside it the model is converted, without a configuration that has no weights.
+  // Where an adapter lies beside a model, the model is converted, without a configuration that has no weights.
   fs::copy(path("adapter/adapter_config.json"), path("model/adapter_config.json"));
   fs::copy(path("adapter/adapter_model.safetensors"), path("model/adapter_model.safetensors"));
   EXPECT_THAT(run({"convert", path("model"), "--output_dir", path("both")}),

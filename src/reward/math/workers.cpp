@@ -155,7 +155,7 @@ class MathWorkers::Batch {
     std::string out;                  // not sent yet
     std::size_t sent = 0;             // bytes of it
     std::string in;
-    // Of the first at hand:
+    // The first comparison at hand:
     std::chrono::nanoseconds begin{0};  // the worker's processor time when it began
     std::chrono::nanoseconds seen{0};   // ... at the last look
     Clock::time_point moved;            // when it was last seen to have grown

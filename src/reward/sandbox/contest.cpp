@@ -41,7 +41,7 @@ std::vector<Turn> turns_of(std::span<const ContestRun> runs, std::int64_t batch_
 // Binaries of a part lie in memory together.
 constexpr std::size_t kMostInPart = (std::size_t{512} << 20) / kMostBinaryBytes;
 
-// Of as many of the first completions as share the memory for stored tests and for binaries; of one at least.
+// The tests of as many of the first completions as share the memory for stored tests and for binaries, at least of one.
 std::vector<StoredTests> stored_tests_of_part(const ContestJudge& judge, std::span<const RewardInput> rest) {
   std::vector<StoredTests> stored;
   std::unordered_set<const void*> counted;

@@ -72,7 +72,7 @@ bool counts(const std::string& folder) {
   return std::ranges::all_of(split(kControllers, ' '), has);
 }
 
-// Of processes that were killed.
+// Removes the groups of processes that were killed.
 void remove_old_groups(const std::string& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
