@@ -206,11 +206,11 @@ void write_arithmetic(const std::filesystem::path& folder, const ArithmeticOptio
     return Json{{"text", plain_solution(problem, options.seed, i)}};
   });
   const RandomStream kind(options.seed, "trace");
-  write("sft", options.traces, 0, [&](const ArithmeticProblem& problem, std::uint64_t i) {
+  write("sft", options.traces, options.small, [&](const ArithmeticProblem& problem, std::uint64_t i) {
     const bool clumsy = static_cast<double>(kind.uniform(i)) < options.clumsy;
     return conversation(problem, clumsy ? clumsy_trace(problem, options.seed, i) : careful_trace(problem));
   });
-  write("prompts", options.prompts, 0,
+  write("prompts", options.prompts, options.small,
         [](const ArithmeticProblem& problem, std::uint64_t) { return question_row(problem); });
   write_file(folder / "held_out.jsonl", held_out_text);
 }
