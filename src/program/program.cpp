@@ -22,8 +22,10 @@ Tensor Program::bound(Role role, std::string name, Type type, bool trainable) {
   return {*this, static_cast<ValueId>(values_.size() - 1)};
 }
 
-Tensor Program::weight(std::string name, Type type, bool trainable) {
-  return bound(Role::weight, std::move(name), std::move(type), trainable);
+Tensor Program::weight(std::string name, Type type, bool trainable, bool keeps_dtype) {
+  const Tensor weight = bound(Role::weight, std::move(name), std::move(type), trainable);
+  values_.back().keeps_dtype = keeps_dtype;
+  return weight;
 }
 Tensor Program::gradient(std::string name, Type type) {
   return bound(Role::gradient, std::move(name), std::move(type), false);

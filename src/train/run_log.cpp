@@ -34,7 +34,7 @@ RunLog::RunLog(const TrainingOptions& options, const TrainerSetup& setup, const 
                                                     .options = &options_json,
                                                     .resumed_step = first,
                                                     .history = history});
-  usage_ = std::make_unique<UsageMeter>(subject.weights.device(), subject.weights.tensors().front().type.dtype);
+  usage_ = std::make_unique<UsageMeter>(subject.weights.device(), model_dtype(subject.model, subject.weights));
 }
 
 RunLog::~RunLog() = default;

@@ -136,7 +136,8 @@ Timeline profiled() {
   const StepOptions options = small_step();
   const std::unique_ptr<Model> model = open_shape(options);
   const std::vector<HostBatch> batches(2, random_batch(options, 512));
-  TrainingStep step(*model, trace_step(options, *model), optimizer_options(options.training()), cpu_device());
+  TrainingStep step(*model, trace_step(options, *model), optimizer_options(options.training()), DType::bf16,
+                    cpu_device());
   Timeline timeline;
   for (int i = 0; i < 2; ++i) step.run_profiled(batches, timeline);
   return timeline;

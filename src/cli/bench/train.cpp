@@ -53,7 +53,10 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 double flops_per_token(const Model& model, const TensorStore& weights, const StepOptions& options) {
   const ModelShape shape = model.shape();
   double parameters = static_cast<double>(parameter_count(model));
-  if (model.head() != "embedding") parameters -= static_cast<double>(weights.type("embedding").elements());
+  for (const WeightSpec& spec : model.weights()) {
+    const bool is_read_by_row = spec.kind == WeightKind::embedding && !has_tied_head(model);
+    if (is_read_by_row) parameters -= static_cast<double>(weights.type(spec.name).elements());
+  }
   const double attention = static_cast<double>(shape.num_hidden_layers * shape.num_attention_heads * shape.head_dim);
   double squares = 0;
   for (const std::int64_t length : document_lengths(options)) squares += static_cast<double>(length * length);
@@ -104,7 +107,8 @@ void measure(const BenchTrainOptions& options, std::vector<ResultRow>& rows) {
   const std::vector<HostBatch> batches(static_cast<std::size_t>(options.gradient_accumulation_steps),
                                        random_batch(options, model->shape().vocab_size));
   const std::size_t planned = workspace.memory().total();
-  TrainingStep step(*model, std::move(workspace), optimizer_options(options.training()), device);
+  TrainingStep step(*model, std::move(workspace), optimizer_options(options.training()), options.weight_dtype(),
+                    device);
   double loss = step.run(batches);
   log_info(text_of(options.model, ": ", format_count(parameter_count(*model)), " parameters on ", device.name(), ", ",
                    format_bytes(device.allocated_bytes()), ", first step after ", format_duration(seconds_since(start)),

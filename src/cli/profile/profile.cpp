@@ -157,7 +157,7 @@ int profile(const ProfileOptions& given, const OptionInput& input) {
   subject.advice.gpu = device.kind() != DeviceKind::cpu;
   const DeviceLimits limits = measure_limits(device, subject.dtype == DType::bf16, options.limit_seconds);
 
-  TrainingStep step(*subject.model, std::move(*subject.workspace), subject.optimizer, device);
+  TrainingStep step(*subject.model, std::move(*subject.workspace), subject.optimizer, subject.dtype, device);
   const auto batches = [&](std::int64_t index) -> std::span<const HostBatch> {
     return subject.steps[static_cast<std::size_t>(index) % subject.steps.size()];
   };
