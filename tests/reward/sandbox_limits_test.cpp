@@ -22,7 +22,6 @@
 #include "reward/registry.h"
 #include "reward/sandbox/compiler.h"
 #include "reward/sandbox/control_groups.h"
-#include "reward/sandbox/processor_time.h"
 #include "reward/sandbox/runner.h"
 #include "reward/sandbox/world.h"
 #include "support/paths.h"
@@ -118,15 +117,6 @@ TEST_P(SandboxLimitsOf, spinning_programs_do_not_take_the_time_of_others) {
     EXPECT_EQ(results[i].output, "done\n") << results[i].error;
     EXPECT_TRUE(results[i].succeeded());
   }
-}
-
-TEST(ProcessorTime, counts_this_process_and_its_threads) {
-  const ProcessorTime own = processor_time_of_tree(getpid());
-  EXPECT_TRUE(own.is_wanted);
-  EXPECT_GE(own.used.count(), 0);
-  const ProcessorTime none = processor_time_of_tree(0x7FFFFFF0);
-  EXPECT_FALSE(none.is_wanted);
-  EXPECT_EQ(none.used.count(), 0);
 }
 
 // --- what is hidden

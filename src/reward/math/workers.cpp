@@ -1,15 +1,11 @@
 #include "reward/math/workers.h"
 
-#include <poll.h>
 #include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <deque>
 #include <new>
 #include <optional>
@@ -18,6 +14,9 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "system/poll.h"
+#include "system/processor_time.h"
+#include "system/streams.h"
 
 namespace hone {
 namespace {
@@ -28,14 +27,6 @@ constexpr std::size_t kMostAtHand = 8;         // comparisons that a worker has 
 constexpr std::size_t kMostShown = 4096;       // bytes of an extracted answer
 constexpr int kMostStalls = 8;                 // of workers at one comparison, each waited for twice as long
 constexpr std::size_t kMostRemembered = 4096;  // comparisons that were too much work
-
-// The processor time that a process has used; zero where it has ended.
-std::chrono::nanoseconds processor_time(pid_t id) {
-  clockid_t clock{};
-  timespec time{};
-  if (clock_getcpuclockid(id, &clock) != 0 || clock_gettime(clock, &time) != 0) return {};
-  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-}
 
 // --- what goes over the channel
 
@@ -93,8 +84,7 @@ class Golds {
   std::optional<MathAnswer> gold_;
 };
 
-}  // namespace
-
+// What a worker does until its channel closes.
 void serve_comparisons(int channel) {
   Golds golds;
   for (RequestHeader header; read_all(channel, bytes_of(header));) {
@@ -121,6 +111,12 @@ void serve_comparisons(int channel) {
     if (!write_all(channel, reply)) return;
   }
 }
+
+constexpr ForkService kComparisons{.name = "comparisons", .memory_bytes = 4ULL << 30, .serve = serve_comparisons};
+
+__attribute__((constructor)) void become_comparison_server_if_asked() { become_fork_server_if_asked(kComparisons); }
+
+}  // namespace
 
 // --- one call of compare()
 
@@ -204,7 +200,7 @@ class MathWorkers::Batch {
 
   void step() {
     std::vector<pollfd> ready;
-    Clock::time_point earliest = Clock::time_point::max();
+    Clock::time_point earliest = kNoDeadline;
     for (Lane& lane : lanes_) {
       fill(lane);
       const bool waiting = !lane.at_hand.empty();
@@ -212,13 +208,11 @@ class MathWorkers::Batch {
       ready.push_back({waiting ? lane.worker.channel.number() : -1, events, 0});
       if (waiting) earliest = std::min(earliest, lane.look);
     }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(earliest - Clock::now());
-    const int count = poll(ready.data(), ready.size(), static_cast<int>(std::max<std::int64_t>(0, left.count())));
-    if (count < 0 && errno != EINTR) throw Error("comparisons", text_of("poll: ", std::strerror(errno)));
+    poll_until(ready, earliest);
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
       Lane& lane = lanes_[i];
       if (lane.at_hand.empty()) continue;
-      const short events = count > 0 ? ready[i].revents : short{0};
+      const short events = ready[i].revents;
       if ((events & POLLOUT) != 0) send_some(lane);
       const bool alive = (events & (POLLIN | POLLHUP | POLLERR)) == 0 || receive(lane);
       if (!alive) {
@@ -230,7 +224,7 @@ class MathWorkers::Batch {
   }
 
   void begin_first(Lane& lane) const {
-    lane.begin = lane.seen = processor_time(lane.worker.id);
+    lane.begin = lane.seen = processor_time_of(lane.worker.id);
     lane.moved = Clock::now();
     lane.look = lane.moved + std::min(owner_.options_.limit, owner_.options_.wait);
   }
@@ -238,7 +232,7 @@ class MathWorkers::Batch {
   // Only processor time makes a verdict: a worker that has none may be one of many on a busy machine, or be stopped.
   void look_at(Lane& lane) {
     const auto now = Clock::now();
-    const std::chrono::nanoseconds used = processor_time(lane.worker.id);
+    const std::chrono::nanoseconds used = processor_time_of(lane.worker.id);
     if (used - lane.begin >= owner_.options_.limit) return replace(lane, MathVerdict::too_long);
     if (used != lane.seen) lane.moved = now;
     lane.seen = used;
@@ -309,7 +303,7 @@ class MathWorkers::Batch {
 
 // --- the pool
 
-MathWorkers::MathWorkers(Options options) : options_(options) {
+MathWorkers::MathWorkers(Options options) : options_(options), server_(kComparisons) {
   if (options_.workers <= 0) options_.workers = thread_count();
   free_ = static_cast<std::size_t>(options_.workers);
   idle_.push_back(server_.fork());  // what the system refuses is said at once

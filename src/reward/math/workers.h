@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "reward/math/comparison.h"
-#include "reward/math/fork_server.h"
+#include "system/fork_server.h"
 
 namespace hone {
 

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/log.h"
-#include "reward/sandbox/many.h"
+#include "core/parallel.h"
 
 namespace hone {
 namespace {

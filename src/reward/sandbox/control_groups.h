@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "reward/math/fork_server.h"
+#include "core/descriptor.h"
 
 namespace hone {
 

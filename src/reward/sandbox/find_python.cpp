@@ -4,9 +4,9 @@
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "reward/sandbox/child.h"
 #include "reward/sandbox/runner.h"
 #include "reward/sandbox/world.h"
+#include "system/child.h"
 
 namespace hone {
 

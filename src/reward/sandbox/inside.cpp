@@ -4,7 +4,6 @@
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <poll.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -19,7 +18,8 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "reward/sandbox/child.h"
+#include "system/child.h"
+#include "system/poll.h"
 
 namespace hone {
 namespace {
@@ -168,8 +168,7 @@ void give_up_rights(const std::string& filter) {
 
 void die_with(int server) {
   ensure(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0, "dying with its server");
-  pollfd ended{server, POLLIN, 0};
-  if (poll(&ended, 1, 0) != 0) _exit(1);
+  if (wait_readable(server, std::chrono::milliseconds(0))) _exit(1);
 }
 
 // Of this process the program gets the standard streams alone.
@@ -183,14 +182,6 @@ void place_streams(const LaunchStreams& streams) {
 
 void tell(int status, std::string_view line) {
   if (write(status, line.data(), line.size()) != static_cast<ssize_t>(line.size())) _exit(1);
-}
-
-std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
-  std::vector<char*> all;
-  all.reserve(texts.size() + 1);
-  for (const std::string& text : texts) all.push_back(const_cast<char*>(text.c_str()));
-  all.push_back(nullptr);
-  return all;
 }
 
 // The limits come last: they are too narrow for this process.

@@ -8,8 +8,8 @@
 #include "core/json.h"
 #include "core/json_value.h"
 #include "core/log.h"
+#include "core/parallel.h"
 #include "core/strings.h"
-#include "reward/sandbox/many.h"
 #include "reward/sandbox/outputs.h"
 #include "reward/sandbox/runner.h"
 

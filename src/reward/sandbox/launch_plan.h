@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "reward/sandbox/child.h"
 #include "reward/sandbox/runner.h"
+#include "system/child.h"
 
 namespace hone {
 

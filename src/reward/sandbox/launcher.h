@@ -6,8 +6,9 @@
 #include <mutex>
 #include <span>
 
-#include "reward/math/fork_server.h"
+#include "core/descriptor.h"
 #include "reward/sandbox/launch_plan.h"
+#include "system/server_process.h"
 
 namespace hone {
 
@@ -22,15 +23,12 @@ struct LaunchStreams {
   int control_group = -1;  // cgroup.procs of the group that the program is to be in; -1: that of the caller
 };
 
-// Asks a server for each program: this executable, started anew, which is small and has one thread, so that its
-// children are made quickly and have nothing of this process in them. The server and all programs end with this object
-// or with this process, in whatever way they end. Any thread may call.
+// Asks a server for each program. The server and all programs end with this object or with this process, in whatever
+// way they end. Any thread may call.
 class Launcher {
  public:
-  explicit Launcher(bool drop_root) : drop_root_(drop_root) {}
-  ~Launcher() { stop(); }
-  Launcher(const Launcher&) = delete;
-  Launcher& operator=(const Launcher&) = delete;
+  // With drop_root the server becomes "nobody", whom limits bind as they do not bind root.
+  explicit Launcher(bool drop_root);
 
   // The first process of a new sandbox (a pidfd), with which all others of it end; it ends with the program. Waits
   // where the system is short of processes, memory or the like for now. Throws Error with the system's reason where it
@@ -38,16 +36,11 @@ class Launcher {
   [[nodiscard]] Descriptor launch(const LaunchPlan& plan, const LaunchStreams& streams);
 
  private:
-  void start();
-  void stop();
-
-  std::mutex mutex_;
   // The pidfd; not open where the system is short of something for now.
   [[nodiscard]] Descriptor try_launch(std::span<const int> passed);
 
-  bool drop_root_;  // the server becomes "nobody", whom limits bind as they do not bind root
-  pid_t id_ = 0;
-  Descriptor channel_;
+  std::mutex mutex_;
+  ServerProcess server_;
 };
 
 }  // namespace hone

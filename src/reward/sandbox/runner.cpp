@@ -1,6 +1,5 @@
 #include "reward/sandbox/runner.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,13 +11,14 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "core/parallel.h"
 #include "core/strings.h"
-#include "reward/sandbox/child.h"
 #include "reward/sandbox/launcher.h"
-#include "reward/sandbox/many.h"
 #include "reward/sandbox/seccomp_filter.h"
 #include "reward/sandbox/watch.h"
 #include "reward/sandbox/world.h"
+#include "system/child.h"
+#include "system/streams.h"
 
 namespace hone {
 namespace {
@@ -34,19 +34,6 @@ constexpr std::int64_t kPendingSignals = 64;
 // bash -u.
 constexpr std::string_view kInit =
     R"({ ulimit -p "$1" || ulimit -u "$1" || exit 125; } 2>/dev/null; shift; echo began >&5; exec 5>&-; "$@"; exit $?)";
-
-struct Pipe {
-  Descriptor read;
-  Descriptor write;
-};
-
-Pipe make_pipe() {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw Error("a pipe to a program", std::strerror(errno));
-  Pipe made{Descriptor(ends[0]), Descriptor(ends[1])};
-  fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  return made;
-}
 
 std::vector<ResourceLimit> resource_limits(const SandboxProgram& program, const SandboxLimits& limits) {
   std::uint64_t largest = limits.file_bytes;

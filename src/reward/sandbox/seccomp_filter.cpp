@@ -16,8 +16,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "core/descriptor.h"
 #include "core/error.h"
-#include "reward/math/fork_server.h"
 
 namespace hone {
 namespace {

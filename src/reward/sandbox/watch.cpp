@@ -1,7 +1,5 @@
 #include "reward/sandbox/watch.h"
 
-#include <poll.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,7 +13,9 @@
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "reward/sandbox/processor_time.h"
+#include "system/child.h"
+#include "system/poll.h"
+#include "system/processor_time.h"
 
 namespace hone {
 namespace {
@@ -35,8 +35,6 @@ constexpr std::string_view kBegan = "began\n";
 constexpr std::string_view kEndedKey = "ended ";
 constexpr std::string_view kFailed = "failed ";
 constexpr std::string_view kExitCode = "\"exit-code\":";  // bubblewrap
-
-int open_process(pid_t id) { return static_cast<int>(syscall(SYS_pidfd_open, id, 0)); }
 
 std::optional<int> number_after(std::string_view text, std::string_view key) {
   const std::size_t at = text.find(key);
@@ -78,11 +76,11 @@ class Watch {
  public:
   Watch(WatchedChild child, const SandboxLimits& limits)
       : child_(std::move(child)), limits_(limits), process_(std::move(child_.process)), launched_(process_.open()) {
-    if (!launched_) process_ = Descriptor(open_process(child_.id));
+    if (!launched_) process_ = open_process(child_.id);
     if (!process_.open()) {
       const int error = errno;
       kill(child_.id, SIGKILL);
-      (void)waitpid(child_.id, nullptr, 0);
+      (void)wait_for_child(child_.id);
       throw Error("running a program", text_of("pidfd_open: ", std::strerror(error)));
     }
     wrapped_ = child_.status.open();
@@ -97,12 +95,14 @@ class Watch {
     while (!wait_once()) {
     }
     int status = SIGKILL;
-    if (inner_.open()) wait_for_inner();
+    if (inner_.open()) {  // bubblewrap has ended, perhaps before the sandbox
+      kill_process(inner_);
+      wait_readable(inner_.number());
+    }
     if (!launched_) {
       // The zombie keeps its number, which is the session's, from being used anew.
       kill(-child_.id, SIGKILL);
-      while (waitpid(child_.id, &status, 0) < 0 && errno == EINTR) {
-      }
+      status = wait_for_child(child_.id);
     }
     drain(child_.output, result_.output, limits_.output_bytes);
     drain(child_.error, result_.error, kMostErrorKept);
@@ -119,29 +119,18 @@ class Watch {
                                  {child_.error.number(), POLLIN, 0},
                                  {child_.status.number(), POLLIN, 0},
                                  {ended_ ? -1 : limits_.stop, POLLIN, 0}}};
-    const int count = poll(ready.data(), ready.size(), milliseconds_left());
-    if (count < 0 && errno != EINTR) throw Error("running a program", text_of("poll: ", std::strerror(errno)));
-    if (count > 0) {
-      if (ready[1].revents != 0) read_some(child_.output, result_.output, limits_.output_bytes);
-      if (ready[2].revents != 0) read_some(child_.error, result_.error, kMostErrorKept);
-      if (ready[3].revents != 0) read_status();
-      if (ready[0].revents != 0) return true;
-      if (ready[4].revents != 0 && !ended_) end();
-    }
+    poll_until(ready, ended_ ? kNoDeadline : deadline());
+    if (ready[1].revents != 0) read_some(child_.output, result_.output, limits_.output_bytes);
+    if (ready[2].revents != 0) read_some(child_.error, result_.error, kMostErrorKept);
+    if (ready[3].revents != 0) read_status();
+    if (ready[0].revents != 0) return true;
+    if (ready[4].revents != 0 && !ended_) end();
     if (!ended_ && Clock::now() >= deadline()) meet_deadline();
     return false;
   }
 
   [[nodiscard]] Clock::time_point deadline() const {
     return !began_ ? setup_end_ : std::min(whole_.next(), silence_.next());
-  }
-
-  // For poll().
-  [[nodiscard]] int milliseconds_left() const {
-    if (ended_) return -1;
-    constexpr std::int64_t kMost = 3'600'000;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline() - Clock::now()).count();
-    return static_cast<int>(std::clamp<std::int64_t>(left, 0, kMost));
   }
 
   // The program has begun, and with it its time.
@@ -208,7 +197,7 @@ class Watch {
     }
     said_.append(bytes.data(), std::min(kMostSaid - said_.size(), static_cast<std::size_t>(count)));
     if (!launched_ && !inner_.open()) {
-      if (const auto id = number_after(said_, "\"child-pid\":")) inner_ = Descriptor(open_process(*id));
+      if (const auto id = number_after(said_, "\"child-pid\":")) inner_ = open_process(*id);
     }
     if (!began_ && said_.find(kBegan) != std::string::npos) begin();
     return true;
@@ -229,18 +218,6 @@ class Watch {
       kill(child_.id, SIGKILL);
     } else {
       kill(-child_.id, SIGKILL);
-    }
-  }
-
-  static void kill_process(const Descriptor& process) {
-    (void)syscall(SYS_pidfd_send_signal, process.number(), SIGKILL, nullptr, 0);
-  }
-
-  // Bubblewrap has ended, perhaps before the sandbox.
-  void wait_for_inner() {
-    kill_process(inner_);
-    pollfd ended{inner_.number(), POLLIN, 0};
-    while (poll(&ended, 1, -1) < 0 && errno == EINTR) {
     }
   }
 

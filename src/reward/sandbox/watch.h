@@ -3,7 +3,7 @@
 
 #include <sys/types.h>
 
-#include "reward/math/fork_server.h"
+#include "core/descriptor.h"
 #include "reward/sandbox/runner.h"
 
 namespace hone {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/process.h"
+#include "system/process.h"
 
 namespace hone {
 namespace {

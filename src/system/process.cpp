@@ -1,4 +1,4 @@
-#include "core/process.h"
+#include "system/process.h"
 
 #include <sys/resource.h>
 #include <unistd.h>

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reward/math/fork_server.h"
+#include "core/descriptor.h"
 
 namespace hone {
 
@@ -20,7 +20,8 @@ struct ResourceLimit {
 };
 
 struct ChildPlan {
-  std::vector<std::string> arguments;    // the first is a path
+  std::string executable;  // a path; empty: the first argument
+  std::vector<std::string> arguments;
   std::vector<std::string> environment;  // NAME=VALUE
   std::string folder;                    // to start in; empty: this process's
   std::vector<int> descriptors;          // become 0, 1, ... of the child, which has no others
@@ -46,10 +47,27 @@ void offer_to_oom_killer();
 // All signals of this process as a new one has them, and none blocked. Calls nothing that a child of fork() may not.
 void default_signals();
 
+// Makes the calling thread that user and group, with no others. False, with errno, where the system does not let it.
+// Calls nothing that a child of fork() may not.
+[[nodiscard]] bool become_nobody();
+
 // The first NAME of the folders in PATH, and of /usr/bin, that may be run; all of them, in order.
 [[nodiscard]] std::vector<std::string> executables_named(std::string_view name);
 
-// A file in memory that holds `content`, to be read from its beginning; nobody can change it.
-[[nodiscard]] Descriptor sealed_file(std::string_view content);
+// The environment of this process, NAME=VALUE.
+[[nodiscard]] std::vector<std::string> current_environment();
+
+// As execve() wants them: ended by a null. The texts stay the caller's.
+[[nodiscard]] std::vector<char*> pointers_to(const std::vector<std::string>& texts);
+
+// Waits for the end of a child; its status, as waitpid() gives it (SIGKILL's where there is no such child).
+int wait_for_child(pid_t id);
+// Clears the child away where it has ended; false where it runs.
+[[nodiscard]] bool has_ended(pid_t id);
+
+// A pidfd, which can be read once the process has ended; not open, with errno, where there is none.
+[[nodiscard]] Descriptor open_process(pid_t id);
+// Of a pidfd; a process that has ended is left alone.
+void kill_process(const Descriptor& process);
 
 }  // namespace hone

@@ -1,7 +1,6 @@
-#include "reward/sandbox/child.h"
+#include "system/child.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -51,12 +50,6 @@ bool place_descriptors(const Launch& launch) {
   return syscall(SYS_close_range, static_cast<unsigned>(launch.moved.size()), ~0U, 0U) == 0;
 }
 
-// System calls of their own: the library's setresuid would change all threads of the process that lends its memory.
-bool become_nobody() {
-  return syscall(SYS_setgroups, 0, nullptr) == 0 && syscall(SYS_setresgid, kNobody, kNobody, kNobody) == 0 &&
-         syscall(SYS_setresuid, kNobody, kNobody, kNobody) == 0;
-}
-
 const char* prepare_child(const Launch& launch) {
   default_signals();
   if (setsid() < 0) return "setsid";
@@ -92,21 +85,11 @@ const char* prepare_child(const Launch& launch) {
   return id;
 }
 
-std::vector<char*> pointers(const std::vector<std::string>& texts) {
-  std::vector<char*> all;
-  all.reserve(texts.size() + 1);
-  for (const std::string& text : texts) all.push_back(const_cast<char*>(text.c_str()));
-  all.push_back(nullptr);
-  return all;
-}
-
 }  // namespace
 
 void offer_to_oom_killer() {
-  const int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-  if (file < 0) return;
-  if (write(file, "1000", 4) != 4) errno = 0;  // a preference only
-  close(file);
+  const Descriptor file(open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
+  if (file.open() && write(file.number(), "1000", 4) != 4) errno = 0;  // a preference only
 }
 
 void default_signals() {
@@ -118,16 +101,22 @@ void default_signals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
+// System calls: the library's setresuid would change all threads of the process that lends its memory.
+bool become_nobody() {
+  return syscall(SYS_setgroups, 0, nullptr) == 0 && syscall(SYS_setresgid, kNobody, kNobody, kNobody) == 0 &&
+         syscall(SYS_setresuid, kNobody, kNobody, kNobody) == 0;
+}
+
 rlim_t core_limit() {
   rlimit own{};
   return geteuid() == 0 || (getrlimit(RLIMIT_CORE, &own) == 0 && own.rlim_max >= 1) ? 1 : 0;
 }
 
 pid_t start_child(const ChildPlan& plan) {
-  const std::vector<char*> arguments = pointers(plan.arguments);
-  const std::vector<char*> environment = pointers(plan.environment);
+  const std::vector<char*> arguments = pointers_to(plan.arguments);
+  const std::vector<char*> environment = pointers_to(plan.environment);
   std::vector<int> moved(plan.descriptors.size());
-  Launch launch{.path = arguments.front(),
+  Launch launch{.path = plan.executable.empty() ? arguments.front() : plan.executable.c_str(),
                 .arguments = arguments.data(),
                 .environment = environment.data(),
                 .folder = plan.folder.empty() ? nullptr : plan.folder.c_str(),
@@ -148,7 +137,7 @@ pid_t start_child(const ChildPlan& plan) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (id < 0) throw Error("starting a program", std::strerror(error));
   if (launch.failed_at != nullptr) {
-    (void)waitpid(id, nullptr, 0);
+    (void)wait_for_child(id);
     throw Error("starting a program", text_of(launch.failed_at, ": ", std::strerror(launch.error)));
   }
   return id;
@@ -167,18 +156,33 @@ std::vector<std::string> executables_named(std::string_view name) {
   return found;
 }
 
-Descriptor sealed_file(std::string_view content) {
-  Descriptor file(memfd_create("hone", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  while (file.open() && !content.empty()) {
-    const ssize_t count = write(file.number(), content.data(), content.size());
-    if (count <= 0) break;
-    content.remove_prefix(static_cast<std::size_t>(count));
+std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  all.reserve(texts.size() + 1);
+  for (const std::string& text : texts) all.push_back(const_cast<char*>(text.c_str()));
+  all.push_back(nullptr);
+  return all;
+}
+
+std::vector<std::string> current_environment() {
+  std::vector<std::string> all;
+  for (char** variable = environ; *variable != nullptr; ++variable) all.emplace_back(*variable);
+  return all;
+}
+
+int wait_for_child(pid_t id) {
+  int status = SIGKILL;
+  while (waitpid(id, &status, 0) < 0 && errno == EINTR) {
   }
-  if (!file.open() || !content.empty() || lseek(file.number(), 0, SEEK_SET) != 0 ||
-      fcntl(file.number(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0) {
-    throw Error("a file in memory", std::strerror(errno));
-  }
-  return file;
+  return status;
+}
+
+bool has_ended(pid_t id) { return waitpid(id, nullptr, WNOHANG) == id; }
+
+Descriptor open_process(pid_t id) { return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, id, 0))); }
+
+void kill_process(const Descriptor& process) {
+  (void)syscall(SYS_pidfd_send_signal, process.number(), SIGKILL, nullptr, 0);
 }
 
 }  // namespace hone

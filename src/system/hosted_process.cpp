@@ -1,9 +1,6 @@
-#include "reward/own/hosted_process.h"
+#include "system/hosted_process.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,7 +13,9 @@
 
 #include "core/error.h"
 #include "core/interrupt.h"
-#include "reward/sandbox/child.h"
+#include "system/child.h"
+#include "system/poll.h"
+#include "system/streams.h"
 
 namespace hone {
 namespace {
@@ -26,41 +25,27 @@ constexpr std::chrono::milliseconds kLook{200};           // between looks wheth
 constexpr std::chrono::milliseconds kToEnd{2000};         // for a process whose socket was closed
 constexpr std::chrono::milliseconds kForTraceback{2000};  // for a process that was asked where it stands
 
-// False where nothing came in time.
-bool wait_readable(int descriptor, std::chrono::milliseconds limit) {
-  pollfd one{descriptor, POLLIN, 0};
-  return poll(&one, 1, static_cast<int>(limit.count())) > 0;
-}
-
 }  // namespace
 
 HostedProcess::HostedProcess(const std::vector<std::string>& arguments) {
-  int sockets[2];
-  int pipes[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
-    throw Error("a socket to a reward", std::strerror(errno));
-  }
-  channel_ = Descriptor(sockets[0]);
-  const Descriptor theirs(sockets[1]);
-  if (pipe2(pipes, O_CLOEXEC) != 0) throw Error("a pipe to a reward", std::strerror(errno));
-  said_end_ = Descriptor(pipes[0]);
-  const Descriptor saying(pipes[1]);
-  fcntl(channel_.number(), F_SETFL, O_NONBLOCK);
-  fcntl(said_end_.number(), F_SETFL, O_NONBLOCK);
-  ChildPlan plan{.arguments = arguments,
-                 .environment = {},
-                 .folder = {},
-                 .descriptors = {theirs.number(), saying.number(), saying.number()},
-                 .limits = {},
-                 .dies_with_thread = true};
-  for (char** variable = environ; *variable != nullptr; ++variable) plan.environment.emplace_back(*variable);
-  id_ = start_child(plan);
-  process_ = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, id_, 0)));
+  SocketPair sockets = make_socket_pair(SOCK_STREAM);
+  Pipe pipe = make_pipe();
+  set_nonblocking(sockets.ours.number());
+  const int said = pipe.write.number();
+  id_ = start_child({.arguments = arguments,
+                     .environment = current_environment(),
+                     .folder = {},
+                     .descriptors = {sockets.theirs.number(), said, said},
+                     .limits = {},
+                     .dies_with_thread = true});
+  channel_ = std::move(sockets.ours);
+  said_end_ = std::move(pipe.read);
+  process_ = open_process(id_);
   if (!process_.open()) {
     const int error = errno;
     kill(-id_, SIGKILL);
-    (void)waitpid(id_, nullptr, 0);
-    throw Error("running a reward", text_of("pidfd_open: ", std::strerror(error)));
+    (void)wait_for_child(id_);
+    throw Error("starting a program", text_of("pidfd_open: ", std::strerror(error)));
   }
 }
 
@@ -69,8 +54,7 @@ HostedProcess::~HostedProcess() {
   if (reaped_) return;
   (void)wait_readable(process_.number(), kToEnd);
   kill(-id_, SIGKILL);
-  while (waitpid(id_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  (void)wait_for_child(id_);
 }
 
 std::string HostedProcess::ask(std::string line, std::chrono::milliseconds limit, std::size_t most) {
@@ -104,11 +88,7 @@ void HostedProcess::wait_some(bool writes, Clock::time_point deadline) {
   std::array<pollfd, 3> ready{{{process_.number(), POLLIN, 0},
                                {channel_.number(), static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), 0},
                                {said_end_.number(), POLLIN, 0}}};
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-  const auto wait = std::clamp(left, std::chrono::milliseconds(0), kLook);
-  if (poll(ready.data(), ready.size(), static_cast<int>(wait.count())) < 0 && errno != EINTR) {
-    throw Error("a reward", text_of("poll: ", std::strerror(errno)));
-  }
+  poll_until(ready, std::min(deadline, Clock::now() + kLook));
 }
 
 void HostedProcess::send_some() {
@@ -145,9 +125,7 @@ HostedProcess::Failure HostedProcess::ended() {
   (void)wait_readable(process_.number(), kToEnd);
   // One that has closed its socket lives on; the zombie of one that has ended keeps its number, which is the session's.
   kill(-id_, SIGKILL);
-  int status = 0;
-  while (waitpid(id_, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = wait_for_child(id_);
   reaped_ = true;
   read_said();
   return {WIFEXITED(status) ? text_of("it ended with status ", WEXITSTATUS(status))
@@ -155,7 +133,7 @@ HostedProcess::Failure HostedProcess::ended() {
 }
 
 HostedProcess::Failure HostedProcess::late(std::chrono::milliseconds limit) {
-  kill(id_, SIGUSR1);  // the host prints where it stands
+  kill(id_, SIGUSR1);
   for (const auto wait : {kForTraceback, kLook}) {
     if (said_end_.open() && wait_readable(said_end_.number(), wait)) read_said();
   }

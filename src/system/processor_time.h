@@ -1,4 +1,4 @@
-// The processor time that a program and all that it started have used.
+// The processor time that processes have used.
 #pragma once
 
 #include <sys/types.h>
@@ -11,6 +11,9 @@ struct ProcessorTime {
   std::chrono::milliseconds used{0};
   bool is_wanted = false;  // a thread runs, or waits for nothing but a processor
 };
+
+// Of the process alone, with all its threads; zero where it has ended.
+[[nodiscard]] std::chrono::nanoseconds processor_time_of(pid_t process);
 
 // Sums the process, its descendants and those of their children that were waited for. Nothing of a process that /proc
 // does not show.

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reward/math/fork_server.h"
+#include "core/descriptor.h"
 
 namespace hone {
 
@@ -29,7 +29,8 @@ class HostedProcess {
   ~HostedProcess();  // closes the socket, and kills what does not end by itself soon, with its session
 
   // Sends the line, to which it adds the end, and waits for one back, at most `most` bytes. Throws Failure, after which
-  // nothing may be asked any more, and Interrupted at Ctrl+C.
+  // nothing may be asked any more, and Interrupted at Ctrl+C. A process that is late gets SIGUSR1 before it is killed,
+  // at which it may say where it stands.
   [[nodiscard]] std::string ask(std::string line, std::chrono::milliseconds limit, std::size_t most);
 
   // What was said on standard output and standard error since the last call, its end where it is long.

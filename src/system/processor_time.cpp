@@ -1,7 +1,8 @@
-#include "reward/sandbox/processor_time.h"
+#include "system/processor_time.h"
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -14,8 +15,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/descriptor.h"
 #include "core/error.h"
-#include "reward/math/fork_server.h"
 
 namespace hone {
 namespace {
@@ -83,6 +84,13 @@ bool has_running_thread(pid_t process) {
 }
 
 }  // namespace
+
+std::chrono::nanoseconds processor_time_of(pid_t process) {
+  clockid_t clock{};
+  timespec time{};
+  if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0) return {};
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
 
 ProcessorTime processor_time_of_tree(pid_t root) {
   std::unordered_map<pid_t, Stat> all;
