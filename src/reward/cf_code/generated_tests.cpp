@@ -13,7 +13,7 @@
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "reward/sandbox/contest.h"
+#include "reward/judging/contest.h"
 #include "system/process.h"
 
 namespace hone {

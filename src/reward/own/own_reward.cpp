@@ -13,7 +13,7 @@
 #include "reward/own/host.h"
 #include "reward/own/python_reward.h"
 #include "reward/own/said.h"
-#include "reward/sandbox/watch.h"
+#include "sandbox/watch.h"
 #include "system/child.h"
 #include "system/streams.h"
 

@@ -3,7 +3,7 @@
 
 #include <sys/types.h>
 
-#include "reward/sandbox/launcher.h"
+#include "sandbox/launcher.h"
 
 namespace hone {
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "core/descriptor.h"
-#include "reward/sandbox/launch_plan.h"
+#include "sandbox/launch_plan.h"
 #include "system/server_process.h"
 
 namespace hone {

@@ -1,4 +1,4 @@
-#include "reward/sandbox/inside.h"
+#include "sandbox/inside.h"
 
 #include <fcntl.h>
 #include <linux/capability.h>

@@ -1,4 +1,4 @@
-#include "reward/sandbox/judge_code.h"
+#include "reward/judging/judge_code.h"
 
 #include <memory>
 #include <string>
@@ -10,8 +10,8 @@
 #include "core/log.h"
 #include "core/parallel.h"
 #include "core/strings.h"
-#include "reward/sandbox/outputs.h"
-#include "reward/sandbox/runner.h"
+#include "reward/judging/outputs.h"
+#include "sandbox/runner.h"
 
 namespace hone {
 namespace {

@@ -1,4 +1,4 @@
-#include "reward/sandbox/contest.h"
+#include "reward/judging/contest.h"
 
 #include <algorithm>
 #include <atomic>

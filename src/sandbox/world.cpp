@@ -1,4 +1,4 @@
-#include "reward/sandbox/world.h"
+#include "sandbox/world.h"
 
 #include <unistd.h>
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "reward/reward.h"
-#include "reward/sandbox/control_groups.h"
+#include "sandbox/control_groups.h"
+#include "sandbox/mode.h"
 
 namespace hone {
 

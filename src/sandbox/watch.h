@@ -4,7 +4,7 @@
 #include <sys/types.h>
 
 #include "core/descriptor.h"
-#include "reward/sandbox/runner.h"
+#include "sandbox/runner.h"
 
 namespace hone {
 

@@ -1,4 +1,4 @@
-#include "reward/sandbox/launch_plan.h"
+#include "sandbox/launch_plan.h"
 
 #include <cstring>
 

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "core/json.h"
+#include "reward/judging/stored_tests.h"
 #include "reward/reward.h"
-#include "reward/sandbox/compiler.h"
-#include "reward/sandbox/runner.h"
-#include "reward/sandbox/stored_tests.h"
+#include "sandbox/compiler.h"
+#include "sandbox/runner.h"
 
 namespace hone {
 

@@ -1,4 +1,4 @@
-#include "reward/sandbox/launcher.h"
+#include "sandbox/launcher.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -20,7 +20,7 @@
 #include <thread>
 
 #include "core/error.h"
-#include "reward/sandbox/inside.h"
+#include "sandbox/inside.h"
 #include "system/child.h"
 #include "system/streams.h"
 

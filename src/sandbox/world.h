@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "reward/sandbox/launch_plan.h"
+#include "sandbox/launch_plan.h"
 
 namespace hone {
 

@@ -4,8 +4,8 @@
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "reward/sandbox/runner.h"
-#include "reward/sandbox/world.h"
+#include "sandbox/runner.h"
+#include "sandbox/world.h"
 #include "system/child.h"
 
 namespace hone {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "reward/sandbox/runner.h"
+#include "sandbox/runner.h"
 
 namespace hone {
 

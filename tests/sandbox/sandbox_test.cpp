@@ -20,7 +20,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "reward/sandbox/runner.h"
+#include "sandbox/runner.h"
 #include "support/paths.h"
 #include "support/sandbox.h"
 

@@ -1,4 +1,4 @@
-#include "reward/sandbox/watch.h"
+#include "sandbox/watch.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

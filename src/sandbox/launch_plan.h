@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reward/sandbox/runner.h"
+#include "sandbox/runner.h"
 #include "system/child.h"
 
 namespace hone {

@@ -1,4 +1,4 @@
-#include "reward/sandbox/runner.h"
+#include "sandbox/runner.h"
 
 #include <unistd.h>
 
@@ -13,10 +13,10 @@
 #include "core/log.h"
 #include "core/parallel.h"
 #include "core/strings.h"
-#include "reward/sandbox/launcher.h"
-#include "reward/sandbox/seccomp_filter.h"
-#include "reward/sandbox/watch.h"
-#include "reward/sandbox/world.h"
+#include "sandbox/launcher.h"
+#include "sandbox/seccomp_filter.h"
+#include "sandbox/watch.h"
+#include "sandbox/world.h"
 #include "system/child.h"
 #include "system/streams.h"
 

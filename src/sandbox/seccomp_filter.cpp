@@ -1,4 +1,4 @@
-#include "reward/sandbox/seccomp_filter.h"
+#include "sandbox/seccomp_filter.h"
 
 #include <fcntl.h>
 #include <sched.h>

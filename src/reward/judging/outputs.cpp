@@ -1,4 +1,4 @@
-#include "reward/sandbox/outputs.h"
+#include "reward/judging/outputs.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "reward/sandbox/stored_tests.h"
+#include "reward/judging/stored_tests.h"
 
 #include <span>
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "reward/sandbox/control_groups.h"
+#include "sandbox/control_groups.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>

@@ -1,4 +1,4 @@
-#include "reward/sandbox/compiler.h"
+#include "sandbox/compiler.h"
 
 #include <unistd.h>
 
