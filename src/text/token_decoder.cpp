@@ -4,10 +4,10 @@
 #include <optional>
 #include <utility>
 
+#include "core/unicode.h"
 #include "text/byte_alphabet.h"
 #include "text/json_fields.h"
 #include "text/normalizer.h"
-#include "text/unicode.h"
 
 namespace hone {
 namespace {

@@ -1,10 +1,10 @@
-#include "text/template_parser.h"
+#include "jinja/parser.h"
 
 #include <algorithm>
 #include <initializer_list>
 
 #include "core/error.h"
-#include "text/template_expression_parser.h"
+#include "jinja/expression_parser.h"
 
 namespace hone {
 namespace {

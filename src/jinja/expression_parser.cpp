@@ -1,4 +1,4 @@
-#include "text/template_expression_parser.h"
+#include "jinja/expression_parser.h"
 
 #include <charconv>
 

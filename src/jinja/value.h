@@ -16,7 +16,7 @@
 namespace hone {
 
 class TemplateValue;
-struct Macro;  // template_renderer.cpp
+struct Macro;  // renderer.cpp
 struct LoopState;
 struct Statement;
 struct TemplateScope;

@@ -1,10 +1,10 @@
-#include "text/template_value.h"
+#include "jinja/value.h"
 
 #include <algorithm>
 
 #include "core/error.h"
 #include "core/json_value.h"
-#include "text/unicode.h"
+#include "core/unicode.h"
 
 namespace hone {
 namespace {

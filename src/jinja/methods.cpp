@@ -5,10 +5,10 @@
 #include <span>
 
 #include "core/error.h"
-#include "text/python_format.h"
-#include "text/python_text.h"
-#include "text/template_functions.h"
-#include "text/unicode.h"
+#include "core/unicode.h"
+#include "jinja/functions.h"
+#include "jinja/python_format.h"
+#include "jinja/python_text.h"
 
 namespace hone {
 namespace {

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "text/template_functions.h"
-#include "text/unicode.h"
+#include "core/unicode.h"
+#include "jinja/functions.h"
 
 namespace hone {
 namespace {

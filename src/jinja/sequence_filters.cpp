@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "text/template_filters.h"
-#include "text/unicode.h"
+#include "core/unicode.h"
+#include "jinja/filters.h"
 
 namespace hone {
 namespace {

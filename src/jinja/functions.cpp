@@ -1,10 +1,10 @@
-#include "text/template_functions.h"
+#include "jinja/functions.h"
 
 #include <algorithm>
 
 #include "core/error.h"
-#include "text/python_text.h"
-#include "text/unicode.h"
+#include "core/unicode.h"
+#include "jinja/python_text.h"
 
 namespace hone {
 namespace {

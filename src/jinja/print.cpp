@@ -6,8 +6,8 @@
 #include <cstdio>
 
 #include "core/error.h"
-#include "text/template_value.h"
-#include "text/unicode.h"
+#include "core/unicode.h"
+#include "jinja/value.h"
 
 namespace hone {
 namespace {

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "text/template_ast.h"
-#include "text/template_lexer.h"
+#include "jinja/ast.h"
+#include "jinja/lexer.h"
 
 namespace hone {
 

@@ -1,6 +1,7 @@
-// Runs a parsed chat template.
+// Runs a parsed template.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -8,9 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "text/chat_template.h"
-#include "text/template_ast.h"
-#include "text/template_functions.h"
+#include "jinja/ast.h"
+#include "jinja/functions.h"
 
 namespace hone {
 
@@ -24,14 +24,20 @@ struct TemplateScope {
 };
 using ScopePtr = std::shared_ptr<TemplateScope>;
 
+// `generated` holds the byte ranges [begin, end) that {% generation %} blocks produced.
+struct RenderedTemplate {
+  std::string text;
+  std::vector<std::pair<std::size_t, std::size_t>> generated;
+};
+
 class TemplateRenderer {
  public:
-  // `local_time`: what strftime_now formats, see ChatTemplate.
+  // `local_time`: what strftime_now formats, as seconds on the wall clock from 1970-01-01 00:00 on it.
   TemplateRenderer(ScopePtr globals, std::int64_t local_time)
       : globals_(std::move(globals)), scope_(globals_), local_time_(local_time) {}
 
-  // Throws Error with the template's line.
-  [[nodiscard]] RenderedChat render(const Block& block);
+  // Throws Error with the template's line, also where rendering takes more steps or output than the limits allow.
+  [[nodiscard]] RenderedTemplate render(const Block& block);
 
  private:
   enum class Flow { kNext, kBreak, kContinue };
@@ -90,7 +96,7 @@ class TemplateRenderer {
   std::int64_t local_time_;
   TemplateMeter meter_;
   int depth_ = 0;
-  RenderedChat result_;
+  RenderedTemplate result_;
   std::string* out_ = nullptr;  // result_.text, or what a block's output is captured in
 };
 

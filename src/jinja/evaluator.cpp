@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "text/python_format.h"
-#include "text/python_text.h"
-#include "text/template_lexer.h"
-#include "text/template_renderer.h"
+#include "jinja/lexer.h"
+#include "jinja/python_format.h"
+#include "jinja/python_text.h"
+#include "jinja/renderer.h"
 
 namespace hone {
 namespace {

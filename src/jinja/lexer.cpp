@@ -1,11 +1,11 @@
-#include "text/template_lexer.h"
+#include "jinja/lexer.h"
 
 #include <algorithm>
 #include <array>
 
 #include "core/error.h"
-#include "text/python_text.h"
-#include "text/unicode.h"
+#include "core/unicode.h"
+#include "jinja/python_text.h"
 
 namespace hone {
 namespace {

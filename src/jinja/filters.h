@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "text/template_functions.h"
+#include "jinja/functions.h"
 
 namespace hone {
 

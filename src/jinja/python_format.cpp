@@ -1,4 +1,4 @@
-#include "text/python_format.h"
+#include "jinja/python_format.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "core/error.h"
-#include "text/unicode.h"
+#include "core/unicode.h"
 
 namespace hone {
 namespace {

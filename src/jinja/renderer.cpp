@@ -1,11 +1,11 @@
-#include "text/template_renderer.h"
+#include "jinja/renderer.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "core/error.h"
-#include "text/python_text.h"
-#include "text/template_lexer.h"
+#include "jinja/lexer.h"
+#include "jinja/python_text.h"
 
 namespace hone {
 
@@ -62,7 +62,7 @@ class TemplateRenderer::ScopeGuard {
   ScopePtr saved_;
 };
 
-RenderedChat TemplateRenderer::render(const Block& block) {
+RenderedTemplate TemplateRenderer::render(const Block& block) {
   out_ = &result_.text;
   const ScopeGuard scope(*this);
   execute(block);
@@ -247,7 +247,7 @@ void TemplateRenderer::execute_generation(const Statement& statement) {
   const bool is_output = out_ == &result_.text;
   const ScopeGuard scope(*this);
   execute(statement.body);
-  if (is_output) result_.assistant.emplace_back(begin, result_.text.size());
+  if (is_output) result_.generated.emplace_back(begin, result_.text.size());
 }
 
 TemplateValue TemplateRenderer::call(const TemplateValue& callee, TemplateArguments& arguments) {

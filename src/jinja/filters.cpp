@@ -5,10 +5,10 @@
 #include <optional>
 
 #include "core/error.h"
-#include "text/python_format.h"
-#include "text/python_text.h"
-#include "text/template_filters.h"
-#include "text/unicode.h"
+#include "core/unicode.h"
+#include "jinja/filters.h"
+#include "jinja/python_format.h"
+#include "jinja/python_text.h"
 
 namespace hone {
 namespace {

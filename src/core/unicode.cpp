@@ -1,4 +1,4 @@
-#include "text/unicode.h"
+#include "core/unicode.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "text/unicode_tables.h"
+#include "core/unicode_tables.h"
 
 namespace hone {
 namespace {

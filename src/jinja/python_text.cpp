@@ -1,10 +1,10 @@
-#include "text/python_text.h"
+#include "jinja/python_text.h"
 
 #include <algorithm>
 #include <array>
 #include <ctime>
 
-#include "text/unicode.h"
+#include "core/unicode.h"
 
 namespace hone {
 namespace {

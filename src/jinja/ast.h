@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "text/template_value.h"
+#include "jinja/value.h"
 
 namespace hone {
 

@@ -1,9 +1,9 @@
-// Parses a chat template (Jinja's grammar as of version 3.1, without inheritance and imports).
+// Parses a template (Jinja's grammar as of version 3.1, without inheritance and imports).
 #pragma once
 
 #include <string_view>
 
-#include "text/template_ast.h"
+#include "jinja/ast.h"
 
 namespace hone {
 
