@@ -1,4 +1,4 @@
-#include "engine/loaded_model.h"
+#include "model/loaded_model.h"
 
 #include <algorithm>
 
