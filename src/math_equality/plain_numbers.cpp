@@ -76,7 +76,7 @@ std::size_t currency_length(std::string_view text, std::size_t at) {
   return block && static_cast<std::uint8_t>(rest[2]) >= 0xA0 ? 3 : 0;
 }
 
-std::size_t behind_percent(std::string_view text, std::size_t at) {
+std::size_t behind_spaced_percent(std::string_view text, std::size_t at) {
   const std::size_t sign = skip_spaces(text, at);
   const std::string_view rest = text.substr(sign);
   for (const std::string_view word : {"%", "percent", "Percent", "pct", "Pct"}) {
@@ -165,7 +165,7 @@ std::optional<AnswerMatch> match_number(std::string_view text, std::size_t at) {
     if (start < text.size()) start += currency_length(text, start);
     const std::size_t end = number_end(text, start);
     if (end == std::string_view::npos) return std::nullopt;
-    const std::size_t behind = behind_percent(text, end);
+    const std::size_t behind = behind_spaced_percent(text, end);
     return found_match(AnswerMatch::Kind::number, at, behind, {text.substr(start, end - start), behind > end});
   });
 }
