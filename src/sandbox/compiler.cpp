@@ -44,14 +44,14 @@ std::string key_of(const CppProgram& program) {
 
 }  // namespace
 
-Compiler::Compiler(const Sandbox& sandbox, std::string path) : sandbox_(sandbox), path_(std::move(path)) {
+CppCompiler::CppCompiler(const Sandbox& sandbox, std::string path) : sandbox_(sandbox), path_(std::move(path)) {
   if (access(path_.c_str(), X_OK) != 0) {
     throw Error("rewards for C++ programs", text_of("there is no compiler ", path_),
                 "install the package g++, or leave ioi_code and cf_code out of reward_funcs");
   }
 }
 
-std::shared_ptr<const CompiledProgram> Compiler::compile(const CppProgram& program) {
+std::shared_ptr<const CompiledProgram> CppCompiler::compile(const CppProgram& program) {
   std::string key = key_of(program);
   if (std::shared_ptr<const CompiledProgram> found = find(key)) return found;
   auto made = std::make_shared<const CompiledProgram>(run(program));
@@ -59,7 +59,7 @@ std::shared_ptr<const CompiledProgram> Compiler::compile(const CppProgram& progr
   return made;
 }
 
-std::shared_ptr<const CompiledProgram> Compiler::find(const std::string& key) {
+std::shared_ptr<const CompiledProgram> CppCompiler::find(const std::string& key) {
   const std::scoped_lock lock(mutex_);
   const auto place = std::ranges::find(kept_, key, &Kept::key);
   if (place == kept_.end()) return nullptr;
@@ -67,7 +67,7 @@ std::shared_ptr<const CompiledProgram> Compiler::find(const std::string& key) {
   return place->program;
 }
 
-void Compiler::keep(std::string key, std::shared_ptr<const CompiledProgram> program) {
+void CppCompiler::keep(std::string key, std::shared_ptr<const CompiledProgram> program) {
   const std::scoped_lock lock(mutex_);
   kept_.push_front({std::move(key), std::move(program)});
   bytes_kept_ += kept_.front().bytes();
@@ -77,7 +77,7 @@ void Compiler::keep(std::string key, std::shared_ptr<const CompiledProgram> prog
   }
 }
 
-CompiledProgram Compiler::run(const CppProgram& program) const {
+CompiledProgram CppCompiler::run(const CppProgram& program) const {
   SandboxProgram compiler{.arguments = {"/bin/sh", "-c", std::string(kScript), "sh", path_, "-o", "program.out"},
                           .files = program.files,
                           .readable = {},

@@ -28,10 +28,10 @@ struct CompiledProgram {
 };
 
 // Keeps what it compiled last, so that a checker is compiled once a run. Any thread may call.
-class Compiler {
+class CppCompiler {
  public:
   // Throws Error where the machine has no compiler of this path. The sandbox must outlive this.
-  explicit Compiler(const Sandbox& sandbox, std::string path = "/usr/bin/g++");
+  explicit CppCompiler(const Sandbox& sandbox, std::string path = "/usr/bin/g++");
 
   [[nodiscard]] std::shared_ptr<const CompiledProgram> compile(const CppProgram& program);
 

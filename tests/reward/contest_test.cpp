@@ -186,10 +186,10 @@ TEST(Contest, rows_and_keys_that_make_no_sense_are_errors) {
   }
 }
 
-TEST(Compiler, without_one_the_error_says_what_to_do) {
+TEST(CppCompiler, without_one_the_error_says_what_to_do) {
   const Sandbox sandbox(SandboxMode::none);
   try {
-    const Compiler compiler(sandbox, "/no/such/g++");
+    const CppCompiler compiler(sandbox, "/no/such/g++");
     FAIL() << "a compiler that is not there";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("no compiler /no/such/g++"));

@@ -191,7 +191,7 @@ TEST_P(SandboxLimitsOf, an_environment_shows_nothing_of_its_project) {
 TEST(CompilerLimits, large_binaries_and_long_messages_are_cut) {
   SKIP_WITHOUT_SANDBOX();
   const Sandbox sandbox(SandboxMode::namespaces);
-  Compiler compiler(sandbox);
+  CppCompiler compiler(sandbox);
   const auto compile = [&](const std::string& code) {
     return compiler.compile({.flags = {}, .files = {{"a.cpp", code}}, .sources = {"a.cpp"}});
   };

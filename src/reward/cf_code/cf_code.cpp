@@ -209,7 +209,7 @@ class CodeforcesJudge {
   GeneratedTests generated_;
   Sandbox sandbox_;
   SandboxProgram python_;
-  Compiler compiler_;
+  CppCompiler compiler_;
 };
 
 }  // namespace

@@ -155,7 +155,7 @@ class IoiJudge {
   RowSource rows_;
   TestShelf shelf_;
   Sandbox sandbox_;
-  Compiler compiler_;
+  CppCompiler compiler_;
 };
 
 }  // namespace
