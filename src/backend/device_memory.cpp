@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/process.h"
+#include "system/process.h"
 #ifdef HONE_CUDA
 #include <cuda_runtime_api.h>
 

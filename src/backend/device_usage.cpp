@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include "core/process.h"
+#include "system/process.h"
 #ifdef HONE_CUDA
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>

@@ -15,10 +15,10 @@
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/log.h"
-#include "core/process.h"
 #include "core/strings.h"
 #include "data/cache_entry.h"
 #include "hub/cache.h"
+#include "system/process.h"
 
 namespace hone {
 namespace fs = std::filesystem;

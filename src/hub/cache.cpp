@@ -5,9 +5,9 @@
 
 #include "core/error.h"
 #include "core/files.h"
-#include "core/process.h"
 #include "core/strings.h"
 #include "core/yaml.h"
+#include "system/process.h"
 
 namespace hone {
 namespace fs = std::filesystem;

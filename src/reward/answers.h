@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reward/math/workers.h"
+#include "math_equality/workers.h"
 #include "reward/reward.h"
 
 namespace hone {

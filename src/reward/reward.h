@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/json.h"
+#include "sandbox/mode.h"
 
 namespace hone {
 
@@ -52,12 +53,6 @@ using RowSource =
     std::function<void(const RowQuery& query, const std::function<void(std::span<const std::string_view>)>& visit)>;
 
 enum class LengthScope { group, call };
-
-enum class SandboxMode : std::uint8_t {
-  namespaces,  // the kernel's, made by hone itself: the quickest
-  bubblewrap,  // the same world made by bwrap, which systems may allow where they do not allow hone
-  none,        // no isolation: the limits, but for the one on processes, and a folder of its own
-};
 
 // What cf_code makes of the tests that pass.
 enum class CodeScoring : std::uint8_t {

@@ -7,10 +7,10 @@
 
 #include "core/files.h"
 #include "core/json_value.h"
-#include "core/process.h"
 #include "model/adapter_files.h"
 #include "model/lora.h"
 #include "model/weights.h"
+#include "system/process.h"
 #include "text/detokenizer.h"
 #include "train/trainer.h"
 

@@ -7,10 +7,10 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/json_value.h"
+#include "reward/judging/judge_code.h"
+#include "reward/judging/outputs.h"
 #include "reward/registry.h"
-#include "reward/sandbox/judge_code.h"
-#include "reward/sandbox/outputs.h"
-#include "reward/sandbox/runner.h"
+#include "sandbox/runner.h"
 #include "support/paths.h"
 #include "support/sandbox.h"
 

@@ -10,7 +10,7 @@
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "engine/loaded_model.h"
+#include "model/loaded_model.h"
 #include "model/weights.h"
 
 namespace hone {

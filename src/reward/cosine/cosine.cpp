@@ -3,9 +3,9 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/characters.h"
 #include "core/error.h"
 #include "reward/answers.h"
-#include "reward/characters.h"
 #include "reward/registry.h"
 
 namespace hone {

@@ -11,10 +11,10 @@
 #include "core/log.h"
 #include "reward/ioi_code/conversation.h"
 #include "reward/ioi_code/ioi_problem.h"
+#include "reward/judging/contest.h"
+#include "reward/judging/judge_code.h"
+#include "reward/judging/outputs.h"
 #include "reward/registry.h"
-#include "reward/sandbox/contest.h"
-#include "reward/sandbox/judge_code.h"
-#include "reward/sandbox/outputs.h"
 
 namespace hone {
 namespace {
@@ -155,7 +155,7 @@ class IoiJudge {
   RowSource rows_;
   TestShelf shelf_;
   Sandbox sandbox_;
-  Compiler compiler_;
+  CppCompiler compiler_;
 };
 
 }  // namespace
