@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/device_memory.h"
+#include "backend/device_model.h"
 #include "cli/bench/models.h"
 #include "cli/bench/results.h"
 #include "cli/bench/training_step.h"
@@ -35,7 +36,9 @@ struct BenchTrainOptions : StepOptions {
     v("seconds", seconds, "Time measured, after the warm-up", above(0));
     v("warmup_seconds", warmup_seconds, "Steps before, not measured", at_least(0));
     v("peak_tflops", peak_tflops,
-      "Of the device, for the MFU; 0: 989 on an H100 or H200 in bfloat16, else what a large product reaches",
+      "Of the device, for the MFU; 0: by its data sheet, in bfloat16 and where hone knows it, else what a large "
+      "product "
+      "reaches",
       at_least(0));
     v("profile", profile, "Time by operation instead; hone profile says more");
     v("full", full, "The rows of the GPT table from small to xl, in place of one model");
@@ -73,12 +76,12 @@ struct Peak {
   bool measured = false;
 };
 
-// Measured where neither the options nor the device's name tell it.
+// Measured where neither the options nor the device's data sheet tell it.
 Peak peak_of(const BenchTrainOptions& options, Device& device) {
   constexpr double kSeconds = 0.5;
   const bool bf16 = options.weight_dtype() == DType::bf16;
   double known = options.peak_tflops * 1e12;
-  if (known == 0 && bf16) known = known_peak(device);
+  if (known == 0 && bf16) known = built_in_model(device.name()).promised_flops.per_second;
   return known > 0 ? Peak{known, false} : Peak{product_limit(device, bf16, kSeconds), true};
 }
 

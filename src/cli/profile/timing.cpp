@@ -69,22 +69,6 @@ double seconds_per_run(Device& device, const std::function<void()>& run, double 
   return seconds_in_turns(device, {&run, 1}, budget)[0];
 }
 
-double DeviceLimits::bytes_per_second(double bytes) const {
-  double best = copy_bytes_per_second;
-  for (const Copy& copy : copies) {
-    if (copy.bytes >= bytes / 4) best = std::max(best, copy.bytes_per_second);
-  }
-  return best;
-}
-
-double DeviceLimits::floor(double flops, double bytes) const {
-  return std::max(flops / flops_per_second, bytes / bytes_per_second(bytes));
-}
-
-double DeviceLimits::reached(double flops, double bytes, double seconds) const {
-  return seconds > 0 ? std::min(floor(flops, bytes) / seconds, 1.0) : 0;
-}
-
 std::string flops_text(double flops_per_second) {
   constexpr std::pair<double, const char*> kUnits[] = {{1e12, "TFLOP/s"}, {1e9, "GFLOP/s"}, {1e6, "MFLOP/s"}};
   std::array<char, 40> text{};
@@ -98,16 +82,9 @@ std::string flops_text(double flops_per_second) {
   return text.data();
 }
 
-double known_peak(const Device& device) {
-  const std::string name = device.name();
-  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
-  if (device.kind() == DeviceKind::cpu || has("PCIe") || has("NVL")) return 0;
-  return has("H100") || has("H200") ? 989e12 : 0;
-}
-
 FlopUnit flop_unit(double flops_per_second) {
-  if (flops_per_second < 1e13) return {.name = "GFLOP/s", .scale = 1e9};
-  return {};
+  const FlopUnit tera;
+  return flops_per_second < 10 * tera.scale ? FlopUnit{.name = "GFLOP/s", .scale = 1e9} : tera;
 }
 
 namespace {
