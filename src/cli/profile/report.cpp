@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "cli/profile/categories.h"
+#include "cli/profile/timing.h"
 #include "core/error.h"
 #include "core/json_value.h"
 

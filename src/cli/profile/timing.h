@@ -1,4 +1,4 @@
-// How long a piece of a device's work takes, and what the device can do.
+// How long a piece of a device's work takes.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "backend/device.h"
-#include "backend/device_model.h"
 
 namespace hone {
 
@@ -16,6 +15,8 @@ namespace hone {
 [[nodiscard]] std::vector<double> seconds_in_turns(Device& device, std::span<const std::function<void()>> runs,
                                                    double budget);
 [[nodiscard]] double seconds_per_run(Device& device, const std::function<void()>& run, double budget);
+// The seconds of the best round in place of the median: others share the device with whatever else the machine does.
+[[nodiscard]] double least_seconds(Device& device, const std::function<void()>& run, double budget);
 
 // "53.4 GFLOP/s", "1.23 TFLOP/s": three digits, in the unit that fits.
 [[nodiscard]] std::string flops_text(double flops_per_second);
@@ -26,10 +27,5 @@ struct FlopUnit {
   double scale = 1e12;
 };
 [[nodiscard]] FlopUnit flop_unit(double flops_per_second);
-
-// FLOP/s of the fastest large matrix product, measured for about `budget` seconds.
-[[nodiscard]] double product_limit(Device& device, bool bf16, double budget);
-// `budget`: about as many seconds for copies and for products.
-[[nodiscard]] DeviceLimits measure_limits(Device& device, bool bf16, double budget);
 
 }  // namespace hone
