@@ -7,7 +7,6 @@
 #include "cli/bench/results.h"
 #include "cli/bench/training_step.h"
 #include "cli/command.h"
-#include "cli/profile/categories.h"
 #include "cli/profile/limits.h"
 #include "cli/profile/one_op.h"
 #include "cli/profile/timing.h"

@@ -9,7 +9,6 @@
 #include "cli/bench/results.h"
 #include "cli/bench/training_step.h"
 #include "cli/command.h"
-#include "cli/profile/categories.h"
 #include "cli/profile/one_op.h"
 #include "cli/profile/timing.h"
 #include "core/error.h"
@@ -164,7 +163,7 @@ void add_model(Table& table, const MatmulOptions& options) {
   const Program& training = workspace.program(kTrainingProgram);
   std::set<std::string> seen;
   for (const Node& node : training.nodes()) {
-    if (category_of(node.op->name()) != "GEMM") continue;
+    if (node.op->category() != OpCategory::gemm) continue;
     const std::string label = label_of(training, node);
     if (seen.insert(label).second) table.add(training, node, label);
   }
