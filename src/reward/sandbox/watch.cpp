@@ -24,6 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kSetupTime{60};  // for the sandbox, on a machine that is very busy
 constexpr std::chrono::milliseconds kLeastSlice{20};
+constexpr int kIdleLooks = 5;  // so many slices apart, after which a program counts as idle
 // As often its time may a program take that waits for a processor. Programs beside it cannot make it wait so long:
 // there are as many at a time as processors, each of at most SandboxLimits::processes threads, and processors are
 // shared evenly.
@@ -62,8 +63,12 @@ class Allowance {
   [[nodiscard]] bool is_over(const ProcessorTime& processor) {
     const std::chrono::milliseconds left = time_ - (processor.used - used_before_);
     const Clock::time_point now = Clock::now();
-    if (!processor.is_wanted || left.count() <= 0 || now >= last_) return true;
-    next_ = std::min(last_, now + std::max(left, kLeastSlice));
+    if (left.count() <= 0 || now >= last_) return true;
+    // One that is starting, ending or waiting for the disk wants no processor for a moment, however long that lasts on
+    // a busy machine.
+    idle_looks_ = processor.is_wanted ? 0 : idle_looks_ + 1;
+    if (idle_looks_ == kIdleLooks) return true;
+    next_ = std::min(last_, now + (idle_looks_ > 0 ? kLeastSlice : std::max(left, kLeastSlice)));
     return false;
   }
 
@@ -72,6 +77,7 @@ class Allowance {
   std::chrono::milliseconds used_before_{0};
   Clock::time_point last_ = Clock::time_point::max();
   Clock::time_point next_ = Clock::time_point::max();
+  int idle_looks_ = 0;  // in a row
 };
 
 class Watch {
