@@ -99,13 +99,17 @@ std::vector<std::optional<Type>> Program::types_of(std::span<const ValueId> ids)
   return types;
 }
 
+Cost Program::cost(const Node& node) const {
+  std::vector<Type> outputs;
+  outputs.reserve(node.outputs.size());
+  for (const ValueId id : node.outputs) outputs.push_back(value(id).type);
+  return node.op->cost(types_of(node.inputs), outputs, node.attributes);
+}
+
 Cost Program::cost() const {
   Cost total;
   for (const Node& node : nodes_) {
-    std::vector<Type> outputs;
-    outputs.reserve(node.outputs.size());
-    for (const ValueId id : node.outputs) outputs.push_back(value(id).type);
-    const Cost cost = node.op->cost(types_of(node.inputs), outputs, node.attributes);
+    const Cost cost = this->cost(node);
     total.flops += cost.flops;
     total.pair_flops += cost.pair_flops;
     total.bytes_read += cost.bytes_read;

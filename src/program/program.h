@@ -107,6 +107,7 @@ class Program {
   // The value whose storage `id` uses in the end.
   [[nodiscard]] ValueId storage_of(ValueId id) const;
   [[nodiscard]] std::vector<std::optional<Type>> types_of(std::span<const ValueId> ids) const;
+  [[nodiscard]] Cost cost(const Node& node) const;
   [[nodiscard]] Cost cost() const;  // of all nodes
 
   void set_phase(Phase phase) { phase_ = phase; }

@@ -21,6 +21,7 @@ Cost attention_cost(const Cost& traffic, const Type& qkv, const AttentionAttribu
 class AttentionBackward final : public Op {
  public:
   std::string_view name() const override { return "attention_backward"; }
+  OpCategory category() const override { return OpCategory::attention; }
   Attributes default_attributes() const override { return AttentionAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
   // Scores again, and the gradients of weights, values, queries and keys.
@@ -35,6 +36,7 @@ const AttentionBackward kBackward;
 class Attention final : public Op {
  public:
   std::string_view name() const override { return "attention"; }
+  OpCategory category() const override { return OpCategory::attention; }
   Attributes default_attributes() const override { return AttentionAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& qkv = required(inputs, 0, name());
