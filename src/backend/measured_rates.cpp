@@ -3,7 +3,7 @@
 #include <cmath>
 #include <fstream>
 
-#include "core/cache_folder.h"
+#include "system/cache_folder.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"

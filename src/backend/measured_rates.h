@@ -1,4 +1,4 @@
-// Rates of devices as they were measured on this machine: device_rates.json in hone's cache (core/cache_folder.h).
+// Rates of devices as they were measured on this machine: device_rates.json in hone's cache (system/cache_folder.h).
 #pragma once
 
 #include <filesystem>

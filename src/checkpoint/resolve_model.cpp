@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "checkpoint/model_directory.h"
-#include "core/cache_folder.h"
+#include "system/cache_folder.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"

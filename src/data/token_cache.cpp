@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/cache_folder.h"
+#include "system/cache_folder.h"
 #include "core/digest.h"
 #include "core/error.h"
 #include "core/json_value.h"

@@ -29,7 +29,7 @@ class TokenCache {
   bool writes_ = false;
 };
 
-// tokens/ in hone's cache; empty where there is none (core/cache_folder.h).
+// tokens/ in hone's cache; empty where there is none (system/cache_folder.h).
 [[nodiscard]] std::filesystem::path token_cache_folder();
 
 }  // namespace hone

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/cache_folder.h"
+#include "system/cache_folder.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"

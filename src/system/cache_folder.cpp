@@ -1,6 +1,6 @@
-#include "core/cache_folder.h"
+#include "system/cache_folder.h"
 
-#include "core/process.h"
+#include "system/process.h"
 
 namespace hone {
 namespace fs = std::filesystem;
