@@ -266,9 +266,10 @@ RequestId Engine::add(Request request) {
 
 void Engine::cancel(RequestId id) {
   impl_->scheduler.remove(id);
-  if (const auto found = impl_->streams.find(id); found != impl_->streams.end()) {
-    found->second.completion.finish_reason = FinishReason::abort;
-  }
+  const auto found = impl_->streams.find(id);
+  if (found == impl_->streams.end()) return;
+  FinishReason& reason = found->second.completion.finish_reason;
+  if (reason == FinishReason::none) reason = FinishReason::abort;
 }
 
 bool Engine::has_work() const { return impl_->scheduler.has_work(); }

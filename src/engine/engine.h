@@ -46,6 +46,7 @@ class Engine {
   // Throws Error where the request does not fit: an empty prompt, a token outside the vocabulary, no room for one new
   // token (both lengths are said), a repetition penalty that is not above 0.
   RequestId add(Request request);
+  // Ends a request with FinishReason::abort. One that has finished stays as it is.
   void cancel(RequestId id);
   [[nodiscard]] bool has_work() const;
 

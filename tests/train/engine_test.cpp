@@ -167,6 +167,25 @@ TEST(Engine, StreamsTheTextThatItReturns) {
   EXPECT_EQ(text, engine.take(id).text);
 }
 
+TEST(Engine, CancelEndsWhatRunsAndLeavesWhatHasFinished) {
+  FixtureModel fixture("qwen2");
+  const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
+  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(test_device()),
+                {.max_model_len = 64});
+  const RequestId finished = engine.add({{1, 2}, {.temperature = 0, .max_tokens = 3}});
+  const RequestId running = engine.add({{3, 4}, {.temperature = 0, .max_tokens = 30}});
+  for (int i = 0; i < 5; ++i) (void)engine.step();
+  engine.cancel(finished);
+  engine.cancel(running);
+  EXPECT_FALSE(engine.has_work());
+  const Completion whole = engine.take(finished);
+  EXPECT_EQ(whole.finish_reason, FinishReason::length);
+  EXPECT_EQ(whole.tokens.size(), 3u);
+  const Completion part = engine.take(running);
+  EXPECT_EQ(part.finish_reason, FinishReason::abort);
+  EXPECT_EQ(part.tokens.size(), 5u);
+}
+
 TEST(Engine, RefusesWhatDoesNotFit) {
   FixtureModel fixture("llama");
   const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
