@@ -52,6 +52,13 @@ const Type& required(InputTypes inputs, std::size_t index, std::string_view op) 
   throw Error(op, text_of("input ", index, " is missing"));
 }
 
+void expect_sizes(std::string_view op, std::initializer_list<std::int64_t> sizes) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  for (const std::int64_t size : sizes) {
+    if (size < -kMost || size > kMost) throw Error(op, text_of(size, " is beyond ", kMost));
+  }
+}
+
 void expect(bool condition, std::string_view op, const std::string& what) {
   if (!condition) throw Error(op, what);
 }

@@ -1,6 +1,9 @@
 // What the system knows of an operation. One folder of ops/ holds one Op and its kernels.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -87,6 +90,9 @@ class OpRegistry {
 
 // Helpers for infer: each throws Error naming the operation.
 [[nodiscard]] const Type& required(InputTypes inputs, std::size_t index, std::string_view op);
+// For attributes that count heads, rows and the like: none lies so far from 0 that a product of two, or of one and a
+// dimension, could overflow.
+void expect_sizes(std::string_view op, std::initializer_list<std::int64_t> sizes);
 void expect(bool condition, std::string_view op, const std::string& what);
 
 }  // namespace hone
