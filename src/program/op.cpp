@@ -40,6 +40,19 @@ std::vector<std::string> OpRegistry::names() const {
   return names;
 }
 
+std::vector<const FusedOp*> OpRegistry::fused() const {
+  std::map<int, const FusedOp*> by_place;
+  for (const auto& [name, op] : ops_) {
+    const auto* fused = dynamic_cast<const FusedOp*>(op);
+    if (fused == nullptr) continue;
+    const auto [at, added] = by_place.emplace(fused->fusion_place(), fused);
+    HONE_ASSERT(added, at->second->name(), " and ", name, " have the same place in fusion, ", at->first);
+  }
+  std::vector<const FusedOp*> fused;
+  for (const auto& [place, op] : by_place) fused.push_back(op);
+  return fused;
+}
+
 OpRegistry& op_registry() {
   static OpRegistry registry;
   return registry;
