@@ -41,7 +41,7 @@ class Optimizer {
   // For a resume: the states of a checkpoint have been uploaded into `states()`, and this many updates were applied.
   void set_steps(std::int64_t steps) { steps_ = steps; }
   [[nodiscard]] const Executable& executable() const { return *executable_; }
-  void set_profile(std::vector<double>* seconds) { executable_->set_profile(seconds); }
+  void set_observer(NodeObserver* observer) { executable_->set_observer(observer); }
 
   // The stores' tensors and the update's program, for plans made without a run.
   [[nodiscard]] static std::vector<NamedType> gradient_types(const Model& model, DType dtype,
