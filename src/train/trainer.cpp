@@ -337,7 +337,8 @@ void Trainer::open_metrics() {
                                                     .run_name = options_.run_name,
                                                     .options = options_json_.get(),
                                                     .resumed_step = first_,
-                                                    .history = history});
+                                                    .history = history,
+                                                    .keys = options_.keys_of_trackers});
   usage_ = std::make_unique<UsageMeter>(subject_.weights.device(), subject_.weights.tensors().front().type.dtype);
 }
 
