@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/engine_options.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
 #include "model/model.h"
@@ -16,21 +17,6 @@
 #include "text/tokenizer.h"
 
 namespace hone {
-
-struct EngineOptions {
-  std::int64_t max_model_len = 1024;    // tokens of prompt and completion together
-  std::int64_t max_num_seqs = 64;       // requests that run at a time
-  std::int64_t max_batch_tokens = 512;  // tokens of one step: prompts are computed in chunks of at most this
-  std::int64_t block_size = 16;         // tokens a page
-  std::int64_t num_blocks = 0;          // pages; 0: enough for max_num_seqs requests of max_model_len
-  bool repetition_penalty = false;      // whether requests may have one
-};
-
-// Throws Error where an option makes no sense. Fills in num_blocks.
-[[nodiscard]] EngineOptions resolved(EngineOptions options);
-[[nodiscard]] KvLayout kv_layout(const EngineOptions& options);
-// Capacities of the engine's programs: a step runs the smallest that holds it.
-[[nodiscard]] std::vector<Capacity> engine_capacities(const EngineOptions& options);
 
 // Tokens depend on the weights, the prompt, the sampling parameters and the seed alone: not on what else runs, on how
 // prompts are cut or on preemption.
@@ -58,6 +44,9 @@ class Engine {
   };
   // One forward pass.
   [[nodiscard]] std::vector<Update> step();
+  // The loop of all that generates: steps until no request is left, telling on_update what each brought. `refill` is
+  // called before each step and may add requests. At Ctrl+C, all requests are cancelled and Interrupted is thrown.
+  void run(const std::function<void(const Update&)>& on_update, const std::function<void()>& refill = {});
   // Takes a request's result out of the engine once it has finished.
   [[nodiscard]] Completion take(RequestId id);
 

@@ -22,7 +22,6 @@ namespace hone {
 namespace {
 
 constexpr std::int64_t kMaxSequences = 64;
-constexpr std::int64_t kMaxBatchTokens = 512;
 
 std::int64_t longest_prompt(const GrpoRun& run) {
   return std::max<std::int64_t>({run.prompts.longest(), run.eval_prompts ? run.eval_prompts->longest() : 0, 1});
@@ -132,12 +131,9 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
 }
 
 EngineOptions rollout_engine(const GrpoOptions& options, const GrpoBatch& batch, std::int64_t longest_prompt) {
-  EngineOptions engine;
-  engine.max_model_len = longest_prompt + options.max_completion_length;
-  engine.max_num_seqs = std::min(batch.completions, kMaxSequences);
-  engine.max_batch_tokens = std::max(kMaxBatchTokens, engine.max_num_seqs);
-  engine.repetition_penalty = options.repetition_penalty != 1;
-  return resolved(engine);
+  return engine_options({.max_model_len = longest_prompt + options.max_completion_length,
+                         .max_num_seqs = std::min(batch.completions, kMaxSequences),
+                         .repetition_penalty = options.repetition_penalty});
 }
 
 GrpoSizes sizes_of(const GrpoRun& run) {
