@@ -27,6 +27,38 @@ std::string_view name_of(FinishReason reason) {
   return "none";
 }
 
+namespace {
+
+constexpr const char* kKvStore = "kv_cache";
+
+std::string program_name(const Capacity& capacity) { return text_of("generation of ", capacity.tokens, " tokens"); }
+
+// Beside weights that are there.
+std::unique_ptr<Workspace> workspace_of(const Model& model, const TensorStore& weights,
+                                        const std::shared_ptr<Arena>& arena, const EngineOptions& options) {
+  auto workspace = std::make_unique<Workspace>(arena);
+  workspace->add_weights(kWeightStore, weights.tensors());
+  add_generation(*workspace, model, weights.tensors().front().type.dtype, options);
+  workspace->provide(kWeightStore, weights.view());
+  workspace->allocate(arena->device());
+  return workspace;
+}
+
+}  // namespace
+
+void add_generation(Workspace& workspace, const Model& model, DType dtype, const EngineOptions& given) {
+  const EngineOptions options = resolved(given);
+  check_positions(model.shape(), options.max_model_len, "max_model_len");
+  for (const Capacity& capacity : engine_capacities(options)) {
+    workspace.add(program_name(capacity),
+                  trace_generation(model, {.capacity = capacity,
+                                           .layout = kv_layout(options),
+                                           .dtype = dtype,
+                                           .repetition_penalty = options.repetition_penalty}),
+                  {.phase = Region::rollout, .states = {.name = kKvStore, .region = Region::rollout}});
+  }
+}
+
 // A request's progress as its client sees it.
 struct RequestStream {
   RequestStream(const Tokenizer& tokenizer, SamplingParams params)
@@ -70,37 +102,30 @@ struct Engine::Impl {
   const Model& model;
   const Tokenizer& tokenizer;
   EngineOptions options;
-  TensorStore kv;
+  std::unique_ptr<Workspace> own;  // null where the programs are of a run's workspace
+  Workspace& workspace;
   std::vector<Capacity> capacities;
-  std::vector<Executable> programs;  // by capacity
+  std::vector<Executable*> programs;  // by capacity
   Scheduler scheduler;
   std::map<RequestId, RequestStream> streams;
   RequestId next_id = 0;
   Statistics statistics;
 
-  Impl(const Model& model_, const Tokenizer& tokenizer_, const TensorStore& weights,
-       const std::shared_ptr<Arena>& arena, const EngineOptions& options_)
+  Impl(const Model& model_, const Tokenizer& tokenizer_, std::unique_ptr<Workspace> own_, Workspace* shared,
+       const EngineOptions& options_)
       : model(model_),
         tokenizer(tokenizer_),
         options(options_),
+        own(std::move(own_)),
+        workspace(own ? *own : *shared),
         capacities(engine_capacities(options)),
         scheduler({options.max_num_seqs, options.max_batch_tokens, options.block_size}, options.num_blocks) {
-    check_positions(model.shape(), options.max_model_len, "max_model_len");
-    const DType dtype = weights.tensors().front().type.dtype;
-    const KvLayout layout = kv_layout(options);
-    kv = TensorStore(arena->device(), kv_types(model, layout, dtype));
-    for (const Capacity& capacity : capacities) {
-      programs.emplace_back(trace_generation(model, {.capacity = capacity,
-                                                     .layout = layout,
-                                                     .dtype = dtype,
-                                                     .repetition_penalty = options.repetition_penalty}),
-                            arena, Bindings{.weights = &weights, .states = &kv});
-    }
+    for (const Capacity& capacity : capacities) programs.push_back(&workspace.executable(program_name(capacity)));
   }
 
   Executable& program_for(std::int64_t tokens, std::int64_t sequences) {
     for (std::size_t i = 0; i < capacities.size(); ++i) {
-      if (capacities[i].tokens >= tokens && capacities[i].sequences >= sequences) return programs[i];
+      if (capacities[i].tokens >= tokens && capacities[i].sequences >= sequences) return *programs[i];
     }
     throw Defect(text_of("no program holds ", tokens, " tokens of ", sequences, " sequences"));
   }
@@ -190,7 +215,11 @@ FinishReason Engine::Impl::accept(Sequence& sequence, RequestStream& stream, Tok
 
 Engine::Engine(const Model& model, const Tokenizer& tokenizer, const TensorStore& weights,
                const std::shared_ptr<Arena>& arena, const EngineOptions& options)
-    : impl_(std::make_unique<Impl>(model, tokenizer, weights, arena, resolved(options))) {}
+    : impl_(std::make_unique<Impl>(model, tokenizer, workspace_of(model, weights, arena, options), nullptr,
+                                   resolved(options))) {}
+
+Engine::Engine(const Model& model, const Tokenizer& tokenizer, Workspace& workspace, const EngineOptions& options)
+    : impl_(std::make_unique<Impl>(model, tokenizer, nullptr, &workspace, resolved(options))) {}
 
 Engine::~Engine() = default;
 Engine::Engine(Engine&&) noexcept = default;
@@ -315,6 +344,6 @@ Engine::Statistics Engine::statistics() const {
   return statistics;
 }
 
-std::int64_t Engine::kv_bytes() const { return static_cast<std::int64_t>(impl_->kv.bytes()); }
+std::int64_t Engine::kv_bytes() const { return static_cast<std::int64_t>(impl_->workspace.store(kKvStore).bytes()); }
 
 }  // namespace hone

@@ -15,8 +15,13 @@
 #include "model/model.h"
 #include "program/executable.h"
 #include "text/tokenizer.h"
+#include "workspace/workspace.h"
 
 namespace hone {
+
+// Adds the programs of an engine to a workspace that has the model's weights, and with them its pages. Throws Error
+// where an option makes no sense.
+void add_generation(Workspace& workspace, const Model& model, DType dtype, const EngineOptions& options);
 
 // Tokens depend on the weights, the prompt, the sampling parameters and the seed alone: not on what else runs, on how
 // prompts are cut or on preemption.
@@ -25,6 +30,8 @@ class Engine {
   // Weights, tokenizer and model must outlive the engine. Reserves its share of the arena.
   Engine(const Model& model, const Tokenizer& tokenizer, const TensorStore& weights,
          const std::shared_ptr<Arena>& arena, const EngineOptions& options);
+  // With the programs that add_generation() put into a workspace, which is allocated and outlives the engine.
+  Engine(const Model& model, const Tokenizer& tokenizer, Workspace& workspace, const EngineOptions& options);
   ~Engine();
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;

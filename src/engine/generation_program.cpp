@@ -2,12 +2,11 @@
 
 #include <utility>
 
+#include "compile/compiler.h"
 #include "ops/gather_rows/gather_rows.h"
 #include "ops/linear/linear.h"
 #include "ops/repetition_penalty/repetition_penalty.h"
 #include "ops/sample/sample.h"
-#include "passes/fusion.h"
-#include "passes/precision.h"
 
 namespace hone {
 
@@ -41,18 +40,9 @@ Program trace_generation(const Model& model, const GenerationProgramOptions& opt
     program.output("token", sampled.token);
     program.output("logp", sampled.logp);
   }
-  return fuse(with_precision(model.adapted(std::move(program), {}), options.dtype));
-}
-
-std::vector<NamedType> kv_types(const Model& model, const KvLayout& layout, DType dtype) {
-  const ModelShape& shape = model.shape();
-  const Type page{dtype, {layout.num_blocks, layout.block_size, shape.num_key_value_heads * shape.head_dim}};
-  std::vector<NamedType> types;
-  for (std::int64_t layer = 0; layer < shape.num_hidden_layers; ++layer) {
-    types.push_back({KvLayout::key_name(layer), page});
-    types.push_back({KvLayout::value_name(layer), page});
-  }
-  return types;
+  // Layer by layer, as these programs have always been: fused further they would take other bytes.
+  const Compiler compiler({.dtype = options.dtype, .inference_reach = FusionReach::layer});
+  return compiler.inference(model.adapted(std::move(program), {}));
 }
 
 }  // namespace hone

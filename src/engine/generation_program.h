@@ -1,11 +1,8 @@
 // The program of one engine step.
 #pragma once
 
-#include <vector>
-
 #include "model/model.h"
 #include "program/program.h"
-#include "program/tensor_store.h"
 
 namespace hone {
 
@@ -22,8 +19,5 @@ struct GenerationProgramOptions {
 // and "occurred_ids" i32, of which there may be as many as tokens in the pages (ops/repetition_penalty). Outputs:
 // "token" i32 [samples], "logp" f32 [samples].
 [[nodiscard]] Program trace_generation(const Model& model, const GenerationProgramOptions& options);
-
-// The states that the program binds: the pages of every layer.
-[[nodiscard]] std::vector<NamedType> kv_types(const Model& model, const KvLayout& layout, DType dtype);
 
 }  // namespace hone

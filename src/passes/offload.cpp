@@ -111,8 +111,8 @@ Program offload_activations(const Program& program) {
       rewriter.program().set_phase(node.phase);
       const auto slot = static_cast<std::int64_t>(2 * t);
       if (n == trip.start) {
-        homes[t] =
-            rewriter.program().state(std::string(kStatePrefix) + std::to_string(t), program.value(trip.value).type);
+        homes[t] = rewriter.program().state(std::string(kStatePrefix) + std::to_string(t),
+                                            program.value(trip.value).type, Placement::host);
         homes[t] = offload(rewriter.mapped(trip.value), homes[t], slot);
       }
       if (n == trip.left) homes[t] = offload_wait(rewriter.mapped(trip.value), homes[t], slot);
@@ -122,14 +122,6 @@ Program offload_activations(const Program& program) {
     rewriter.replay(node);
   }
   return rewriter.finish();
-}
-
-std::vector<NamedType> offloaded_types(const Program& program) {
-  std::vector<NamedType> types;
-  for (const Value& value : program.values()) {
-    if (value.role == Role::state && value.name.starts_with(kStatePrefix)) types.push_back({value.name, value.type});
-  }
-  return types;
 }
 
 }  // namespace hone

@@ -82,28 +82,28 @@ namespace {
 // A run's plan but for its steps.
 RunPlan plan_sizes(std::string command, const LanguageSizes& sizes, const TrainingOptions& options,
                    std::span<const std::size_t> gpus) {
-  const LanguagePrograms programs = trace_run(sizes, options);
+  const Workspace workspace = trace_run(sizes, options);
   RunPlan plan{.command = std::move(command),
                .dtype = std::string(name_of(sizes.dtype)),
                .parameters = {},
-               .memory = programs.memory};
+               .memory = workspace.memory()};
   plan.tokens_per_micro_batch = sizes.limits.tokens;
   add_model(plan, *sizes.model);
-  add_cost(plan, programs.training);
+  add_cost(plan, workspace.program(kTrainingProgram));
   add_fits(plan, options, sizes.dtype, gpus,
-           [&](const TrainingOptions& changed) { return trace_run(sizes, changed).memory.total(); });
+           [&](const TrainingOptions& changed) { return trace_run(sizes, changed).memory().total(); });
   return plan;
 }
 
 RunPlan plan_sizes(const GrpoSizes& sizes, std::span<const std::size_t> gpus) {
-  const GrpoPrograms programs = trace_run(sizes, *sizes.options);
+  const Workspace workspace = trace_run(sizes, *sizes.options);
   RunPlan plan{
-      .command = "grpo", .dtype = std::string(name_of(sizes.dtype)), .parameters = {}, .memory = programs.memory};
+      .command = "grpo", .dtype = std::string(name_of(sizes.dtype)), .parameters = {}, .memory = workspace.memory()};
   plan.tokens_per_micro_batch = sizes.batch.micro_batch * sizes.engine.max_model_len;
   add_model(plan, *sizes.model);
-  add_cost(plan, programs.policy);
+  add_cost(plan, workspace.program(kPolicyProgram));
   add_fits(plan, *sizes.options, sizes.dtype, gpus,
-           [&](const TrainingOptions& changed) { return trace_run(sizes, changed).memory.total(); });
+           [&](const TrainingOptions& changed) { return trace_run(sizes, changed).memory().total(); });
   return plan;
 }
 

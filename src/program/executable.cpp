@@ -9,14 +9,17 @@
 namespace hone {
 
 void Arena::reserve(std::size_t bytes) {
-  HONE_ASSERT(buffer_.size() == 0 || bytes <= bytes_, "the arena is in use with ", bytes_, " bytes; ", bytes,
+  HONE_ASSERT(base_ == nullptr || bytes <= bytes_, "the arena is in use with ", bytes_, " bytes; ", bytes,
               " are wanted");
   bytes_ = std::max(bytes_, bytes);
 }
 
 std::byte* Arena::base() {
-  if (buffer_.size() == 0 && bytes_ > 0) buffer_ = Buffer(*device_, bytes_);
-  return buffer_.data();
+  if (base_ == nullptr && bytes_ > 0) {
+    buffer_ = Buffer(*device_, bytes_);
+    base_ = buffer_.data();
+  }
+  return base_;
 }
 
 namespace {
@@ -68,8 +71,7 @@ struct Executable::Impl {
       case Role::gradient:
         return bound(bindings.gradients);
       case Role::state:
-        return bound(bindings.states != nullptr && bindings.states->contains(value.name) ? bindings.states
-                                                                                         : bindings.paged_states);
+        return bound(value.placement == Placement::host ? bindings.host_states : bindings.states);
       case Role::input:
         return inputs.data() + input_offset[static_cast<std::size_t>(root)];
       case Role::activation:
@@ -128,13 +130,22 @@ struct Executable::Impl {
   }
 };
 
+namespace {
+
+MemoryPlan plan_for(const Program& program, const Arena& arena) { return plan_memory(program, arena.device().kind()); }
+
+}  // namespace
+
 Executable::Executable(Program program, std::shared_ptr<Arena> arena, const Bindings& bindings)
+    : Executable(Program(program), plan_for(program, *arena), arena, bindings) {}
+
+Executable::Executable(Program program, MemoryPlan plan, std::shared_ptr<Arena> arena, const Bindings& bindings)
     : impl_(std::make_unique<Impl>()) {
   Impl& impl = *impl_;
   impl.program = std::move(program);
   impl.arena = std::move(arena);
   impl.bindings = bindings;
-  impl.plan = plan_memory(impl.program, impl.arena->device().kind());
+  impl.plan = std::move(plan);
   impl.arena->reserve(impl.plan.arena);
   impl.inputs = Buffer(impl.device(), impl.plan.inputs);
   impl.input_offset.assign(impl.program.values().size(), kNoOffset);

@@ -19,6 +19,8 @@ namespace hone {
 class Arena {
  public:
   explicit Arena(Device& device) : device_(&device) {}
+  // In memory of the device that is another's.
+  Arena(Device& device, std::span<std::byte> memory) : device_(&device), bytes_(memory.size()), base_(memory.data()) {}
   // Grows the arena to at least this size. Base and size are fixed at the first use.
   void reserve(std::size_t bytes);
   [[nodiscard]] std::byte* base();
@@ -29,20 +31,23 @@ class Arena {
   Device* device_;
   std::size_t bytes_ = 0;
   Buffer buffer_;
+  std::byte* base_ = nullptr;  // null until the first use
 };
 
-// What the bound values of a program lie in. A store may serve several roles; a null store holds nothing.
+// What the bound values of a program lie in. A null store holds nothing.
 struct Bindings {
   const TensorStore* weights = nullptr;
   const TensorStore* gradients = nullptr;
   const TensorStore* states = nullptr;
-  const TensorStore* paged_states = nullptr;  // those that `states` does not hold: in the host's memory, perhaps
+  const TensorStore* host_states = nullptr;  // those placed in the host's memory
 };
 
 class Executable {
  public:
   // Compiles and reserves its arena bytes; allocates nothing but its inputs. The stores must outlive it.
   Executable(Program program, std::shared_ptr<Arena> arena, const Bindings& bindings);
+  // The same with the plan_memory() of the program for the arena's device, where it is known already.
+  Executable(Program program, MemoryPlan plan, std::shared_ptr<Arena> arena, const Bindings& bindings);
   ~Executable();
   Executable(Executable&&) noexcept;
   Executable& operator=(Executable&&) noexcept;

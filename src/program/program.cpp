@@ -28,8 +28,10 @@ Tensor Program::weight(std::string name, Type type, bool trainable) {
 Tensor Program::gradient(std::string name, Type type) {
   return bound(Role::gradient, std::move(name), std::move(type), false);
 }
-Tensor Program::state(std::string name, Type type) {
-  return bound(Role::state, std::move(name), std::move(type), false);
+Tensor Program::state(std::string name, Type type, Placement placement) {
+  const Tensor state = bound(Role::state, std::move(name), std::move(type), false);
+  values_.back().placement = placement;
+  return state;
 }
 Tensor Program::input(std::string name, Type type) {
   return bound(Role::input, std::move(name), std::move(type), false);

@@ -25,15 +25,22 @@ enum class Role : std::uint8_t {
   activation,  // in the step arena
 };
 
+// Whose memory a state lies in.
+enum class Placement : std::uint8_t {
+  device,
+  host,  // the device reads and writes it there (backend/host_memory.h)
+};
+
 enum class Phase : std::uint8_t { forward, backward, update };
 
 struct Value {
   Type type;
   Role role = Role::activation;
-  std::string name;             // of weights, gradients, states and inputs
-  bool trainable = false;       // weights: whether gradients are wanted
-  ValueId alias_of = kNoValue;  // the value in whose storage this one lies
-  std::int32_t producer = -1;   // index of the node, -1 for what is bound
+  std::string name;                         // of weights, gradients, states and inputs
+  bool trainable = false;                   // weights: whether gradients are wanted
+  ValueId alias_of = kNoValue;              // the value in whose storage this one lies
+  std::int32_t producer = -1;               // index of the node, -1 for what is bound
+  Placement placement = Placement::device;  // of states
 };
 
 struct Node {
@@ -82,7 +89,7 @@ class Program {
   // Values that are bound from outside. A name is used once a role.
   Tensor weight(std::string name, Type type, bool trainable = true);
   Tensor gradient(std::string name, Type type);
-  Tensor state(std::string name, Type type);
+  Tensor state(std::string name, Type type, Placement placement = Placement::device);
   Tensor input(std::string name, Type type);
   // Appends a node under the current scope and phase; types and aliases come from the operation.
   std::vector<Tensor> append(const Op& op, Attributes attributes, std::span<const Tensor> inputs);
@@ -169,7 +176,7 @@ ProgramRewriter::ProgramRewriter(const Program& from, const Retype& retype)
         map_[i] = to_.gradient(value.name, type).id();
         break;
       case Role::state:
-        map_[i] = to_.state(value.name, type).id();
+        map_[i] = to_.state(value.name, type, value.placement).id();
         break;
       case Role::input:
         map_[i] = to_.input(value.name, type).id();

@@ -10,8 +10,13 @@ std::size_t TensorStore::bytes_of(std::span<const NamedType> tensors) {
   return bytes;
 }
 
-TensorStore::TensorStore(Device& device, std::span<const NamedType> tensors)
-    : device_(&device), buffer_(device, bytes_of(tensors)), tensors_(tensors.begin(), tensors.end()) {
+TensorStore::TensorStore(Device& device, std::span<const NamedType> tensors) : TensorStore(device, tensors, nullptr) {
+  buffer_ = Buffer(device, bytes_);
+  base_ = buffer_.data();
+}
+
+TensorStore::TensorStore(Device& device, std::span<const NamedType> tensors, std::byte* at)
+    : device_(&device), base_(at), bytes_(bytes_of(tensors)), tensors_(tensors.begin(), tensors.end()) {
   std::size_t offset = 0;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const bool added = offsets_.emplace(tensors_[i].name, offset).second;
@@ -24,7 +29,7 @@ TensorStore::TensorStore(Device& device, std::span<const NamedType> tensors)
 std::byte* TensorStore::data(std::string_view name) const {
   const auto found = offsets_.find(name);
   if (found == offsets_.end()) throw Defect(text_of("no tensor ", name, " in the store"));
-  return buffer_.data() + found->second;
+  return base_ + found->second;
 }
 
 const Type& TensorStore::type(std::string_view name) const {
@@ -53,7 +58,7 @@ void TensorStore::copy_from(const TensorStore& other) {
 }
 
 void TensorStore::fill_zero() {
-  if (buffer_.size() > 0) device_->fill(buffer_.data(), 0, buffer_.size());
+  if (bytes_ > 0) device_->fill(base_, 0, bytes_);
 }
 
 }  // namespace hone

@@ -22,11 +22,16 @@ class TensorStore {
   TensorStore() = default;
   // Zero-filled.
   TensorStore(Device& device, std::span<const NamedType> tensors);
+  // In bytes_of(tensors) bytes of the device's memory that are another's, as they are.
+  TensorStore(Device& device, std::span<const NamedType> tensors, std::byte* at);
+
+  // The same tensors in the same memory, which is this store's: it must outlive the view.
+  [[nodiscard]] TensorStore view() const { return {*device_, tensors_, base_}; }
 
   // Bytes that such a store takes: the sum of the aligned sizes.
   [[nodiscard]] static std::size_t bytes_of(std::span<const NamedType> tensors);
 
-  [[nodiscard]] std::size_t bytes() const { return buffer_.size(); }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
   [[nodiscard]] const std::vector<NamedType>& tensors() const { return tensors_; }
   [[nodiscard]] bool contains(std::string_view name) const { return offsets_.find(name) != offsets_.end(); }
   [[nodiscard]] std::byte* data(std::string_view name) const;  // throws Defect where there is none
@@ -40,7 +45,9 @@ class TensorStore {
 
  private:
   Device* device_ = nullptr;
-  Buffer buffer_;
+  Buffer buffer_;  // empty where the memory is another's
+  std::byte* base_ = nullptr;
+  std::size_t bytes_ = 0;
   std::vector<NamedType> tensors_;
   std::map<std::string, std::size_t, std::less<>> index_;
   std::map<std::string, std::size_t, std::less<>> offsets_;

@@ -27,7 +27,8 @@ bool is_word(std::string_view scope) {
 std::string bound_line(const Program& program, std::size_t id) {
   const Value& value = program.values()[id];
   return text_of("%", id, ": ", to_text(value.type), " = ", kRoles[static_cast<std::size_t>(value.role)], " ",
-                 quoted(value.name), value.trainable ? " trainable" : "", "\n");
+                 quoted(value.name), value.trainable ? " trainable" : "",
+                 value.placement == Placement::host ? " host" : "", "\n");
 }
 
 std::string node_line(const Program& program, const Node& node) {
@@ -155,6 +156,7 @@ class ProgramReader {
     std::string name = line.quoted();
     if (program_.find(role, name) != kNoValue) throw Error(text_of("two values are named '", name, "'"));
     const bool trainable = line.accept("trainable");
+    const Placement placement = line.accept("host") ? Placement::host : Placement::device;
     line.expect_end();
     const Type& type = results[0].second;
     Tensor value;
@@ -166,7 +168,7 @@ class ProgramReader {
         value = program_.gradient(std::move(name), type);
         break;
       case Role::state:
-        value = program_.state(std::move(name), type);
+        value = program_.state(std::move(name), type, placement);
         break;
       default:
         value = program_.input(std::move(name), type);

@@ -8,10 +8,10 @@
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "engine/generation_program.h"
 #include "model/lora.h"
 #include "model/registry.h"
-#include "passes/offload.h"
+#include "rl/grpo_task.h"
+#include "rl/policy_program.h"
 #include "rl/reward_options.h"
 #include "rl/reward_trial.h"
 #include "rl/server_rollout.h"
@@ -146,66 +146,59 @@ GrpoSizes sizes_of(const GrpoRun& run) {
           .beside_bytes = run.beside_bytes};
 }
 
-GrpoPrograms trace_run(const GrpoSizes& run, const TrainingOptions& training) {
+bool needs_forward(const GrpoOptions& options) {
+  return options.top_entropy_quantile < 1 || options.compares_importance();
+}
+
+Workspace trace_run(const GrpoSizes& run, const TrainingOptions& training) {
   const GrpoOptions& keys = *run.options;
   const std::int64_t completions = std::min(run.batch.micro_batch, training.per_device_train_batch_size);
-  GrpoPrograms programs;
-  MemoryBreakdown& memory = programs.memory;
-  add_training_state(memory, *run.model, run.dtype, optimizer_options(training));
-  const KvLayout layout = kv_layout(run.engine);
-  const bool has_engine = keys.rollout == RolloutKind::own;
-  if (has_engine) memory.kv_cache = TensorStore::bytes_of(kv_types(*run.model, layout, run.dtype));
+  Workspace workspace = training_workspace(training, *run.model, run.dtype);
+  if (keys.rollout == RolloutKind::own) add_generation(workspace, *run.model, run.dtype, run.engine);
   // The reference of an adapter is its base, which is there.
   const LoraModel* lora = run.model->adapter();
   const Model& reference = lora != nullptr ? lora->base() : *run.model;
-  if (keys.beta != 0 && lora == nullptr) memory.reference = TensorStore::bytes_of(weight_types(*run.model, run.dtype));
-  const LossProgramOptions options = loss_program_options(
-      training, {completions * run.engine.max_model_len, completions}, run.dtype, with_room(memory, run.beside_bytes));
+  const char* reference_weights = lora != nullptr ? kWeightStore : kReferenceStore;
+  if (keys.beta != 0 && lora == nullptr) {
+    workspace.add_weights(kReferenceStore, weight_types(*run.model, run.dtype), "extra.");
+  }
+  const LossProgramOptions options{
+      .capacity = {completions * run.engine.max_model_len, completions},
+      .compile = compile_options(training, run.dtype, workspace.store_bytes() + run.beside_bytes)};
   const PolicyLossOptions loss = policy_loss_options(keys, run.batch);
-  const auto planned = [&](Program program) {
-    memory.add_program(plan_memory(program, options.device));
-    return program;
-  };
-  programs.policy = planned(trace_policy(*run.model, loss, options));
-  memory.offloaded = TensorStore::bytes_of(offloaded_types(programs.policy));
-  if (run.evaluates) programs.evaluation = planned(trace_policy_evaluation(*run.model, loss, options));
-  if (GrpoTask::needs_forward(keys)) {
-    programs.forward = planned(trace_reference(*run.model, keys.temperature, options));
+  workspace.add(kPolicyProgram, trace_policy(*run.model, loss, options), training_use());
+  if (run.evaluates) workspace.add(kPolicyEvaluationProgram, trace_policy_evaluation(*run.model, loss, options), {});
+  if (needs_forward(keys)) {
+    workspace.add(kForwardProgram, trace_reference(*run.model, keys.temperature, options), {});
   }
   if (keys.beta != 0) {
-    programs.reference = planned(trace_reference(reference, keys.temperature, options));
+    workspace.add(kReferenceProgram, trace_reference(reference, keys.temperature, options),
+                  {.weights = reference_weights});
   }
-  (void)planned(Optimizer::trace_update(*run.model, run.dtype, optimizer_options(training)));
-  for (const Capacity& capacity : has_engine ? engine_capacities(run.engine) : std::vector<Capacity>()) {
-    (void)planned(trace_generation(*run.model, {.capacity = capacity,
-                                                .layout = layout,
-                                                .dtype = run.dtype,
-                                                .repetition_penalty = run.engine.repetition_penalty}));
-  }
-  return programs;
+  return workspace;
 }
 
 namespace {
 
-std::unique_ptr<RolloutSource> rollout_source(const GrpoRun& run, const TensorStore& weights,
-                                              const std::shared_ptr<Arena>& arena) {
+std::unique_ptr<RolloutSource> rollout_source(const GrpoRun& run, Workspace& workspace) {
   if (run.options.rollout == RolloutKind::own) {
-    return std::make_unique<EngineRollout>(Engine(*run.model, run.tokenizer, weights, arena, run.engine));
+    return std::make_unique<EngineRollout>(Engine(*run.model, run.tokenizer, workspace, run.engine));
   }
-  return std::make_unique<ServerRollout>(run.options, *run.model, weights, run.tokenizer, run.generation_config);
+  return std::make_unique<ServerRollout>(run.options, *run.model, workspace.store(kWeightStore), run.tokenizer,
+                                         run.generation_config);
 }
 
 }  // namespace
 
-GrpoPrograms trace_run(const GrpoRun& run) { return trace_run(sizes_of(run), run.options); }
+Workspace trace_run(const GrpoRun& run) { return trace_run(sizes_of(run), run.options); }
 
 std::size_t bytes_with(const GrpoRun& run, const TrainingOptions& options) {
-  return trace_run(sizes_of(run), options).memory.total() + run.beside_bytes;
+  return trace_run(sizes_of(run), options).memory().total() + run.beside_bytes;
 }
 
 MetricValues train(GrpoRun& run) {
-  GrpoPrograms programs = trace_run(run);
-  const BatchWork work = work_of(programs.policy, run.batch.micro_batch * run.engine.max_model_len);
+  Workspace workspace = trace_run(run);
+  const std::size_t bytes = workspace.memory().total();
   Device& device = open_device(run.options.device);
   const std::string title = run_title("grpo", run.options);
   log_info(start_line({.title = title,
@@ -215,57 +208,22 @@ MetricValues train(GrpoRun& run) {
                        .work = text_of(format_count(run.total_steps), run.total_steps == 1 ? " step, " : " steps, ",
                                        run.batch.prompts, run.batch.prompts == 1 ? " prompt x " : " prompts x ",
                                        run.options.num_generations, " completions a generation"),
-                       .bytes = programs.memory.total(),
+                       .bytes = bytes,
                        .output_dir = run.options.output_dir},
                       *run.model, run.dtype, device));
   set_gemm_tuning(device, run.options.gemm.tuning());
-  check_fits(run.options, run.dtype, device, programs.memory.total() + run.beside_bytes,
+  check_fits(run.options, run.dtype, device, bytes + run.beside_bytes,
              [&](const TrainingOptions& options) { return bytes_with(run, options); });
-  const std::size_t before = device.allocated_bytes();
-  auto arena = std::make_shared<Arena>(device);
-  TensorStore weights = load_weights(*run.model, *run.initial, run.dtype, device);
-  const LoraModel* lora = run.model->adapter();
-  if (lora != nullptr) initialize_adapter(*lora, weights, static_cast<std::uint64_t>(run.options.seed));
-  std::optional<TensorStore> reference_weights;
-  if (programs.reference && lora == nullptr) {
-    reference_weights.emplace(device, weight_types(*run.model, run.dtype));
-    reference_weights->copy_from(weights);
+  workspace.provide(kWeightStore, load_weights(*run.model, *run.initial, run.dtype, device));
+  TensorStore& weights = workspace.store(kWeightStore);
+  if (const LoraModel* lora = run.model->adapter()) {
+    initialize_adapter(*lora, weights, static_cast<std::uint64_t>(run.options.seed));
   }
-  Optimizer optimizer(*run.model, weights, arena, optimizer_options(run.options));
-  const TensorStore offloaded = offload_store(device, programs.policy);
-  Executable policy(std::move(programs.policy), arena,
-                    {.weights = &weights, .gradients = &optimizer.gradients(), .states = &offloaded});
-  const auto compiled = [&](std::optional<Program>& program, const TensorStore* bound) {
-    std::optional<Executable> executable;
-    if (program) executable.emplace(std::move(*program), arena, Bindings{.weights = bound});
-    return executable;
-  };
-  std::optional<Executable> evaluation = compiled(programs.evaluation, &weights);
-  std::optional<Executable> forward = compiled(programs.forward, &weights);
-  std::optional<Executable> reference =
-      compiled(programs.reference, reference_weights ? &*reference_weights : &weights);
-  const std::unique_ptr<RolloutSource> source = rollout_source(run, weights, arena);
-  (void)arena->base();
-  check_plan(device, before, programs.memory);
-
-  GrpoTask task({.options = run.options,
-                 .batch = run.batch,
-                 .policy = policy,
-                 .work = work,
-                 .evaluation = evaluation ? &*evaluation : nullptr,
-                 .forward = forward ? &*forward : nullptr,
-                 .reference = reference ? &*reference : nullptr,
-                 .reference_weights = reference_weights ? &*reference_weights : nullptr,
-                 .weights = weights,
-                 .source = *source,
-                 .tokenizer = run.tokenizer,
-                 .prompts = run.prompts,
-                 .eval_prompts = run.eval_prompts ? &*run.eval_prompts : nullptr,
-                 .rewards = run.rewards,
-                 .reward_weights = run.reward_weights,
-                 .stop_token_ids = run.stop_token_ids,
-                 .completions_dir = std::filesystem::path(run.options.output_dir) / "completions",
-                 .total_steps = run.total_steps});
+  workspace.allocate(device);
+  if (workspace.has_store(kReferenceStore)) workspace.store(kReferenceStore).copy_from(weights);
+  Optimizer optimizer(workspace, *run.model, optimizer_options(run.options));
+  const std::unique_ptr<RolloutSource> source = rollout_source(run, workspace);
+  GrpoTask task(run, workspace, *source);
   Trainer trainer(run.options,
                   {.command = "grpo",
                    .title = title,

@@ -9,8 +9,10 @@
 #include "data/prompt_set.h"
 #include "engine/engine.h"
 #include "engine/loaded_model.h"
-#include "rl/grpo_task.h"
-#include "train/memory.h"
+#include "reward/reward.h"
+#include "rl/options.h"
+#include "train/run_observer.h"
+#include "workspace/workspace.h"
 
 namespace hone {
 
@@ -42,14 +44,13 @@ struct GrpoRun {
 // Calls each reward once on the first prompt with made-up completions (reward_trial.h). Throws Error.
 void try_rewards(const GrpoRun& run);
 
-struct GrpoPrograms {
-  Program policy;
-  std::optional<Program> evaluation;  // where there are eval_prompts
-  std::optional<Program> forward;     // where GrpoTask::needs_forward
-  std::optional<Program> reference;   // where beta is not 0
-  MemoryBreakdown memory;
-};
-[[nodiscard]] GrpoPrograms trace_run(const GrpoRun& run);
+// A run's programs, by these names, and those of the update and of the engine, with the memory that they take; nothing
+// is allocated.
+inline constexpr const char* kPolicyProgram = "policy";
+inline constexpr const char* kPolicyEvaluationProgram = "evaluation";  // where there are eval_prompts
+inline constexpr const char* kForwardProgram = "forward";              // where needs_forward()
+inline constexpr const char* kReferenceProgram = "reference";          // where beta is not 0
+[[nodiscard]] Workspace trace_run(const GrpoRun& run);
 // What the programs depend on.
 struct GrpoSizes {
   const Model* model = nullptr;
@@ -62,7 +63,9 @@ struct GrpoSizes {
 };
 [[nodiscard]] GrpoSizes sizes_of(const GrpoRun& run);
 // `training`: in place of those in `options`.
-[[nodiscard]] GrpoPrograms trace_run(const GrpoSizes& sizes, const TrainingOptions& training);
+[[nodiscard]] Workspace trace_run(const GrpoSizes& sizes, const TrainingOptions& training);
+// Whether there are passes of the policy beside those that train.
+[[nodiscard]] bool needs_forward(const GrpoOptions& options);
 // The engine of a run whose longest prompt has so many tokens.
 [[nodiscard]] EngineOptions rollout_engine(const GrpoOptions& options, const GrpoBatch& batch,
                                            std::int64_t longest_prompt);

@@ -78,11 +78,13 @@ void append(MetricValues& values, const NamedValues& more) { values.insert(value
 
 }  // namespace
 
-GrpoTask::GrpoTask(Setup setup)
-    : setup_(std::move(setup)),
-      loss_(policy_loss_options(setup_.options, setup_.batch)),
-      order_(setup_.prompts.size(), setup_.batch.prompts, setup_.options.order_seed(), setup_.options.shuffle_dataset) {
-}
+GrpoTask::GrpoTask(const GrpoRun& run, Workspace& workspace, RolloutSource& source)
+    : run_(run),
+      workspace_(workspace),
+      source_(source),
+      work_(work_of(workspace.program(kPolicyProgram), run.batch.micro_batch * run.engine.max_model_len)),
+      loss_(policy_loss_options(run.options, run.batch)),
+      order_(run.prompts.size(), run.batch.prompts, run.options.order_seed(), run.options.shuffle_dataset) {}
 
 std::int64_t GrpoTask::micro_steps_per_epoch(const GrpoOptions& options, const GrpoBatch& batch, std::int64_t prompts) {
   return prompts / batch.prompts * batch.steps_per_generation * options.num_iterations;
@@ -90,13 +92,13 @@ std::int64_t GrpoTask::micro_steps_per_epoch(const GrpoOptions& options, const G
 
 Rollout GrpoTask::sample(const PromptSet& prompts, std::span<const std::uint32_t> chosen, std::string_view use,
                          std::int64_t number) {
-  const GrpoOptions& options = setup_.options;
+  const GrpoOptions& options = run_.options;
   RolloutOptions rollout_options;
   rollout_options.num_generations = options.num_generations;
   rollout_options.scale = options.scale_rewards;
-  rollout_options.reward_weights = setup_.reward_weights;
+  rollout_options.reward_weights = run_.reward_weights;
   rollout_options.columns = prompt_columns(options);
-  rollout_options.progress = {.step = step_, .total_steps = setup_.total_steps, .epoch = epoch()};
+  rollout_options.progress = {.step = step_, .total_steps = run_.total_steps, .epoch = epoch()};
   SamplingParams& sampling = rollout_options.sampling;
   sampling.temperature = options.temperature;
   sampling.top_p = options.top_p;
@@ -104,18 +106,21 @@ Rollout GrpoTask::sample(const PromptSet& prompts, std::span<const std::uint32_t
   sampling.min_p = options.min_p.value_or(0);
   sampling.repetition_penalty = options.repetition_penalty;
   sampling.max_tokens = options.max_completion_length;
-  sampling.stop_token_ids = setup_.stop_token_ids;
+  sampling.stop_token_ids = run_.stop_token_ids;
   const RandomStream seeds(static_cast<std::uint64_t>(options.seed), use, static_cast<std::uint64_t>(number));
   const auto seed_of = [&](std::size_t index) {
     return (std::uint64_t{seeds.bits(2 * index)} << 32) | seeds.bits(2 * index + 1);
   };
-  return roll_out(setup_.source, setup_.tokenizer, prompts, chosen, setup_.rewards, rollout_options, seed_of);
+  workspace_.enter(Region::rollout);
+  Rollout rollout = roll_out(source_, run_.tokenizer, prompts, chosen, run_.rewards, rollout_options, seed_of);
+  workspace_.enter(Region::train);
+  return rollout;
 }
 
 Rollout GrpoTask::generate() {
   const std::int64_t per_epoch = order_.chunks_per_epoch();
   const std::vector<std::uint32_t> chosen = order_.at({generations_ / per_epoch, generations_ % per_epoch});
-  Rollout rollout = sample(setup_.prompts, chosen, "rollout", generations_);
+  Rollout rollout = sample(run_.prompts, chosen, "rollout", generations_);
   correct_importance(rollout);
   ++generations_;
   updates_since_generation_ = 0;
@@ -129,22 +134,23 @@ Rollout GrpoTask::generate() {
 
 void GrpoTask::report(std::span<const Rollout> rollouts, const std::string& name, std::int64_t step) const {
   if (rollouts.empty()) return;
-  write_completions(setup_.completions_dir / (name + ".jsonl"), rollouts, setup_.rewards, step);
-  if (!setup_.options.log_completions) return;
-  std::int64_t left = setup_.options.num_completions_to_print.value_or(std::numeric_limits<std::int64_t>::max());
+  write_completions(std::filesystem::path(run_.options.output_dir) / "completions" / (name + ".jsonl"), rollouts,
+                    run_.rewards, step);
+  if (!run_.options.log_completions) return;
+  std::int64_t left = run_.options.num_completions_to_print.value_or(std::numeric_limits<std::int64_t>::max());
   for (const Rollout& rollout : rollouts) {
     for (const JudgedCompletion& judged : rollout.judged) {
-      if (left-- > 0) log_info(text_of(name, ", ", to_text(judged, setup_.rewards)));
+      if (left-- > 0) log_info(text_of(name, ", ", to_text(judged, run_.rewards)));
     }
   }
 }
 
-std::vector<std::vector<float>> GrpoTask::logps_of(Executable& program, std::span<const PolicySample> samples) const {
+std::vector<std::vector<float>> GrpoTask::logps_of(const char* program, std::span<const PolicySample> samples) const {
   std::vector<std::vector<float>> result;
   for (const std::span<const PolicySample> some : micro_batches(samples)) {
     const PolicyBatch batch = make_policy_batch(some);
     std::vector<float> logps(batch.batch.tokens.size());
-    run_reference(program, batch, "logp", logps);
+    run_reference(workspace_.executable(program), batch, "logp", logps);
     for (std::size_t s = 0; s < some.size(); ++s) {
       const std::size_t row = static_cast<std::size_t>(batch.batch.cu_seqlens[s]) + some[s].prompt.size() - 1;
       const auto begin = logps.begin() + static_cast<std::ptrdiff_t>(row);
@@ -155,17 +161,17 @@ std::vector<std::vector<float>> GrpoTask::logps_of(Executable& program, std::spa
 }
 
 void GrpoTask::add_reference_logps(std::span<PolicySample> samples) const {
-  if (setup_.reference == nullptr) return;
-  std::vector<std::vector<float>> logps = logps_of(*setup_.reference, samples);
+  if (!workspace_.has_program(kReferenceProgram)) return;
+  std::vector<std::vector<float>> logps = logps_of(kReferenceProgram, samples);
   for (std::size_t s = 0; s < samples.size(); ++s) samples[s].ref_logps = std::move(logps[s]);
 }
 
 void GrpoTask::correct_importance(Rollout& rollout) const {
-  const GrpoOptions& options = setup_.options;
+  const GrpoOptions& options = run_.options;
   if (!options.compares_importance()) return;
   const ImportanceOptions importance = importance_options(options);
   ImportanceMetrics metrics(importance);
-  std::vector<std::vector<float>> logps = logps_of(*setup_.forward, rollout.samples);
+  std::vector<std::vector<float>> logps = logps_of(kForwardProgram, rollout.samples);
   for (std::size_t s = 0; s < logps.size(); ++s) {
     PolicySample& sample = rollout.samples[s];
     std::vector<float> ratios = importance_ratios(logps[s], sample.logps, importance);
@@ -177,7 +183,7 @@ void GrpoTask::correct_importance(Rollout& rollout) const {
 }
 
 std::vector<std::span<const PolicySample>> GrpoTask::micro_batches(std::span<const PolicySample> samples) const {
-  const auto size = static_cast<std::size_t>(setup_.batch.micro_batch);
+  const auto size = static_cast<std::size_t>(run_.batch.micro_batch);
   std::vector<std::span<const PolicySample>> parts;
   for (std::size_t first = 0; first < samples.size(); first += size) {
     parts.push_back(samples.subspan(first, std::min(size, samples.size() - first)));
@@ -186,9 +192,9 @@ std::vector<std::span<const PolicySample>> GrpoTask::micro_batches(std::span<con
 }
 
 LossNormaliser GrpoTask::normaliser_of(std::span<const PolicySample> samples) const {
-  LossNormaliser normaliser{.loss = setup_.options.loss_type,
-                            .max_completion_length = setup_.options.max_completion_length,
-                            .mask_truncated = setup_.options.mask_truncated_completions};
+  LossNormaliser normaliser{.loss = run_.options.loss_type,
+                            .max_completion_length = run_.options.max_completion_length,
+                            .mask_truncated = run_.options.mask_truncated_completions};
   normaliser.count(samples);
   return normaliser;
 }
@@ -196,21 +202,22 @@ LossNormaliser GrpoTask::normaliser_of(std::span<const PolicySample> samples) co
 void GrpoTask::weigh(std::vector<PolicyBatch>& batches, std::span<const std::span<const PolicySample>> samples,
                      const LossNormaliser& normaliser) {
   for (std::size_t i = 0; i < batches.size(); ++i) set_loss_weights(batches[i], samples[i], normaliser);
-  if (setup_.options.top_entropy_quantile >= 1) return;
+  if (run_.options.top_entropy_quantile >= 1) return;
   std::vector<std::vector<float>> entropies;
   std::vector<float> unmasked;
   for (const PolicyBatch& batch : batches) {
     std::vector<float>& values = entropies.emplace_back(batch.batch.tokens.size());
-    run_reference(*setup_.forward, batch, "entropy", values);
+    run_reference(workspace_.executable(kForwardProgram), batch, "entropy", values);
     for (std::size_t t = 0; t < values.size(); ++t) {
       if (batch.weights[t] != 0) unmasked.push_back(values[t]);
     }
   }
-  const double threshold = entropy_threshold(std::move(unmasked), setup_.options.top_entropy_quantile);
+  const double threshold = entropy_threshold(std::move(unmasked), run_.options.top_entropy_quantile);
   for (std::size_t i = 0; i < batches.size(); ++i) leave_out_low_entropy(batches[i], entropies[i], threshold);
 }
 
-double GrpoTask::run(Executable& program, const PolicyBatch& batch, bool compare, PolicyMetrics& metrics) {
+double GrpoTask::run(const char* name, const PolicyBatch& batch, bool compare, PolicyMetrics& metrics) {
+  Executable& program = workspace_.executable(name);
   feed(program, batch.batch);
   program.set<std::int32_t>("targets", batch.batch.targets);
   program.set<float>("loss_weights", batch.weights);
@@ -233,8 +240,8 @@ double GrpoTask::run(Executable& program, const PolicyBatch& batch, bool compare
 
 MetricValues GrpoTask::accumulate(std::int64_t step) {
   step_ = step;
-  const GrpoOptions& options = setup_.options;
-  const std::int64_t reuse = setup_.batch.steps_per_generation * options.num_iterations;
+  const GrpoOptions& options = run_.options;
+  const std::int64_t reuse = run_.batch.steps_per_generation * options.num_iterations;
   const std::int64_t accumulation = options.gradient_accumulation_steps;
   // A step may read several generations, the end of one and the start of the next, and its normaliser is taken over all
   // that it reads.
@@ -245,7 +252,7 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
     const std::int64_t at = micro_steps_ + i;
     if (at % reuse == 0) rollouts.push_back(generate());
     fresh.push_back(updates_since_generation_ == 0 && !options.compares_importance());
-    const auto samples = micro_batches(samples_)[static_cast<std::size_t>(at % setup_.batch.steps_per_generation)];
+    const auto samples = micro_batches(samples_)[static_cast<std::size_t>(at % run_.batch.steps_per_generation)];
     read_.insert(read_.end(), samples.begin(), samples.end());
   }
   report(rollouts, text_of("step-", step + 1), step + 1);
@@ -257,12 +264,12 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   PolicyMetrics policy_metrics(loss_);
   double loss = 0;
   for (std::size_t i = 0; i < batches.size(); ++i) {
-    loss += run(setup_.policy, batches[i], fresh[i], policy_metrics);
-    flops_ += setup_.work.flops(batches[i].batch);
+    loss += run(kPolicyProgram, batches[i], fresh[i], policy_metrics);
+    flops_ += work_.flops(batches[i].batch);
   }
   micro_steps_ += accumulation;
   MetricValues values{{"loss", loss}};
-  if (!rollouts.empty()) judged_ = rollout_metrics(rollouts, setup_.rewards);
+  if (!rollouts.empty()) judged_ = rollout_metrics(rollouts, run_.rewards);
   if (!rollouts.empty()) append(values, judged_);
   append(values, policy_metrics.values());
   if (options.exact_logprobs && options.rollout == RolloutKind::own) check_exact(values, step);
@@ -270,12 +277,12 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
 }
 
 MetricValues GrpoTask::evaluate(std::int64_t step) {
-  if (setup_.eval_prompts == nullptr) return {};
+  if (!run_.eval_prompts) return {};
   step_ = step;
-  std::vector<std::uint32_t> all(static_cast<std::size_t>(setup_.eval_prompts->size()));
+  std::vector<std::uint32_t> all(static_cast<std::size_t>(run_.eval_prompts->size()));
   std::iota(all.begin(), all.end(), 0u);
   std::vector<Rollout> rollouts;
-  rollouts.push_back(sample(*setup_.eval_prompts, all, "evaluation", 0));
+  rollouts.push_back(sample(*run_.eval_prompts, all, "evaluation", 0));
   correct_importance(rollouts[0]);
   report(rollouts, text_of("eval-step-", step), step);
   std::vector<PolicySample>& samples = rollouts[0].samples;
@@ -286,10 +293,10 @@ MetricValues GrpoTask::evaluate(std::int64_t step) {
   for (const std::span<const PolicySample> part : micro_batches(samples)) {
     PolicyBatch batch = make_policy_batch(part);
     set_loss_weights(batch, part, normaliser);
-    loss += run(*setup_.evaluation, batch, false, policy_metrics);
+    loss += run(kPolicyEvaluationProgram, batch, false, policy_metrics);
   }
   MetricValues values{{"loss", loss}};
-  append(values, rollout_metrics(rollouts, setup_.rewards));
+  append(values, rollout_metrics(rollouts, run_.rewards));
   append(values, policy_metrics.values());
   for (auto& [name, value] : values) name.insert(0, "eval_");
   return values;
@@ -306,7 +313,7 @@ void GrpoTask::check_exact(const MetricValues& values, std::int64_t step) const 
 
 std::vector<std::string> GrpoTask::shown_metrics() const {
   std::vector<std::string> names{"reward", "reward_std"};
-  for (const Reward& reward : setup_.rewards) names.push_back("rewards/" + reward.metric_name + "/mean");
+  for (const Reward& reward : run_.rewards) names.push_back("rewards/" + reward.metric_name + "/mean");
   names.insert(names.end(), {"completions/mean_length", "completions/clipped_ratio"});
   return names;
 }
@@ -319,7 +326,7 @@ std::string GrpoTask::idle_cause(const MetricValues&, double grad_norm) const {
   const double clipped = value_of("completions/clipped_ratio");
   const std::string cut =
       clipped > 0 ? text_of("; ", std::llround(100 * clipped), "% of the completions are cut at max_completion_length ",
-                            setup_.options.max_completion_length)
+                            run_.options.max_completion_length)
                   : std::string();
   if (value_of("reward") == 0 && value_of("reward_std") == 0) {
     return "every reward is 0: the problems are too hard for this model, or its answers are not where the rewards look "
@@ -341,23 +348,23 @@ std::string GrpoTask::idle_cause(const MetricValues&, double grad_norm) const {
 
 void GrpoTask::after_update(std::int64_t step) {
   ++updates_since_generation_;
-  setup_.source.weights_moved();
-  const GrpoOptions& options = setup_.options;
-  if (!options.sync_ref_model || setup_.reference_weights == nullptr) return;
+  source_.weights_moved();
+  const GrpoOptions& options = run_.options;
+  if (!options.sync_ref_model || !workspace_.has_store(kReferenceStore)) return;
   if ((step + 1) % options.ref_model_sync_steps == 0) {
-    mix_into(setup_.weights, *setup_.reference_weights, options.ref_model_mixup_alpha);
+    mix_into(workspace_.store(kWeightStore), workspace_.store(kReferenceStore), options.ref_model_mixup_alpha);
   }
 }
 
 double GrpoTask::epoch() const {
   return static_cast<double>(micro_steps_) /
-         static_cast<double>(micro_steps_per_epoch(setup_.options, setup_.batch, setup_.prompts.size()));
+         static_cast<double>(micro_steps_per_epoch(run_.options, run_.batch, run_.prompts.size()));
 }
 
 Json GrpoTask::last_batch() const { return to_json(read_); }
 
 Json GrpoTask::state() const {
-  const std::int64_t reuse = setup_.batch.steps_per_generation * setup_.options.num_iterations;
+  const std::int64_t reuse = run_.batch.steps_per_generation * run_.options.num_iterations;
   const bool in_use = micro_steps_ % reuse != 0;  // the generation
   return {{"micro_steps", micro_steps_},
           {"generations", generations_},

@@ -8,6 +8,7 @@
 
 #include "data/loader.h"
 #include "rl/grpo_metrics.h"
+#include "rl/grpo_run.h"
 #include "rl/policy_program.h"
 #include "rl/rollout.h"
 #include "train/trainer.h"
@@ -16,27 +17,8 @@ namespace hone {
 
 class GrpoTask final : public TrainingTask {
  public:
-  struct Setup {
-    const GrpoOptions& options;
-    GrpoBatch batch;
-    Executable& policy;                // trace_policy
-    BatchWork work;                    // of it
-    Executable* evaluation = nullptr;  // trace_policy_evaluation, where there are eval_prompts
-    Executable* forward = nullptr;     // trace_reference, bound to weights: where the options need it (needs_forward)
-    Executable* reference = nullptr;   // trace_reference, bound to reference_weights
-    TensorStore* reference_weights = nullptr;
-    const TensorStore& weights;
-    RolloutSource& source;
-    const Tokenizer& tokenizer;
-    const PromptSet& prompts;
-    const PromptSet* eval_prompts = nullptr;
-    std::vector<Reward> rewards;
-    std::vector<double> reward_weights;
-    std::vector<TokenId> stop_token_ids;
-    std::filesystem::path completions_dir;
-    std::int64_t total_steps = 0;
-  };
-  explicit GrpoTask(Setup setup);
+  // The workspace has the programs of trace_run(run) and is allocated; all outlive the task.
+  GrpoTask(const GrpoRun& run, Workspace& workspace, RolloutSource& source);
 
   MetricValues accumulate(std::int64_t step) override;
   // reward, its deviation, each reward's mean, the completions' mean length and the share that was cut.
@@ -52,12 +34,7 @@ class GrpoTask final : public TrainingTask {
   Json last_batch() const override;
   Json state() const override;
   void restore(const Json& state) override;
-  TensorStore* extra_state() override { return setup_.reference_weights; }
 
-  // Whether there are passes of the policy beside those that train.
-  [[nodiscard]] static bool needs_forward(const GrpoOptions& options) {
-    return options.top_entropy_quantile < 1 || options.compares_importance();
-  }
   // Micro-steps in an epoch of prompts.
   [[nodiscard]] static std::int64_t micro_steps_per_epoch(const GrpoOptions& options, const GrpoBatch& batch,
                                                           std::int64_t prompts);
@@ -72,8 +49,8 @@ class GrpoTask final : public TrainingTask {
   [[nodiscard]] Rollout generate();
   // Writes the completions of a step's generations, and prints them where that is asked for.
   void report(std::span<const Rollout> rollouts, const std::string& name, std::int64_t step) const;
-  // log p of the completions' tokens.
-  [[nodiscard]] std::vector<std::vector<float>> logps_of(Executable& program,
+  // log p of the completions' tokens, by a program of that name.
+  [[nodiscard]] std::vector<std::vector<float>> logps_of(const char* program,
                                                          std::span<const PolicySample> samples) const;
   void add_reference_logps(std::span<PolicySample> samples) const;
   // Brings in the trainer's probabilities of what has just been sampled, where the options want it.
@@ -85,9 +62,12 @@ class GrpoTask final : public TrainingTask {
   void weigh(std::vector<PolicyBatch>& batches, std::span<const std::span<const PolicySample>> samples,
              const LossNormaliser& normaliser);
   // Runs one micro-batch; returns its share of the loss. compare: whether the policy is still the one that sampled.
-  double run(Executable& program, const PolicyBatch& batch, bool compare, PolicyMetrics& metrics);
+  double run(const char* program, const PolicyBatch& batch, bool compare, PolicyMetrics& metrics);
 
-  Setup setup_;
+  const GrpoRun& run_;
+  Workspace& workspace_;
+  RolloutSource& source_;
+  BatchWork work_;         // of the policy's program
   std::int64_t step_ = 0;  // optimizer steps done
   PolicyLossOptions loss_;
   ChunkOrder order_;

@@ -28,8 +28,9 @@ Program trace_loss(const Model& model, const PolicyLossOptions& loss, const Loss
   program.output("logp", trace.logp);
   program.output("entropy", trace.entropy);
   if (terms.kl) program.output("kl", terms.kl);
-  return finish_loss(model.adapted(std::move(program), {.trainable = trainable}), trainable ? "loss" : nullptr,
-                     options);
+  program = model.adapted(std::move(program), {.trainable = trainable});
+  const Compiler compiler(options.compile);
+  return trainable ? compiler.training(std::move(program), "loss") : compiler.inference(std::move(program));
 }
 
 }  // namespace
@@ -79,7 +80,7 @@ Program trace_reference(const Model& model, double temperature, const LossProgra
   trace_log_probabilities(trace, model, options.capacity, false, temperature);
   trace.program.output("logp", trace.logp);
   trace.program.output("entropy", trace.entropy);
-  return finish_loss(model.adapted(std::move(trace.program), {}), nullptr, options);
+  return Compiler(options.compile).inference(model.adapted(std::move(trace.program), {}));
 }
 
 }  // namespace hone

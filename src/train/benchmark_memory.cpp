@@ -1,7 +1,7 @@
 #include "train/benchmark_memory.h"
 
-#include "engine/generation_program.h"
-#include "train/memory.h"
+#include "model/weights.h"
+#include "workspace/workspace.h"
 
 namespace hone {
 namespace {
@@ -15,15 +15,11 @@ EngineOptions benchmark_engine(const Model& model) {
 }
 
 std::size_t benchmark_bytes(const Model& model, DType dtype, DeviceKind device) {
-  const EngineOptions options = benchmark_engine(model);
-  const KvLayout layout = kv_layout(options);
-  MemoryBreakdown memory;
-  memory.kv_cache = TensorStore::bytes_of(kv_types(model, layout, dtype));
-  for (const Capacity& capacity : engine_capacities(options)) {
-    memory.add_program(
-        plan_memory(trace_generation(model, {.capacity = capacity, .layout = layout, .dtype = dtype}), device));
-  }
-  return memory.total();
+  Workspace workspace(device);
+  workspace.add_weights(kWeightStore, weight_types(model, dtype));
+  add_generation(workspace, model, dtype, benchmark_engine(model));
+  const MemoryBreakdown memory = workspace.memory();
+  return memory.total() - memory.weights;
 }
 
 }  // namespace hone

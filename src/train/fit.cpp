@@ -84,14 +84,14 @@ DeviceMemory device_memory(const TrainingOptions& options) {
   return options.plan.device ? *options.plan.device : memory_of(open_device(options.device));
 }
 
-std::size_t activation_budget(const TrainingOptions& options, const MemoryBreakdown& held) {
+std::size_t activation_budget(const TrainingOptions& options, std::size_t held) {
   if (options.activation_memory_gib || device_kind(options) == DeviceKind::cpu) {
     return static_cast<std::size_t>(options.activation_memory_gib.value_or(kHostActivationGib) * kGib);
   }
   // Inputs are known when the program is: a few numbers a token.
   constexpr std::size_t kInputs = std::size_t{64} << 20;
   const std::size_t available = device_memory(options).available;
-  return available - std::min(available, held.total() + kInputs);
+  return available - std::min(available, held + kInputs);
 }
 
 std::string fit_text(const TrainingOptions& options, DType dtype, DeviceMemory there, std::size_t bytes,

@@ -7,14 +7,13 @@
 #include <vector>
 
 #include "backend/device_memory.h"
-#include "train/memory.h"
 #include "train/options.h"
 
 namespace hone {
 
 // Bytes of the arena that gradient_checkpointing: auto keeps to: activation_memory_gib where it is set; else, on a GPU,
-// what is available beyond what the run holds besides, and 4 GiB on the host.
-[[nodiscard]] std::size_t activation_budget(const TrainingOptions& options, const MemoryBreakdown& held);
+// what is available beyond the bytes that the run holds besides, and 4 GiB on the host.
+[[nodiscard]] std::size_t activation_budget(const TrainingOptions& options, std::size_t held);
 
 // What the device of the options has: the one that a plan asks about, or the machine's, now.
 [[nodiscard]] DeviceMemory device_memory(const TrainingOptions& options);

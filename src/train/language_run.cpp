@@ -13,7 +13,6 @@
 #include "data/split.h"
 #include "model/lora.h"
 #include "model/registry.h"
-#include "passes/offload.h"
 #include "train/config_overrides.h"
 #include "train/fit.h"
 #include "train/language_task.h"
@@ -247,27 +246,21 @@ LanguageRun prepare_sft(const SftOptions& options) {
   return run;
 }
 
-LanguagePrograms trace_run(const LanguageSizes& sizes, const TrainingOptions& training) {
+Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& training) {
   const auto scaled = [&](std::int64_t whole) {
     return (whole * training.per_device_train_batch_size + sizes.rows - 1) / sizes.rows;
   };
-  LanguagePrograms programs;
-  add_training_state(programs.memory, *sizes.model, sizes.dtype, optimizer_options(training));
-  const Capacity capacity{scaled(sizes.limits.tokens), scaled(sizes.limits.documents)};
-  LossProgramOptions options =
-      loss_program_options(training, capacity, sizes.dtype, with_room(programs.memory, sizes.beside_bytes));
-  options.dynamic = sizes.loss == SftLoss::dft;
-  programs.training = trace_training(*sizes.model, options);
-  programs.memory.add_program(plan_memory(programs.training, options.device));
-  programs.memory.offloaded = TensorStore::bytes_of(offloaded_types(programs.training));
+  Workspace workspace = training_workspace(training, *sizes.model, sizes.dtype);
+  LossProgramOptions options{
+      .capacity = {scaled(sizes.limits.tokens), scaled(sizes.limits.documents)},
+      .compile = compile_options(training, sizes.dtype, workspace.store_bytes() + sizes.beside_bytes),
+      .dynamic = sizes.loss == SftLoss::dft};
+  workspace.add(kTrainingProgram, trace_training(*sizes.model, options), training_use());
   if (sizes.eval_limits) {
     options.capacity = {sizes.eval_limits->tokens, sizes.eval_limits->documents};
-    programs.evaluation = trace_evaluation(*sizes.model, options);
-    programs.memory.add_program(plan_memory(*programs.evaluation, options.device));
+    workspace.add(kEvaluationProgram, trace_evaluation(*sizes.model, options), {});
   }
-  programs.memory.add_program(
-      plan_memory(Optimizer::trace_update(*sizes.model, sizes.dtype, optimizer_options(training)), options.device));
-  return programs;
+  return workspace;
 }
 
 LanguageSizes sizes_of(const LanguageRun& run) {
@@ -282,15 +275,16 @@ LanguageSizes sizes_of(const LanguageRun& run) {
   return sizes;
 }
 
-LanguagePrograms trace_run(const LanguageRun& run) { return trace_run(sizes_of(run), run.options); }
+Workspace trace_run(const LanguageRun& run) { return trace_run(sizes_of(run), run.options); }
 
 std::size_t bytes_with(const LanguageRun& run, const TrainingOptions& options) {
-  return trace_run(sizes_of(run), options).memory.total() + run.beside_bytes;
+  return trace_run(sizes_of(run), options).memory().total() + run.beside_bytes;
 }
 
 MetricValues train(LanguageRun& run) {
-  LanguagePrograms programs = trace_run(run);
-  const BatchWork work = work_of(programs.training, run.batches->limits().tokens);
+  Workspace workspace = trace_run(run);
+  const std::size_t bytes = workspace.memory().total();
+  const BatchWork work = work_of(workspace.program(kTrainingProgram), run.batches->limits().tokens);
   Device& device = open_device(run.options.device);
   const std::string title = run_title(run.command, run.options);
   const std::int64_t step_tokens = run.batches->limits().tokens * run.options.gradient_accumulation_steps;
@@ -299,37 +293,30 @@ MetricValues train(LanguageRun& run) {
                        .data = run.data_text,
                        .work = text_of(format_count(run.total_steps), run.total_steps == 1 ? " step" : " steps",
                                        " of at most ", format_count(step_tokens), " tokens"),
-                       .bytes = programs.memory.total(),
+                       .bytes = bytes,
                        .output_dir = run.options.output_dir},
                       *run.model, run.dtype, device));
   set_gemm_tuning(device, run.options.gemm.tuning());
-  check_fits(run.options, run.dtype, device, programs.memory.total() + run.beside_bytes,
+  check_fits(run.options, run.dtype, device, bytes + run.beside_bytes,
              [&](const TrainingOptions& options) { return bytes_with(run, options); });
-  const std::size_t before = device.allocated_bytes();
-  auto arena = std::make_shared<Arena>(device);
-  TensorStore weights =
-      run.initial != nullptr
-          ? load_weights(*run.model, *run.initial, run.dtype, device, Vocabulary::may_grow)
-          : random_weights(*run.model, static_cast<std::uint64_t>(run.options.seed), run.dtype, device);
+  workspace.provide(kWeightStore,
+                    run.initial != nullptr
+                        ? load_weights(*run.model, *run.initial, run.dtype, device, Vocabulary::may_grow)
+                        : random_weights(*run.model, static_cast<std::uint64_t>(run.options.seed), run.dtype, device));
+  TensorStore& weights = workspace.store(kWeightStore);
   if (const LoraModel* lora = run.model->adapter()) {
     initialize_adapter(*lora, weights, static_cast<std::uint64_t>(run.options.seed));
   }
-  Optimizer optimizer(*run.model, weights, arena, optimizer_options(run.options));
-  const TensorStore offloaded = offload_store(device, programs.training);
-  const Bindings bindings{.weights = &weights, .gradients = &optimizer.gradients(), .states = &offloaded};
-  Executable training(std::move(programs.training), arena, bindings);
-  std::optional<Executable> evaluation;
-  if (programs.evaluation) evaluation.emplace(std::move(*programs.evaluation), arena, bindings);
-  (void)arena->base();
-  check_plan(device, before, programs.memory);
-
-  LanguageTask task({.training = training,
-                     .work = work,
-                     .evaluation = evaluation ? &*evaluation : nullptr,
-                     .batches = *run.batches,
-                     .eval_batches = run.eval_batches.get(),
-                     .gradient_accumulation_steps = run.options.gradient_accumulation_steps,
-                     .seed = static_cast<std::uint64_t>(run.options.seed)});
+  workspace.allocate(device);
+  Optimizer optimizer(workspace, *run.model, optimizer_options(run.options));
+  LanguageTask task(
+      {.training = workspace.executable(kTrainingProgram),
+       .work = work,
+       .evaluation = workspace.has_program(kEvaluationProgram) ? &workspace.executable(kEvaluationProgram) : nullptr,
+       .batches = *run.batches,
+       .eval_batches = run.eval_batches.get(),
+       .gradient_accumulation_steps = run.options.gradient_accumulation_steps,
+       .seed = static_cast<std::uint64_t>(run.options.seed)});
   Trainer trainer(run.options,
                   {.command = run.command,
                    .title = title,

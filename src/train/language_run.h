@@ -9,9 +9,9 @@
 #include "data/loader.h"
 #include "engine/loaded_model.h"
 #include "train/loss_program.h"
-#include "train/memory.h"
 #include "train/options.h"
 #include "train/trainer.h"
+#include "workspace/workspace.h"
 
 namespace hone {
 
@@ -39,13 +39,9 @@ struct LanguageRun {
 [[nodiscard]] LanguageRun prepare_pretrain(const PretrainOptions& options);
 [[nodiscard]] LanguageRun prepare_sft(const SftOptions& options);
 
-// The programs of a run and what it will take.
-struct LanguagePrograms {
-  Program training;
-  std::optional<Program> evaluation;
-  MemoryBreakdown memory;
-};
-[[nodiscard]] LanguagePrograms trace_run(const LanguageRun& run);
+// A run's programs, kTrainingProgram, kEvaluationProgram where there is something to evaluate on, and that of the
+// update, with the memory that they take; nothing is allocated.
+[[nodiscard]] Workspace trace_run(const LanguageRun& run);
 // What the programs depend on beside the options of training.
 struct LanguageSizes {
   const Model* model = nullptr;
@@ -57,7 +53,7 @@ struct LanguageSizes {
   std::size_t beside_bytes = 0;  // as LanguageRun has it
 };
 [[nodiscard]] LanguageSizes sizes_of(const LanguageRun& run);
-[[nodiscard]] LanguagePrograms trace_run(const LanguageSizes& sizes, const TrainingOptions& options);
+[[nodiscard]] Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& options);
 // The bytes it would take with other options, of which per_device_train_batch_size scales the batches.
 [[nodiscard]] std::size_t bytes_with(const LanguageRun& run, const TrainingOptions& options);
 

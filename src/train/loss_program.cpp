@@ -10,11 +10,6 @@
 #include "ops/policy_term/policy_term.h"
 #include "ops/scale/scale.h"
 #include "ops/weighted_sum/weighted_sum.h"
-#include "passes/fusion.h"
-#include "passes/gradient.h"
-#include "passes/offload.h"
-#include "passes/precision.h"
-#include "program/memory_plan.h"
 
 namespace hone {
 namespace {
@@ -37,21 +32,9 @@ Program trace_nll(const Model& model, const LossProgramOptions& options, bool tr
   program.output("loss", weighted_sum(term_of(trace.logp, options.dynamic), weights));
   program.output("entropy", weighted_sum(trace.entropy, counted));
   program.output("hits", weighted_sum(trace.hit, counted));
-  return finish_loss(model.adapted(std::move(program), {.trainable = trainable, .dropout = trainable}),
-                     trainable ? "loss" : nullptr, options);
-}
-
-// The program and its backward pass, from the output named `loss`.
-Program with_gradients(const Program& program, std::string_view loss, GradientSums sums, FusionReach reach) {
-  Program result = fuse(program, reach);
-  for (const Output& output : result.outputs()) {
-    if (output.name != loss) continue;
-    const Tensor value = result.tensor(output.value);
-    const GradientSeed seed{value, fill(result, value.type(), 1.0)};
-    append_gradients(result, {&seed, 1}, {}, sums);
-    return fuse(result, reach);
-  }
-  throw Defect(text_of("the program has no output ", loss));
+  program = model.adapted(std::move(program), {.trainable = trainable, .dropout = trainable});
+  const Compiler compiler(options.compile);
+  return trainable ? compiler.training(std::move(program), "loss") : compiler.inference(std::move(program));
 }
 
 }  // namespace
@@ -68,23 +51,6 @@ void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacit
   trace.logp = head.logp;
   trace.entropy = head.entropy;
   trace.hit = head.hit;
-}
-
-Program finish_loss(Program program, const char* loss, const LossProgramOptions& options) {
-  program = with_precision(program, options.dtype);
-  if (loss == nullptr) return fuse(program, FusionReach::program);
-  // What is not kept by layers may be fused across them.
-  if (options.recompute != Recompute::layers && !options.offload) {
-    Program whole = with_gradients(program, loss, options.gradients, FusionReach::program);
-    if (options.recompute == Recompute::none || plan_memory(whole, options.device).arena <= options.activation_budget) {
-      return whole;
-    }
-  }
-  program = with_gradients(program, loss, options.gradients, FusionReach::layer);
-  // What layers keep of themselves would only cross to the host and back.
-  const bool keeps_least = options.offload && options.recompute == Recompute::layers;
-  program = recompute(program, options.recompute, keeps_least ? 0 : options.activation_budget, options.device);
-  return options.offload ? offload_activations(program) : program;
 }
 
 Program trace_training(const Model& model, const LossProgramOptions& options) {

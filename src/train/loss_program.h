@@ -5,23 +5,17 @@
 #include <cstdint>
 #include <vector>
 
+#include "compile/compiler.h"
 #include "data/host_batch.h"
 #include "model/model.h"
-#include "passes/gradient.h"
-#include "passes/recompute.h"
 #include "program/executable.h"
 
 namespace hone {
 
-// How a traced loss becomes a program.
+// How a loss is traced and compiled.
 struct LossProgramOptions {
   Capacity capacity;
-  DType dtype = DType::f32;
-  Recompute recompute = Recompute::none;
-  std::size_t activation_budget = 0;  // bytes of the arena, for recomputation
-  DeviceKind device = DeviceKind::cpu;
-  GradientSums gradients = GradientSums::wide;
-  bool offload = false;  // passes/offload.h
+  CompileOptions compile = {};
   bool dynamic = false;  // each token's loss times its probability, held constant (dft)
 };
 
@@ -37,9 +31,6 @@ struct LossTrace {
 // as the model's configuration says, else none.
 void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacity& capacity, bool trainable,
                              double temperature, bool dropout = false);
-// Precision and forward fusion; then, where `loss` names an output [1], its gradients, recomputation and offload.
-[[nodiscard]] Program finish_loss(Program program, const char* loss, const LossProgramOptions& options);
-
 // loss = sum of loss_weights[t] x -log p(target[t]), with `dynamic` times p(target[t]), which gets no gradient (Wu et
 // al., "On the generalization of SFT", 2025); accumulates the gradients of all weights. Outputs [1]:
 // "loss"; "entropy" and "hits" (how often the target was the likeliest token), sums over the tokens that input
@@ -59,6 +50,10 @@ struct BatchWork {
 
 // Writes tokens, positions and cu_seqlens, and sets the counts.
 void feed(Executable& executable, const HostBatch& batch);
+
+// The names of those programs in a workspace.
+inline constexpr const char* kTrainingProgram = "training";
+inline constexpr const char* kEvaluationProgram = "evaluation";
 
 // What one launch gives.
 struct LossReading {

@@ -3,8 +3,9 @@
 #include <cmath>
 #include <string>
 
-#include "backend/host_memory.h"
+#include "compile/compiler.h"
 #include "core/error.h"
+#include "model/weights.h"
 #include "ops/gradient_norm/gradient_norm.h"
 #include "ops/guard/guard.h"
 
@@ -32,39 +33,39 @@ std::vector<Trained> trained_weights(const Model& model, DType dtype) {
   return trained;
 }
 
-// All states but the flag, those of paged weights or those of the others.
-std::vector<NamedType> named_states(const Model& model, DType dtype, const OptimizerOptions& options, bool paged) {
-  std::vector<NamedType> types;
+Placement placement_of(const NamedType& weight, const OptimizerOptions& options) {
+  return options.paged && weight.type.elements() >= kLeastPaged ? Placement::host : Placement::device;
+}
+
+// Masters as wide as the weights are now.
+void take_masters(Workspace& workspace, const Model& model, DType dtype) {
+  const TensorStore& weights = workspace.store(kWeightStore);
   for (const auto& [spec, weight, index] : trained_weights(model, dtype)) {
-    if (paged != (options.paged && weight.type.elements() >= kLeastPaged)) continue;
-    for (const NamedType& state : states_of(spec, weight.type, options)) {
-      types.push_back({state_name(weight.name, state.name), state.type});
+    const std::vector<std::byte> narrow = weights.download(weight.name);
+    std::vector<float> wide(narrow.size() / sizeof(BFloat16));
+    const auto* values = reinterpret_cast<const BFloat16*>(narrow.data());
+    for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = static_cast<float>(values[i]);
+    const std::string name = state_name(weight.name, "master");
+    for (const StoreSpec& store : workspace.stores()) {
+      if (store.role != Role::state || !workspace.store(store.name).contains(name)) continue;
+      workspace.store(store.name).upload(name, std::as_bytes(std::span(wide)));
     }
   }
-  return types;
+}
+
+std::unique_ptr<Workspace> workspace_of(const Model& model, const TensorStore& weights,
+                                        const std::shared_ptr<Arena>& arena, const OptimizerOptions& options) {
+  auto workspace = std::make_unique<Workspace>(arena);
+  workspace->add_weights(kWeightStore, weights.tensors());
+  add_update(*workspace, model, weights.tensors().front().type.dtype, options);
+  workspace->provide(kWeightStore, weights.view());
+  workspace->allocate(arena->device());
+  return workspace;
 }
 
 }  // namespace
 
-std::vector<NamedType> Optimizer::gradient_types(const Model& model, DType dtype, const OptimizerOptions& options) {
-  std::vector<NamedType> types;
-  for (const auto& [spec, weight, index] : trained_weights(model, dtype)) {
-    types.push_back({weight.name, gradient_type(weight.type, options.gradients)});
-  }
-  return types;
-}
-
-std::vector<NamedType> Optimizer::state_types(const Model& model, DType dtype, const OptimizerOptions& options) {
-  std::vector<NamedType> types = named_states(model, dtype, options, false);
-  types.push_back({kBad, {DType::i32, {1}}});
-  return types;
-}
-
-std::vector<NamedType> Optimizer::paged_types(const Model& model, DType dtype, const OptimizerOptions& options) {
-  return named_states(model, dtype, options, true);
-}
-
-Program Optimizer::trace_update(const Model& model, DType dtype, const OptimizerOptions& options) {
+Program trace_update(const Model& model, DType dtype, const OptimizerOptions& options) {
   Program program;
   program.set_phase(Phase::update);
   const Tensor hyper = program.input("hyper", {DType::f32, {kAdamwHypers}});
@@ -76,7 +77,8 @@ Program Optimizer::trace_update(const Model& model, DType dtype, const Optimizer
     each.weight = program.weight(weight.name, weight.type);
     each.gradient = program.gradient(weight.name, gradient_type(weight.type, options.gradients));
     for (const NamedType& state : states_of(spec, weight.type, options)) {
-      each.states.push_back(program.state(state_name(weight.name, state.name), state.type));
+      each.states.push_back(
+          program.state(state_name(weight.name, state.name), state.type, placement_of(weight, options)));
     }
     gradients.push_back(each.gradient);
     tensors.push_back(each);
@@ -92,28 +94,33 @@ Program Optimizer::trace_update(const Model& model, DType dtype, const Optimizer
   return program;
 }
 
-Optimizer::Optimizer(const Model& model, TensorStore& weights, std::shared_ptr<Arena> arena,
-                     const OptimizerOptions& options)
-    : attributes_(options.adamw) {
-  const DType dtype = weights.tensors().front().type.dtype;
-  Device& device = arena->device();
-  gradients_ = TensorStore(device, gradient_types(model, dtype, options));
-  states_ = TensorStore(device, state_types(model, dtype, options));
-  paged_ = TensorStore(host_memory_of(device), paged_types(model, dtype, options));
-  if (has_masters(dtype, options)) {
-    for (const auto& [spec, weight, index] : trained_weights(model, dtype)) {
-      const std::vector<std::byte> narrow = weights.download(weight.name);
-      std::vector<float> wide(narrow.size() / sizeof(BFloat16));
-      const auto* values = reinterpret_cast<const BFloat16*>(narrow.data());
-      for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = static_cast<float>(values[i]);
-      const std::string name = state_name(weight.name, "master");
-      (states_.contains(name) ? states_ : paged_).upload(name, std::as_bytes(std::span(wide)));
-    }
-  }
-  executable_ = std::make_unique<Executable>(
-      trace_update(model, dtype, options), std::move(arena),
-      Bindings{.weights = &weights, .gradients = &gradients_, .states = &states_, .paged_states = &paged_});
+void add_update(Workspace& workspace, const Model& model, DType dtype, const OptimizerOptions& options) {
+  workspace.add(kUpdateProgram, Compiler({.dtype = dtype}).update(trace_update(model, dtype, options)),
+                {.states = {.name = kOptimizerStore, .saved_as = "optimizer."}});
 }
+
+Optimizer::Optimizer(Workspace& workspace, const Model& model, const OptimizerOptions& options)
+    : workspace_(&workspace), attributes_(options.adamw) {
+  const DType dtype = workspace.store(kWeightStore).tensors().front().type.dtype;
+  if (has_masters(dtype, options)) take_masters(workspace, model, dtype);
+}
+
+Optimizer::Optimizer(const Model& model, const TensorStore& weights, const std::shared_ptr<Arena>& arena,
+                     const OptimizerOptions& options)
+    : Optimizer(workspace_of(model, weights, arena, options), model, options) {}
+
+Optimizer::Optimizer(std::unique_ptr<Workspace> own, const Model& model, const OptimizerOptions& options)
+    : Optimizer(*own, model, options) {
+  own_ = std::move(own);
+}
+
+Optimizer::Optimizer(Optimizer&&) noexcept = default;
+Optimizer::~Optimizer() = default;
+
+const TensorStore& Optimizer::gradients() const { return workspace_->store(kGradientStore); }
+const Executable& Optimizer::executable() const { return workspace_->executable(kUpdateProgram); }
+void Optimizer::set_observer(NodeObserver* observer) { workspace_->executable(kUpdateProgram).set_observer(observer); }
+void Optimizer::discard() { workspace_->store(kGradientStore).fill_zero(); }
 
 UpdateResult Optimizer::update(double learning_rate, double max_grad_norm) {
   const auto t = static_cast<double>(steps_ + 1);
@@ -126,19 +133,20 @@ UpdateResult Optimizer::update(double learning_rate, double max_grad_norm) {
   set(AdamwHyper::correction2, 1.0 / std::sqrt(1.0 - std::pow(attributes_.beta2, t)));
   set(AdamwHyper::max_grad_norm, max_grad_norm);
   set(AdamwHyper::step, t);
-  executable_->set<float>("hyper", hyper);
-  executable_->run();
+  Executable& executable = workspace_->executable(kUpdateProgram);
+  executable.set<float>("hyper", hyper);
+  executable.run();
   float norm = 0;
   std::int32_t bad = 0;
-  executable_->get<float>("grad_norm", {&norm, 1});
-  executable_->get<std::int32_t>("bad", {&bad, 1});
+  executable.get<float>("grad_norm", {&norm, 1});
+  executable.get<std::int32_t>("bad", {&bad, 1});
   if (bad == 0) ++steps_;
   return {norm, bad == 0};
 }
 
 void Optimizer::clear_guard() {
   const std::int32_t clear = 0;
-  states_.upload(kBad, std::as_bytes(std::span(&clear, 1)));
+  workspace_->store(kOptimizerStore).upload(kBad, std::as_bytes(std::span(&clear, 1)));
 }
 
 }  // namespace hone

@@ -1,18 +1,23 @@
-// The optimizer of a run: gradients, moments, master weights and the program that updates them all.
+// The optimizer of a run: the program that updates weights, and what it keeps beside them.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
-#include <span>
-#include <vector>
 
 #include "model/model.h"
-#include "model/weights.h"
-#include "program/executable.h"
 #include "train/update_rule.h"
+#include "workspace/workspace.h"
 
 namespace hone {
+
+inline constexpr const char* kUpdateProgram = "update";
+inline constexpr const char* kOptimizerStore = "optimizer";
+
+// The program of an update: every trainable weight of the model moves by its rule. States of weights with at least
+// kLeastPaged elements are placed in the host's memory where the options page them.
+[[nodiscard]] Program trace_update(const Model& model, DType dtype, const OptimizerOptions& options);
+// Adds that program, and with it gradients and optimizer states, to a workspace that has the model's weights.
+void add_update(Workspace& workspace, const Model& model, DType dtype, const OptimizerOptions& options);
 
 // What one update did.
 struct UpdateResult {
@@ -22,42 +27,37 @@ struct UpdateResult {
 
 class Optimizer {
  public:
-  // Those of `weights` that are trainable are updated in place; masters, where the options have them, are taken from
-  // them now. The decay applies to the weights that decay.
-  Optimizer(const Model& model, TensorStore& weights, std::shared_ptr<Arena> arena, const OptimizerOptions& options);
+  // With the update that add_update() put into a workspace, which is allocated and outlives the optimizer. Masters,
+  // where the options have them, are taken from the weights now.
+  Optimizer(Workspace& workspace, const Model& model, const OptimizerOptions& options);
+  // With a workspace of its own, beside weights that are there.
+  Optimizer(const Model& model, const TensorStore& weights, const std::shared_ptr<Arena>& arena,
+            const OptimizerOptions& options);
+  Optimizer(Optimizer&&) noexcept;
+  ~Optimizer();
 
   // Where micro-batches accumulate; zero after every update.
-  [[nodiscard]] const TensorStore& gradients() const { return gradients_; }
+  [[nodiscard]] const TensorStore& gradients() const;
   // max_grad_norm 0: no clipping.
   UpdateResult update(double learning_rate, double max_grad_norm);
   // Drops what has been accumulated.
-  void discard() { gradients_.fill_zero(); }
+  void discard();
   // Forgets that a number was not finite, so that the next update counts again.
   void clear_guard();
 
   [[nodiscard]] std::int64_t steps() const { return steps_; }  // updates that were applied
-  // All of them, in the device's memory and in the host's.
-  [[nodiscard]] std::array<TensorStore*, 2> states() { return {&states_, &paged_}; }
-  // For a resume: the states of a checkpoint have been uploaded into `states()`, and this many updates were applied.
+  // For a resume: the states of a checkpoint have been uploaded, and this many updates were applied.
   void set_steps(std::int64_t steps) { steps_ = steps; }
-  [[nodiscard]] const Executable& executable() const { return *executable_; }
-  void set_observer(NodeObserver* observer) { executable_->set_observer(observer); }
-
-  // The stores' tensors and the update's program, for plans made without a run.
-  [[nodiscard]] static std::vector<NamedType> gradient_types(const Model& model, DType dtype,
-                                                             const OptimizerOptions& options);
-  [[nodiscard]] static std::vector<NamedType> state_types(const Model& model, DType dtype,
-                                                          const OptimizerOptions& options);
-  [[nodiscard]] static std::vector<NamedType> paged_types(const Model& model, DType dtype,
-                                                          const OptimizerOptions& options);
-  [[nodiscard]] static Program trace_update(const Model& model, DType dtype, const OptimizerOptions& options);
+  [[nodiscard]] const Executable& executable() const;
+  void set_observer(NodeObserver* observer);
+  [[nodiscard]] Workspace& workspace() { return *workspace_; }
 
  private:
+  Optimizer(std::unique_ptr<Workspace> own, const Model& model, const OptimizerOptions& options);
+
+  std::unique_ptr<Workspace> own_;  // null where the workspace is a run's
+  Workspace* workspace_;
   AdamwAttributes attributes_;
-  TensorStore gradients_;
-  TensorStore states_;
-  TensorStore paged_;
-  std::unique_ptr<Executable> executable_;
   std::int64_t steps_ = 0;
 };
 

@@ -4,14 +4,13 @@
 #include <optional>
 #include <utility>
 
-#include "backend/host_memory.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/yaml.h"
 #include "data/dataset.h"
 #include "data/mixture.h"
 #include "engine/loaded_model.h"
-#include "passes/offload.h"
+#include "model/weights.h"
 #include "train/benchmark_memory.h"
 #include "train/fit.h"
 #include "train/optim_args.h"
@@ -115,8 +114,19 @@ DeviceKind device_kind(const TrainingOptions& options) {
   return options.plan.device ? DeviceKind::cuda : open_device(options.device).kind();
 }
 
-LossProgramOptions loss_program_options(const TrainingOptions& options, const Capacity& capacity, DType dtype,
-                                        const MemoryBreakdown& held) {
+CompileOptions compile_options(const TrainingOptions& options, DType dtype, std::size_t held) {
+  const DeviceKind device = device_kind(options);
+  const bool is_host = device == DeviceKind::cpu;
+  if (options.activation_offloading && is_host) log_once("activation_offloading has no effect: the run is on the host");
+  return {.dtype = dtype,
+          .device = device,
+          .recompute = recompute_policy(options.gradient_checkpointing),
+          .activation_budget = activation_budget(options, held),
+          .gradients = gradient_sums(options),
+          .offload = options.activation_offloading && !is_host};
+}
+
+Workspace training_workspace(const TrainingOptions& options, const Model& model, DType dtype) {
   if (dtype != DType::bf16 && options.optim == OptimizerType::adamw_bf16) {
     throw Error("optim", text_of("adamw_bf16 is for weights of bfloat16, these are ", name_of(dtype)),
                 "set torch_dtype: bfloat16, or optim: adamw_torch");
@@ -125,32 +135,16 @@ LossProgramOptions loss_program_options(const TrainingOptions& options, const Ca
     throw Error("gradient_dtype", text_of("bfloat16 is for weights of bfloat16, these are ", name_of(dtype)),
                 "set torch_dtype: bfloat16, or leave gradient_dtype away");
   }
-  const DeviceKind device = device_kind(options);
-  const bool is_host = device == DeviceKind::cpu;
-  if (options.activation_offloading && is_host) log_once("activation_offloading has no effect: the run is on the host");
-  return {.capacity = capacity,
-          .dtype = dtype,
-          .recompute = recompute_policy(options.gradient_checkpointing),
-          .activation_budget = activation_budget(options, held),
-          .device = device,
-          .gradients = gradient_sums(options),
-          .offload = options.activation_offloading && !is_host};
+  Workspace workspace(device_kind(options));
+  workspace.add_weights(kWeightStore, weight_types(model, dtype));
+  add_update(workspace, model, dtype, optimizer_options(options));
+  return workspace;
 }
 
 std::size_t beside_bytes(const TrainingOptions& options, const Model& model, DType dtype) {
   const bool none = std::ranges::all_of(
       options.benchmarks, [](const std::string& name) { return name == "none" || yaml_boolean(name) == false; });
   return none ? 0 : benchmark_bytes(model, dtype, open_device(options.device).kind());
-}
-
-MemoryBreakdown with_room(MemoryBreakdown held, std::size_t bytes) {
-  held.kv_cache += bytes;
-  return held;
-}
-
-TensorStore offload_store(Device& device, const Program& program) {
-  const std::vector<NamedType> types = offloaded_types(program);
-  return types.empty() ? TensorStore() : TensorStore(host_memory_of(device), types);
 }
 
 OptimizerOptions optimizer_options(const TrainingOptions& options) {
@@ -166,11 +160,6 @@ OptimizerOptions optimizer_options(const TrainingOptions& options) {
                              .gradients = gradient_sums(options)};
   apply_optim_args(options.optim_args, name_of(options.optim), optimizer);
   return optimizer;
-}
-
-void check_plan(const Device& device, std::size_t before, const MemoryBreakdown& memory) {
-  const std::size_t held = device.allocated_bytes() - before;
-  HONE_ASSERT(held == memory.total(), "the run holds ", held, " bytes, the plan said ", memory.total());
 }
 
 }  // namespace hone

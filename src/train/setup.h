@@ -1,11 +1,12 @@
 // From the options that all kinds of training share to what a run is built of.
 #pragma once
 
+#include "compile/compiler.h"
 #include "data/source.h"
 #include "data/token_cache.h"
-#include "train/loss_program.h"
-#include "train/memory.h"
+#include "train/optimizer.h"
 #include "train/options.h"
+#include "workspace/workspace.h"
 
 namespace hone {
 
@@ -29,19 +30,15 @@ namespace hone {
 // Where the options' programs run, or would run.
 [[nodiscard]] DeviceKind device_kind(const TrainingOptions& options);
 
-// `held`: what the run takes of its device besides the arena. Throws Error where optimizer or gradients are of a type
-// that weights of `dtype` cannot have.
-[[nodiscard]] LossProgramOptions loss_program_options(const TrainingOptions& options, const Capacity& capacity,
-                                                      DType dtype, const MemoryBreakdown& held);
+// How the options' programs are compiled. `held`: bytes of the device that are not the arena's.
+[[nodiscard]] CompileOptions compile_options(const TrainingOptions& options, DType dtype, std::size_t held);
+// How a program with gradients is used: what it offloads waits in the host's memory.
+[[nodiscard]] inline ProgramUse training_use() { return {.states = {.name = "activations", .region = Region::train}}; }
+// What every kind of training has: the model's weights, and the update of those that are trained. Throws Error where
+// optimizer or gradients are of a type that weights of `dtype` cannot have.
+[[nodiscard]] Workspace training_workspace(const TrainingOptions& options, const Model& model, DType dtype);
 // What benchmarks of checkpoints take beside a run's own memory; 0 where there are none.
 [[nodiscard]] std::size_t beside_bytes(const TrainingOptions& options, const Model& model, DType dtype);
-// `held`, with `bytes` that are to stay free.
-[[nodiscard]] MemoryBreakdown with_room(MemoryBreakdown held, std::size_t bytes);
-// Where the activations that a program offloads wait; empty where it offloads none. Bound as its states.
-[[nodiscard]] TensorStore offload_store(Device& device, const Program& program);
 [[nodiscard]] OptimizerOptions optimizer_options(const TrainingOptions& options);
-
-// Asserts that the device holds `before` bytes and the plan's, now that a run has allocated all that it will.
-void check_plan(const Device& device, std::size_t before, const MemoryBreakdown& memory);
 
 }  // namespace hone

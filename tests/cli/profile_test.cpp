@@ -18,6 +18,7 @@
 #include "ops/registry.h"
 #include "support/miniature.h"
 #include "support/paths.h"
+#include "train/loss_program.h"
 #include "train/setup.h"
 
 namespace hone::test {
@@ -85,15 +86,16 @@ TEST(Profile, TakesLayersAsOne) {
 TEST(Profile, CountsPairsOfDocumentsOnly) {
   StepOptions options = small_step();
   const std::unique_ptr<Model> model = open_shape(options);
-  const StepPrograms programs = trace_step(options, *model);
+  const Workspace workspace = trace_step(options, *model);
+  const Program& training = workspace.program(kTrainingProgram);
   const HostBatch batch = random_batch(options, 512);
   bool found = false;
-  for (const Node& node : programs.training.nodes()) {
+  for (const Node& node : training.nodes()) {
     if (node.op->name() != "attention") continue;
     found = true;
-    const double whole = work_of(programs.training, node, {}).flops;
+    const double whole = work_of(training, node, {}).flops;
     const double share = (2.0 * 16 * 17) / (32 * 33);
-    EXPECT_NEAR(work_of(programs.training, node, batch).flops, whole * share, 1e-6 * whole);
+    EXPECT_NEAR(work_of(training, node, batch).flops, whole * share, 1e-6 * whole);
   }
   EXPECT_TRUE(found);
 }
@@ -133,10 +135,8 @@ TEST(Profile, PacksDocumentsOfRandomLengths) {
 Timeline profiled() {
   const StepOptions options = small_step();
   const std::unique_ptr<Model> model = open_shape(options);
-  StepPrograms programs = trace_step(options, *model);
   const std::vector<HostBatch> batches(2, random_batch(options, 512));
-  TrainingStep step(*model, std::move(programs.training), optimizer_options(options.training()), DType::bf16,
-                    cpu_device());
+  TrainingStep step(*model, trace_step(options, *model), optimizer_options(options.training()), cpu_device());
   Timeline timeline;
   for (int i = 0; i < 2; ++i) step.run_profiled(batches, timeline);
   return timeline;

@@ -102,8 +102,8 @@ TEST(GrpoEvaluation, ItsProgramsAreInThePlan) {
   options.eval_strategy = Interval::steps;
   options.top_entropy_quantile = 0.5;
   GrpoRun run = with_evaluation(options, 1);
-  const GrpoPrograms programs = trace_run(run);
-  EXPECT_TRUE(programs.evaluation && programs.forward);
+  const Workspace workspace = trace_run(run);
+  EXPECT_TRUE(workspace.has_program(kPolicyEvaluationProgram) && workspace.has_program(kForwardProgram));
   const std::size_t before = test_device().allocated_bytes();
   std::size_t held = 0;
   run.rewards.push_back({"probe", "probe", each([&](const RewardInput&) {
@@ -112,7 +112,7 @@ TEST(GrpoEvaluation, ItsProgramsAreInThePlan) {
                          })});
   run.reward_weights.push_back(1.0);
   (void)train(run);
-  EXPECT_EQ(held, programs.memory.total());
+  EXPECT_EQ(held, workspace.memory().total());
 }
 
 // Neither ratios of sequences nor the quantile of entropies depends on how a step is cut into micro-batches.

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
+#include "rl/advantages.h"
 #include "rl/small_run.h"
 #include "support/device.h"
 #include "support/models.h"
@@ -208,7 +209,7 @@ TEST(GrpoRun, ThePlanIsWhatTheDeviceHolds) {
     options.gradient_accumulation_steps = 8 / c.micro_batch;
     options.gradient_checkpointing = c.recomputation;
     GrpoRun run = make_run(options, 1, "qwen3", c.dtype);
-    const MemoryBreakdown memory = trace_run(run).memory;
+    const MemoryBreakdown memory = trace_run(run).memory();
     const std::size_t before = test_device().allocated_bytes();
     std::size_t held = 0;
     run.rewards.push_back({"probe", "probe", each([&](const RewardInput&) {

@@ -45,8 +45,8 @@ TEST(GrpoLora, NeedsNoSecondCopyAndFewStates) {
   const GrpoRun adapted = make_run(options, 1);
   options.use_peft = false;
   const GrpoRun full = make_run(options, 1);
-  const MemoryBreakdown small = trace_run(adapted).memory;
-  const MemoryBreakdown large = trace_run(full).memory;
+  const MemoryBreakdown small = trace_run(adapted).memory();
+  const MemoryBreakdown large = trace_run(full).memory();
   EXPECT_EQ(small.reference, 0u);
   EXPECT_EQ(large.reference, large.weights);
   EXPECT_LT(small.optimizer, large.optimizer / 3);

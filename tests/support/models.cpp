@@ -70,4 +70,15 @@ double relative_difference(std::span<const float> a, std::span<const float> b) {
   return scale > 0 ? most / scale : most;
 }
 
+std::vector<NamedType> update_store(const Model& model, DType dtype, const OptimizerOptions& options,
+                                    std::string_view name) {
+  Workspace workspace(DeviceKind::cpu);
+  workspace.add_weights(kWeightStore, weight_types(model, dtype));
+  add_update(workspace, model, dtype, options);
+  for (const StoreSpec& store : workspace.stores()) {
+    if (store.name == name) return store.tensors;
+  }
+  return {};
+}
+
 }  // namespace hone::test

@@ -13,6 +13,7 @@
 #include "model/weights.h"
 #include "support/device.h"
 #include "text/tokenizer.h"
+#include "train/optimizer.h"
 
 namespace hone::test {
 
@@ -40,6 +41,10 @@ struct FixtureModel {
 
 // max|a - b| / max|b|.
 [[nodiscard]] double relative_difference(std::span<const float> a, std::span<const float> b);
+
+// What the update of a model keeps in a store of this name.
+[[nodiscard]] std::vector<NamedType> update_store(const Model& model, DType dtype, const OptimizerOptions& options,
+                                                  std::string_view name);
 
 inline Capacity capacity_of(const HostBatch& batch) { return {batch.token_count(), batch.document_count()}; }
 

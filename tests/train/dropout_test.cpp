@@ -32,11 +32,10 @@ DropoutTrace train_steps(double probability, Recompute recompute, std::uint64_t 
   const HostBatch batch = fixture.batch();
   auto arena = std::make_shared<Arena>(test_device());
   Optimizer optimizer(*model, fixture.weights, arena, {});
-  Executable executable(trace_training(*model, {.capacity = {batch.token_count(), batch.document_count()},
-                                                .dtype = dtype,
-                                                .recompute = recompute,
-                                                .device = test_device().kind()}),
-                        arena, {.weights = &fixture.weights, .gradients = &optimizer.gradients()});
+  Executable executable(
+      trace_training(*model, {.capacity = {batch.token_count(), batch.document_count()},
+                              .compile = {.dtype = dtype, .device = test_device().kind(), .recompute = recompute}}),
+      arena, {.weights = &fixture.weights, .gradients = &optimizer.gradients()});
   DropoutTrace trace;
   for (std::int64_t step = 0; step < 3; ++step) {
     LossLaunches launches(executable, 2, seed, step);

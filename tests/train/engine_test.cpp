@@ -101,7 +101,7 @@ TEST(Engine, LogProbabilitiesAreTheTrainersBitForBit) {
       const Capacity capacity{batch.token_count(), batch.document_count()};
       trace_log_probabilities(trace, *fixture.model, capacity, false, 0.7);
       trace.program.output("logp", trace.logp);
-      Executable executable(finish_loss(std::move(trace.program), nullptr, {.capacity = capacity, .dtype = dtype}),
+      Executable executable(Compiler({.dtype = dtype}).inference(std::move(trace.program)),
                             std::make_shared<Arena>(test_device()), {.weights = &fixture.weights});
       feed(executable, batch);
       executable.set<std::int32_t>("targets", batch.targets);

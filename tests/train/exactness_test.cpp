@@ -25,18 +25,22 @@ Trace train_steps(Recompute recompute, std::size_t budget, bool offload = false)
   constexpr int kSteps = 4;
   FixtureModel fixture("qwen3");
   const HostBatch batch = fixture.batch();
-  auto arena = std::make_shared<Arena>(test_device());
-  Optimizer optimizer(*fixture.model, fixture.weights, arena, {});
-  Program program = trace_training(*fixture.model, {.capacity = {batch.token_count(), batch.document_count()},
-                                                    .recompute = recompute,
-                                                    .activation_budget = budget,
-                                                    .device = test_device().kind(),
-                                                    .offload = offload});
-  const TensorStore offloaded = offload_store(test_device(), program);
+  Workspace workspace(test_device().kind());
+  workspace.add_weights(kWeightStore, fixture.weights.tensors());
+  add_update(workspace, *fixture.model, DType::f32, {});
+  workspace.add(kTrainingProgram,
+                trace_training(*fixture.model, {.capacity = {batch.token_count(), batch.document_count()},
+                                                .compile = {.device = test_device().kind(),
+                                                            .recompute = recompute,
+                                                            .activation_budget = budget,
+                                                            .offload = offload}}),
+                training_use());
+  workspace.provide(kWeightStore, fixture.weights.view());
+  workspace.allocate(test_device());
+  Optimizer optimizer(workspace, *fixture.model, {});
   Trace trace;
-  trace.offloaded = offloaded.bytes();
-  Executable executable(std::move(program), arena,
-                        {.weights = &fixture.weights, .gradients = &optimizer.gradients(), .states = &offloaded});
+  trace.offloaded = workspace.memory().offloaded;
+  Executable& executable = workspace.executable(kTrainingProgram);
   trace.arena = executable.plan().arena;
   for (int step = 0; step < kSteps; ++step) {
     trace.losses.push_back(run_loss(executable, batch, 1.0 / static_cast<double>(batch.target_tokens)).loss);
@@ -143,8 +147,9 @@ std::vector<double> grammar_losses(DType dtype, const OptimizerOptions& options 
   auto arena = std::make_shared<Arena>(device);
   Optimizer optimizer(*fixture.model, fixture.weights, arena, options);
   Executable executable(
-      trace_training(*fixture.model,
-                     {.capacity = capacity, .dtype = dtype, .device = device.kind(), .gradients = options.gradients}),
+      trace_training(
+          *fixture.model,
+          {.capacity = capacity, .compile = {.dtype = dtype, .device = device.kind(), .gradients = options.gradients}}),
       arena, {.weights = &fixture.weights, .gradients = &optimizer.gradients()});
   std::vector<double> losses;
   for (std::uint64_t step = 0; step < 300; ++step) {

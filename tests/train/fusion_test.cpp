@@ -109,7 +109,8 @@ TEST(TrainingProgram, FusesAcrossLayersWhereNothingIsMadeAgain) {
   const std::int64_t layers = fixture.model->shape().num_hidden_layers;
   const Program kept = trace_training(*fixture.model, {.capacity = {64, 3}});
   EXPECT_EQ(count_nodes(kept, "add_rms_norm"), 2 * layers);
-  const Program again = trace_training(*fixture.model, {.capacity = {64, 3}, .recompute = Recompute::layers});
+  const Program again =
+      trace_training(*fixture.model, {.capacity = {64, 3}, .compile = {.recompute = Recompute::layers}});
   EXPECT_EQ(count_nodes(again, "add_rms_norm"), 2 * layers);  // of each layer one, twice
   EXPECT_EQ(count_nodes(again, "rms_norm"), 2 * layers + 1);
 }
@@ -117,7 +118,7 @@ TEST(TrainingProgram, FusesAcrossLayersWhereNothingIsMadeAgain) {
 // The head costs as much as many layers and keeps next to nothing.
 TEST(TrainingProgram, RecomputationLeavesTheHeadAlone) {
   const FixtureModel fixture("qwen3");
-  const LossProgramOptions options{.capacity = {64, 3}, .recompute = Recompute::layers};
+  const LossProgramOptions options{.capacity = {64, 3}, .compile = {.recompute = Recompute::layers}};
   const Program program = trace_training(*fixture.model, options);
   EXPECT_EQ(count_nodes(program, "linear_logprobs"), 0);
   EXPECT_EQ(count_nodes(program, "linear_logprobs_backward"), 0);
@@ -130,8 +131,8 @@ TEST(TrainingProgram, LayersKeepAttentionWhereThereIsRoom) {
   const std::int64_t layers = fixture.model->shape().num_hidden_layers;
   const auto trace = [&](std::size_t budget, bool offload) {
     return trace_training(
-        *fixture.model,
-        {.capacity = {64, 3}, .recompute = Recompute::layers, .activation_budget = budget, .offload = offload});
+        *fixture.model, {.capacity = {64, 3},
+                         .compile = {.recompute = Recompute::layers, .activation_budget = budget, .offload = offload}});
   };
   const auto arena = [](const Program& program) { return plan_memory(program, DeviceKind::cpu).arena; };
   const Program least = trace(0, false);
@@ -150,7 +151,7 @@ TEST(TrainingProgram, LayersKeepAttentionWhereThereIsRoom) {
 TEST(TrainingProgram, TextParsesBack) {
   for (const std::string_view name : kFixtureModels) {
     const FixtureModel fixture(name);
-    const Program program = trace_training(*fixture.model, {.capacity = {64, 3}, .dtype = DType::bf16});
+    const Program program = trace_training(*fixture.model, {.capacity = {64, 3}, .compile = {.dtype = DType::bf16}});
     const std::string text = to_text(program);
     const Program parsed = program_from_text(text);
     EXPECT_EQ(to_text(parsed), text) << name;

@@ -254,17 +254,17 @@ TEST(Lora, SavesForPeft) {
 TEST(Lora, OnlyAdaptersHaveGradientsAndStates) {
   const AdaptedModel adapted("qwen2_default");
   std::size_t elements = 0;
-  for (const NamedType& gradient : Optimizer::gradient_types(adapted.model, DType::bf16, {})) {
+  for (const NamedType& gradient : update_store(adapted.model, DType::bf16, {}, kGradientStore)) {
     EXPECT_TRUE(gradient.name.ends_with(".lora_A") || gradient.name.ends_with(".lora_B")) << gradient.name;
     elements += static_cast<std::size_t>(gradient.type.elements());
   }
   // Two layers of A [2 x 4, 64] and B [64 + 32 + 32, 4], of which k's rows are of no account.
   EXPECT_EQ(elements, 2u * (8 * 64 + 128 * 4));
   EXPECT_EQ(trained_parameter_count(adapted.model), 2 * (8 * 64 + 96 * 4));
-  for (const NamedType& state : Optimizer::state_types(adapted.model, DType::bf16, {})) {
+  for (const NamedType& state : update_store(adapted.model, DType::bf16, {}, kOptimizerStore)) {
     EXPECT_TRUE(state.name == "nonfinite" || state.name.find(".lora_") != std::string::npos) << state.name;
   }
-  const Program program = trace_training(adapted.model, {.capacity = {64, 4}, .dtype = DType::bf16});
+  const Program program = trace_training(adapted.model, {.capacity = {64, 4}, .compile = {.dtype = DType::bf16}});
   std::size_t gradients = 0;
   for (const Value& value : program.values()) gradients += value.role == Role::gradient ? 1 : 0;
   EXPECT_EQ(gradients, 4u);
@@ -323,8 +323,8 @@ TEST(Lora, RecomputationChangesNoBit) {
     auto arena = std::make_shared<Arena>(test_device());
     Optimizer optimizer(model, adapted.weights, arena, {});
     Executable executable(
-        trace_training(model, {.capacity = capacity_of(batch), .dtype = DType::bf16, .recompute = policy}), arena,
-        {.weights = &adapted.weights, .gradients = &optimizer.gradients()});
+        trace_training(model, {.capacity = capacity_of(batch), .compile = {.dtype = DType::bf16, .recompute = policy}}),
+        arena, {.weights = &adapted.weights, .gradients = &optimizer.gradients()});
     std::vector<double> losses;
     for (std::int64_t step = 0; step < 4; ++step) {
       LossLaunches launches(executable, 1, 5, step);
@@ -355,8 +355,7 @@ TEST(Lora, LogProbabilitiesAreTheTrainersBitForBit) {
       LossTrace trace;
       trace_log_probabilities(trace, adapted.model, capacity_of(batch), false, 1.0);
       trace.program.output("logp", trace.logp);
-      Executable executable(finish_loss(adapted.model.adapted(std::move(trace.program), {}), nullptr,
-                                        {.capacity = capacity_of(batch), .dtype = dtype}),
+      Executable executable(Compiler({.dtype = dtype}).inference(adapted.model.adapted(std::move(trace.program), {})),
                             std::make_shared<Arena>(test_device()), {.weights = &adapted.weights});
       feed(executable, batch);
       executable.set<std::int32_t>("targets", batch.targets);

@@ -56,10 +56,15 @@ class TrainedModel {
   }
   Optimizer& optimizer() { return optimizer_; }
   Contents weights() { return contents_of(std::array{&weights_}); }
-  Contents states() { return contents_of(optimizer_.states()); }
+  Contents states() { return contents_of(saved()); }
+  std::vector<TensorStore*> saved() {
+    std::vector<TensorStore*> stores;
+    for (const auto& [prefix, store] : optimizer_.workspace().saved_stores()) stores.push_back(store);
+    return stores;
+  }
   void restore_from(TrainedModel& other) {
     restore(std::array{&weights_}, other.weights());
-    restore(optimizer_.states(), other.states());
+    restore(saved(), other.states());
     optimizer_.set_steps(other.optimizer_.steps());
   }
 
@@ -120,8 +125,9 @@ TEST(Optimizer, PagingChangesMemoryAndNoBit) {
     options.paged = true;
     TrainedModel paged(DType::bf16, options, 3000);
     TrainedModel resumed(DType::bf16, options, 3000);
-    EXPECT_EQ(resident.optimizer().states()[1]->tensors().size(), 0u);
-    EXPECT_GT(paged.optimizer().states()[1]->tensors().size(), 1u);
+    EXPECT_EQ(resident.optimizer().workspace().memory().paged, 0u);
+    EXPECT_GT(paged.optimizer().workspace().memory().paged, 0u);
+    EXPECT_EQ(paged.saved().size(), 2u);
     for (const std::int64_t end : {2, 4}) {
       resident.run_to(end);
       paged.run_to(end);
@@ -141,7 +147,7 @@ TEST(Optimizer, RulesKeepWhatTheyNeed) {
   const FixtureModel fixture("qwen3", DType::bf16);
   const auto states = [&](const OptimizerOptions& options) {
     std::map<std::string, std::int64_t> elements;
-    for (const NamedType& state : Optimizer::state_types(*fixture.model, DType::bf16, options)) {
+    for (const NamedType& state : update_store(*fixture.model, DType::bf16, options, kOptimizerStore)) {
       elements[state.name.substr(state.name.rfind('.') + 1)] += state.type.elements();
     }
     return elements;
@@ -176,7 +182,7 @@ TEST(Optimizer, CodesAreForLargeWeights) {
     if (large) expected += 2 * align_up(4 * ((elements + 255) / 256));
   }
   EXPECT_GT(coded, 0u);
-  const std::vector<NamedType> types = Optimizer::state_types(*fixture.model, DType::bf16, options);
+  const std::vector<NamedType> types = update_store(*fixture.model, DType::bf16, options, kOptimizerStore);
   EXPECT_EQ(static_cast<std::size_t>(
                 std::ranges::count_if(types, [](const NamedType& state) { return state.type.dtype == DType::u8; })),
             2 * coded);

@@ -12,6 +12,7 @@
 #include "cli/profile/timing.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "train/loss_program.h"
 
 namespace hone {
 namespace {
@@ -122,9 +123,9 @@ int bench_kernels(std::span<const std::string> arguments) {
               limits.flops_per_second / unit.scale, unit.name);
   std::printf("%-30s %10s %9s %8s %12s  %s\n", "operation", "ms", unit.name, "GB/s", "of possible", "inputs");
   std::vector<Measured> results;
-  const StepPrograms programs = trace_step(options, *model);
-  measure(programs.training, options, device, batch, limits, results);
-  measure(programs.update, options, device, batch, limits, results);
+  const Workspace workspace = trace_step(options, *model);
+  measure(workspace.program(kTrainingProgram), options, device, batch, limits, results);
+  measure(workspace.program(kUpdateProgram), options, device, batch, limits, results);
   if (results.empty()) throw Error("ops", "no operation of the step has such a name");
   if (options.json.empty()) return 0;
   std::vector<ResultRow> rows{

@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "ops/linear/linear.h"
 #include "ops/registry.h"
+#include "train/loss_program.h"
 
 namespace hone {
 namespace {
@@ -157,12 +158,13 @@ void add_model(Table& table, const MatmulOptions& options) {
   step.device = options.device;
   step.complete({});
   const std::unique_ptr<Model> model = open_shape(step);
-  const StepPrograms programs = trace_step(step, *model);
+  const Workspace workspace = trace_step(step, *model);
+  const Program& training = workspace.program(kTrainingProgram);
   std::set<std::string> seen;
-  for (const Node& node : programs.training.nodes()) {
+  for (const Node& node : training.nodes()) {
     if (category_of(node.op->name()) != "GEMM") continue;
-    const std::string label = label_of(programs.training, node);
-    if (seen.insert(label).second) table.add(programs.training, node, label);
+    const std::string label = label_of(training, node);
+    if (seen.insert(label).second) table.add(training, node, label);
   }
 }
 

@@ -99,13 +99,12 @@ void measure(const BenchTrainOptions& options, std::vector<ResultRow>& rows) {
   const std::size_t available_before = memory_of(device).available;
   set_gemm_tuning(device, options.gemm.tuning());
   const Peak peak = peak_of(options, device);  // before the step takes the memory
-  StepPrograms programs = trace_step(options, *model);
-  check_step_fits(options, *model, programs.memory);
+  Workspace workspace = trace_step(options, *model);
+  check_step_fits(options, *model, workspace);
   const std::vector<HostBatch> batches(static_cast<std::size_t>(options.gradient_accumulation_steps),
                                        random_batch(options, model->shape().vocab_size));
-  TrainingStep step(*model, std::move(programs.training), optimizer_options(options.training()), options.weight_dtype(),
-                    device);
-  check_plan(device, 0, programs.memory);
+  const std::size_t planned = workspace.memory().total();
+  TrainingStep step(*model, std::move(workspace), optimizer_options(options.training()), device);
   double loss = step.run(batches);
   log_info(text_of(options.model, ": ", format_count(parameter_count(*model)), " parameters on ", device.name(), ", ",
                    format_bytes(device.allocated_bytes()), ", first step after ", format_duration(seconds_since(start)),
@@ -129,8 +128,8 @@ void measure(const BenchTrainOptions& options, std::vector<ResultRow>& rows) {
               loss);
   if (device.kind() != DeviceKind::cpu) {
     // Libraries and recorded launches are in no plan.
-    const auto beyond = static_cast<std::int64_t>(available_before) -
-                        static_cast<std::int64_t>(memory_of(device).available + programs.memory.total());
+    const auto beyond =
+        static_cast<std::int64_t>(available_before) - static_cast<std::int64_t>(memory_of(device).available + planned);
     log_info(text_of("the device's free memory fell by the plan and ", beyond / (1 << 20),
                      " MiB for libraries and recorded launches"));
   }

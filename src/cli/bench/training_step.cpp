@@ -13,6 +13,7 @@
 #include "model/weights.h"
 #include "ops/registry.h"
 #include "train/fit.h"
+#include "train/language_run.h"
 #include "train/loss_program.h"
 #include "train/optimizer.h"
 #include "train/setup.h"
@@ -91,50 +92,47 @@ TrainingOptions StepOptions::training() const {
 
 namespace {
 
-StepPrograms trace_with(const StepOptions& options, const Model& model, const TrainingOptions& training) {
+Workspace trace_with(const StepOptions& options, const Model& model, const TrainingOptions& training) {
   register_operations();
   const DType dtype = options.weight_dtype();
-  const OptimizerOptions optimizer = optimizer_options(training);
-  StepPrograms programs;
-  add_training_state(programs.memory, model, dtype, optimizer);
   const std::int64_t rows = training.per_device_train_batch_size;
   StepOptions micro_batch = options;
   micro_batch.batch_size = rows;
   const auto sequences = static_cast<std::int64_t>(document_lengths(micro_batch).size());
-  const LossProgramOptions loss =
-      loss_program_options(training, {rows * options.seq_len, sequences}, dtype, programs.memory);
-  programs.training = trace_training(model, loss);
-  programs.update = Optimizer::trace_update(model, dtype, optimizer);
-  programs.memory.add_program(plan_memory(programs.training, loss.device));
-  programs.memory.add_program(plan_memory(programs.update, loss.device));
-  return programs;
+  Workspace workspace = training_workspace(training, model, dtype);
+  workspace.add(kTrainingProgram,
+                trace_training(model, {.capacity = {rows * options.seq_len, sequences},
+                                       .compile = compile_options(training, dtype, workspace.store_bytes())}),
+                training_use());
+  return workspace;
+}
+
+// Allocated, with random weights.
+Workspace with_weights(Workspace workspace, const Model& model, Device& device) {
+  const DType dtype = workspace.stores().front().tensors.front().type.dtype;
+  workspace.provide(kWeightStore, random_weights(model, 1, dtype, device));
+  workspace.allocate(device);
+  return workspace;
 }
 
 }  // namespace
 
-StepPrograms trace_step(const StepOptions& options, const Model& model) {
+Workspace trace_step(const StepOptions& options, const Model& model) {
   return trace_with(options, model, options.training());
 }
 
-void check_step_fits(const StepOptions& options, const Model& model, const MemoryBreakdown& memory) {
-  check_fits(options.training(), options.weight_dtype(), open_device(options.device), memory.total(),
-             [&](const TrainingOptions& training) { return trace_with(options, model, training).memory.total(); });
+void check_step_fits(const StepOptions& options, const Model& model, const Workspace& workspace) {
+  check_fits(options.training(), options.weight_dtype(), open_device(options.device), workspace.memory().total(),
+             [&](const TrainingOptions& training) { return trace_with(options, model, training).memory().total(); });
 }
 
-TrainingStep::TrainingStep(const Model& model, Program training, const OptimizerOptions& optimizer, DType dtype,
-                           Device& device)
+TrainingStep::TrainingStep(const Model& model, Workspace workspace, const OptimizerOptions& optimizer, Device& device)
     : device_(device),
-      arena_(std::make_shared<Arena>(device)),
-      weights_(random_weights(model, 1, dtype, device)),
-      optimizer_(model, weights_, arena_, optimizer),
-      offloaded_(offload_store(device, training)),
-      training_(std::move(training), arena_,
-                {.weights = &weights_, .gradients = &optimizer_.gradients(), .states = &offloaded_}) {
-  (void)arena_->base();
-}
+      workspace_(with_weights(std::move(workspace), model, device)),
+      optimizer_(workspace_, model, optimizer) {}
 
 double TrainingStep::run(std::span<const HostBatch> batches) {
-  LossLaunches launches(training_, batches.size());
+  LossLaunches launches(workspace_.executable(kTrainingProgram), batches.size());
   for (const HostBatch& batch : batches) launches.launch(batch, weight_of(batches));
   optimizer_.update(1e-5, 1.0);
   return launches.sums().loss;
@@ -148,17 +146,17 @@ void TrainingStep::run_profiled(std::span<const HostBatch> batches, Timeline& ti
   NodeTimes times;
   const double begin = now();
   double host = 0;  // the profile's own time
-  training_.set_observer(&times);
-  LossLaunches launches(training_, batches.size());
+  Executable& training = workspace_.executable(kTrainingProgram);
+  training.set_observer(&times);
+  LossLaunches launches(training, batches.size());
   for (const HostBatch& batch : batches) {
     times.clear();
     launches.launch(batch, weight_of(batches));
     const double end = now();
-    timeline.add_run(timeline.add_program(training_.program(), batch), training_.program(), end - host,
-                     times.seconds());
+    timeline.add_run(timeline.add_program(training.program(), batch), training.program(), end - host, times.seconds());
     host += now() - end;
   }
-  training_.set_observer(nullptr);
+  training.set_observer(nullptr);
   times.clear();
   optimizer_.set_observer(&times);
   optimizer_.update(1e-5, 1.0);

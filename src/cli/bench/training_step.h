@@ -12,9 +12,9 @@
 #include "data/host_batch.h"
 #include "model/model.h"
 #include "program/executable.h"
-#include "train/memory.h"
 #include "train/optimizer.h"
 #include "train/options.h"
+#include "workspace/workspace.h"
 
 namespace hone {
 
@@ -70,36 +70,28 @@ struct StepOptions {
 [[nodiscard]] std::vector<std::int64_t> document_lengths(const StepOptions& options);
 [[nodiscard]] HostBatch random_batch(const StepOptions& options, std::int64_t vocabulary);
 
-// The programs of a step, forward and backward and the update, and what a run of them takes.
-struct StepPrograms {
-  Program training;
-  Program update;
-  MemoryBreakdown memory;
-};
-[[nodiscard]] StepPrograms trace_step(const StepOptions& options, const Model& model);
+// The programs of a step, kTrainingProgram and the update, and what a run of them takes; nothing is allocated.
+[[nodiscard]] Workspace trace_step(const StepOptions& options, const Model& model);
 // Throws Error where the step does not fit its device.
-void check_step_fits(const StepOptions& options, const Model& model, const MemoryBreakdown& memory);
+void check_step_fits(const StepOptions& options, const Model& model, const Workspace& workspace);
 
 // A model with random weights, ready to take steps.
 class TrainingStep {
  public:
-  // `training`: trace_training of the model.
-  TrainingStep(const Model& model, Program training, const OptimizerOptions& optimizer, DType dtype, Device& device);
+  // `workspace`: with kTrainingProgram and the update of the model, not allocated yet.
+  TrainingStep(const Model& model, Workspace workspace, const OptimizerOptions& optimizer, Device& device);
 
   // One optimizer step over the batches, waited for; returns the loss.
   double run(std::span<const HostBatch> batches);
   // The same, with the step and the operations of its runs added to the timeline.
   void run_profiled(std::span<const HostBatch> batches, Timeline& timeline);
 
-  [[nodiscard]] const TensorStore& weights() const { return weights_; }
+  [[nodiscard]] const TensorStore& weights() const { return workspace_.store(kWeightStore); }
 
  private:
   Device& device_;
-  std::shared_ptr<Arena> arena_;
-  TensorStore weights_;
+  Workspace workspace_;
   Optimizer optimizer_;
-  TensorStore offloaded_;
-  Executable training_;
 };
 
 }  // namespace hone

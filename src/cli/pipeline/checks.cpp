@@ -17,6 +17,7 @@
 #include "rl/grpo_run.h"
 #include "rl/reward_options.h"
 #include "rl/reward_trial.h"
+#include "rl/rollout.h"
 #include "train/foreign_keys.h"
 #include "train/language_run.h"
 #include "train/setup.h"

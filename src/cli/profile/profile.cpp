@@ -54,7 +54,7 @@ const CommandText kText{
 struct Subject {
   std::string title;
   std::unique_ptr<Model> model;
-  Program training;
+  std::optional<Workspace> workspace = std::nullopt;
   OptimizerOptions optimizer;
   DType dtype = DType::f32;
   Device* device = nullptr;
@@ -70,9 +70,8 @@ Subject of_shape(const ProfileOptions& options) {
   Subject subject;
   subject.model = open_shape(options);
   subject.title = options.model;
-  StepPrograms programs = trace_step(options, *subject.model);
-  check_step_fits(options, *subject.model, programs.memory);
-  subject.training = std::move(programs.training);
+  subject.workspace = trace_step(options, *subject.model);
+  check_step_fits(options, *subject.model, *subject.workspace);
   subject.optimizer = optimizer_options(options.training());
   subject.dtype = options.weight_dtype();
   subject.device = &open_device(options.device);
@@ -89,10 +88,9 @@ Subject of_shape(const ProfileOptions& options) {
 Subject of_run(LanguageRun run, const ProfileOptions& options) {
   Subject subject;
   subject.title = run_title(run.command, run.options);
-  LanguagePrograms programs = trace_run(run);
-  check_fits(run.options, run.dtype, open_device(run.options.device), programs.memory.total(),
+  subject.workspace = trace_run(run);
+  check_fits(run.options, run.dtype, open_device(run.options.device), subject.workspace->memory().total(),
              [&](const TrainingOptions& training) { return bytes_with(run, training); });
-  subject.training = std::move(programs.training);
   subject.optimizer = optimizer_options(run.options);
   subject.dtype = run.dtype;
   subject.device = &open_device(run.options.device);
@@ -159,7 +157,7 @@ int profile(const ProfileOptions& given, const OptionInput& input) {
   subject.advice.gpu = device.kind() != DeviceKind::cpu;
   const DeviceLimits limits = measure_limits(device, subject.dtype == DType::bf16, options.limit_seconds);
 
-  TrainingStep step(*subject.model, std::move(subject.training), subject.optimizer, subject.dtype, device);
+  TrainingStep step(*subject.model, std::move(*subject.workspace), subject.optimizer, device);
   const auto batches = [&](std::int64_t index) -> std::span<const HostBatch> {
     return subject.steps[static_cast<std::size_t>(index) % subject.steps.size()];
   };

@@ -36,9 +36,9 @@ std::vector<double> train_steps(const Model& model, TensorStore& weights, Recomp
   const HostBatch batch = toy_batch();
   auto arena = std::make_shared<Arena>(test_device());
   Optimizer optimizer(model, weights, arena, {});
-  Executable executable(
-      trace_training(model, {.capacity = {batch.token_count(), batch.document_count()}, .recompute = recompute}), arena,
-      {.weights = &weights, .gradients = &optimizer.gradients()});
+  Executable executable(trace_training(model, {.capacity = {batch.token_count(), batch.document_count()},
+                                               .compile = {.recompute = recompute}}),
+                        arena, {.weights = &weights, .gradients = &optimizer.gradients()});
   std::vector<double> losses;
   for (int step = 0; step < steps; ++step) {
     losses.push_back(run_loss(executable, batch, 1.0 / static_cast<double>(batch.target_tokens)).loss);
@@ -58,7 +58,7 @@ TEST(ToyFamily, Trains) {
 }
 
 TEST(ToyFamily, ItsProgramsAreText) {
-  const Program program = trace_training(*toy_model(), {.capacity = {16, 2}, .dtype = DType::bf16});
+  const Program program = trace_training(*toy_model(), {.capacity = {16, 2}, .compile = {.dtype = DType::bf16}});
   const std::string text = to_text(program);
   EXPECT_NE(text.find(" = toy_square("), std::string::npos);
   EXPECT_NE(text.find(" = toy_square_backward("), std::string::npos);

@@ -1,4 +1,4 @@
-#include "train/memory.h"
+#include "workspace/memory_breakdown.h"
 
 #include <algorithm>
 #include <array>
@@ -13,13 +13,6 @@ void MemoryBreakdown::add_program(const MemoryPlan& plan) {
   arena = std::max(arena, plan.arena);
   peak_activations = std::max(peak_activations, plan.peak_activations);
   peak_workspace = std::max(peak_workspace, plan.peak_workspace);
-}
-
-void add_training_state(MemoryBreakdown& memory, const Model& model, DType dtype, const OptimizerOptions& options) {
-  memory.weights += TensorStore::bytes_of(weight_types(model, dtype));
-  memory.gradients += TensorStore::bytes_of(Optimizer::gradient_types(model, dtype, options));
-  memory.optimizer += TensorStore::bytes_of(Optimizer::state_types(model, dtype, options));
-  memory.paged += TensorStore::bytes_of(Optimizer::paged_types(model, dtype, options));
 }
 
 std::string to_text(const MemoryBreakdown& memory) {
@@ -40,6 +33,7 @@ std::string to_text(const MemoryBreakdown& memory) {
   line("step arena", memory.arena);
   line("  activations at their peak", memory.peak_activations);
   line("  largest workspace", memory.peak_workspace);
+  line("leased to rollouts", memory.leased);
   line("total", memory.total());
   line("optimizer states of the host", memory.paged);
   line("beside it, in host memory", memory.offloaded);

@@ -2,13 +2,9 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <span>
 #include <string>
 
-#include "model/model.h"
 #include "program/memory_plan.h"
-#include "train/optimizer.h"
 
 namespace hone {
 
@@ -21,20 +17,18 @@ struct MemoryBreakdown {
   std::size_t kv_cache = 0;
   std::size_t inputs = 0;            // what the host writes before a launch
   std::size_t arena = 0;             // activations and workspaces of whichever program needs most
+  std::size_t leased = 0;            // of the above, counted twice: rollouts lie where training does (Workspace::lease)
   std::size_t offloaded = 0;         // of the host beside the device
   std::size_t paged = 0;             // optimizer states of the host beside the device
   std::size_t peak_activations = 0;  // inside arena
   std::size_t peak_workspace = 0;    // inside arena
 
   [[nodiscard]] std::size_t total() const {
-    return weights + reference + gradients + optimizer + kv_cache + inputs + arena;
+    return weights + reference + gradients + optimizer + kv_cache + inputs + arena - leased;
   }
   // Counts a program that shares the arena.
   void add_program(const MemoryPlan& plan);
 };
-
-// Weights, gradients and optimizer states of a trained model.
-void add_training_state(MemoryBreakdown& memory, const Model& model, DType dtype, const OptimizerOptions& options);
 
 // A table, a line a category that is not empty.
 [[nodiscard]] std::string to_text(const MemoryBreakdown& memory);

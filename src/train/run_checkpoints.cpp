@@ -1,0 +1,191 @@
+#include "train/run_checkpoints.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/training_state.h"
+#include "core/error.h"
+#include "core/json_value.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "model/adapter_files.h"
+#include "model/weights.h"
+#include "train/run_notes.h"
+
+namespace hone {
+namespace fs = std::filesystem;
+namespace {
+
+// A checkpoint is a model folder, or an adapter's, too, so that it can be evaluated and chatted with.
+void write_model_folder(const fs::path& path, const TrainingSubject& subject) {
+  const Json generation_config = parse_json(subject.generation_config, "generation_config.json");
+  if (const LoraModel* lora = subject.model.adapter()) {
+    save_adapter(path, *lora, subject.weights, &generation_config);
+  } else {
+    save_model(path, subject.model, subject.weights, &generation_config);
+  }
+  subject.tokenizer.save(path);
+}
+
+void add_sources(std::vector<TensorSource>& sources, const TensorStore& store, const std::string& prefix,
+                 std::vector<std::byte>& staging) {
+  for (const NamedType& tensor : store.tensors()) {
+    std::vector<std::int64_t> shape;
+    shape.reserve(tensor.type.shape.size());
+    for (const Dim& dim : tensor.type.shape) shape.push_back(dim.size);
+    sources.push_back({prefix + tensor.name, tensor.type.dtype, shape, [&store, &staging, name = tensor.name] {
+                         staging = store.download(name);
+                         return std::span<const std::byte>(staging);
+                       }});
+  }
+}
+
+void load_store(TensorStore& store, const SafetensorsFile& file, const std::string& prefix) {
+  for (const NamedType& tensor : store.tensors()) {
+    const StoredTensor& stored = file.at(prefix + tensor.name);
+    std::vector<std::byte> bytes(tensor.type.bytes());
+    if (static_cast<std::int64_t>(bytes.size() / size_of(tensor.type.dtype)) != stored.element_count()) {
+      throw Error(file.name(), text_of("tensor ", stored.name, " is ", shape_text(stored.shape), ", expected ",
+                                       to_text(tensor.type)));
+    }
+    read_as(stored, tensor.type.dtype, bytes);
+    store.upload(tensor.name, bytes);
+  }
+}
+
+}  // namespace
+
+RunCheckpoints::RunCheckpoints(const TrainingOptions& options, const TrainerSetup& setup, TrainingSubject& subject)
+    : options_(options),
+      setup_(setup),
+      subject_(subject),
+      output_dir_(options.output_dir),
+      store_(std::make_unique<CheckpointStore>(output_dir_)),
+      options_json_(std::make_unique<const Json>(parse_json(setup.options, "options"))) {}
+
+RunCheckpoints::~RunCheckpoints() = default;
+
+fs::path RunCheckpoints::folder_of(std::int64_t step) const { return output_dir_ / text_of("checkpoint-", step); }
+
+void RunCheckpoints::load_model(const fs::path& checkpoint) {
+  if (const LoraModel* lora = subject_.model.adapter()) return load_adapter(checkpoint, *lora, subject_.weights);
+  if (is_adapter_folder(checkpoint)) {
+    throw Error(checkpoint.string(), "holds an adapter, and use_peft is not set",
+                "set use_peft, or another output_dir");
+  }
+  const ModelDirectory directory(checkpoint);
+  const DType dtype = subject_.weights.tensors().front().type.dtype;
+  subject_.weights.copy_from(load_weights(subject_.model, directory, dtype, subject_.weights.device()));
+}
+
+Json RunCheckpoints::load(const fs::path& checkpoint, TrainingTask& task) {
+  const TrainingState state(checkpoint);
+  if (state.json().value("model_only", false)) {
+    throw Error(checkpoint.string(), "holds the model alone: it was saved with save_only_model and cannot be resumed",
+                "name it as model_name_or_path, with another output_dir");
+  }
+  if (const std::string command = state.json().value("command", setup_.command); command != setup_.command) {
+    throw Error(checkpoint.string(), text_of("is a checkpoint of hone ", command, ", not of hone ", setup_.command),
+                "name it as model_name_or_path, with another output_dir");
+  }
+  load_model(checkpoint);
+  for (const auto& [prefix, store] : subject_.optimizer.workspace().saved_stores()) {
+    load_store(*store, state.tensors(), prefix);
+  }
+  subject_.optimizer.set_steps(state.json().at("optimizer_steps").get<std::int64_t>());
+  if (const auto best = state.json().find("best"); best != state.json().end() && options_.looks_for_best()) {
+    best_ = Best{best->at("step").get<std::int64_t>(), best->at("value").get<double>()};
+  }
+  task.restore(state.json().at("task"));
+  return state.json().value("options", Json());
+}
+
+std::int64_t RunCheckpoints::resume(TrainingTask& task) {
+  const std::string& from = options_.resume_from_checkpoint;
+  std::optional<CheckpointFolder> checkpoint;
+  if (from.empty() || from == "true") {
+    if (!from.empty() || !options_.overwrite_output_dir) checkpoint = last_good_checkpoint(output_dir_);
+    if (!checkpoint && from == "true") {
+      throw Error("resume_from_checkpoint", text_of("there is no checkpoint in ", output_dir_.string()));
+    }
+  } else if (from != "false") {
+    checkpoint = CheckpointFolder{TrainingState(from).step(), from};
+  }
+  replaces_ = !checkpoint && options_.overwrite_output_dir;
+  if (!checkpoint) return 0;
+  const Json before = load(checkpoint->path, task);
+  log_info(text_of("resumed from ", checkpoint->path.string(), " at step ", checkpoint->step));
+  const std::string changed = changed_keys(before, *options_json_);
+  if (!changed.empty()) log_info("this run goes on with other keys: " + changed);
+  last_saved_ = checkpoint->step;
+  return checkpoint->step;
+}
+
+void RunCheckpoints::save(std::int64_t step, const TrainingTask& task) {
+  if (step == last_saved_) return;
+  Json state{{"task", task.state()},
+             {"optimizer_steps", subject_.optimizer.steps()},
+             {"command", setup_.command},
+             {"model_only", options_.save_only_model},
+             {"options", *options_json_}};
+  if (best_) state["best"] = {{"step", best_->step}, {"value", best_->value}};
+  std::vector<std::byte> staging;
+  std::vector<TensorSource> tensors;
+  if (!options_.save_only_model) {
+    for (const auto& [prefix, store] : subject_.optimizer.workspace().saved_stores()) {
+      add_sources(tensors, *store, prefix, staging);
+    }
+  }
+  store_->save({.step = step, .state = state, .tensors = tensors, .write_model = [this](const fs::path& folder) {
+                  write_model_folder(folder, subject_);
+                }});
+  if (std::exchange(replaces_, false)) store_->remove_others();
+  if (options_.save_total_limit) {
+    store_->apply_limit(*options_.save_total_limit,
+                        best_ ? std::span<const std::int64_t>(&best_->step, 1) : std::span<const std::int64_t>());
+  }
+  last_saved_ = step;
+}
+
+void RunCheckpoints::save_early(std::int64_t steps, TrainingTask& task, const Json* before) {
+  if (before != nullptr) {
+    task.restore(*before);
+    subject_.optimizer.discard();
+  }
+  save(steps, task);
+  log_info(text_of("saved step ", steps, " in ", output_dir_.string(),
+                   options_.save_only_model ? "; the model alone, as save_only_model asks: it cannot be resumed"
+                                            : "; the same command goes on from there"));
+}
+
+void RunCheckpoints::compare_with_best(std::int64_t step, const MetricValues& values) {
+  std::string metric = options_.metric_for_best_model;
+  if (!metric.starts_with("eval_")) metric = "eval_" + metric;
+  std::string names;
+  for (const auto& [name, value] : values) {
+    names += (names.empty() ? "" : ", ") + name;
+    if (name != metric) continue;
+    if (std::isnan(value)) return;
+    const bool greater = options_.greater_is_better.value_or(!metric.ends_with("loss"));
+    if (!best_ || (greater ? value > best_->value : value < best_->value)) best_ = Best{step, value};
+    return;
+  }
+  throw Error("metric_for_best_model", text_of("an evaluation has no ", metric), "one of " + names);
+}
+
+void RunCheckpoints::load_best() {
+  if (!best_) return;
+  const fs::path path = folder_of(best_->step);
+  if (!fs::exists(path)) {
+    log_warning(text_of(path.string(), " is not there any more: the last weights stay"));
+    return;
+  }
+  load_model(path);
+  log_info(text_of("the best evaluation was that of step ", best_->step, ", ", options_.metric_for_best_model, " ",
+                   best_->value, ": its weights are kept"));
+}
+
+void RunCheckpoints::save_final() const { write_model_folder(output_dir_, subject_); }
+
+}  // namespace hone

@@ -1,0 +1,259 @@
+#include "workspace/workspace.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "backend/host_memory.h"
+#include "core/error.h"
+#include "program/memory_plan.h"
+
+namespace hone {
+namespace {
+
+std::string host_name(const std::string& store) { return store + " of the host"; }
+
+}  // namespace
+
+struct Workspace::ProgramEntry {
+  std::string name;
+  ProgramUse use;
+  std::optional<Program> program;  // until it is an executable
+  MemoryPlan plan;
+  std::unique_ptr<Executable> executable;
+};
+
+Workspace::Workspace(DeviceKind device) : kind_(device) {}
+Workspace::Workspace(std::shared_ptr<Arena> arena) : kind_(arena->device().kind()), arena_(std::move(arena)) {}
+Workspace::Workspace(Workspace&&) noexcept = default;
+Workspace& Workspace::operator=(Workspace&&) noexcept = default;
+Workspace::~Workspace() = default;
+
+StoreSpec& Workspace::spec_of(const std::string& name, Role role, Placement placement, Region region) {
+  const auto found = std::ranges::find(specs_, name, &StoreSpec::name);
+  if (found == specs_.end()) {
+    return specs_.emplace_back(StoreSpec{.name = name, .role = role, .placement = placement, .region = region});
+  }
+  HONE_ASSERT(found->role == role && found->placement == placement && found->region == region, "store ", name,
+              " is used in two ways");
+  return *found;
+}
+
+void Workspace::add_weights(std::string name, std::vector<NamedType> tensors, std::string saved_as) {
+  HONE_ASSERT(std::ranges::find(specs_, name, &StoreSpec::name) == specs_.end(), "store ", name, " is declared twice");
+  specs_.push_back(
+      {.name = std::move(name), .role = Role::weight, .saved_as = std::move(saved_as), .tensors = std::move(tensors)});
+}
+
+void Workspace::bind(const Program& program, const ProgramUse& use) {
+  for (const Value& value : program.values()) {
+    if (value.producer >= 0 || value.role == Role::input) continue;
+    StoreSpec* spec = nullptr;
+    if (value.role == Role::weight) {
+      spec = &spec_of(use.weights, Role::weight, Placement::device, Region::persistent);
+    } else if (value.role == Role::gradient) {
+      spec = &spec_of(kGradientStore, Role::gradient, Placement::device, Region::train);
+    } else {
+      const bool in_host = value.placement == Placement::host;
+      spec = &spec_of(in_host ? host_name(use.states.name) : use.states.name, Role::state, value.placement,
+                      use.states.region);
+      spec->saved_as = use.states.saved_as;
+    }
+    const auto found = std::ranges::find(spec->tensors, value.name, &NamedType::name);
+    if (found == spec->tensors.end()) {
+      HONE_ASSERT(value.role != Role::weight, spec->name, " have no ", value.name);
+      spec->tensors.push_back({value.name, value.type});
+    } else {
+      HONE_ASSERT(found->type == value.type, value.name, " is ", to_text(found->type), " and ", to_text(value.type));
+    }
+  }
+}
+
+void Workspace::add(std::string name, Program program, const ProgramUse& use) {
+  HONE_ASSERT(!allocated_ && find(name) == nullptr, "program ", name, " is added twice or too late");
+  bind(program, use);
+  auto entry = std::make_unique<ProgramEntry>();
+  entry->name = std::move(name);
+  entry->use = use;
+  entry->plan = plan_memory(program, kind_);
+  entry->program = std::move(program);
+  programs_.push_back(std::move(entry));
+}
+
+const Workspace::ProgramEntry* Workspace::find(std::string_view name) const {
+  const auto found = std::ranges::find_if(programs_, [&](const auto& entry) { return entry->name == name; });
+  return found == programs_.end() ? nullptr : found->get();
+}
+
+const Workspace::ProgramEntry& Workspace::entry(std::string_view name) const {
+  const ProgramEntry* found = find(name);
+  HONE_ASSERT(found != nullptr, "there is no program ", name);
+  return *found;
+}
+
+std::vector<std::string> Workspace::program_names() const {
+  std::vector<std::string> names;
+  names.reserve(programs_.size());
+  for (const auto& entry : programs_) names.push_back(entry->name);
+  return names;
+}
+
+const Program& Workspace::program(std::string_view name) const {
+  const ProgramEntry& found = entry(name);
+  return found.executable ? found.executable->program() : *found.program;
+}
+
+std::size_t Workspace::store_bytes() const {
+  return bytes_in(Region::persistent) + bytes_in(Region::train) + bytes_in(Region::rollout);
+}
+
+std::size_t Workspace::bytes_in(Region region) const {
+  std::size_t bytes = 0;
+  for (const StoreSpec& spec : specs_) {
+    if (spec.region == region && spec.placement == Placement::device) bytes += spec.bytes();
+  }
+  return bytes;
+}
+
+std::size_t Workspace::arena_bytes(Region phase) const {
+  std::size_t bytes = 0;
+  for (const auto& entry : programs_) {
+    if (entry->use.phase == phase) bytes = std::max(bytes, entry->plan.arena);
+  }
+  return bytes;
+}
+
+MemoryBreakdown Workspace::memory() const {
+  MemoryBreakdown memory;
+  for (const StoreSpec& spec : specs_) {
+    const bool in_host = spec.placement == Placement::host;
+    std::size_t* of = nullptr;
+    switch (spec.role) {
+      case Role::weight:
+        of = spec.name == kWeightStore ? &memory.weights : &memory.reference;
+        break;
+      case Role::gradient:
+        of = &memory.gradients;
+        break;
+      default:
+        of = spec.region == Region::rollout      ? &memory.kv_cache
+             : spec.region == Region::persistent ? (in_host ? &memory.paged : &memory.optimizer)
+                                                 : &memory.offloaded;
+        break;
+    }
+    *of += spec.bytes();
+  }
+  for (const auto& entry : programs_) memory.add_program(entry->plan);
+  if (leases_) {
+    const std::size_t train = bytes_in(Region::train) + align_up(arena_bytes(Region::train));
+    const std::size_t rollout = bytes_in(Region::rollout) + align_up(arena_bytes(Region::rollout));
+    memory.leased = memory.gradients + memory.kv_cache + memory.arena - std::max(train, rollout);
+  }
+  return memory;
+}
+
+void Workspace::provide(std::string_view name, TensorStore store) {
+  stores_.insert_or_assign(std::string(name), std::move(store));
+}
+
+void Workspace::allocate_leased(Device& device) {
+  const std::size_t train = bytes_in(Region::train);
+  const std::size_t rollout = bytes_in(Region::rollout);
+  const std::size_t train_arena = align_up(arena_bytes(Region::train));
+  const std::size_t rollout_arena = align_up(arena_bytes(Region::rollout));
+  leased_ = Buffer(device, std::max(train + train_arena, rollout + rollout_arena));
+  const auto place = [&](Region region) {
+    std::byte* at = leased_.data();
+    for (const StoreSpec& spec : specs_) {
+      if (spec.region != region || spec.placement != Placement::device) continue;
+      stores_.insert_or_assign(spec.name, TensorStore(device, spec.tensors, at));
+      at += spec.bytes();
+    }
+    return at;
+  };
+  arena_ = std::make_shared<Arena>(device, std::span(place(Region::train), train_arena));
+  rollout_arena_ = std::make_shared<Arena>(device, std::span(place(Region::rollout), rollout_arena));
+}
+
+void Workspace::allocate(Device& device) {
+  HONE_ASSERT(!allocated_ && device.kind() == kind_, "the workspace was planned for another device");
+  allocated_ = true;
+  std::size_t provided = 0;
+  for (const auto& [name, store] : stores_) {
+    const auto spec = std::ranges::find(specs_, name, &StoreSpec::name);
+    HONE_ASSERT(spec != specs_.end() && store.bytes() == spec->bytes(), "the store ", name, " is not as declared");
+    provided += store.bytes();
+  }
+  const std::size_t before = device.allocated_bytes();
+  const bool owns_arena = arena_ == nullptr;
+  if (leases_) {
+    HONE_ASSERT(owns_arena, "an arena that others use cannot be leased");
+    allocate_leased(device);
+  } else {
+    if (owns_arena) arena_ = std::make_shared<Arena>(device);
+    rollout_arena_ = arena_;
+  }
+  for (const StoreSpec& spec : specs_) {
+    if (stores_.contains(spec.name)) continue;
+    Device& holder = spec.placement == Placement::host ? host_memory_of(device) : device;
+    stores_.emplace(spec.name, TensorStore(holder, spec.tensors));
+  }
+  const auto store_of = [&](const std::string& name) {
+    const auto found = stores_.find(name);
+    return found == stores_.end() ? nullptr : &found->second;
+  };
+  for (const auto& entry : programs_) {
+    const ProgramUse& use = entry->use;
+    entry->executable = std::make_unique<Executable>(*std::exchange(entry->program, std::nullopt), entry->plan,
+                                                     use.phase == Region::rollout ? rollout_arena_ : arena_,
+                                                     Bindings{.weights = store_of(use.weights),
+                                                              .gradients = store_of(kGradientStore),
+                                                              .states = store_of(use.states.name),
+                                                              .host_states = store_of(host_name(use.states.name))});
+  }
+  if (!owns_arena) return;
+  (void)arena_->base();
+  const std::size_t held = device.allocated_bytes() - before + provided;
+  const MemoryBreakdown plan = memory();
+  // A host's own memory is both.
+  const std::size_t beside = &host_memory_of(device) == &device ? plan.offloaded + plan.paged : 0;
+  HONE_ASSERT(held == plan.total() + beside, "the run holds ", held, " bytes, the plan said ", plan.total());
+}
+
+Executable& Workspace::executable(std::string_view name) const {
+  const ProgramEntry& found = entry(name);
+  HONE_ASSERT(found.executable != nullptr, "program ", name, " is not allocated");
+  return *found.executable;
+}
+
+TensorStore& Workspace::store(std::string_view name) {
+  const auto found = stores_.find(name);
+  HONE_ASSERT(found != stores_.end(), "there is no store ", name);
+  return found->second;
+}
+
+const TensorStore& Workspace::store(std::string_view name) const {
+  const auto found = stores_.find(name);
+  HONE_ASSERT(found != stores_.end(), "there is no store ", name);
+  return found->second;
+}
+
+bool Workspace::has_store(std::string_view name) const { return stores_.contains(name); }
+
+std::vector<Workspace::SavedStore> Workspace::saved_stores() {
+  std::vector<SavedStore> saved;
+  for (const StoreSpec& spec : specs_) {
+    if (!spec.saved_as.empty()) saved.push_back({spec.saved_as, &store(spec.name)});
+  }
+  return saved;
+}
+
+void Workspace::enter(Region phase) {
+  HONE_ASSERT(allocated_, "the workspace is not allocated");
+  if (std::exchange(phase_, phase) == phase || !leases_) return;
+  for (const StoreSpec& spec : specs_) {
+    if (spec.region == phase && spec.placement == Placement::device) stores_.find(spec.name)->second.fill_zero();
+  }
+}
+
+}  // namespace hone

@@ -1,0 +1,68 @@
+#include "compile/compiler.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "ops/embedding/embedding.h"
+#include "ops/linear/linear.h"
+#include "ops/registry.h"
+#include "program/program.h"
+
+namespace hone::test {
+namespace {
+
+Program traced() {
+  register_operations();
+  Program program;
+  const Tensor tokens = program.input("tokens", {DType::i32, {{8, Count::tokens}}});
+  const Tensor x = embedding(tokens, program.weight("embedding", {DType::f32, {32, 16}}));
+  program.output("y", linear(x, program.weight("w", {DType::f32, {16, 16}})));
+  return program;
+}
+
+// A pass that notes what it was given, and gives it back.
+class Witness final : public CompilePass {
+ public:
+  Witness(std::string name, PassPlace place, std::vector<std::string>& seen)
+      : name_(std::move(name)), place_(place), seen_(seen) {}
+  [[nodiscard]] std::string_view name() const override { return name_; }
+  [[nodiscard]] PassPlace place() const override { return place_; }
+  [[nodiscard]] Program run(const Program& program, ProgramKind kind, const CompileOptions&) const override {
+    const ValueId weight = program.find(Role::weight, "w");
+    seen_.push_back(name_ + (kind == ProgramKind::inference ? " inference " : " update ") +
+                    std::string(name_of(program.value(weight).type.dtype)));
+    return program;
+  }
+
+ private:
+  std::string name_;
+  PassPlace place_;
+  std::vector<std::string>& seen_;
+};
+
+TEST(Compiler, RunsFurtherPassesAtTheirPlaces) {
+  std::vector<std::string> seen;
+  const Witness before("before", PassPlace::traced, seen);
+  const Witness typed("typed", PassPlace::typed, seen);
+  const Witness last("last", PassPlace::finished, seen);
+  PassRegistry passes;
+  passes.add(last);
+  passes.add(typed);
+  passes.add(before);
+  EXPECT_THROW(passes.add(before), Defect);
+  const Compiler compiler({.dtype = DType::bf16}, passes);
+  const Program compiled = compiler.inference(traced());
+  EXPECT_EQ(seen, (std::vector<std::string>{"before inference f32", "typed inference bf16", "last inference bf16"}));
+  EXPECT_EQ(compiled.value(compiled.find(Role::weight, "w")).type.dtype, DType::bf16);
+  seen.clear();
+  (void)compiler.update(traced());
+  EXPECT_EQ(seen, (std::vector<std::string>{"before update f32", "typed update f32", "last update f32"}));
+}
+
+TEST(Compiler, AnUnknownLossIsADefect) { EXPECT_THROW((void)Compiler({}).training(traced(), "loss"), Defect); }
+
+}  // namespace
+}  // namespace hone::test
