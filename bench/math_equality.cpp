@@ -1,6 +1,7 @@
 // Comparisons a second, and agreement with a reference.
 //   math_equality PAIRS.jsonl [WORKERS [ROUNDS]]
-// A line: {"gold": ..., "text": ..., "score": 1, 0 or null, "set": ...}; see tests/fixtures/reward/make_math_pairs.py.
+// A line: {"gold": ..., "text": ..., "score": 1, 0 or null, "set": ...}; see
+// tests/fixtures/math_equality/make_math_pairs.py.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -15,7 +16,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
-#include "reward/math/workers.h"
+#include "math_equality/workers.h"
 
 namespace hone {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "reward/sandbox/runner.h"
+#include "sandbox/runner.h"
 
 namespace hone {
 namespace {

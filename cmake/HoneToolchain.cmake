@@ -33,7 +33,7 @@ if(HONE_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${HONE_CCACHE})
 endif()
 # The system's linker: executables of lld 14 (Debian 12) terminate where an exception leaves some functions that g++ 12
-# splits into a hot and a cold part (ChatTemplate.EndlessTemplatesStop).
+# splits into a hot and a cold part (Jinja.EndlessTemplatesStop).
 
 # Baseline x86-64-v3; wider kernels are chosen at run time. No contraction and no fast-math: debug, release and
 # sanitizer builds compute the same bits. (-fno-trapping-math would be safe by its meaning, but g++ 12.2 then

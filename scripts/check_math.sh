@@ -22,7 +22,7 @@ if [[ ! -f $out/own.jsonl || ! -f $out/pairs.jsonl ]]; then
     echo "check_math: $python has no math-verify; pip install math-verify==0.9.0, or set PYTHON" >&2
     exit 1
   fi
-  "$python" tests/fixtures/reward/make_math_pairs.py "$data" "$out"
+  "$python" tests/fixtures/math_equality/make_math_pairs.py "$data" "$out"
 fi
 echo "== golds against their own solutions"
 "$build/math_equality" "$out/own.jsonl" 0 1

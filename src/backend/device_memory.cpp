@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backend/gpu.h"
-#include "core/process.h"
+#include "system/process.h"
 
 namespace hone {
 namespace {

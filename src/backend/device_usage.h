@@ -1,9 +1,8 @@
-// How busy a device is, and what its data sheet promises.
+// How busy a device is.
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
 
 #include "backend/device.h"
 
@@ -15,9 +14,5 @@ struct DeviceUsage {
   std::uint64_t total_bytes = 0;
 };
 [[nodiscard]] DeviceUsage usage_of(const Device& device);
-
-// Dense bf16 products with f32 sums, in FLOP/s, by the maker's data sheet of the device of this name; nothing where it
-// is not in the table.
-[[nodiscard]] std::optional<double> promised_flops(std::string_view device_name);
 
 }  // namespace hone

@@ -8,8 +8,8 @@
 
 #include "core/error.h"
 #include "core/files.h"
-#include "core/process.h"
 #include "core/strings.h"
+#include "system/process.h"
 
 namespace hone {
 namespace fs = std::filesystem;

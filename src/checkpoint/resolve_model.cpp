@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "checkpoint/model_directory.h"
+#include "system/cache_folder.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"

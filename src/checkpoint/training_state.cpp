@@ -116,14 +116,9 @@ TrainingState::TrainingState(const fs::path& checkpoint)
 CheckpointStore::Lock::Lock(const fs::path& folder)
     : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   // File systems without locks (some network ones) are left unlocked.
-  if (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    ::close(descriptor_);
+  if (descriptor_.open() && ::flock(descriptor_.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     throw Error(folder.string(), "another run saves its checkpoints here", "set another output_dir, or end that run");
   }
-}
-
-CheckpointStore::Lock::~Lock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 CheckpointStore::CheckpointStore(fs::path output_dir)

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "checkpoint/safetensors.h"
+#include "core/descriptor.h"
 #include "core/json.h"
 
 namespace hone {
@@ -82,12 +83,9 @@ class CheckpointStore {
   class Lock {
    public:
     explicit Lock(const std::filesystem::path& folder);
-    Lock(const Lock&) = delete;
-    Lock& operator=(const Lock&) = delete;
-    ~Lock();
 
    private:
-    int descriptor_;
+    Descriptor descriptor_;
   };
 
   void recover();

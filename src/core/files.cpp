@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/descriptor.h"
 #include "core/error.h"
 
 namespace hone {
@@ -21,22 +22,13 @@ namespace {
   throw Error(path.string(), text_of(action, ": ", std::strerror(error)));
 }
 
-class Descriptor {
- public:
-  Descriptor(const fs::path& path, int flags, std::string_view action)
-      : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
-    if (fd_ < 0) fail(path, action);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() { ::close(fd_); }
-  [[nodiscard]] int get() const { return fd_; }
+Descriptor open_file(const fs::path& path, int flags, std::string_view action) {
+  Descriptor file(::open(path.c_str(), flags | O_CLOEXEC, 0644));
+  if (!file.open()) fail(path, action);
+  return file;
+}
 
- private:
-  int fd_;
-};
-
-void write_all(int descriptor, const fs::path& path, std::span<const std::byte> bytes) {
+void write_whole(int descriptor, const fs::path& path, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
     if (written < 0) {
@@ -73,15 +65,15 @@ std::vector<std::string> names_in(const fs::path& folder) {
 }
 
 std::string read_file(const fs::path& path) {
-  const Descriptor file(path, O_RDONLY, "cannot open");
+  const Descriptor file = open_file(path, O_RDONLY, "cannot open");
   struct stat status{};
-  if (::fstat(file.get(), &status) != 0) fail(path, "cannot read");
+  if (::fstat(file.number(), &status) != 0) fail(path, "cannot read");
   if (S_ISDIR(status.st_mode)) throw Error(path.string(), "is a folder, not a file");
   std::string content(static_cast<std::size_t>(status.st_size), '\0');
   std::size_t filled = 0;
   for (;;) {
     if (filled == content.size()) content.resize(content.size() + 4096);
-    const ssize_t count = ::read(file.get(), content.data() + filled, content.size() - filled);
+    const ssize_t count = ::read(file.number(), content.data() + filled, content.size() - filled);
     if (count < 0) {
       if (errno == EINTR) continue;
       fail(path, "cannot read");
@@ -100,8 +92,8 @@ void write_file(const fs::path& path, std::string_view content) {
 }
 
 void append_file(const fs::path& path, std::string_view content) {
-  const Descriptor file(path, O_WRONLY | O_CREAT | O_APPEND, "cannot open for appending");
-  write_all(file.get(), path, std::as_bytes(std::span(content)));
+  const Descriptor file = open_file(path, O_WRONLY | O_CREAT | O_APPEND, "cannot open for appending");
+  write_whole(file.number(), path, std::as_bytes(std::span(content)));
 }
 
 void create_directories(const fs::path& path) {
@@ -131,8 +123,8 @@ void remove_path(const fs::path& path) {
 }
 
 void sync_path(const fs::path& path) {
-  const Descriptor file(path, O_RDONLY, "cannot open");
-  if (::fsync(file.get()) != 0 && errno != EINVAL) fail(path, "cannot sync");
+  const Descriptor file = open_file(path, O_RDONLY, "cannot open");
+  if (::fsync(file.number()) != 0 && errno != EINVAL) fail(path, "cannot sync");
 }
 
 void sync_tree(const fs::path& folder) {
@@ -161,7 +153,7 @@ FileWriter::~FileWriter() {
   ::unlink(partial_.c_str());
 }
 
-void FileWriter::write(std::span<const std::byte> bytes) { write_all(descriptor_, partial_, bytes); }
+void FileWriter::write(std::span<const std::byte> bytes) { write_whole(descriptor_, partial_, bytes); }
 
 void FileWriter::commit() {
   HONE_ASSERT(descriptor_ >= 0, path_.string(), " is committed already");
@@ -172,13 +164,13 @@ void FileWriter::commit() {
 }
 
 MappedFile::MappedFile(const fs::path& path) {
-  const Descriptor file(path, O_RDONLY, "cannot open");
+  const Descriptor file = open_file(path, O_RDONLY, "cannot open");
   struct stat status{};
-  if (::fstat(file.get(), &status) != 0) fail(path, "cannot read");
+  if (::fstat(file.number(), &status) != 0) fail(path, "cannot read");
   if (!S_ISREG(status.st_mode)) throw Error(path.string(), "is not a regular file");
   size_ = static_cast<std::size_t>(status.st_size);
   if (size_ == 0) return;
-  void* mapping = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  void* mapping = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.number(), 0);
   if (mapping == MAP_FAILED) fail(path, "cannot map");
   data_ = static_cast<const std::byte*>(mapping);
 }

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <type_traits>
+#include <vector>
 
 namespace hone {
 namespace {
@@ -131,5 +133,29 @@ int thread_count() { return threads_wanted().load(std::memory_order_relaxed); }
 void set_thread_count(int count) { threads_wanted().store(std::clamp(count, 1, kMostThreads)); }
 
 void run_parts(int parts, void (*run)(const void*, int), const void* context) { pool().run(parts, run, context); }
+
+void run_many(std::size_t count, int workers, const std::function<void(std::size_t)>& body) {
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < count; i = next++) {
+      try {
+        body(i);
+      } catch (...) {
+        const std::scoped_lock lock(mutex);
+        if (!failure) failure = std::current_exception();
+        next = count;
+      }
+    }
+  };
+  {
+    const auto wanted = static_cast<std::size_t>(workers > 0 ? workers : thread_count());
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 1; i < std::min(wanted, count); ++i) threads.emplace_back(work);
+    work();
+  }
+  if (failure) std::rethrow_exception(failure);
+}
 
 }  // namespace hone

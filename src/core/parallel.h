@@ -1,7 +1,9 @@
-// The thread pool.
+// Loops over threads: parallel_for for what computes, run_many for what waits.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 
 namespace hone {
 
@@ -28,5 +30,10 @@ void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
   const auto range = [&](int part) { body(count * part / parts, count * (part + 1) / parts); };
   run_parts(parts, [](const void* context, int part) { (*static_cast<decltype(range)*>(context))(part); }, &range);
 }
+
+// Calls body(0) .. body(count - 1), begun in this order, on threads of their own: for what waits for other processes or
+// machines more than it computes. `workers` at a time, the calling thread among them (0: thread_count()). Where a call
+// throws, no further ones begin, and the first exception is thrown again.
+void run_many(std::size_t count, int workers, const std::function<void(std::size_t)>& body);
 
 }  // namespace hone

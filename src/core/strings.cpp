@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <numeric>
 
+#include "core/unicode.h"
+
 namespace hone {
 namespace {
 
@@ -32,29 +34,8 @@ std::string printed(const char* format, Values... values) {
   return buffer.data();
 }
 
-struct CodePoint {
-  std::uint32_t value = 0;
-  std::size_t size = 0;  // 0: the text does not begin with valid UTF-8
-};
-
-CodePoint first_code_point(std::string_view text) {
-  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return {lead, 1};
-  const std::size_t size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || text.size() < size) return {};
-  std::uint32_t value = lead & (0xFFU >> (size + 1));
-  for (std::size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xC0U) != 0x80) return {};
-    value = value << 6 | (byte(i) & 0x3FU);
-  }
-  constexpr std::array<std::uint32_t, 5> kLeast{0, 0, 0x80, 0x800, 0x10000};
-  const bool is_valid = value >= kLeast[size] && value <= 0x10FFFF && (value < 0xD800 || value > 0xDFFF);
-  return is_valid ? CodePoint{value, size} : CodePoint{};
-}
-
 // U+200E and U+200F are marks of a direction; the others begin or end a stretch of another one.
-bool changes_terminal(std::uint32_t c) {
+bool changes_terminal(char32_t c) {
   return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x200E || c == 0x200F || c == 0x061C ||
          (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
 }
@@ -63,19 +44,19 @@ std::string spelled_out(std::string_view text, bool one_line) {
   std::string shown;
   shown.reserve(text.size());
   while (!text.empty()) {
-    const CodePoint point = first_code_point(text);
-    const std::size_t size = std::max<std::size_t>(point.size, 1);
+    const bool is_valid = scan_utf8(text, 0).valid;
+    const CodePoint point = is_valid ? decode_utf8(text, 0) : CodePoint{0, 1};
     const char c = text.front();
     if (one_line && (c == '\n' || c == '\r' || c == '\t')) {
       shown += ' ';
-    } else if (point.size == 0) {
+    } else if (!is_valid) {
       shown += printed("\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
     } else if (c == '\n' || c == '\t' || !changes_terminal(point.value)) {
-      shown += text.substr(0, size);
+      shown += text.substr(0, point.size);
     } else {
-      shown += printed(point.value < 0x100 ? "\\x%02x" : "\\u%04x", point.value);
+      shown += printed(point.value < 0x100 ? "\\x%02x" : "\\u%04x", static_cast<unsigned>(point.value));
     }
-    text.remove_prefix(size);
+    text.remove_prefix(point.size);
   }
   return shown;
 }

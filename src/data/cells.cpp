@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 #include "core/json_value.h"
-#include "text/unicode.h"
+#include "core/unicode.h"
 
 namespace hone {
 namespace {

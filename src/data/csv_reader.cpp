@@ -6,9 +6,9 @@
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/strings.h"
+#include "core/unicode.h"
 #include "data/chunk_stream.h"
 #include "data/readers.h"
-#include "text/unicode.h"
 
 namespace hone {
 namespace fs = std::filesystem;

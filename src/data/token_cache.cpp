@@ -11,14 +11,14 @@
 #include <thread>
 #include <utility>
 
+#include "system/cache_folder.h"
 #include "core/digest.h"
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/log.h"
-#include "core/process.h"
 #include "core/strings.h"
 #include "data/cache_entry.h"
-#include "hub/cache.h"
+#include "system/process.h"
 
 namespace hone {
 namespace fs = std::filesystem;
@@ -250,12 +250,8 @@ PromptSet TokenCache::prompts(const Source& source, const Tokenizer& tokenizer, 
 }
 
 fs::path token_cache_folder() {
-  if (const std::string own = environment_variable("HONE_CACHE"); !own.empty()) return expand_home(own) / "tokens";
-  if (const std::string cache = environment_variable("XDG_CACHE_HOME"); !cache.empty()) {
-    return expand_home(cache) / "hone" / "tokens";
-  }
-  if (environment_variable("HOME").empty()) return {};
-  return expand_home("~/.cache/hone/tokens");
+  const fs::path folder = cache_folder();
+  return folder.empty() ? fs::path() : folder / "tokens";
 }
 
 }  // namespace hone

@@ -29,7 +29,7 @@ class TokenCache {
   bool writes_ = false;
 };
 
-// tokens/ in HONE_CACHE, or in hone/ in XDG_CACHE_HOME or ~/.cache; empty where there is no home.
+// tokens/ in hone's cache; empty where there is none (system/cache_folder.h).
 [[nodiscard]] std::filesystem::path token_cache_folder();
 
 }  // namespace hone

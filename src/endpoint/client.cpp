@@ -12,6 +12,7 @@
 #include "core/interrupt.h"
 #include "core/json_value.h"
 #include "core/log.h"
+#include "core/parallel.h"
 #include "core/yaml.h"
 #include "hub/http.h"
 #include "hub/refusal.h"
@@ -161,26 +162,23 @@ void EndpointClient::throw_if_over() const {
 }
 
 void run_requests(std::size_t threads, std::atomic<bool>& cancelled, const std::function<bool()>& step) {
-  std::mutex mutex;
-  std::exception_ptr failure;
-  const auto work = [&] {
+  const auto ask = [&](std::size_t) {
     try {
       while (!cancelled && step()) continue;
     } catch (const Cancelled&) {
       return;
     } catch (...) {
-      const std::scoped_lock lock(mutex);
-      if (!failure) failure = std::current_exception();
       cancelled = true;
+      throw;
     }
   };
-  {
-    std::vector<std::jthread> running;
-    running.reserve(threads);
-    for (std::size_t i = 0; i < threads; ++i) running.emplace_back(work);
+  try {
+    run_many(threads, static_cast<int>(threads), ask);
+  } catch (...) {
+    cancelled = false;
+    throw;
   }
   cancelled = false;
-  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace hone

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "engine/generation_program.h"
+#include "model/weights.h"
 #include "ops/sample/sample.h"
 #include "text/detokenizer.h"
 
@@ -38,7 +39,7 @@ std::unique_ptr<Workspace> workspace_of(const Model& model, const TensorStore& w
                                         const std::shared_ptr<Arena>& arena, const EngineOptions& options) {
   auto workspace = std::make_unique<Workspace>(arena);
   workspace->add_weights(kWeightStore, weights.tensors());
-  add_generation(*workspace, model, weights.tensors().front().type.dtype, options);
+  add_generation(*workspace, model, model_dtype(model, weights), options);
   workspace->provide(kWeightStore, weights.view());
   workspace->allocate(arena->device());
   return workspace;

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/loaded_model.h"
 #include "eval/evaluate.h"
 #include "eval/task.h"
+#include "model/loaded_model.h"
 
 namespace hone {
 

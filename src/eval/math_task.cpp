@@ -5,8 +5,8 @@
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/log.h"
+#include "math_equality/workers.h"
 #include "reward/answers.h"
-#include "reward/math/workers.h"
 #include "reward/tags.h"
 
 namespace hone {

@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
-#include "reward/math/workers.h"
+#include "math_equality/workers.h"
 
 namespace hone {
 namespace {

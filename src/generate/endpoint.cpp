@@ -11,13 +11,13 @@
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/log.h"
-#include "core/process.h"
 #include "core/progress.h"
 #include "core/random.h"
 #include "core/strings.h"
 #include "core/yaml.h"
 #include "endpoint/client.h"
 #include "reward/tags.h"
+#include "system/process.h"
 
 namespace hone {
 namespace {

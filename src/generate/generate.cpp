@@ -11,11 +11,11 @@
 #include "core/strings.h"
 #include "data/journal.h"
 #include "engine/engine.h"
-#include "engine/loaded_model.h"
 #include "generate/collect.h"
 #include "generate/endpoint.h"
 #include "generate/options.h"
 #include "generate/prompts.h"
+#include "model/loaded_model.h"
 #include "rl/reward_options.h"
 
 namespace hone {

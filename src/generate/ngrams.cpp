@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "reward/characters.h"
+#include "core/characters.h"
 
 namespace hone {
 

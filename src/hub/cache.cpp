@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <vector>
 
+#include "system/cache_folder.h"
 #include "core/error.h"
 #include "core/files.h"
-#include "core/process.h"
 #include "core/strings.h"
 #include "core/yaml.h"
+#include "system/process.h"
 
 namespace hone {
 namespace fs = std::filesystem;
@@ -26,11 +27,6 @@ bool is_plain_part(std::string_view part) {
 bool environment_flag(const char* name) {
   const std::string value = environment_variable(name);
   return value == "1" || yaml_boolean(value) == true;
-}
-
-fs::path expand_home(const std::string& path) {
-  if (path != "~" && !path.starts_with("~/")) return path;
-  return environment_variable("HOME") + path.substr(1);
 }
 
 fs::path hub_home() {

@@ -19,7 +19,6 @@ struct HubRepo {
 };
 
 [[nodiscard]] bool environment_flag(const char* name);  // as Hugging Face's libraries read them: 1, true, yes, on
-[[nodiscard]] std::filesystem::path expand_home(const std::string& path);
 
 // HF_HOME, or huggingface/ in XDG_CACHE_HOME or in ~/.cache.
 [[nodiscard]] std::filesystem::path hub_home();

@@ -2,9 +2,9 @@
 
 #include <dlfcn.h>
 
-#include <memory>
 
 #include "core/error.h"
+#include "core/immortal.h"
 
 namespace hone {
 
@@ -37,8 +37,8 @@ void Curl::load(Function& function, const char* name) {
 }
 
 IdleHandles& IdleHandles::get() {
-  static IdleHandles* const handles = std::make_unique<IdleHandles>().release();
-  return *handles;
+  static Immortal<IdleHandles> handles;
+  return handles.get();
 }
 
 CURL* IdleHandles::take(const std::string& origin) {

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/descriptor.h"
 #include "core/digest.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -31,28 +32,28 @@ constexpr int kMostTries = 6;
                   : "");
 }
 
-class Descriptor {
+class OpenFile {
  public:
-  Descriptor(const fs::path& path, int flags) : path_(path), fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
-    if (fd_ < 0) fail_system(path, "cannot be opened");
+  OpenFile(const fs::path& path, int flags) : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+    if (!descriptor_.open()) fail_system(path, "cannot be opened");
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() { ::close(fd_); }
 
   // One process at a time; Hugging Face's libraries lock in the same way.
   void lock() const {
-    while (::flock(fd_, LOCK_EX) != 0) {
+    while (::flock(descriptor_.number(), LOCK_EX) != 0) {
       if (errno != EINTR) fail_system(path_, "cannot be locked");
     }
   }
-  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(::lseek(fd_, 0, SEEK_END)); }
+  [[nodiscard]] std::int64_t size() const {
+    return static_cast<std::int64_t>(::lseek(descriptor_.number(), 0, SEEK_END));
+  }
   void truncate() const {
-    if (::ftruncate(fd_, 0) != 0 || ::lseek(fd_, 0, SEEK_SET) != 0) fail_system(path_, "cannot be emptied");
+    if (::ftruncate(descriptor_.number(), 0) != 0 || ::lseek(descriptor_.number(), 0, SEEK_SET) != 0)
+      fail_system(path_, "cannot be emptied");
   }
   void append(std::string_view bytes) const {
     while (!bytes.empty()) {
-      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+      const ssize_t written = ::write(descriptor_.number(), bytes.data(), bytes.size());
       if (written < 0 && errno != EINTR) fail_system(path_, "cannot write");
       if (written > 0) bytes.remove_prefix(static_cast<std::size_t>(written));
     }
@@ -60,7 +61,7 @@ class Descriptor {
 
  private:
   fs::path path_;
-  int fd_;
+  Descriptor descriptor_;
 };
 
 std::string without_quotes(std::string_view etag) {
@@ -94,7 +95,7 @@ class Downloader {
   std::string fetch(HubFile file) {
     if (file.etag.empty()) ask_for_etag(file);
     const fs::path blob = folder_ / "blobs" / file.etag;
-    const Descriptor lock(locks_ / (file.etag + ".lock"), O_RDWR | O_CREAT);
+    const OpenFile lock(locks_ / (file.etag + ".lock"), O_RDWR | O_CREAT);
     lock.lock();
     if (is_file(blob)) {
       bar_.add(std::max<std::int64_t>(file.size, 0));
@@ -151,7 +152,7 @@ class Downloader {
   }
 
   void fetch_into(const fs::path& partial, const HubFile& file) {
-    const Descriptor out(partial, O_WRONLY | O_CREAT);
+    const OpenFile out(partial, O_WRONLY | O_CREAT);
     bar_.add(out.size());
     std::int64_t furthest = -1;
     for (int tries = 0;; ++tries) {

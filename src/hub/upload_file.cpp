@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/descriptor.h"
 #include "core/digest.h"
 #include "core/error.h"
 #include "core/interrupt.h"
@@ -26,16 +27,9 @@ constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // bytes read at a time
 struct UploadFile::Content {
   fs::path file;  // empty: the text
   std::string text;
-  int descriptor = -1;
+  Descriptor descriptor;
   std::int64_t size = 0;
   std::string sha256;  // empty: not computed yet
-
-  Content() = default;
-  Content(const Content&) = delete;
-  Content& operator=(const Content&) = delete;
-  ~Content() {
-    if (descriptor >= 0) ::close(descriptor);
-  }
 
   void for_each_piece(const UploadFile& of, const std::function<void(std::string_view)>& take) const {
     std::vector<char> piece(static_cast<std::size_t>(std::min(size, kPiece)));
@@ -52,9 +46,9 @@ struct UploadFile::Content {
 UploadFile::UploadFile(std::string path, const fs::path& file)
     : path_(std::move(path)), content_(std::make_shared<Content>()) {
   content_->file = file;
-  content_->descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  content_->descriptor = Descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status{};
-  if (content_->descriptor < 0 || ::fstat(content_->descriptor, &status) != 0) {
+  if (!content_->descriptor.open() || ::fstat(content_->descriptor.number(), &status) != 0) {
     throw Error(file.string(), text_of("cannot open: ", std::strerror(errno)));
   }
   if (!S_ISREG(status.st_mode)) throw Error(file.string(), "is no file");
@@ -75,13 +69,13 @@ UploadFile UploadFile::at(std::string path) const { return {std::move(path), con
 std::int64_t UploadFile::size() const { return content_->size; }
 
 void UploadFile::read(std::int64_t offset, std::span<char> out) const {
-  if (content_->descriptor < 0) {
+  if (!content_->descriptor.open()) {
     HONE_ASSERT(offset + std::ssize(out) <= content_->size, "read beyond the end of ", path_);
     std::copy_n(content_->text.begin() + offset, out.size(), out.begin());
     return;
   }
   while (!out.empty()) {
-    const ssize_t got = ::pread(content_->descriptor, out.data(), out.size(), offset);
+    const ssize_t got = ::pread(content_->descriptor.number(), out.data(), out.size(), offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw Error(content_->file.string(), text_of("cannot read: ", std::strerror(errno)));
     if (got == 0) throw Error(content_->file.string(), "has become shorter while it is pushed", "push it again");

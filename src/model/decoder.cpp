@@ -81,16 +81,17 @@ class Decoder final : public Model {
 
   void describe_weights() {
     const ModelShape& s = config_.shape;
-    const auto matrix = [&](std::string name, std::int64_t rows, std::int64_t columns, std::string part) {
-      specs_.push_back({std::move(name), {rows, columns}, {{std::move(part), 0, rows}}});
+    const auto matrix = [&](std::string name, std::int64_t rows, std::int64_t columns, std::string part,
+                            WeightKind kind = WeightKind::linear) {
+      specs_.push_back({std::move(name), {rows, columns}, {{std::move(part), 0, rows}}, kind});
     };
     const auto norm = [&](std::string name, std::int64_t size, std::string part) {
-      specs_.push_back({std::move(name), {size}, {{std::move(part), 0, size}}, Initializer::ones, false});
+      specs_.push_back({std::move(name), {size}, {{std::move(part), 0, size}}, WeightKind::norm, Initializer::ones});
     };
-    matrix("embedding", s.vocab_size, s.hidden_size, "model.embed_tokens.weight");
+    matrix("embedding", s.vocab_size, s.hidden_size, "model.embed_tokens.weight", WeightKind::embedding);
     for (std::int64_t layer = 0; layer < s.num_hidden_layers; ++layer) describe_layer(layer, matrix, norm);
     norm("norm", s.hidden_size, "model.norm.weight");
-    if (!config_.tie_word_embeddings) matrix("head", s.vocab_size, s.hidden_size, "lm_head.weight");
+    if (!config_.tie_word_embeddings) matrix("head", s.vocab_size, s.hidden_size, "lm_head.weight", WeightKind::head);
     check_size();
   }
 
@@ -120,10 +121,14 @@ class Decoder final : public Model {
                                      {text_of(part, "self_attn.v_proj.", suffix), q + kv, kv}};
     };
     norm(layer_name(layer, "input_norm"), s.hidden_size, part + "input_layernorm.weight");
-    specs_.push_back({layer_name(layer, "attention.qkv"), {q + 2 * kv, s.hidden_size}, qkv_parts("weight")});
+    specs_.push_back(
+        {layer_name(layer, "attention.qkv"), {q + 2 * kv, s.hidden_size}, qkv_parts("weight"), WeightKind::linear});
     if (options_.qkv_bias) {
-      specs_.push_back(
-          {layer_name(layer, "attention.qkv_bias"), {q + 2 * kv}, qkv_parts("bias"), Initializer::zeros, false});
+      specs_.push_back({layer_name(layer, "attention.qkv_bias"),
+                        {q + 2 * kv},
+                        qkv_parts("bias"),
+                        WeightKind::bias,
+                        Initializer::zeros});
     }
     if (options_.qk_norm) {
       norm(layer_name(layer, "attention.q_norm"), s.head_dim, part + "self_attn.q_norm.weight");
@@ -134,7 +139,8 @@ class Decoder final : public Model {
     const std::int64_t inner = config_.intermediate_size;
     specs_.push_back({layer_name(layer, "mlp.gate_up"),
                       {2 * inner, s.hidden_size},
-                      {{part + "mlp.gate_proj.weight", 0, inner}, {part + "mlp.up_proj.weight", inner, inner}}});
+                      {{part + "mlp.gate_proj.weight", 0, inner}, {part + "mlp.up_proj.weight", inner, inner}},
+                      WeightKind::linear});
     matrix(layer_name(layer, "mlp.down"), s.hidden_size, inner, part + "mlp.down_proj.weight");
   }
 

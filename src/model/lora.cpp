@@ -33,11 +33,6 @@ bool is_all_linear(std::string_view text) {
                             [](char a, char b) { return a == b || (a >= 'A' && a <= 'Z' && a - 'A' + 'a' == b); });
 }
 
-// A matrix of a linear layer: neither an embedding nor the head.
-bool is_linear(const Model& model, const WeightSpec& spec) {
-  return spec.shape.size() == 2 && spec.decays && spec.name.starts_with("layers.") && spec.name != model.head();
-}
-
 // What can have an adapter, by the checkpoint's names, and what cannot.
 struct Modules {
   std::vector<std::string> linear;
@@ -46,13 +41,15 @@ struct Modules {
 
   explicit Modules(const Model& model) {
     for (const WeightSpec& spec : model.weights()) {
-      const bool is_table = spec.name == LoraModel::kEmbedding || spec.name == model.head();
       for (const WeightPart& part : spec.parts) {
         if (!part.name.ends_with(".weight")) continue;
-        (is_table ? tables : is_linear(model, spec) ? linear : others).push_back(module_of(part.name));
+        (spec.is_by_token()                ? tables
+         : spec.kind == WeightKind::linear ? linear
+                                           : others)
+            .push_back(module_of(part.name));
       }
     }
-    if (model.head() == LoraModel::kEmbedding) tables.emplace_back(kHeadModule);
+    if (has_tied_head(model)) tables.emplace_back(kHeadModule);
   }
 
   [[nodiscard]] std::vector<std::string> adaptable() const {
@@ -113,6 +110,7 @@ LoraModel::LoraModel(std::unique_ptr<Model> base, LoraConfig config)
   add_adapters();
   add_saved();
   add_biases();
+  check_specs(specs_);
 }
 
 ModuleChoice LoraModel::choose() const {
@@ -141,19 +139,19 @@ ModuleChoice LoraModel::choose() const {
 
 void LoraModel::add_adapters() {
   const ModuleChoice choice = choose();
-  const bool tied = base_->head() == kEmbedding;
+  const bool tied = has_tied_head(*base_);
   const auto chosen = [&](const std::string& module) {
     if (!choice.fits(module)) return false;
     targets_.push_back(module);
     return true;
   };
   for (const WeightSpec& spec : base_->weights()) {
-    if (spec.name == kEmbedding) {
+    if (spec.kind == WeightKind::embedding) {
       if (chosen(module_of(spec.parts[0].name))) add_embedding(spec);
       if (tied && chosen(kHeadModule)) add_block(spec, {{std::string(kHeadModule) + ".weight", 0, spec.shape[0]}});
       continue;
     }
-    if (!is_linear(*base_, spec) && spec.name != base_->head()) continue;
+    if (spec.kind != WeightKind::linear && spec.kind != WeightKind::head) continue;
     std::vector<WeightPart> parts;
     for (const WeightPart& part : spec.parts) {
       if (chosen(module_of(part.name))) parts.push_back(part);
@@ -169,9 +167,17 @@ void LoraModel::add_adapters() {
 void LoraModel::add_embedding(const WeightSpec& table) {
   const std::string name = text_of(kPeftPrefix, module_of(table.parts[0].name));
   const std::int64_t rank = config_.r;
-  WeightSpec down{.name = kEmbeddingDown, .shape = {table.shape[0], rank}, .parts = {}, .in_folder = false};
+  WeightSpec down{.name = kEmbeddingDown,
+                  .shape = {table.shape[0], rank},
+                  .parts = {},
+                  .kind = WeightKind::table,
+                  .in_folder = false};
   down.parts.push_back({name + ".lora_embedding_A", 0, table.shape[0], true});
-  WeightSpec up{.name = kEmbeddingUp, .shape = {table.shape[1], rank}, .parts = {}, .in_folder = false};
+  WeightSpec up{.name = kEmbeddingUp,
+                .shape = {table.shape[1], rank},
+                .parts = {},
+                .kind = WeightKind::table,
+                .in_folder = false};
   up.parts.push_back({name + ".lora_embedding_B", 0, table.shape[1]});
   specs_.push_back(std::move(down));
   specs_.push_back(std::move(up));
@@ -182,9 +188,10 @@ void LoraModel::add_block(const WeightSpec& block, const std::vector<WeightPart>
   const std::int64_t rank = config_.r;
   const std::int64_t rows = block.shape[0];
   const auto count = static_cast<std::int64_t>(parts.size());
-  WeightSpec down{.name = down_name(block.name), .shape = {rank * count, block.shape[1]}, .parts = {}};
-  WeightSpec up{.name = up_name(block.name), .shape = {rows, rank}, .parts = {}};
-  WeightSpec magnitude{.name = magnitude_name(block.name), .shape = {rows}, .parts = {}};
+  const WeightKind kind = block.kind == WeightKind::linear ? WeightKind::linear : WeightKind::table;
+  WeightSpec down{.name = down_name(block.name), .shape = {rank * count, block.shape[1]}, .parts = {}, .kind = kind};
+  WeightSpec up{.name = up_name(block.name), .shape = {rows, rank}, .parts = {}, .kind = kind};
+  WeightSpec magnitude{.name = magnitude_name(block.name), .shape = {rows}, .parts = {}, .kind = WeightKind::table};
   LoraParts adapted;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::string name = text_of(kPeftPrefix, module_of(parts[i].name));
@@ -206,6 +213,7 @@ void LoraModel::save_copy(const WeightSpec& from, std::string copy, const std::s
   if (std::ranges::any_of(saved_, is_it)) return;
   WeightSpec spec = from;
   spec.name = copy;
+  if (use == SavedModule::Use::head) spec.kind = WeightKind::head;
   spec.in_folder = false;
   spec.trainable = true;
   spec.parts[0].name = text_of(kPeftPrefix, part);
@@ -214,7 +222,7 @@ void LoraModel::save_copy(const WeightSpec& from, std::string copy, const std::s
 }
 
 void LoraModel::add_saved() {
-  const bool tied = base_->head() == kEmbedding;
+  const bool tied = has_tied_head(*base_);
   for (const std::string& wanted : config_.modules_to_save) {
     bool found = false;
     for (const WeightSpec& spec : base_->weights()) {

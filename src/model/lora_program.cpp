@@ -52,7 +52,8 @@ class Adapting {
   Tensor weight(const std::string& name) {
     for (const WeightSpec& spec : model_.weights()) {
       if (spec.name != name) continue;
-      return program().weight(name, {DType::f32, Shape(spec.shape.begin(), spec.shape.end())}, use_.trainable);
+      return program().weight(name, {DType::f32, Shape(spec.shape.begin(), spec.shape.end())}, use_.trainable,
+                              spec.precision == WeightPrecision::f32);
     }
     throw Defect(text_of("the adapter has no weight ", name));
   }

@@ -1,5 +1,7 @@
 #include "model/model.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace hone {
@@ -23,9 +25,21 @@ Tensor WeightBinder::operator()(std::string_view name) {
   for (const WeightSpec& spec : specs_) {
     if (spec.name != name) continue;
     return program_.weight(spec.name, {DType::f32, Shape(spec.shape.begin(), spec.shape.end())},
-                           trainable_ && spec.trainable);
+                           trainable_ && spec.trainable, spec.precision == WeightPrecision::f32);
   }
   throw Defect(text_of("the model has no weight ", name));
+}
+
+void check_specs(const std::vector<WeightSpec>& specs) {
+  for (const WeightSpec& spec : specs) {
+    HONE_ASSERT(spec.kind != WeightKind::unset, "the family does not say what kind of weight ", spec.name, " is");
+  }
+}
+
+bool has_tied_head(const Model& model) {
+  const auto is_head = [&](const WeightSpec& spec) { return spec.name == model.head(); };
+  const auto head = std::ranges::find_if(model.weights(), is_head);
+  return head != model.weights().end() && head->kind == WeightKind::embedding;
 }
 
 Program Model::adapted(Program program, const TraceUse& use) const {

@@ -84,6 +84,9 @@ class Family {
   [[nodiscard]] virtual std::unique_ptr<Model> create(const Json& config) const = 0;
 };
 
+// Whether the embedding's rows are the head's.
+[[nodiscard]] bool has_tied_head(const Model& model);
+
 // Elements of all weights, and of those that are trained: what their parts fill of them.
 [[nodiscard]] std::int64_t parameter_count(const Model& model);
 [[nodiscard]] std::int64_t trained_parameter_count(const Model& model);

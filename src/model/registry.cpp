@@ -29,7 +29,9 @@ std::unique_ptr<Model> FamilyRegistry::create(const Json& config) const {
     throw Error("config.json", text_of("model_type '", type->get<std::string>(), "' is not known"),
                 text_of("hone knows ", join(names(), ", ")));
   }
-  return found->second->create(config);
+  std::unique_ptr<Model> model = found->second->create(config);
+  check_specs(model->weights());
+  return model;
 }
 
 const FamilyRegistry& family_registry() {

@@ -38,7 +38,7 @@ std::vector<std::int64_t> part_shape(const WeightSpec& spec, const WeightPart& p
 // Tensors that checkpoints carry although the model derives them.
 bool is_derived(const Model& model, std::string_view name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") ||
-         name.ends_with(".attn.masked_bias") || (name == kHeadTensor && model.head() == "embedding");
+         name.ends_with(".attn.masked_bias") || (name == kHeadTensor && has_tied_head(model));
 }
 
 // The tensor of this name, without the model's base prefix where the folder leaves it away; for the head of a model
@@ -51,7 +51,7 @@ const StoredTensor& stored(const Model& model, const ModelDirectory& directory, 
   }
   if (name == kHeadTensor && !directory.adapters().empty() && files.find(name) == nullptr) {
     for (const WeightSpec& spec : model.weights()) {
-      if (spec.name == "embedding") return stored(model, directory, spec.parts[0].name);
+      if (spec.kind == WeightKind::embedding) return stored(model, directory, spec.parts[0].name);
     }
   }
   return files.at(name);
@@ -114,9 +114,17 @@ void fill_with_mean(std::span<std::byte> block, std::int64_t filled, std::int64_
 std::vector<NamedType> weight_types(const Model& model, DType dtype) {
   std::vector<NamedType> types;
   for (const WeightSpec& spec : model.weights()) {
-    types.push_back({spec.name, {dtype, Shape(spec.shape.begin(), spec.shape.end())}});
+    const DType held = spec.precision == WeightPrecision::f32 ? DType::f32 : dtype;
+    types.push_back({spec.name, {held, Shape(spec.shape.begin(), spec.shape.end())}});
   }
   return types;
+}
+
+DType model_dtype(const Model& model, const TensorStore& weights) {
+  for (const WeightSpec& spec : model.weights()) {
+    if (spec.precision == WeightPrecision::model) return weights.type(spec.name).dtype;
+  }
+  throw Defect("no weight of the model has the model's type");
 }
 
 void check_weights(const Model& model, const ModelDirectory& directory, Vocabulary vocabulary) {
@@ -129,7 +137,7 @@ void check_weights(const Model& model, const ModelDirectory& directory, Vocabula
     for (const WeightPart& part : spec.parts) {
       const StoredTensor& tensor = stored(model, directory, part.name);
       std::vector<std::int64_t> shape = part_shape(spec, part);
-      if (stored_vocab > 0 && (spec.name == "embedding" || spec.name == model.head())) shape[0] = stored_vocab;
+      if (stored_vocab > 0 && spec.is_by_token()) shape[0] = stored_vocab;
       if (tensor.shape == shape) continue;
       throw Error(tensor.file, text_of("tensor ", part.name, " is ", shape_text(tensor.shape), ", config.json wants ",
                                        shape_text(shape)));
@@ -142,16 +150,16 @@ TensorStore load_weights(const Model& model, const ModelDirectory& directory, DT
   check_weights(model, directory, vocabulary);
   TensorStore store(device, weight_types(model, dtype));
   AdapterMerge merge(directory);
-  // Adapters are merged in f32.
-  const DType staged = merge.empty() ? dtype : DType::f32;
   std::vector<std::byte> block;
   std::vector<std::byte> untransposed;
   const std::int64_t stored_vocab = vocabulary == Vocabulary::may_grow ? smaller_vocabulary(model, directory) : 0;
   for (const WeightSpec& spec : model.weights()) {
     if (!spec.in_folder) continue;
+    const DType held = store.type(spec.name).dtype;
+    const DType staged = merge.empty() ? held : DType::f32;  // adapters are merged in f32
     const auto elements = static_cast<std::size_t>(store.type(spec.name).elements());
     block.resize(elements * size_of(staged));
-    const bool grows = stored_vocab > 0 && (spec.name == "embedding" || spec.name == model.head());
+    const bool grows = stored_vocab > 0 && spec.is_by_token();
     const std::size_t row_bytes = static_cast<std::size_t>(row_elements(spec)) * size_of(staged);
     for (const WeightPart& part : spec.parts) {
       const StoredTensor& tensor = stored(model, directory, part.name);
@@ -177,9 +185,9 @@ TensorStore load_weights(const Model& model, const ModelDirectory& directory, DT
         const auto first = static_cast<std::size_t>(part.row * columns);
         merge.apply(part, values.subspan(first, static_cast<std::size_t>(part.rows * columns)), columns);
       }
-      if (dtype != staged) narrow(values, block);
+      if (held != staged) narrow(values, block);
     }
-    store.upload(spec.name, std::span(block).first(elements * size_of(dtype)));
+    store.upload(spec.name, std::span(block).first(elements * size_of(held)));
   }
   merge.check_all_applied();
   return store;
@@ -234,7 +242,7 @@ void save_model(const std::filesystem::path& path, const Model& model, const Ten
     }
   }
   Json config = model.config();
-  const DType dtype = weights.tensors().front().type.dtype;
+  const DType dtype = model_dtype(model, weights);
   const char* name = dtype == DType::bf16 ? "bfloat16" : "float32";
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = name;
   write_model_directory(path, {.config = config, .generation_config = generation_config, .weights = sources});

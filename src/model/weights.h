@@ -12,8 +12,11 @@
 
 namespace hone {
 
-// The blocks of a model's weights in one dtype, by the names of the specs.
+// The blocks of a model's weights by the names of the specs, in `dtype` but for those whose precision is another.
 [[nodiscard]] std::vector<NamedType> weight_types(const Model& model, DType dtype);
+
+// The dtype of those that have the model's.
+[[nodiscard]] DType model_dtype(const Model& model, const TensorStore& weights);
 
 enum class Vocabulary : std::uint8_t {
   as_stored,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "backend/device_model.h"
 #include "core/error.h"
 #include "passes/layer.h"
 #include "program/memory_plan.h"
@@ -26,28 +27,14 @@ struct Candidate {
   bool of_pairs = false;  // made from pairs of tokens
 };
 
-// What a device does in a second, as measured (docs/performance.md): a core's products and its share of the memory; an
-// H100's. Their ratio ranks the candidates.
-struct Rates {
-  double flops = 0;
-  double bytes = 0;
-};
-constexpr Rates kHostRates{.flops = 1e11, .bytes = 1e10};
-constexpr Rates kGpuRates{.flops = 6.5e14, .bytes = 2.6e12};
-
-Cost cost_of(const Program& program, const Node& node) {
-  std::vector<Type> outputs;
-  outputs.reserve(node.outputs.size());
-  for (const ValueId id : node.outputs) outputs.push_back(program.value(id).type);
-  return node.op->cost(program.types_of(node.inputs), outputs, node.attributes);
-}
-
-double seconds_of(const Cost& cost, const Rates& rates) {
-  return cost.flops / rates.flops + (cost.bytes_read + cost.bytes_written) / rates.bytes;
+// Of any dtype, by the rate of bf16: the ratio of products to bytes is what ranks the candidates.
+double seconds_of(const Cost& cost, const DeviceModel& device) {
+  return cost.flops / device.bf16_flops.per_second +
+         (cost.bytes_read + cost.bytes_written) / device.copy_bytes.per_second;
 }
 
 std::vector<Candidate> find_candidates(const Program& program, DeviceKind device) {
-  const Rates& rates = device == DeviceKind::cpu ? kHostRates : kGpuRates;
+  const DeviceModel model = built_in_model(device);
   const std::size_t count = program.values().size();
   std::vector<bool> crosses(count, false);  // read by another layer's forward nodes, or an output
   std::vector<bool> read_backward(count, false);
@@ -73,8 +60,8 @@ std::vector<Candidate> find_candidates(const Program& program, DeviceKind device
     const Node& producer = program.nodes()[static_cast<std::size_t>(program.values()[i].producer)];
     if (!is_in_layer(producer.scope) || !can_repeat(program, producer)) continue;
     const auto bytes = static_cast<double>(std::max<std::size_t>(program.values()[i].type.bytes(), 1));
-    const Cost cost = cost_of(program, producer);
-    candidates.push_back({static_cast<ValueId>(i), seconds_of(cost, rates) / bytes, cost.pair_flops > 0});
+    const Cost cost = program.cost(producer);
+    candidates.push_back({static_cast<ValueId>(i), seconds_of(cost, model) / bytes, cost.pair_flops > 0});
   }
   return candidates;
 }

@@ -15,11 +15,11 @@ enum class Recompute : std::uint8_t {
   // Keep what crosses from one layer to the next ("layers.N" scopes) and all outside of them; of the results of pairs
   // of tokens (attention), whose cost grows with the square of the length, as many as the budget has room for.
   layers,
-  automatic,  // the least recomputation with which the arena stays within the budget
+  automatic,  // the least recomputation with which the arena stays within the budget: the cheapest seconds a byte first
 };
 
 // `budget`: bytes of the step arena on `device`. Where even recomputing all that can be is more, that is what comes
-// out; the caller compares the plan.
+// out; the caller compares the plan. Seconds are by built_in_model(device): no measurement changes the program.
 [[nodiscard]] Program recompute(const Program& program, Recompute policy, std::size_t budget, DeviceKind device);
 
 }  // namespace hone

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 
+#include "backend/measured_rates.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "ops/registry.h"
@@ -39,6 +40,22 @@ void add_cost(RunPlan& plan, const Program& program) {
   const Cost cost = program.cost();
   plan.flops_per_micro_batch = cost.flops;
   plan.bytes_per_micro_batch = cost.bytes_read + cost.bytes_written;
+}
+
+// Of a device that a plan only asks about nothing but the memory is known.
+void add_time(RunPlan& plan, const Program& program, const TrainingOptions& options, DType dtype) {
+  if (options.plan.device) return;
+  const DeviceModel model = device_model(open_device(options.device));
+  const std::optional<DeviceLimits> limits = limits_of(model, dtype);
+  if (!limits) return;
+  for (const Node& node : program.nodes()) {
+    if (node.op->is_view()) continue;
+    const Cost cost = program.cost(node);
+    plan.seconds_per_micro_batch += limits->floor(cost.flops, cost.bytes_read + cost.bytes_written);
+  }
+  const bool measured =
+      model.flops(dtype).source == RateSource::measured && model.copy_bytes.source == RateSource::measured;
+  plan.rates = measured ? "measured" : "built-in";
 }
 
 DeviceFit fit_gpu(std::size_t total, const TrainingOptions& options, DType dtype, const BytesWith& bytes_with) {
@@ -90,6 +107,7 @@ RunPlan plan_sizes(std::string command, const LanguageSizes& sizes, const Traini
   plan.tokens_per_micro_batch = sizes.limits.tokens;
   add_model(plan, *sizes.model);
   add_cost(plan, workspace.program(kTrainingProgram));
+  add_time(plan, workspace.program(kTrainingProgram), options, sizes.dtype);
   add_fits(plan, options, sizes.dtype, gpus,
            [&](const TrainingOptions& changed) { return trace_run(sizes, changed).memory().total(); });
   return plan;
@@ -102,6 +120,7 @@ RunPlan plan_sizes(const GrpoSizes& sizes, std::span<const std::size_t> gpus) {
   plan.tokens_per_micro_batch = sizes.batch.micro_batch * sizes.engine.max_model_len;
   add_model(plan, *sizes.model);
   add_cost(plan, workspace.program(kPolicyProgram));
+  add_time(plan, workspace.program(kPolicyProgram), *sizes.options, sizes.dtype);
   add_fits(plan, *sizes.options, sizes.dtype, gpus,
            [&](const TrainingOptions& changed) { return trace_run(sizes, changed).memory().total(); });
   return plan;
@@ -214,6 +233,10 @@ std::string to_text(const RunPlan& plan) {
   text += printed("work of a micro-batch of %s tokens\n", format_count(plan.tokens_per_micro_batch).c_str());
   text += printed("  %-28s %14.3f GFLOP\n", "forward and backward", plan.flops_per_micro_batch * 1e-9);
   text += printed("  %-28s %14.3f GB\n", "read and written", plan.bytes_per_micro_batch * 1e-9);
+  if (plan.seconds_per_micro_batch > 0) {
+    text += printed("  %-28s %14.3f ms, by %s rates\n", "at the device's limits", plan.seconds_per_micro_batch * 1e3,
+                    plan.rates.c_str());
+  }
   text += plan.steps > 0 ? printed("steps %s\n", format_count(plan.steps).c_str()) : "steps: as the data will have\n";
   return plan.devices.empty() ? text : text + device_table(plan.devices);
 }

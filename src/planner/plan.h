@@ -30,6 +30,8 @@ struct RunPlan {
   std::int64_t tokens_per_micro_batch = 0;  // the capacity
   double flops_per_micro_batch = 0;         // forward and backward, at capacity
   double bytes_per_micro_batch = 0;         // read and written
+  double seconds_per_micro_batch = 0;       // each node at the device's limits; 0 where they are not known
+  std::string rates;                        // where these are from: "measured", "built-in"
   std::vector<DeviceFit> devices;           // where they were asked for, by size
 };
 

@@ -6,6 +6,9 @@
 
 namespace hone {
 
+static_assert(name_of(OpCategory::gemm) == "GEMM" && name_of(OpCategory::other) == "other" &&
+              kCategories.size() == static_cast<std::size_t>(OpCategory::other) + 1);
+
 void Op::gradient(GradientBuilder&, const Node& node) const {
   throw Defect(text_of("operation ", name(), " at ", node.scope, " has no gradient"));
 }

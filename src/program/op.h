@@ -1,6 +1,7 @@
 // What the system knows of an operation. One folder of ops/ holds one Op and its kernels.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -41,12 +42,34 @@ struct Fusion {
 // An optional input that is not given has no type.
 using InputTypes = std::span<const std::optional<Type>>;
 
+// What an operation is for, as profiles sort it.
+enum class OpCategory : std::uint8_t {
+  gemm,
+  attention,
+  normalization,
+  rope,
+  activation,
+  elementwise,
+  loss,
+  optimizer,
+  communication,
+  memory,
+  other,  // none of these, and what lies between operations
+};
+inline constexpr std::array<std::string_view, 11> kCategories{
+    "GEMM", "attention", "normalization", "RoPE",   "activation", "elementwise",
+    "loss", "optimizer", "communication", "memory", "other"};
+[[nodiscard]] constexpr std::string_view name_of(OpCategory category) {
+  return kCategories[static_cast<std::size_t>(category)];
+}
+
 class Op {
  public:
   virtual ~Op() = default;
 
   // As in the printed program: "rms_norm".
   [[nodiscard]] virtual std::string_view name() const = 0;
+  [[nodiscard]] virtual OpCategory category() const = 0;
   [[nodiscard]] virtual Attributes default_attributes() const { return {}; }
 
   // Types of the outputs. Throws Error naming both sides where the inputs do not fit.

@@ -22,8 +22,10 @@ Tensor Program::bound(Role role, std::string name, Type type, bool trainable) {
   return {*this, static_cast<ValueId>(values_.size() - 1)};
 }
 
-Tensor Program::weight(std::string name, Type type, bool trainable) {
-  return bound(Role::weight, std::move(name), std::move(type), trainable);
+Tensor Program::weight(std::string name, Type type, bool trainable, bool keeps_dtype) {
+  const Tensor weight = bound(Role::weight, std::move(name), std::move(type), trainable);
+  values_.back().keeps_dtype = keeps_dtype;
+  return weight;
 }
 Tensor Program::gradient(std::string name, Type type) {
   return bound(Role::gradient, std::move(name), std::move(type), false);
@@ -97,13 +99,17 @@ std::vector<std::optional<Type>> Program::types_of(std::span<const ValueId> ids)
   return types;
 }
 
+Cost Program::cost(const Node& node) const {
+  std::vector<Type> outputs;
+  outputs.reserve(node.outputs.size());
+  for (const ValueId id : node.outputs) outputs.push_back(value(id).type);
+  return node.op->cost(types_of(node.inputs), outputs, node.attributes);
+}
+
 Cost Program::cost() const {
   Cost total;
   for (const Node& node : nodes_) {
-    std::vector<Type> outputs;
-    outputs.reserve(node.outputs.size());
-    for (const ValueId id : node.outputs) outputs.push_back(value(id).type);
-    const Cost cost = node.op->cost(types_of(node.inputs), outputs, node.attributes);
+    const Cost cost = this->cost(node);
     total.flops += cost.flops;
     total.pair_flops += cost.pair_flops;
     total.bytes_read += cost.bytes_read;

@@ -41,6 +41,7 @@ struct Value {
   ValueId alias_of = kNoValue;              // the value in whose storage this one lies
   std::int32_t producer = -1;               // index of the node, -1 for what is bound
   Placement placement = Placement::device;  // of states
+  bool keeps_dtype = false;                 // of weights: they stay of the type that they were traced in
 };
 
 struct Node {
@@ -87,7 +88,7 @@ class Tensor {
 class Program {
  public:
   // Values that are bound from outside. A name is used once a role.
-  Tensor weight(std::string name, Type type, bool trainable = true);
+  Tensor weight(std::string name, Type type, bool trainable = true, bool keeps_dtype = false);
   Tensor gradient(std::string name, Type type);
   Tensor state(std::string name, Type type, Placement placement = Placement::device);
   Tensor input(std::string name, Type type);
@@ -106,6 +107,7 @@ class Program {
   // The value whose storage `id` uses in the end.
   [[nodiscard]] ValueId storage_of(ValueId id) const;
   [[nodiscard]] std::vector<std::optional<Type>> types_of(std::span<const ValueId> ids) const;
+  [[nodiscard]] Cost cost(const Node& node) const;
   [[nodiscard]] Cost cost() const;  // of all nodes
 
   void set_phase(Phase phase) { phase_ = phase; }
@@ -170,7 +172,7 @@ ProgramRewriter::ProgramRewriter(const Program& from, const Retype& retype)
     const Type type = retype(value);
     switch (value.role) {
       case Role::weight:
-        map_[i] = to_.weight(value.name, type, value.trainable).id();
+        map_[i] = to_.weight(value.name, type, value.trainable, value.keeps_dtype).id();
         break;
       case Role::gradient:
         map_[i] = to_.gradient(value.name, type).id();

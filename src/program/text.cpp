@@ -27,7 +27,7 @@ bool is_word(std::string_view scope) {
 std::string bound_line(const Program& program, std::size_t id) {
   const Value& value = program.values()[id];
   return text_of("%", id, ": ", to_text(value.type), " = ", kRoles[static_cast<std::size_t>(value.role)], " ",
-                 quoted(value.name), value.trainable ? " trainable" : "",
+                 quoted(value.name), value.trainable ? " trainable" : "", value.keeps_dtype ? " keeps_dtype" : "",
                  value.placement == Placement::host ? " host" : "", "\n");
 }
 
@@ -156,13 +156,14 @@ class ProgramReader {
     std::string name = line.quoted();
     if (program_.find(role, name) != kNoValue) throw Error(text_of("two values are named '", name, "'"));
     const bool trainable = line.accept("trainable");
+    const bool keeps_dtype = line.accept("keeps_dtype");
     const Placement placement = line.accept("host") ? Placement::host : Placement::device;
     line.expect_end();
     const Type& type = results[0].second;
     Tensor value;
     switch (role) {
       case Role::weight:
-        value = program_.weight(std::move(name), type, trainable);
+        value = program_.weight(std::move(name), type, trainable, keeps_dtype);
         break;
       case Role::gradient:
         value = program_.gradient(std::move(name), type);

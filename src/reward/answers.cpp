@@ -2,10 +2,10 @@
 
 #include <string>
 
+#include "core/characters.h"
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/log.h"
-#include "reward/characters.h"
 #include "reward/tags.h"
 
 namespace hone {

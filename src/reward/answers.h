@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/options.h"
-#include "reward/math/workers.h"
+#include "math_equality/workers.h"
 #include "reward/reward.h"
 
 namespace hone {

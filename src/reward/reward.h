@@ -11,6 +11,7 @@
 
 #include "core/json.h"
 #include "core/option_set.h"
+#include "sandbox/mode.h"
 
 namespace hone {
 
@@ -51,12 +52,6 @@ struct RowQuery {
 // set is not there or cannot be read, and where a row has no text in one of `columns`.
 using RowSource =
     std::function<void(const RowQuery& query, const std::function<void(std::span<const std::string_view>)>& visit)>;
-
-enum class SandboxMode : std::uint8_t {
-  namespaces,  // the kernel's, made by hone itself: the quickest
-  bubblewrap,  // the same world made by bwrap, which systems may allow where they do not allow hone
-  none,        // no isolation: the limits, but for the one on processes, and a folder of its own
-};
 
 inline constexpr std::string_view kStrictEqualityHelp =
     "Mathematical answers: refuse what Math-Verify forgives (rounding, units, bases, false chains, boxes in thoughts)";

@@ -8,7 +8,7 @@
 
 #include "data/prompt_set.h"
 #include "engine/engine.h"
-#include "engine/loaded_model.h"
+#include "model/loaded_model.h"
 #include "reward/reward.h"
 #include "rl/options.h"
 #include "train/run_observer.h"

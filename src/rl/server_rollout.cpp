@@ -7,10 +7,10 @@
 
 #include "core/files.h"
 #include "core/json_value.h"
-#include "core/process.h"
 #include "model/adapter_files.h"
 #include "model/lora.h"
 #include "model/weights.h"
+#include "system/process.h"
 #include "text/detokenizer.h"
 #include "train/trainer.h"
 
@@ -65,7 +65,7 @@ void write_merged(const fs::path& folder, const LoraModel& model, const TensorSt
   const fs::path adapter = folder.string() + ".adapter";
   remove_path(adapter);
   save_adapter(adapter, model, weights, nullptr);
-  const DType dtype = weights.tensors().front().type.dtype;
+  const DType dtype = model_dtype(model, weights);
   save_model(folder, model.base(), load_weights(model.base(), ModelDirectory(adapter), dtype, cpu_device()),
              &generation_config);
   remove_path(adapter);

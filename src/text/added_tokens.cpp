@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "text/unicode.h"
+#include "core/unicode.h"
 
 namespace hone {
 namespace {

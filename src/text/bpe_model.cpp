@@ -6,8 +6,8 @@
 #include <queue>
 
 #include "core/error.h"
+#include "core/unicode.h"
 #include "text/byte_alphabet.h"
-#include "text/unicode.h"
 
 namespace hone {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <set>
 
+#include "core/unicode.h"
 #include "text/byte_alphabet.h"
 #include "text/json_fields.h"
 #include "text/pair_merger.h"
-#include "text/unicode.h"
 
 namespace hone {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "core/error.h"
 #include "core/json_value.h"
-#include "text/template_parser.h"
-#include "text/template_renderer.h"
+#include "jinja/parser.h"
+#include "jinja/renderer.h"
 
 namespace hone {
 
@@ -57,7 +57,8 @@ RenderedChat ChatTemplate::render(const Json& messages, bool add_generation_prom
   } catch (const TemplateFailure& failure) {
     throw Error("chat template", failure.what());
   }
-  return TemplateRenderer(globals, local_time_).render(root_->block);
+  RenderedTemplate rendered = TemplateRenderer(globals, local_time_).render(root_->block);
+  return {std::move(rendered.text), std::move(rendered.generated)};
 }
 
 std::string_view chatml_template() {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/unicode.h"
 #include "text/json_fields.h"
-#include "text/unicode.h"
 
 namespace hone {
 namespace {

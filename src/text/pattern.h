@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "text/unicode.h"
+#include "core/unicode.h"
 
 namespace hone {
 

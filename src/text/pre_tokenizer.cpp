@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "core/unicode.h"
 #include "text/json_fields.h"
 #include "text/normalizer.h"
-#include "text/unicode.h"
 
 namespace hone {
 namespace {

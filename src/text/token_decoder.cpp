@@ -4,16 +4,17 @@
 #include <optional>
 #include <utility>
 
+#include "core/unicode.h"
 #include "text/byte_alphabet.h"
 #include "text/json_fields.h"
 #include "text/normalizer.h"
-#include "text/unicode.h"
 
 namespace hone {
 namespace {
 
 constexpr int kDeepestDecoder = 16;  // Sequences within Sequences
-constexpr std::string_view kKnown = "(known: ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Strip, BPEDecoder)";
+constexpr std::string_view kKnownDecoders =
+    "(known: ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Strip, BPEDecoder)";
 
 // "<0x0A>": a byte that the vocabulary has no character for.
 std::optional<char> fallback_byte(std::string_view token) {
@@ -49,7 +50,7 @@ std::size_t count_member(const Json& json, const char* key, std::string_view whe
 }  // namespace
 
 TokenDecoder::TokenDecoder(const Json& json, std::string_view where) {
-  if (json.is_null()) throw Error(where, text_of("has no decoder ", kKnown));
+  if (json.is_null()) throw Error(where, text_of("has no decoder ", kKnownDecoders));
   add(json, where, 0);
   if (steps_.empty()) steps_.push_back({.kind = Kind::kFuse});
   const bool has_bytes =
@@ -101,7 +102,7 @@ void TokenDecoder::add(const Json& json, std::string_view where, int depth) {
     if (suffix.empty()) throw Error(where, "decoder BPEDecoder has an empty suffix");
     steps_.push_back({.kind = Kind::kSuffix, .pattern = std::make_shared<const Pattern>(Pattern::literal(suffix))});
   } else {
-    throw Error(where, text_of("the decoder ", type, " is not supported ", kKnown));
+    throw Error(where, text_of("the decoder ", type, " is not supported ", kKnownDecoders));
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/digest.h"
 #include "core/files.h"
+#include "core/unicode.h"
 #include "text/added_tokens.h"
 #include "text/bpe_model.h"
 #include "text/json_fields.h"
@@ -15,7 +16,6 @@
 #include "text/token_decoder.h"
 #include "text/tokenizer_config.h"
 #include "text/tokenizer_file.h"
-#include "text/unicode.h"
 
 namespace hone {
 namespace fs = std::filesystem;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "core/unicode.h"
 #include "text/split_patterns.h"
-#include "text/unicode.h"
 
 namespace hone {
 namespace {

@@ -13,7 +13,6 @@ namespace {
 
 constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 constexpr double kHostActivationGib = 4.0;
-constexpr std::size_t kNotable = std::size_t{1} << 30;  // bytes in use elsewhere that are worth a word
 
 // Changes the next key that there is to change; nothing where the options have been through all.
 std::optional<std::string> next_change(TrainingOptions& options, DType dtype) {
@@ -41,43 +40,28 @@ std::optional<std::string> next_change(TrainingOptions& options, DType dtype) {
   return std::nullopt;
 }
 
-// "31.20 GiB are in use already: freed, it would fit; ", where that is so.
-std::string in_use(DeviceMemory there, std::size_t bytes) {
-  const std::size_t used = there.total - there.available;
-  if (bytes > there.total || used < kNotable) return {};
-  return text_of(format_bytes(used), " are in use already, by other processes too: freed, it would fit; ");
-}
+// All keys that there are to change, the mildest first, and the options after each.
+struct KeyChanges {
+  std::vector<std::string> texts;
+  std::vector<TrainingOptions> after;
+};
 
-// "it fits with gradient_checkpointing: true (takes 31.20 GiB), then optim: adamw_bf16 (takes 20.00 GiB)"
-std::string advice(const std::vector<FitChange>& changes, std::size_t available) {
-  std::string text;
-  for (const FitChange& change : changes) {
-    if (!text.empty()) text += ", then ";
-    text += text_of(change.text, " (takes ", format_bytes(change.bytes), ")");
+KeyChanges key_changes(TrainingOptions options, DType dtype) {
+  KeyChanges changes;
+  while (std::optional<std::string> text = next_change(options, dtype)) {
+    changes.texts.push_back(std::move(*text));
+    changes.after.push_back(options);
   }
-  if (changes.empty())
-    return "nothing that can be set saves enough: a smaller model, shorter sequences or a larger device";
-  if (changes.back().bytes <= available) return "it fits with " + text;
-  return text_of("even with ", text, " it is ", format_bytes(changes.back().bytes - available), " too much");
+  return changes;
 }
 
 }  // namespace
 
-std::vector<FitChange> changes_to_fit(TrainingOptions options, DType dtype, std::size_t available, std::size_t bytes,
-                                      const BytesWith& bytes_with) {
-  std::vector<FitChange> changes;
-  while (bytes > available) {
-    TrainingOptions changed = options;
-    const std::optional<std::string> text = next_change(changed, dtype);
-    if (!text) break;
-    const std::size_t then = bytes_with(changed);
-    if (then < bytes) {
-      changes.push_back({*text, then});
-      bytes = then;
-    }
-    options = changed;
-  }
-  return changes;
+std::vector<FitChange> changes_to_fit(const TrainingOptions& options, DType dtype, std::size_t available,
+                                      std::size_t bytes, const BytesWith& bytes_with) {
+  const KeyChanges changes = key_changes(options, dtype);
+  return changes_to_fit(changes.texts, available, bytes,
+                        [&](std::size_t count) { return bytes_with(changes.after[count - 1]); });
 }
 
 DeviceMemory device_memory(const TrainingOptions& options) {
@@ -98,8 +82,9 @@ std::string fit_text(const TrainingOptions& options, DType dtype, DeviceMemory t
                      const BytesWith& bytes_with) {
   const std::string have = text_of("available ", format_bytes(there.available), " of ", format_bytes(there.total));
   if (bytes <= there.available) return text_of(have, ": it fits\n");
-  return text_of(have, ": ", format_bytes(bytes - there.available), " too much\n", in_use(there, bytes),
-                 advice(changes_to_fit(options, dtype, there.available, bytes, bytes_with), there.available), "\n");
+  return text_of(have, ": ", format_bytes(bytes - there.available), " too much\n", in_use_text(there, bytes),
+                 advice_text(changes_to_fit(options, dtype, there.available, bytes, bytes_with), there.available),
+                 "\n");
 }
 
 void check_fits(const TrainingOptions& options, DType dtype, const Device& device, std::size_t bytes,
@@ -110,8 +95,8 @@ void check_fits(const TrainingOptions& options, DType dtype, const Device& devic
       "memory",
       text_of("the run takes ", format_bytes(bytes), ", ", device.name(), " has ", format_bytes(there.available),
               " available of ", format_bytes(there.total), ": ", format_bytes(bytes - there.available), " too much"),
-      in_use(there, bytes) +
-          advice(changes_to_fit(options, dtype, there.available, bytes, bytes_with), there.available));
+      in_use_text(there, bytes) +
+          advice_text(changes_to_fit(options, dtype, there.available, bytes, bytes_with), there.available));
 }
 
 }  // namespace hone

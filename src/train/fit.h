@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/device_memory.h"
+#include "program/memory_fit.h"
 #include "train/options.h"
 
 namespace hone {
@@ -21,14 +22,9 @@ namespace hone {
 // The bytes that a run would take with other options; throws Error where they do not go together with the run.
 using BytesWith = std::function<std::size_t(const TrainingOptions&)>;
 
-// A key with its new value, and the bytes that the run takes with it and with those before it.
-struct FitChange {
-  std::string text;  // "optim: adamw_8bit"
-  std::size_t bytes = 0;
-};
-// Keys changed one after another, the mildest first, until a run of `bytes` fits, or nothing is left to change. Those
-// that save nothing are left out.
-[[nodiscard]] std::vector<FitChange> changes_to_fit(TrainingOptions options, DType dtype, std::size_t available,
+// Keys changed one after another, the mildest first, until a run of `bytes` fits, or nothing is left to change
+// (program/memory_fit.h).
+[[nodiscard]] std::vector<FitChange> changes_to_fit(const TrainingOptions& options, DType dtype, std::size_t available,
                                                     std::size_t bytes, const BytesWith& bytes_with);
 
 // What a run takes beside what there is, and, where it is too much, what would mend it: keys changed one after another,

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/loader.h"
-#include "engine/loaded_model.h"
+#include "model/loaded_model.h"
 #include "train/loss_program.h"
 #include "train/options.h"
 #include "train/trainer.h"

@@ -38,9 +38,11 @@ Placement placement_of(const NamedType& weight, const OptimizerOptions& options)
 }
 
 // Masters as wide as the weights are now.
-void take_masters(Workspace& workspace, const Model& model, DType dtype) {
+void take_masters(Workspace& workspace, const Model& model, const OptimizerOptions& options) {
+  const DType dtype = model_dtype(model, workspace.store(kWeightStore));
   const TensorStore& weights = workspace.store(kWeightStore);
   for (const auto& [spec, weight, index] : trained_weights(model, dtype)) {
+    if (!has_masters(weight.type.dtype, options)) continue;
     const std::vector<std::byte> narrow = weights.download(weight.name);
     std::vector<float> wide(narrow.size() / sizeof(BFloat16));
     const auto* values = reinterpret_cast<const BFloat16*>(narrow.data());
@@ -57,7 +59,7 @@ std::unique_ptr<Workspace> workspace_of(const Model& model, const TensorStore& w
                                         const std::shared_ptr<Arena>& arena, const OptimizerOptions& options) {
   auto workspace = std::make_unique<Workspace>(arena);
   workspace->add_weights(kWeightStore, weights.tensors());
-  add_update(*workspace, model, weights.tensors().front().type.dtype, options);
+  add_update(*workspace, model, model_dtype(model, weights), options);
   workspace->provide(kWeightStore, weights.view());
   workspace->allocate(arena->device());
   return workspace;
@@ -101,8 +103,7 @@ void add_update(Workspace& workspace, const Model& model, DType dtype, const Opt
 
 Optimizer::Optimizer(Workspace& workspace, const Model& model, const OptimizerOptions& options)
     : workspace_(&workspace), attributes_(options.adamw) {
-  const DType dtype = workspace.store(kWeightStore).tensors().front().type.dtype;
-  if (has_masters(dtype, options)) take_masters(workspace, model, dtype);
+  take_masters(workspace, model, options);
 }
 
 Optimizer::Optimizer(const Model& model, const TensorStore& weights, const std::shared_ptr<Arena>& arena,

@@ -75,7 +75,7 @@ void RunCheckpoints::load_model(const fs::path& checkpoint) {
                 "set use_peft, or another output_dir");
   }
   const ModelDirectory directory(checkpoint);
-  const DType dtype = subject_.weights.tensors().front().type.dtype;
+  const DType dtype = model_dtype(subject_.model, subject_.weights);
   subject_.weights.copy_from(load_weights(subject_.model, directory, dtype, subject_.weights.device()));
 }
 

@@ -35,7 +35,7 @@ RunLog::RunLog(const TrainingOptions& options, const TrainerSetup& setup, const 
                                                     .resumed_step = first,
                                                     .history = history,
                                                     .keys = options_.keys_of_trackers});
-  usage_ = std::make_unique<UsageMeter>(subject.weights.device(), subject.weights.tensors().front().type.dtype);
+  usage_ = std::make_unique<UsageMeter>(subject.weights.device(), model_dtype(subject.model, subject.weights));
 }
 
 RunLog::~RunLog() = default;

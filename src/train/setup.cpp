@@ -9,7 +9,7 @@
 #include "core/yaml.h"
 #include "data/dataset.h"
 #include "data/mixture.h"
-#include "engine/loaded_model.h"
+#include "model/loaded_model.h"
 #include "model/weights.h"
 #include "train/benchmark_memory.h"
 #include "train/fit.h"

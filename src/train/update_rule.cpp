@@ -1,7 +1,7 @@
 #include "train/update_rule.h"
 
+#include "core/error.h"
 #include "ops/adamw_8bit/adamw_8bit.h"
-#include "passes/layer.h"
 
 namespace hone {
 namespace {
@@ -15,12 +15,11 @@ bool has_codes(const Type& weight, const OptimizerOptions& options) {
   return options.moments == Moments::codes && weight.elements() >= kLeastCoded;
 }
 
-bool is_hidden_matrix(const WeightSpec& spec) {
-  return spec.shape.size() == 2 && spec.initializer == Initializer::normal && is_in_layer(spec.name);
-}
-
+// Muon moves the matrices of linear layers, AdamW all else beside it.
 UpdateRule rule_of(const WeightSpec& spec, const OptimizerOptions& options) {
-  return options.rule == UpdateRule::muon && !is_hidden_matrix(spec) ? UpdateRule::adamw : options.rule;
+  if (options.rule != UpdateRule::muon) return options.rule;
+  HONE_ASSERT(spec.kind != WeightKind::expert, "muon has no rule for the experts of ", spec.name);
+  return spec.kind == WeightKind::linear ? UpdateRule::muon : UpdateRule::adamw;
 }
 
 void append_adamw(const UpdatedWeight& tensors, const AdamwStep& step, const AdamwAttributes& attributes) {
@@ -90,7 +89,7 @@ std::vector<NamedType> states_of(const WeightSpec& spec, const Type& weight, con
 void append_update(const WeightSpec& spec, const UpdatedWeight& tensors, const AdamwStep& step,
                    const OptimizerOptions& options, std::int64_t stream) {
   AdamwAttributes own = options.adamw;
-  if (!spec.decays) own.weight_decay = 0;
+  if (!spec.decays()) own.weight_decay = 0;
   own.stream = stream;
   switch (rule_of(spec, options)) {
     case UpdateRule::adamw:

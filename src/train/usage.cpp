@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/device_model.h"
 #include "backend/device_usage.h"
 #include "core/error.h"
 
@@ -18,12 +19,15 @@ double percent(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? kUnknown : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
 }
 
+double peak_of(const Device& device, DType dtype) {
+  const DeviceRate promised = built_in_model(device.name()).promised_flops;
+  return dtype == DType::bf16 && promised.is_known() ? promised.per_second : kUnknown;
+}
+
 }  // namespace
 
 UsageMeter::UsageMeter(Device& device, DType dtype)
-    : device_(device),
-      peak_flops_(dtype == DType::bf16 ? promised_flops(device.name()).value_or(kUnknown) : kUnknown),
-      since_(cpu_time()) {}
+    : device_(device), peak_flops_(peak_of(device, dtype)), since_(cpu_time()) {}
 
 void UsageMeter::add_to(MetricRow& row, double flops_per_second) {
   row.set("mfu", flops_per_second / peak_flops_);

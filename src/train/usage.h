@@ -5,7 +5,7 @@
 
 #include "backend/device.h"
 #include "core/dtype.h"
-#include "core/process.h"
+#include "system/process.h"
 #include "tracker/metric_row.h"
 
 namespace hone {

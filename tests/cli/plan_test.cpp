@@ -2,11 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "backend/measured_rates.h"
 #include "cli/command_line.h"
 #include "cli/training_kind.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
+#include "support/environment.h"
 #include "support/miniature.h"
 #include "support/paths.h"
 
@@ -53,6 +55,41 @@ TEST_F(PlanCommand, NeedsAModelAndItsKeysOnly) {
       run_commands({"plan", "pretrain", "--model_config_path", config, "--block_size", "64", "--device", "cpu"});
   ASSERT_EQ(pretrain.code, 0) << pretrain.said;
   EXPECT_THAT(pretrain.printed, HasSubstr("work of a micro-batch of 512 tokens"));
+}
+
+// The time is of this machine's device, where its rates are known.
+TEST_F(PlanCommand, SaysTheTimeAtMeasuredLimits) {
+  const Environment environment({{"HONE_CACHE", (folder_.path() / "cache").string()}});
+  const std::vector<std::string> run{"plan",
+                                     "sft",
+                                     "--model_name_or_path",
+                                     "qwen2.5-0.5b",
+                                     "--max_length",
+                                     "256",
+                                     "--per_device_train_batch_size",
+                                     "2",
+                                     "--device",
+                                     "cpu",
+                                     "--torch_dtype",
+                                     "bfloat16"};
+  const std::string unknown = run_commands(run).printed;
+  EXPECT_THAT(unknown, Not(HasSubstr("at the device's limits")));
+  DeviceModel measured;
+  measured.bf16_flops = {1e6, RateSource::measured};
+  measured.copy_bytes = {1e15, RateSource::measured};
+  keep_measured(cpu_device(), measured);
+  const std::string known = run_commands(run).printed;
+  const std::string line = line_of(known, "at the device's limits");
+  EXPECT_THAT(line, HasSubstr(" ms, by measured rates"));
+  // GFLOP at a megaflop a second are as many million ms.
+  const auto number = [](const std::string& text) { return std::stod(text.substr(30)); };
+  EXPECT_NEAR(number(line), number(line_of(known, "forward and backward")) * 1e6, 1e3);
+  const std::size_t at = known.find("  at the device's limits");
+  const std::string without = std::string(known).erase(at, known.find('\n', at) + 1 - at);
+  EXPECT_EQ(without.substr(0, without.find("cpu: ")), unknown.substr(0, unknown.find("cpu: ")));
+  std::vector<std::string> elsewhere = run;
+  elsewhere.insert(elsewhere.end(), {"--device_memory", "80GiB"});
+  EXPECT_THAT(run_commands(elsewhere).printed, Not(HasSubstr("at the device's limits")));
 }
 
 TEST_F(PlanCommand, AnswersForOtherDevices) {

@@ -62,6 +62,14 @@ TEST(Compiler, RunsFurtherPassesAtTheirPlaces) {
   EXPECT_EQ(seen, (std::vector<std::string>{"before update f32", "typed update f32", "last update f32"}));
 }
 
+TEST(Compiler, AWeightMayKeepItsType) {
+  Program program = traced();
+  (void)program.weight("router", {DType::f32, {4, 16}}, true, true);
+  const Program compiled = Compiler({.dtype = DType::bf16}).inference(std::move(program));
+  EXPECT_EQ(compiled.value(compiled.find(Role::weight, "w")).type.dtype, DType::bf16);
+  EXPECT_EQ(compiled.value(compiled.find(Role::weight, "router")).type.dtype, DType::f32);
+}
+
 TEST(Compiler, AnUnknownLossIsADefect) { EXPECT_THROW((void)Compiler({}).training(traced(), "loss"), Defect); }
 
 }  // namespace

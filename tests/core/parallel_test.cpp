@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -136,6 +137,39 @@ TEST_F(ParallelTest, AForkedChildGoesOnAlone) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST(RunMany, CallsOnceEachAsManyAtATimeAsAsked) {
+  constexpr int kCount = 40;
+  constexpr int kWorkers = 3;
+  std::vector<std::atomic<int>> calls(kCount);
+  std::atomic<int> running = 0;
+  std::atomic<bool> too_many = false;
+  run_many(kCount, kWorkers, [&](std::size_t i) {
+    if (++running > kWorkers) too_many = true;
+    ++calls[i];
+    std::this_thread::yield();
+    --running;
+  });
+  for (const std::atomic<int>& one : calls) EXPECT_EQ(one, 1);
+  EXPECT_FALSE(too_many);
+}
+
+// Each waits for the others: fewer threads than calls would wait for ever.
+TEST(RunMany, AsManyWorkersAsCallsAllRunAtOnce) {
+  std::barrier<> all_here(5);
+  run_many(5, 5, [&](std::size_t) { all_here.arrive_and_wait(); });
+}
+
+TEST(RunMany, TheFirstExceptionEndsTheLoop) {
+  std::atomic<int> calls = 0;
+  EXPECT_THROW(run_many(1000, 1,
+                        [&](std::size_t i) {
+                          ++calls;
+                          if (i == 2) throw std::runtime_error("third");
+                        }),
+               std::runtime_error);
+  EXPECT_EQ(calls, 3);
 }
 
 }  // namespace

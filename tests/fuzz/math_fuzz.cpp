@@ -1,7 +1,7 @@
 // Mathematical answers: a gold and, behind a zero byte, an answer. Every scalar equals itself.
 #include "fuzz/target.h"
-#include "reward/math/answer.h"
-#include "reward/math/value.h"
+#include "math_equality/answer.h"
+#include "math_equality/value.h"
 
 namespace hone::fuzz {
 namespace {

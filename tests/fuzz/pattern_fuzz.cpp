@@ -2,9 +2,9 @@
 #include <string>
 
 #include "core/json_value.h"
+#include "core/unicode.h"
 #include "fuzz/target.h"
 #include "text/pre_tokenizer.h"
-#include "text/unicode.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hone;

@@ -2,10 +2,10 @@
 #include <string>
 #include <vector>
 
+#include "core/unicode.h"
 #include "fuzz/target.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
-#include "text/unicode.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hone;

@@ -3,12 +3,12 @@
 #include <memory>
 
 #include "core/json_value.h"
+#include "core/unicode.h"
 #include "data/columns.h"
 #include "data/readers.h"
 #include "data/render.h"
 #include "fuzz/target.h"
 #include "text/chat_template.h"
-#include "text/unicode.h"
 
 namespace hone::fuzz {
 namespace {

@@ -2,9 +2,9 @@
 #include <string>
 #include <vector>
 
+#include "core/unicode.h"
 #include "fuzz/target.h"
 #include "text/tokenizer.h"
-#include "text/unicode.h"
 
 namespace hone::fuzz {
 namespace {

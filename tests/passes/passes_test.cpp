@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/measured_rates.h"
 #include "core/error.h"
 #include "ops/add/add.h"
 #include "ops/fill/fill.h"
@@ -133,6 +134,7 @@ class FusedScales final : public FusedOp {
  public:
   FusedScales(std::string name, int place, std::size_t count) : name_(std::move(name)), place_(place), count_(count) {}
   std::string_view name() const override { return name_; }
+  OpCategory category() const override { return OpCategory::other; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 0, name())}; }
   int fusion_place() const override { return place_; }
   std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
@@ -267,6 +269,23 @@ TEST(Recompute, GoldenWithABudget) {
   expect_golden("passes/recompute_automatic.txt", to_text(again));
   EXPECT_LE(arena_of(again), budget);
   EXPECT_LT(again.cost().flops, recompute(program, Recompute::layers, 0, DeviceKind::cpu).cost().flops);
+}
+
+// Measured figures, here of a device whose copies cost everything and then nothing, rank nothing.
+TEST(Recompute, NoMeasurementChangesTheProgram) {
+  const Program program = with_gradients(fuse(small_program()));
+  const std::size_t budget =
+      (arena_of(program) + arena_of(recompute(program, Recompute::layers, 0, DeviceKind::cpu))) / 2;
+  const auto automatic = [&] { return to_text(recompute(program, Recompute::automatic, budget, DeviceKind::cpu)); };
+  const std::string before = automatic();
+  for (const double copy : {1.0, 1e17}) {
+    DeviceModel measured;
+    measured.f32_flops = measured.bf16_flops = {1e9, RateSource::measured};
+    measured.copy_bytes = {copy, RateSource::measured};
+    keep_measured(cpu_device(), measured);
+    ASSERT_EQ(measured_model(cpu_device()).copy_bytes.per_second, copy);
+    EXPECT_EQ(automatic(), before);
+  }
 }
 
 TEST(Recompute, AutomaticDoesNoMoreThanItMust) {

@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "core/log.h"
-#include "core/process.h"
 #include "model/registry.h"
 #include "support/device.h"
 #include "support/miniature.h"
 #include "support/paths.h"
+#include "system/process.h"
 
 namespace hone::test {
 namespace {

@@ -21,6 +21,7 @@ struct MixAttributes {
 class Mix final : public Op {
  public:
   std::string_view name() const override { return "test_mix"; }
+  OpCategory category() const override { return OpCategory::other; }
   Attributes default_attributes() const override { return MixAttributes{}; }
   std::vector<Type> infer(InputTypes, const Attributes& attributes) const override {
     return {Type{DType::u8, {attributes.as<MixAttributes>().size}}};
@@ -30,6 +31,7 @@ class Mix final : public Op {
 class MixInPlace final : public Op {
  public:
   std::string_view name() const override { return "test_mix_in_place"; }
+  OpCategory category() const override { return OpCategory::other; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 0, name())}; }
   std::optional<std::size_t> alias(std::size_t) const override { return 0; }
 };
@@ -37,6 +39,7 @@ class MixInPlace final : public Op {
 class ViewAsColumn final : public Op {
  public:
   std::string_view name() const override { return "test_view_as_column"; }
+  OpCategory category() const override { return OpCategory::other; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, 0, name());
     return {Type{x.dtype, {x.elements(), 1}}};

@@ -124,6 +124,7 @@ struct KindsAttributes {
 class KindsOp final : public Op {
  public:
   std::string_view name() const override { return "kinds"; }
+  OpCategory category() const override { return OpCategory::other; }
   Attributes default_attributes() const override { return KindsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 0, name())}; }
 };

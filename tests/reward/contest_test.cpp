@@ -9,11 +9,11 @@
 #include "core/json.h"
 #include "core/json_value.h"
 #include "reward/ioi_code/ioi_problem.h"
+#include "reward/judging/contest.h"
+#include "reward/judging/outputs.h"
 #include "reward/registry.h"
 #include "reward/reward_flags.h"
-#include "reward/sandbox/compiler.h"
-#include "reward/sandbox/contest.h"
-#include "reward/sandbox/outputs.h"
+#include "sandbox/compiler.h"
 #include "support/paths.h"
 #include "support/sandbox.h"
 
@@ -187,15 +187,23 @@ TEST(Contest, rows_and_keys_that_make_no_sense_are_errors) {
   }
 }
 
-TEST(Compiler, without_one_the_error_says_what_to_do) {
+TEST(CppCompiler, without_one_the_error_says_what_to_do) {
   const Sandbox sandbox(SandboxMode::none);
   try {
-    const Compiler compiler(sandbox, "/no/such/g++");
+    const CppCompiler compiler(sandbox, "/no/such/g++");
     FAIL() << "a compiler that is not there";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("no compiler /no/such/g++"));
     EXPECT_THAT(error.what(), testing::HasSubstr("install the package g++"));
   }
+}
+
+TEST(IoiScores, are_between_nothing_and_all) {
+  EXPECT_EQ(score_in("0.5\n"), 0.5);
+  EXPECT_EQ(score_in("1e300"), 1.0);
+  EXPECT_EQ(score_in("-5"), 0.0);
+  EXPECT_EQ(score_in("+7"), 1.0);
+  for (const char* text : {"inf", "-inf", "nan", "1e999", "0x1p3", "1 1", "1,5", ""}) EXPECT_EQ(score_in(text), 0.0);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "reward/sandbox/stored_tests.h"
+#include "reward/judging/stored_tests.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "reward/sandbox/contest.h"
+#include "reward/judging/contest.h"
 
 namespace hone {
 namespace {

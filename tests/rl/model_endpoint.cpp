@@ -5,7 +5,7 @@
 #include "core/interrupt.h"
 #include "core/json_value.h"
 #include "engine/engine.h"
-#include "engine/loaded_model.h"
+#include "model/loaded_model.h"
 #include "support/device.h"
 
 namespace hone::test {

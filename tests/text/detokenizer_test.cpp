@@ -4,8 +4,8 @@
 
 #include "core/files.h"
 #include "core/random.h"
+#include "core/unicode.h"
 #include "support/paths.h"
-#include "text/unicode.h"
 
 namespace hone {
 namespace {

@@ -8,11 +8,11 @@
 #include "core/json.h"
 #include "core/json_value.h"
 #include "core/random.h"
+#include "core/unicode.h"
 #include "support/paths.h"
 #include "text/byte_alphabet.h"
 #include "text/pre_tokenizer.h"
 #include "text/tokenizer.h"
-#include "text/unicode.h"
 
 namespace hone {
 namespace {

@@ -169,6 +169,20 @@ TEST(Optimizer, RulesKeepWhatTheyNeed) {
   EXPECT_EQ(states({.rule = UpdateRule::sgd, .masters = false}), (Elements{{"nonfinite", 1}}));
 }
 
+// What a weight is decides its rule, not its name or its shape.
+TEST(Optimizer, MuonGoesByTheKindOfAWeight) {
+  const OptimizerOptions options{.rule = UpdateRule::muon};
+  const Type matrix{DType::f32, {8, 8}};
+  const auto states = [&](WeightKind kind) {
+    return states_of({.name = "layers.0.matrix", .shape = {8, 8}, .parts = {}, .kind = kind}, matrix, options).size();
+  };
+  EXPECT_EQ(states(WeightKind::linear), 1u);
+  EXPECT_EQ(states(WeightKind::table), 2u);
+  EXPECT_EQ(states(WeightKind::router), 2u);
+  EXPECT_THROW((void)states(WeightKind::expert), Defect);
+  EXPECT_THROW(check_specs({{.name = "layers.0.matrix", .shape = {8, 8}, .parts = {}}}), Defect);
+}
+
 TEST(Optimizer, CodesAreForLargeWeights) {
   const FixtureModel fixture("qwen3", DType::bf16);
   const OptimizerOptions options{.moments = Moments::codes};

@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "backend/device_usage.h"
 #include "support/device.h"
 
 namespace hone::test {
@@ -26,16 +25,6 @@ TEST(Usage, WhatTheHostCanSayIsThere) {
     EXPECT_TRUE(std::isnan(percent) || (percent >= 0 && percent <= 100)) << name << " " << percent;
   }
   EXPECT_EQ(meter.device(), "CPU");
-}
-
-TEST(Usage, DataSheetsAreFoundByName) {
-  EXPECT_EQ(promised_flops("NVIDIA H100 80GB HBM3"), 989.4e12);
-  EXPECT_EQ(promised_flops("NVIDIA H100 PCIe"), 756e12);
-  EXPECT_EQ(promised_flops("NVIDIA H200"), 989.4e12);
-  EXPECT_EQ(promised_flops("NVIDIA A100-SXM4-80GB"), 312e12);
-  EXPECT_EQ(promised_flops("NVIDIA L40S"), 362.1e12);
-  EXPECT_EQ(promised_flops("NVIDIA L4"), 121e12);
-  EXPECT_EQ(promised_flops("cpu"), std::nullopt);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "cli/bench/results.h"
 #include "cli/bench/training_step.h"
 #include "cli/command.h"
-#include "cli/profile/categories.h"
+#include "cli/profile/limits.h"
 #include "cli/profile/one_op.h"
 #include "cli/profile/timing.h"
 #include "core/error.h"
@@ -115,7 +115,9 @@ int bench_kernels(std::span<const std::string> arguments) {
   Device& device = open_device(options.device);
   set_gemm_tuning(device, options.gemm.tuning());
   const HostBatch batch = random_batch(options, model->shape().vocab_size);
-  const DeviceLimits limits = measure_limits(device, options.weight_dtype() == DType::bf16, options.seconds);
+  // Figures that are written down are of this run.
+  const bool anew = input.was_set("seconds") || !options.json.empty();
+  const DeviceLimits limits = device_limits(device, options.weight_dtype(), options.seconds, anew);
   const FlopUnit unit = flop_unit(limits.flops_per_second);
   std::printf("%s on %s, %lld x %lld tokens: copy %.0f GB/s, products %.1f %s\n\n", options.model.c_str(),
               device.name().c_str(), static_cast<long long>(options.batch_size),

@@ -5,10 +5,10 @@
 #include <optional>
 #include <set>
 
+#include "backend/device_model.h"
 #include "cli/bench/results.h"
 #include "cli/bench/training_step.h"
 #include "cli/command.h"
-#include "cli/profile/categories.h"
 #include "cli/profile/one_op.h"
 #include "cli/profile/timing.h"
 #include "core/error.h"
@@ -42,7 +42,7 @@ struct MatmulOptions {
     gemm.fields(v);
     v.group("Measuring");
     v("seconds", seconds, "Time measured for each", above(0));
-    v("peak_tflops", peak_tflops, "Of the device in bfloat16, for the share; 0: 989 on an H100 or H200, else none",
+    v("peak_tflops", peak_tflops, "Of the device in bfloat16, for the share; 0: by its data sheet, where hone knows it",
       at_least(0));
     v("json", json, "File to write the figures to");
   }
@@ -97,7 +97,8 @@ Rates rates_of(const Program& program, const Node& node, Device& device, const M
 class Table {
  public:
   Table(Device& device, const MatmulOptions& options) : device_(device), options_(options) {
-    peak_ = options.peak_tflops > 0 ? options.peak_tflops : known_peak(device) * 1e-12;
+    const DeviceRate promised = built_in_model(device.name()).promised_flops;
+    peak_ = options.peak_tflops > 0 ? options.peak_tflops * 1e12 : promised.per_second;
     if (device.kind() == DeviceKind::cpu) unit_ = {"GFLOP/s", 1e9};
     std::printf("matrix products on %s, %s\n\n%-44s %-8s %9s %9s %7s %8s\n", device.name().c_str(), unit_.name,
                 "rows x columns x terms", "dtype", "first", "tuned", "gain", "of peak");
@@ -114,7 +115,7 @@ class Table {
       std::printf("%9s %7s ", "-", "-");
     }
     if (peak_ > 0 && dtype == DType::bf16) {
-      std::printf("%7.1f%%\n", 100 * best / peak_ * 1e-12);
+      std::printf("%7.1f%%\n", 100 * best / peak_);
     } else {
       std::printf("%8s\n", "-");
     }
@@ -131,7 +132,7 @@ class Table {
   Device& device_;
   const MatmulOptions& options_;
   FlopUnit unit_;
-  double peak_ = 0;
+  double peak_ = 0;  // FLOP/s
   std::vector<ResultRow> rows_;
 };
 
@@ -162,7 +163,7 @@ void add_model(Table& table, const MatmulOptions& options) {
   const Program& training = workspace.program(kTrainingProgram);
   std::set<std::string> seen;
   for (const Node& node : training.nodes()) {
-    if (category_of(node.op->name()) != "GEMM") continue;
+    if (node.op->category() != OpCategory::gemm) continue;
     const std::string label = label_of(training, node);
     if (seen.insert(label).second) table.add(training, node, label);
   }

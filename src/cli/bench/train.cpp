@@ -7,11 +7,14 @@
 #include <vector>
 
 #include "backend/device_memory.h"
+#include "backend/device_model.h"
 #include "cli/bench/models.h"
 #include "cli/bench/results.h"
 #include "cli/bench/training_step.h"
 #include "cli/command.h"
+#include "cli/profile/limits.h"
 #include "cli/profile/report.h"
+#include "cli/profile/timing.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "train/setup.h"
@@ -35,7 +38,9 @@ struct BenchTrainOptions : StepOptions {
     v("seconds", seconds, "Time measured, after the warm-up", above(0));
     v("warmup_seconds", warmup_seconds, "Steps before, not measured", at_least(0));
     v("peak_tflops", peak_tflops,
-      "Of the device, for the MFU; 0: 989 on an H100 or H200 in bfloat16, else what a large product reaches",
+      "Of the device, for the MFU; 0: by its data sheet, in bfloat16 and where hone knows it, else what a large "
+      "product "
+      "reaches",
       at_least(0));
     v("profile", profile, "Time by operation instead; hone profile says more");
     v("full", full, "The rows of the GPT table from small to xl, in place of one model");
@@ -46,6 +51,8 @@ struct BenchTrainOptions : StepOptions {
 
 const CommandText kTrainText{.name = "bench train", .summary = {}};
 
+constexpr double kLimitSeconds = 0.5;  // for each limit, where it was not measured before
+
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -53,18 +60,21 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 double flops_per_token(const Model& model, const TensorStore& weights, const StepOptions& options) {
   const ModelShape shape = model.shape();
   double parameters = static_cast<double>(parameter_count(model));
-  if (model.head() != "embedding") parameters -= static_cast<double>(weights.type("embedding").elements());
+  for (const WeightSpec& spec : model.weights()) {
+    const bool is_read_by_row = spec.kind == WeightKind::embedding && !has_tied_head(model);
+    if (is_read_by_row) parameters -= static_cast<double>(weights.type(spec.name).elements());
+  }
   const double attention = static_cast<double>(shape.num_hidden_layers * shape.num_attention_heads * shape.head_dim);
   double squares = 0;
   for (const std::int64_t length : document_lengths(options)) squares += static_cast<double>(length * length);
   return 6 * parameters + 6 * attention * squares / static_cast<double>(options.batch_size * options.seq_len);
 }
 
-void print_profile(TrainingStep& step, std::span<const HostBatch> batches, Device& device, bool bf16) {
+void print_profile(TrainingStep& step, std::span<const HostBatch> batches, Device& device, DType dtype) {
   constexpr int kProfiledSteps = 3;
   Timeline timeline;
   for (int i = 0; i < kProfiledSteps; ++i) step.run_profiled(batches, timeline);
-  std::fputs(to_text(make_report(timeline, measure_limits(device, bf16, 0.2)), 100).c_str(), stdout);
+  std::fputs(to_text(make_report(timeline, device_limits(device, dtype, kLimitSeconds, false)), 100).c_str(), stdout);
 }
 
 // What FLOP/s are a share of.
@@ -73,13 +83,12 @@ struct Peak {
   bool measured = false;
 };
 
-// Measured where neither the options nor the device's name tell it.
+// Measured where neither the options nor the device's data sheet tell it.
 Peak peak_of(const BenchTrainOptions& options, Device& device) {
-  constexpr double kSeconds = 0.5;
-  const bool bf16 = options.weight_dtype() == DType::bf16;
+  const DType dtype = options.weight_dtype();
   double known = options.peak_tflops * 1e12;
-  if (known == 0 && bf16) known = known_peak(device);
-  return known > 0 ? Peak{known, false} : Peak{product_limit(device, bf16, kSeconds), true};
+  if (known == 0 && dtype == DType::bf16) known = built_in_model(device.name()).promised_flops.per_second;
+  return known > 0 ? Peak{known, false} : Peak{product_limit(device, dtype, kLimitSeconds), true};
 }
 
 // "53.4 GFLOP/s, MFU 41.0% of 130 GFLOP/s in a large product".
@@ -104,14 +113,15 @@ void measure(const BenchTrainOptions& options, std::vector<ResultRow>& rows) {
   const std::vector<HostBatch> batches(static_cast<std::size_t>(options.gradient_accumulation_steps),
                                        random_batch(options, model->shape().vocab_size));
   const std::size_t planned = workspace.memory().total();
-  TrainingStep step(*model, std::move(workspace), optimizer_options(options.training()), device);
+  TrainingStep step(*model, std::move(workspace), optimizer_options(options.training()), options.weight_dtype(),
+                    device);
   double loss = step.run(batches);
   log_info(text_of(options.model, ": ", format_count(parameter_count(*model)), " parameters on ", device.name(), ", ",
                    format_bytes(device.allocated_bytes()), ", first step after ", format_duration(seconds_since(start)),
                    ", loss ", loss));
   for (const auto begin = Clock::now(); seconds_since(begin) < options.warmup_seconds;) loss = step.run(batches);
   if (options.profile) {
-    print_profile(step, batches, device, options.weight_dtype() == DType::bf16);
+    print_profile(step, batches, device, options.weight_dtype());
     return;
   }
   std::int64_t steps = 0;

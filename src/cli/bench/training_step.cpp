@@ -108,8 +108,7 @@ Workspace trace_with(const StepOptions& options, const Model& model, const Train
 }
 
 // Allocated, with random weights.
-Workspace with_weights(Workspace workspace, const Model& model, Device& device) {
-  const DType dtype = workspace.stores().front().tensors.front().type.dtype;
+Workspace with_weights(Workspace workspace, const Model& model, DType dtype, Device& device) {
   workspace.provide(kWeightStore, random_weights(model, 1, dtype, device));
   workspace.allocate(device);
   return workspace;
@@ -126,9 +125,10 @@ void check_step_fits(const StepOptions& options, const Model& model, const Works
              [&](const TrainingOptions& training) { return trace_with(options, model, training).memory().total(); });
 }
 
-TrainingStep::TrainingStep(const Model& model, Workspace workspace, const OptimizerOptions& optimizer, Device& device)
+TrainingStep::TrainingStep(const Model& model, Workspace workspace, const OptimizerOptions& optimizer, DType dtype,
+                           Device& device)
     : device_(device),
-      workspace_(with_weights(std::move(workspace), model, device)),
+      workspace_(with_weights(std::move(workspace), model, dtype, device)),
       optimizer_(workspace_, model, optimizer) {}
 
 double TrainingStep::run(std::span<const HostBatch> batches) {

@@ -79,7 +79,7 @@ void check_step_fits(const StepOptions& options, const Model& model, const Works
 class TrainingStep {
  public:
   // `workspace`: with kTrainingProgram and the update of the model, not allocated yet.
-  TrainingStep(const Model& model, Workspace workspace, const OptimizerOptions& optimizer, Device& device);
+  TrainingStep(const Model& model, Workspace workspace, const OptimizerOptions& optimizer, DType dtype, Device& device);
 
   // One optimizer step over the batches, waited for; returns the loss.
   double run(std::span<const HostBatch> batches);

@@ -12,8 +12,8 @@
 #include "core/options.h"
 #include "data/encode.h"
 #include "engine/engine.h"
-#include "engine/loaded_model.h"
 #include "engine/sampling_keys.h"
+#include "model/loaded_model.h"
 
 namespace hone {
 

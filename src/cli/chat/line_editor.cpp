@@ -13,7 +13,7 @@
 
 #include "core/interrupt.h"
 #include "core/terminal.h"
-#include "text/unicode.h"
+#include "core/unicode.h"
 
 namespace hone {
 namespace {

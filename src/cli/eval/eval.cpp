@@ -10,13 +10,13 @@
 #include "core/interrupt.h"
 #include "core/json_value.h"
 #include "core/log.h"
-#include "engine/loaded_model.h"
 #include "engine/sampling_keys.h"
 #include "eval/benchmarks.h"
 #include "eval/compare.h"
 #include "eval/evaluate.h"
 #include "eval/registry.h"
 #include "eval/report.h"
+#include "model/loaded_model.h"
 #include "rl/options.h"
 
 namespace hone {

@@ -10,7 +10,8 @@
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "engine/loaded_model.h"
+#include "model/loaded_model.h"
+#include "model/weights.h"
 
 namespace hone {
 namespace {
@@ -60,7 +61,7 @@ int run(const MergeOptions& options, const OptionInput& input) {
   save_model(options.output_dir, *merged.model, merged.weights, &generation_config);
   merged.tokenizer.save(options.output_dir);
   log_info(text_of("wrote ", options.output_dir, ": ", format_count(parameter_count(*merged.model)), " parameters in ",
-                   name_of(merged.weights.tensors().front().type.dtype)));
+                   name_of(model_dtype(*merged.model, merged.weights))));
   return 0;
 }
 

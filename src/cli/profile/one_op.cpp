@@ -52,10 +52,7 @@ const std::vector<std::int32_t>* integers_of(const HostBatch& batch, std::string
 }  // namespace
 
 Work work_of(const Program& program, const Node& node, const HostBatch& batch) {
-  std::vector<Type> outputs;
-  outputs.reserve(node.outputs.size());
-  for (const ValueId id : node.outputs) outputs.push_back(program.value(id).type);
-  const Cost cost = node.op->cost(program.types_of(node.inputs), outputs, node.attributes);
+  const Cost cost = program.cost(node);
   double share = 1;
   if (batch.document_count() > 0) {
     const auto tokens = static_cast<double>(batch.token_count());

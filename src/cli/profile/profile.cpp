@@ -4,9 +4,9 @@
 #include <cstdio>
 
 #include "cli/bench/training_step.h"
+#include "cli/profile/limits.h"
 #include "cli/profile/report.h"
 #include "cli/profile/timeline.h"
-#include "cli/profile/timing.h"
 #include "cli/registry.h"
 #include "cli/training_kind.h"
 #include "core/error.h"
@@ -35,7 +35,8 @@ struct ProfileOptions : StepOptions {
     v.group("Profile");
     v("num_steps", num_steps, "Steps that are profiled", within(1, 1000));
     v("warmup_steps", warmup_steps, "Steps before them", within(2, 1000));
-    v("limit_seconds", limit_seconds, "Time to measure each of the device's limits", above(0));
+    v("limit_seconds", limit_seconds,
+      "Time to measure each of the device's limits; unset: as measured before on this machine, else 0.5", above(0));
     v("output_dir", output_dir, "Folder of chrome_trace.json and kernel_summary.json");
   }
 };
@@ -155,9 +156,10 @@ int profile(const ProfileOptions& given, const OptionInput& input) {
   Subject subject = open_subject(options, input);
   Device& device = *subject.device;
   subject.advice.gpu = device.kind() != DeviceKind::cpu;
-  const DeviceLimits limits = measure_limits(device, subject.dtype == DType::bf16, options.limit_seconds);
+  const DeviceLimits limits =
+      device_limits(device, subject.dtype, options.limit_seconds, input.was_set("limit_seconds"));
 
-  TrainingStep step(*subject.model, std::move(*subject.workspace), subject.optimizer, device);
+  TrainingStep step(*subject.model, std::move(*subject.workspace), subject.optimizer, subject.dtype, device);
   const auto batches = [&](std::int64_t index) -> std::span<const HostBatch> {
     return subject.steps[static_cast<std::size_t>(index) % subject.steps.size()];
   };

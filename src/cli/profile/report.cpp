@@ -5,7 +5,7 @@
 #include <map>
 #include <tuple>
 
-#include "cli/profile/categories.h"
+#include "cli/profile/timing.h"
 #include "core/error.h"
 #include "core/json_value.h"
 
@@ -26,7 +26,7 @@ std::string format(const char* pattern, Values... values) {
   return text;
 }
 
-bool is_product(const KernelSummary& kernel) { return kernel.category == "GEMM"; }
+bool is_product(const KernelSummary& kernel) { return kernel.category == name_of(OpCategory::gemm); }
 
 // The candidates of a report, the slowest first.
 std::vector<const KernelSummary*> candidates(const ProfileReport& report) {

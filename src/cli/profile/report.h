@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "backend/device_model.h"
 #include "cli/profile/timeline.h"
-#include "cli/profile/timing.h"
 #include "core/json.h"
 
 namespace hone {

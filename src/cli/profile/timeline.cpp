@@ -1,9 +1,11 @@
 #include "cli/profile/timeline.h"
 
-#include "cli/profile/categories.h"
+#include <algorithm>
+
 #include "cli/profile/one_op.h"
 #include "core/error.h"
 #include "core/json_value.h"
+#include "core/strings.h"
 
 namespace hone {
 namespace {
@@ -57,12 +59,21 @@ std::string_view name_of(Phase phase) {
   return "update";
 }
 
+std::string module_of_scope(std::string_view scope) {
+  if (scope.empty()) return "model";
+  std::vector<std::string> parts = split(scope, '.');
+  for (std::string& part : parts) {
+    if (!part.empty() && std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; })) part = "*";
+  }
+  return join(parts, ".");
+}
+
 std::size_t Timeline::add_program(const Program& program, const HostBatch& batch) {
   const std::size_t first = nodes.size();
   for (const Node& node : program.nodes()) {
     const Work work = work_of(program, node, batch);
     nodes.push_back({.op = std::string(node.op->name()),
-                     .category = category_of(node.op->name()),
+                     .category = name_of(node.op->category()),
                      .scope = node.scope,
                      .phase = node.phase,
                      .shapes = shapes_of(program, node),

@@ -13,6 +13,9 @@
 
 namespace hone {
 
+// A scope without the numbers of its layers: "layers.3.mlp" -> "layers.*.mlp".
+[[nodiscard]] std::string module_of_scope(std::string_view scope);
+
 // An operation of a program, with the work of one run.
 struct ProfiledNode {
   std::string op;

@@ -2,16 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdio>
 #include <utility>
 #include <vector>
 
 #include "backend/stopwatch.h"
-#include "cli/profile/one_op.h"
-#include "core/parallel.h"
-#include "ops/linear/linear.h"
-#include "ops/registry.h"
 
 namespace hone {
 namespace {
@@ -50,11 +45,6 @@ std::vector<std::vector<double>> rounds_in_turns(Device& device, std::span<const
   return seconds;
 }
 
-// What a device can do is its best round: others share it with whatever else the machine does.
-double least_seconds(Device& device, const std::function<void()>& run, double budget) {
-  return rounds_in_turns(device, {&run, 1}, budget)[0].front();
-}
-
 }  // namespace
 
 std::vector<double> seconds_in_turns(Device& device, std::span<const std::function<void()>> runs, double budget) {
@@ -69,20 +59,8 @@ double seconds_per_run(Device& device, const std::function<void()>& run, double 
   return seconds_in_turns(device, {&run, 1}, budget)[0];
 }
 
-double DeviceLimits::bytes_per_second(double bytes) const {
-  double best = copy_bytes_per_second;
-  for (const Copy& copy : copies) {
-    if (copy.bytes >= bytes / 4) best = std::max(best, copy.bytes_per_second);
-  }
-  return best;
-}
-
-double DeviceLimits::floor(double flops, double bytes) const {
-  return std::max(flops / flops_per_second, bytes / bytes_per_second(bytes));
-}
-
-double DeviceLimits::reached(double flops, double bytes, double seconds) const {
-  return seconds > 0 ? std::min(floor(flops, bytes) / seconds, 1.0) : 0;
+double least_seconds(Device& device, const std::function<void()>& run, double budget) {
+  return rounds_in_turns(device, {&run, 1}, budget)[0].front();
 }
 
 std::string flops_text(double flops_per_second) {
@@ -98,73 +76,9 @@ std::string flops_text(double flops_per_second) {
   return text.data();
 }
 
-double known_peak(const Device& device) {
-  const std::string name = device.name();
-  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
-  if (device.kind() == DeviceKind::cpu || has("PCIe") || has("NVL")) return 0;
-  return has("H100") || has("H200") ? 989e12 : 0;
-}
-
 FlopUnit flop_unit(double flops_per_second) {
-  if (flops_per_second < 1e13) return {.name = "GFLOP/s", .scale = 1e9};
-  return {};
-}
-
-namespace {
-
-void copy_all(Device& device, const Buffer& to, const Buffer& from, std::size_t bytes) {
-  if (device.kind() != DeviceKind::cpu) return device.copy(to.data(), from.data(), bytes);
-  constexpr std::int64_t kPiece = 64 << 10;
-  parallel_for(static_cast<std::int64_t>(bytes), kPiece, [&](std::int64_t begin, std::int64_t end) {
-    device.copy(to.data() + begin, from.data() + begin, static_cast<std::size_t>(end - begin));
-  });
-}
-
-double product_rate(Device& device, DType dtype, std::int64_t size, double budget) {
-  Program program;
-  (void)linear(program.input("x", {dtype, {size, size}}), program.weight("w", {dtype, {size, size}}));
-  OneOp product(program, program.nodes()[0], device, {}, 1);
-  Executable executable = product.executable();
-  return 2.0 * std::pow(static_cast<double>(size), 3) / least_seconds(device, [&] { executable.run(); }, budget);
-}
-
-}  // namespace
-
-DeviceLimits measure_limits(Device& device, bool bf16, double budget) {
-  register_operations();
-  const bool host = device.kind() == DeviceKind::cpu;
-  DeviceLimits limits;
-  {
-    constexpr std::size_t kSmallest = std::size_t{256} << 10;
-    const std::size_t largest = std::size_t{host ? 64u : 1024u} << 20;
-    const Buffer from(device, largest);
-    const Buffer to(device, largest);
-    device.fill(from.data(), 0x5A, largest);
-    std::vector<std::size_t> sizes;
-    for (std::size_t bytes = kSmallest; bytes <= largest; bytes *= 4) sizes.push_back(bytes);
-    for (const std::size_t bytes : sizes) {
-      const double share = bytes == largest ? 1.0 : 1.0 / static_cast<double>(sizes.size());
-      const double seconds = least_seconds(device, [&] { copy_all(device, to, from, bytes); }, budget * share);
-      const double moved = 2 * static_cast<double>(bytes);
-      limits.copies.push_back({moved, moved / seconds});
-    }
-    limits.copy_bytes_per_second = limits.copies.back().bytes_per_second;
-  }
-  limits.flops_per_second = product_limit(device, bf16, budget);
-  return limits;
-}
-
-double product_limit(Device& device, bool bf16, double budget) {
-  register_operations();
-  if (device.kind() != DeviceKind::cpu) return product_rate(device, bf16 ? DType::bf16 : DType::f32, 8192, budget);
-  // A host multiplies in f32 whatever the type, and which size is the fastest depends on its caches.
-  double best = 0;
-  for (const std::int64_t size : {std::int64_t{512}, std::int64_t{1024}}) {
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      best = std::max(best, product_rate(device, dtype, size, budget / 4));
-    }
-  }
-  return best;
+  const FlopUnit tera;
+  return flops_per_second < 10 * tera.scale ? FlopUnit{.name = "GFLOP/s", .scale = 1e9} : tera;
 }
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// How long a piece of a device's work takes, and what the device can do.
+// How long a piece of a device's work takes.
 #pragma once
 
 #include <functional>
@@ -15,31 +15,11 @@ namespace hone {
 [[nodiscard]] std::vector<double> seconds_in_turns(Device& device, std::span<const std::function<void()>> runs,
                                                    double budget);
 [[nodiscard]] double seconds_per_run(Device& device, const std::function<void()>& run, double budget);
-
-// Measured, not looked up.
-struct DeviceLimits {
-  // Copies of different sizes, by all threads of a host: what caches hold moves faster than what memory holds.
-  struct Copy {
-    double bytes = 0;             // read plus written
-    double bytes_per_second = 0;  // of them
-  };
-  double copy_bytes_per_second = 0;  // read plus written, of the largest copy
-  double flops_per_second = 0;       // of the fastest large product: in the type of the weights; a host's in any type
-  std::vector<Copy> copies = {};     // by size, ascending
-
-  // The best rate of copies that move a quarter of so many bytes or more.
-  [[nodiscard]] double bytes_per_second(double bytes) const;
-  // The least time for so much work, in seconds.
-  [[nodiscard]] double floor(double flops, double bytes) const;
-  // The share of what is possible that so much work in so many seconds is, at most 1: what was reached is possible,
-  // however it was measured.
-  [[nodiscard]] double reached(double flops, double bytes, double seconds) const;
-};
+// The seconds of the best round in place of the median: others share the device with whatever else the machine does.
+[[nodiscard]] double least_seconds(Device& device, const std::function<void()>& run, double budget);
 
 // "53.4 GFLOP/s", "1.23 TFLOP/s": three digits, in the unit that fits.
 [[nodiscard]] std::string flops_text(double flops_per_second);
-// The dense bfloat16 peak of a GPU that hone knows by name, in FLOP/s; 0 where it does not.
-[[nodiscard]] double known_peak(const Device& device);
 
 // What the rates of a table are printed in: a host's would be 0.0 TFLOP/s.
 struct FlopUnit {
@@ -47,10 +27,5 @@ struct FlopUnit {
   double scale = 1e12;
 };
 [[nodiscard]] FlopUnit flop_unit(double flops_per_second);
-
-// FLOP/s of the fastest large matrix product, measured for about `budget` seconds.
-[[nodiscard]] double product_limit(Device& device, bool bf16, double budget);
-// `budget`: about as many seconds for copies and for products.
-[[nodiscard]] DeviceLimits measure_limits(Device& device, bool bf16, double budget);
 
 }  // namespace hone

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "text/unicode.h"
+#include "core/unicode.h"
 
 namespace hone {
 namespace {

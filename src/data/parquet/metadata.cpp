@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/unicode.h"
 #include "data/file_format.h"
 #include "data/parquet/thrift.h"
-#include "text/unicode.h"
 
 namespace hone {
 namespace {

@@ -6,10 +6,10 @@
 #include "core/files.h"
 #include "core/json_value.h"
 #include "core/strings.h"
+#include "core/unicode.h"
 #include "data/cells.h"
 #include "data/parquet/column_cursor.h"
 #include "data/readers.h"
-#include "text/unicode.h"
 
 namespace hone {
 namespace fs = std::filesystem;

@@ -2,13 +2,13 @@
 #include <array>
 #include <memory>
 
+#include "core/characters.h"
 #include "core/error.h"
 #include "core/json_value.h"
 #include "eval/gpqa/letters.h"
 #include "eval/gpqa/python_random.h"
 #include "eval/math_task.h"
 #include "eval/registry.h"
-#include "reward/characters.h"
 #include "reward/tags.h"
 
 namespace hone {

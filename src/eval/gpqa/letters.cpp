@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "reward/characters.h"
+#include "core/characters.h"
 
 namespace hone {
 namespace {

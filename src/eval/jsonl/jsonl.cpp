@@ -1,12 +1,12 @@
 // A user's own problems: any file of rows with a problem and an answer.
 #include <initializer_list>
 
+#include "core/characters.h"
 #include "core/error.h"
 #include "core/json_value.h"
 #include "eval/math_task.h"
 #include "eval/registry.h"
 #include "reward/answers.h"
-#include "reward/characters.h"
 #include "reward/tags.h"
 
 namespace hone {

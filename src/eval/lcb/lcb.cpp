@@ -11,8 +11,8 @@
 #include "eval/lcb/test_runner.h"
 #include "eval/math_task.h"
 #include "eval/registry.h"
-#include "reward/sandbox/runner.h"
 #include "reward/tags.h"
+#include "sandbox/runner.h"
 
 namespace hone {
 namespace {

@@ -8,10 +8,10 @@
 #include <cstring>
 #include <optional>
 
+#include "core/characters.h"
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/strings.h"
-#include "reward/characters.h"
 
 namespace hone {
 namespace {

@@ -153,8 +153,8 @@ class Gpt2 final : public Model {
   void describe_weights() {
     const ModelShape& s = config_.shape;
     const std::int64_t hidden = s.hidden_size;
-    describe_table("embedding", s.vocab_size, "wte");
-    describe_table("positions", s.max_position_embeddings, "wpe");
+    describe_table("embedding", s.vocab_size, "wte", WeightKind::embedding);
+    describe_table("positions", s.max_position_embeddings, "wpe", WeightKind::table);
     // The projections that add to the residual stream start smaller, as there are two of them a layer.
     const double residual = 1.0 / std::sqrt(2.0 * static_cast<double>(s.num_hidden_layers));
     for (std::int64_t layer = 0; layer < s.num_hidden_layers; ++layer) {
@@ -168,8 +168,10 @@ class Gpt2 final : public Model {
     }
     describe_norm("norm", "ln_f");
     if (!config_.tie_word_embeddings) {
-      specs_.push_back(
-          {.name = "head", .shape = {s.vocab_size, hidden}, .parts = {{"lm_head.weight", 0, s.vocab_size}}});
+      specs_.push_back({.name = "head",
+                        .shape = {s.vocab_size, hidden},
+                        .parts = {{"lm_head.weight", 0, s.vocab_size}},
+                        .kind = WeightKind::head});
     }
     double parameters = 0;
     for (const WeightSpec& spec : specs_) {
@@ -185,28 +187,33 @@ class Gpt2 final : public Model {
   static std::string stored_name(const std::string& part, std::string_view suffix) {
     return text_of(kPrefix, part, ".", suffix);
   }
-  void describe_table(const std::string& name, std::int64_t rows, const std::string& part) {
-    specs_.push_back(
-        {.name = name, .shape = {rows, config_.shape.hidden_size}, .parts = {{stored_name(part, "weight"), 0, rows}}});
+  void describe_table(const std::string& name, std::int64_t rows, const std::string& part, WeightKind kind) {
+    specs_.push_back({.name = name,
+                      .shape = {rows, config_.shape.hidden_size},
+                      .parts = {{stored_name(part, "weight"), 0, rows}},
+                      .kind = kind});
   }
-  void describe_vector(const std::string& name, std::int64_t size, std::string part, Initializer initializer) {
+  void describe_vector(const std::string& name, std::int64_t size, std::string part, WeightKind kind,
+                       Initializer initializer) {
     specs_.push_back({.name = name,
                       .shape = {size},
                       .parts = {{std::move(part), 0, size}},
-                      .initializer = initializer,
-                      .decays = false});
+                      .kind = kind,
+                      .initializer = initializer});
   }
   void describe_norm(const std::string& name, const std::string& part) {
-    describe_vector(name, config_.shape.hidden_size, stored_name(part, "weight"), Initializer::ones);
-    describe_vector(name + "_bias", config_.shape.hidden_size, stored_name(part, "bias"), Initializer::zeros);
+    describe_vector(name, config_.shape.hidden_size, stored_name(part, "weight"), WeightKind::norm, Initializer::ones);
+    describe_vector(name + "_bias", config_.shape.hidden_size, stored_name(part, "bias"), WeightKind::bias,
+                    Initializer::zeros);
   }
   void describe_affine(const std::string& name, std::int64_t out, std::int64_t in, const std::string& part,
                        double deviation) {
     specs_.push_back({.name = name,
                       .shape = {out, in},
                       .parts = {{stored_name(part, "weight"), 0, out, true}},
+                      .kind = WeightKind::linear,
                       .deviation = deviation});
-    describe_vector(name + "_bias", out, stored_name(part, "bias"), Initializer::zeros);
+    describe_vector(name + "_bias", out, stored_name(part, "bias"), WeightKind::bias, Initializer::zeros);
   }
 
   Json json_;

@@ -14,6 +14,7 @@ namespace {
 class Adamw final : public Op {
  public:
   std::string_view name() const override { return "adamw"; }
+  OpCategory category() const override { return OpCategory::optimizer; }
   Attributes default_attributes() const override { return AdamwAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& weight = required(inputs, 0, name());

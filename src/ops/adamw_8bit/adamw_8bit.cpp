@@ -13,6 +13,7 @@ namespace {
 class Adamw8bit final : public Op {
  public:
   std::string_view name() const override { return "adamw_8bit"; }
+  OpCategory category() const override { return OpCategory::optimizer; }
   Attributes default_attributes() const override { return AdamwAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& weight = required(inputs, 0, name());

@@ -10,6 +10,7 @@ namespace {
 class Add final : public Op {
  public:
   std::string_view name() const override { return "add"; }
+  OpCategory category() const override { return OpCategory::elementwise; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& a = required(inputs, 0, name());
     const Type& b = required(inputs, 1, name());

@@ -15,6 +15,7 @@ namespace {
 class AddLayerNormBackward final : public Op {
  public:
   std::string_view name() const override { return "add_layer_norm_backward"; }
+  OpCategory category() const override { return OpCategory::normalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, 2, name())};
     if (inputs.size() > 6 && inputs[6]) {
@@ -43,6 +44,7 @@ bool reads(const Node& node, ValueId id) {
 class AddLayerNorm final : public FusedOp {
  public:
   std::string_view name() const override { return "add_layer_norm"; }
+  OpCategory category() const override { return OpCategory::normalization; }
   Attributes default_attributes() const override { return LayerNormAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, 0, name());

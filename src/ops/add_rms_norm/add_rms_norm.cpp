@@ -15,6 +15,7 @@ namespace {
 class AddRmsNormBackward final : public Op {
  public:
   std::string_view name() const override { return "add_rms_norm_backward"; }
+  OpCategory category() const override { return OpCategory::normalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, 2, name())};
     if (inputs.size() > 5 && inputs[5]) outputs.push_back(required(inputs, 5, name()));
@@ -40,6 +41,7 @@ bool reads(const Node& node, ValueId id) {
 class AddRmsNorm final : public FusedOp {
  public:
   std::string_view name() const override { return "add_rms_norm"; }
+  OpCategory category() const override { return OpCategory::normalization; }
   Attributes default_attributes() const override { return RmsNormAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, 0, name());

@@ -21,6 +21,7 @@ Cost attention_cost(const Cost& traffic, const Type& qkv, const AttentionAttribu
 class AttentionBackward final : public Op {
  public:
   std::string_view name() const override { return "attention_backward"; }
+  OpCategory category() const override { return OpCategory::attention; }
   Attributes default_attributes() const override { return AttentionAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const auto& a = attributes.as<AttentionAttributes>();
@@ -39,6 +40,7 @@ const AttentionBackward kBackward;
 class Attention final : public Op {
  public:
   std::string_view name() const override { return "attention"; }
+  OpCategory category() const override { return OpCategory::attention; }
   Attributes default_attributes() const override { return AttentionAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& qkv = required(inputs, 0, name());

@@ -11,6 +11,7 @@ namespace {
 class DocumentMean final : public Op {
  public:
   std::string_view name() const override { return "document_mean"; }
+  OpCategory category() const override { return OpCategory::loss; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, 0, name());
     const Type& member = required(inputs, 1, name());

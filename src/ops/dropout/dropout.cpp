@@ -14,6 +14,7 @@ namespace {
 class Dropout final : public Op {
  public:
   std::string_view name() const override { return "dropout"; }
+  OpCategory category() const override { return OpCategory::elementwise; }
   Attributes default_attributes() const override { return DropoutAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, 0, name());

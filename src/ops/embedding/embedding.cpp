@@ -11,6 +11,7 @@ namespace {
 class EmbeddingGradient final : public Op {
  public:
   std::string_view name() const override { return "embedding_gradient"; }
+  OpCategory category() const override { return OpCategory::memory; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 2, name())}; }
   // A row of the table is read and written for each row of dy, not the table.
   Cost cost(InputTypes inputs, std::span<const Type>, const Attributes&) const override {
@@ -30,6 +31,7 @@ const EmbeddingGradient kGradient;
 class Embedding final : public Op {
  public:
   std::string_view name() const override { return "embedding"; }
+  OpCategory category() const override { return OpCategory::memory; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& tokens = required(inputs, 0, name());
     const Type& weight = required(inputs, 1, name());

@@ -9,6 +9,7 @@ namespace {
 class GatherRows final : public Op {
  public:
   std::string_view name() const override { return "gather_rows"; }
+  OpCategory category() const override { return OpCategory::memory; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, 0, name());
     const Type& index = required(inputs, 1, name());

@@ -11,6 +11,7 @@ namespace {
 class GeluBackward final : public Op {
  public:
   std::string_view name() const override { return "gelu_backward"; }
+  OpCategory category() const override { return OpCategory::activation; }
   Attributes default_attributes() const override { return GeluAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
@@ -26,6 +27,7 @@ const GeluBackward kBackward;
 class Gelu final : public Op {
  public:
   std::string_view name() const override { return "gelu"; }
+  OpCategory category() const override { return OpCategory::activation; }
   Attributes default_attributes() const override { return GeluAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, 0, name());

@@ -9,6 +9,7 @@ namespace {
 class Guard final : public Op {
  public:
   std::string_view name() const override { return "guard"; }
+  OpCategory category() const override { return OpCategory::optimizer; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& values = required(inputs, 0, name());
     const Type& bad = required(inputs, 1, name());

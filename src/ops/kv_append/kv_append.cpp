@@ -10,6 +10,7 @@ namespace {
 class KvAppend final : public Op {
  public:
   std::string_view name() const override { return "kv_append"; }
+  OpCategory category() const override { return OpCategory::memory; }
   Attributes default_attributes() const override { return KvAppendAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& qkv = required(inputs, 0, name());

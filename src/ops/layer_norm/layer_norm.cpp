@@ -13,6 +13,7 @@ namespace {
 class LayerNormBackward final : public Op {
  public:
   std::string_view name() const override { return "layer_norm_backward"; }
+  OpCategory category() const override { return OpCategory::normalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, 1, name())};
     if (inputs.size() > 5 && inputs[5]) {
@@ -37,6 +38,7 @@ const LayerNormBackward kBackward;
 class LayerNorm final : public Op {
  public:
   std::string_view name() const override { return "layer_norm"; }
+  OpCategory category() const override { return OpCategory::normalization; }
   Attributes default_attributes() const override { return LayerNormAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, 0, name());

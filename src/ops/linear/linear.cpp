@@ -18,6 +18,7 @@ Cost product_cost(const Cost& traffic, const Type& rows_by_k, std::int64_t n) {
 class LinearInputGradient final : public Op {
  public:
   std::string_view name() const override { return "linear_input_gradient"; }
+  OpCategory category() const override { return OpCategory::gemm; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& dy = required(inputs, 0, name());
     const Type& weight = required(inputs, 1, name());
@@ -34,6 +35,7 @@ class LinearInputGradient final : public Op {
 class LinearWeightGradient final : public Op {
  public:
   std::string_view name() const override { return "linear_weight_gradient"; }
+  OpCategory category() const override { return OpCategory::gemm; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 2, name())}; }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     return product_cost(Op::cost(inputs, outputs, attributes), required(inputs, 1, name()), outputs[0].shape[0].size);
@@ -45,6 +47,7 @@ class LinearWeightGradient final : public Op {
 class LinearBiasGradient final : public Op {
  public:
   std::string_view name() const override { return "linear_bias_gradient"; }
+  OpCategory category() const override { return OpCategory::elementwise; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
@@ -62,6 +65,7 @@ const LinearBiasGradient kBiasGradient;
 class Linear final : public Op {
  public:
   std::string_view name() const override { return "linear"; }
+  OpCategory category() const override { return OpCategory::gemm; }
   Attributes default_attributes() const override { return LinearAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, 0, name());

@@ -16,6 +16,7 @@ double products(const Type& x, const Type& weight) {
 class LinearLogprobsBackward final : public Op {
  public:
   std::string_view name() const override { return "linear_logprobs_backward"; }
+  OpCategory category() const override { return OpCategory::loss; }
   Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, 1, name())};
@@ -38,6 +39,7 @@ const LinearLogprobsBackward kBackward;
 class LinearLogprobsOp final : public Op {
  public:
   std::string_view name() const override { return "linear_logprobs"; }
+  OpCategory category() const override { return OpCategory::loss; }
   Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, 0, name());
@@ -76,6 +78,7 @@ const LinearLogprobsOp kForward;
 class LinearLogprobsJoint final : public FusedOp {
  public:
   std::string_view name() const override { return "linear_logprobs_joint"; }
+  OpCategory category() const override { return OpCategory::loss; }
   Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     expect(inputs.size() >= 4, name(), text_of(inputs.size(), " inputs; wanted at least 4"));

@@ -25,6 +25,7 @@ void expect_vector(InputTypes inputs, std::size_t index, std::string_view op, co
 class LoraCollect final : public Op {
  public:
   std::string_view name() const override { return "lora_collect"; }
+  OpCategory category() const override { return OpCategory::memory; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& dup = required(inputs, 0, name());
@@ -44,6 +45,7 @@ const LoraCollect kCollect;
 class LoraSpread final : public Op {
  public:
   std::string_view name() const override { return "lora_spread"; }
+  OpCategory category() const override { return OpCategory::memory; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& b = required(inputs, 0, name());
@@ -65,6 +67,7 @@ const LoraSpread kSpread;
 class LinearAdapted final : public Op {
  public:
   std::string_view name() const override { return "lora_linear"; }
+  OpCategory category() const override { return OpCategory::gemm; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, 0, name());
     const Type& weight = required(inputs, 1, name());
@@ -107,6 +110,7 @@ class LinearAdapted final : public Op {
 class DoraNorm final : public Op {
  public:
   std::string_view name() const override { return "lora_dora_norm"; }
+  OpCategory category() const override { return OpCategory::normalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& weight = required(inputs, 0, name());
     expect_vector(inputs, 1, name(), "delta", weight);
@@ -125,6 +129,7 @@ class DoraNorm final : public Op {
 class DoraProduct final : public Op {
  public:
   std::string_view name() const override { return "lora_dora_product"; }
+  OpCategory category() const override { return OpCategory::elementwise; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& dy = required(inputs, 0, name());
@@ -141,6 +146,7 @@ const DoraProduct kProduct;
 class DoraScale final : public Op {
  public:
   std::string_view name() const override { return "lora_dora_scale"; }
+  OpCategory category() const override { return OpCategory::elementwise; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& z = required(inputs, 0, name());
@@ -176,6 +182,7 @@ class DoraScale final : public Op {
 class BiasCollect final : public Op {
  public:
   std::string_view name() const override { return "lora_bias_collect"; }
+  OpCategory category() const override { return OpCategory::elementwise; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& dbias = required(inputs, 0, name());
@@ -192,6 +199,7 @@ const BiasCollect kBiasCollect;
 class Bias final : public Op {
  public:
   std::string_view name() const override { return "lora_bias"; }
+  OpCategory category() const override { return OpCategory::elementwise; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& trained = required(inputs, 0, name());
@@ -213,6 +221,7 @@ const Bias kBias;
 class TakeColumns final : public Op {
  public:
   std::string_view name() const override { return "lora_columns"; }
+  OpCategory category() const override { return OpCategory::memory; }
   Attributes default_attributes() const override { return LoraColumns{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, 0, name());
@@ -229,6 +238,7 @@ const TakeColumns kTakeColumns;
 class JoinColumns final : public Op {
  public:
   std::string_view name() const override { return "lora_join"; }
+  OpCategory category() const override { return OpCategory::memory; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& a = required(inputs, 0, name());
     const Type& b = required(inputs, 1, name());

@@ -35,6 +35,7 @@ Cost elementwise(Cost cost, double flops, std::int64_t elements) {
 class MuonMomentum final : public Op {
  public:
   std::string_view name() const override { return "muon_momentum"; }
+  OpCategory category() const override { return OpCategory::optimizer; }
   Attributes default_attributes() const override { return MuonMomentumAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const auto& own = attributes.as<MuonMomentumAttributes>();
@@ -63,6 +64,7 @@ class MuonMomentum final : public Op {
 class MuonUnit final : public Op {
  public:
   std::string_view name() const override { return "muon_unit"; }
+  OpCategory category() const override { return OpCategory::optimizer; }
   Attributes default_attributes() const override { return MuonUnitAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, 0, name());
@@ -81,6 +83,7 @@ class MuonUnit final : public Op {
 class MuonCombine final : public Op {
  public:
   std::string_view name() const override { return "muon_combine"; }
+  OpCategory category() const override { return OpCategory::optimizer; }
   Attributes default_attributes() const override { return MuonCombineAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, 0, name());
@@ -98,6 +101,7 @@ class MuonCombine final : public Op {
 class MuonApply final : public Op {
  public:
   std::string_view name() const override { return "muon_apply"; }
+  OpCategory category() const override { return OpCategory::optimizer; }
   Attributes default_attributes() const override { return MuonApplyAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& weight = required(inputs, 0, name());

@@ -11,6 +11,7 @@ class Offload final : public Op {
  public:
   explicit Offload(std::string_view name) : name_(name) {}
   std::string_view name() const override { return name_; }
+  OpCategory category() const override { return OpCategory::memory; }
   Attributes default_attributes() const override { return OffloadAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, 0, name_);
@@ -28,6 +29,7 @@ class Offload final : public Op {
 class Fetch final : public Op {
  public:
   std::string_view name() const override { return "offload_fetch"; }
+  OpCategory category() const override { return OpCategory::memory; }
   Attributes default_attributes() const override { return OffloadAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 0, name())}; }
 };
@@ -36,6 +38,7 @@ class Fetch final : public Op {
 class FetchWait final : public Op {
  public:
   std::string_view name() const override { return "offload_fetch_wait"; }
+  OpCategory category() const override { return OpCategory::memory; }
   Attributes default_attributes() const override { return OffloadAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 0, name())}; }
   Cost cost(InputTypes, std::span<const Type>, const Attributes&) const override { return {}; }

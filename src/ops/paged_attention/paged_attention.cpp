@@ -11,6 +11,7 @@ namespace {
 class PagedAttention final : public Op {
  public:
   std::string_view name() const override { return "paged_attention"; }
+  OpCategory category() const override { return OpCategory::attention; }
   Attributes default_attributes() const override { return PagedAttentionAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& qkv = required(inputs, 0, name());

@@ -12,6 +12,7 @@ namespace {
 class PolicyTermBackward final : public Op {
  public:
   std::string_view name() const override { return "policy_term_backward"; }
+  OpCategory category() const override { return OpCategory::loss; }
   Attributes default_attributes() const override { return PolicyTermAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
@@ -27,6 +28,7 @@ const PolicyTermBackward kBackward;
 class PolicyTermOp final : public Op {
  public:
   std::string_view name() const override { return "policy_term"; }
+  OpCategory category() const override { return OpCategory::loss; }
   Attributes default_attributes() const override { return PolicyTermAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& logp = required(inputs, 0, name());

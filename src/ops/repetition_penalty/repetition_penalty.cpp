@@ -10,6 +10,7 @@ namespace {
 class RepetitionPenalty final : public Op {
  public:
   std::string_view name() const override { return "repetition_penalty"; }
+  OpCategory category() const override { return OpCategory::loss; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& logits = required(inputs, 0, name());
     expect(logits.shape.size() == 2 && logits.dtype == accumulator_of(logits.dtype), name(),

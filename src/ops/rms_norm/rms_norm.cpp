@@ -11,6 +11,7 @@ namespace {
 class RmsNormBackward final : public Op {
  public:
   std::string_view name() const override { return "rms_norm_backward"; }
+  OpCategory category() const override { return OpCategory::normalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, 1, name())};
     if (inputs.size() > 4 && inputs[4]) outputs.push_back(required(inputs, 4, name()));
@@ -32,6 +33,7 @@ const RmsNormBackward kBackward;
 class RmsNorm final : public Op {
  public:
   std::string_view name() const override { return "rms_norm"; }
+  OpCategory category() const override { return OpCategory::normalization; }
   Attributes default_attributes() const override { return RmsNormAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, 0, name());

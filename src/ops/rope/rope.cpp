@@ -14,6 +14,7 @@ namespace {
 class RopeTable final : public Op {
  public:
   std::string_view name() const override { return "rope_table"; }
+  OpCategory category() const override { return OpCategory::rope; }
   Attributes default_attributes() const override { return RopeTableAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& positions = required(inputs, 0, name());
@@ -42,6 +43,7 @@ class RopeTable final : public Op {
 class Rope final : public Op {
  public:
   std::string_view name() const override { return "rope"; }
+  OpCategory category() const override { return OpCategory::rope; }
   Attributes default_attributes() const override { return RopeAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, 0, name());

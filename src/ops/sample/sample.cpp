@@ -10,6 +10,7 @@ namespace {
 class Sample final : public Op {
  public:
   std::string_view name() const override { return "sample"; }
+  OpCategory category() const override { return OpCategory::loss; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& logits = required(inputs, 0, name());
     expect(logits.shape.size() == 2 && logits.shape[1].size > 0 && logits.dtype == accumulator_of(logits.dtype), name(),

@@ -14,6 +14,7 @@ namespace {
 class Sgd final : public Op {
  public:
   std::string_view name() const override { return "sgd"; }
+  OpCategory category() const override { return OpCategory::optimizer; }
   Attributes default_attributes() const override { return SgdAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& weight = required(inputs, 0, name());

@@ -11,6 +11,7 @@ namespace {
 class SwigluBackward final : public Op {
  public:
   std::string_view name() const override { return "swiglu_backward"; }
+  OpCategory category() const override { return OpCategory::activation; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
@@ -25,6 +26,7 @@ const SwigluBackward kBackward;
 class Swiglu final : public Op {
  public:
   std::string_view name() const override { return "swiglu"; }
+  OpCategory category() const override { return OpCategory::activation; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& gate_up = required(inputs, 0, name());
     expect(gate_up.shape.size() == 2 && gate_up.shape[1].size % 2 == 0, name(),

@@ -11,6 +11,7 @@ namespace {
 class WeightedSumBackward final : public Op {
  public:
   std::string_view name() const override { return "weighted_sum_backward"; }
+  OpCategory category() const override { return OpCategory::loss; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
@@ -24,6 +25,7 @@ const WeightedSumBackward kBackward;
 class WeightedSum final : public Op {
  public:
   std::string_view name() const override { return "weighted_sum"; }
+  OpCategory category() const override { return OpCategory::loss; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& values = required(inputs, 0, name());
     const Type& weights = required(inputs, 1, name());

@@ -1,6 +1,6 @@
 // open-r1's binary code reward: 1 where the completion's program passes all of the row's test cases.
+#include "reward/judging/judge_code.h"
 #include "reward/registry.h"
-#include "reward/sandbox/judge_code.h"
 
 namespace hone {
 namespace {

@@ -13,10 +13,10 @@
 #include "core/strings.h"
 #include "reward/cf_code/generated_tests.h"
 #include "reward/contest_keys.h"
+#include "reward/judging/contest.h"
+#include "reward/judging/judge_code.h"
+#include "reward/judging/outputs.h"
 #include "reward/registry.h"
-#include "reward/sandbox/contest.h"
-#include "reward/sandbox/judge_code.h"
-#include "reward/sandbox/outputs.h"
 
 namespace hone {
 
@@ -234,7 +234,7 @@ class CodeforcesJudge {
   GeneratedTests generated_;
   Sandbox sandbox_;
   SandboxProgram python_;
-  Compiler compiler_;
+  CppCompiler compiler_;
 };
 
 }  // namespace

@@ -13,9 +13,9 @@
 #include "core/files.h"
 #include "core/json_value.h"
 #include "core/log.h"
-#include "core/process.h"
 #include "core/strings.h"
-#include "reward/sandbox/contest.h"
+#include "reward/judging/contest.h"
+#include "system/process.h"
 
 namespace hone {
 namespace fs = std::filesystem;

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "core/json.h"
+#include "reward/judging/stored_tests.h"
 #include "reward/reward.h"
-#include "reward/sandbox/stored_tests.h"
 
 namespace hone {
 

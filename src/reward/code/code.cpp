@@ -1,6 +1,6 @@
 // open-r1's code reward: the share of the row's test cases that the completion's program passes.
+#include "reward/judging/judge_code.h"
 #include "reward/registry.h"
-#include "reward/sandbox/judge_code.h"
 
 namespace hone {
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/characters.h"
 #include "reward/answers.h"
-#include "reward/characters.h"
 #include "reward/registry.h"
 
 namespace hone {

@@ -8,17 +8,16 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/error.h"
+#include "core/parallel.h"
 #include "core/strings.h"
+#include "system/child.h"
 
 namespace hone {
 namespace {
 namespace fs = std::filesystem;
-
-constexpr uid_t kNobody = 65534;
 
 // A folder of named pipes that goes with this object.
 class PipeFolder {
@@ -49,7 +48,7 @@ class PipeFolder {
   fs::path path_;
 };
 
-// Before the threads that it stops are joined.
+// Also where the manager could not be run.
 class StopAtEnd {
  public:
   explicit StopAtEnd(const Descriptor& stop) : stop_(stop) {}
@@ -106,21 +105,19 @@ SandboxResult converse(const Sandbox& sandbox, const IoiProblem& problem, std::s
   user_limits.stop = stop.number();
   std::vector<std::string> failures(users.size());
   SandboxResult result;
-  {
-    std::vector<std::jthread> threads;
-    threads.reserve(users.size());
-    for (std::size_t i = 0; i < users.size(); ++i) {
-      threads.emplace_back([&, i] {
-        try {
-          failures[i] = sandbox.run(users[i], {}, user_limits).failure;
-        } catch (const Error& error) {
-          failures[i] = error.what();
-        }
-      });
+  const std::size_t programs = users.size() + 1;
+  run_many(programs, static_cast<int>(programs), [&](std::size_t i) {
+    if (i == 0) {
+      const StopAtEnd stopping(stop);
+      result = sandbox.run(judge, input, limits);
+      return;
     }
-    const StopAtEnd stopping(stop);
-    result = sandbox.run(judge, input, limits);
-  }
+    try {
+      failures[i - 1] = sandbox.run(users[i - 1], {}, user_limits).failure;
+    } catch (const Error& error) {
+      failures[i - 1] = error.what();
+    }
+  });
   for (const std::string& failure : failures) {
     if (result.failure.empty()) result.failure = failure;
   }

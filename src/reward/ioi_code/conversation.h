@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "reward/ioi_code/ioi_problem.h"
-#include "reward/sandbox/runner.h"
+#include "sandbox/runner.h"
 
 namespace hone {
 

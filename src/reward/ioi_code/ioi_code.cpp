@@ -12,10 +12,10 @@
 #include "reward/contest_keys.h"
 #include "reward/ioi_code/conversation.h"
 #include "reward/ioi_code/ioi_problem.h"
+#include "reward/judging/contest.h"
+#include "reward/judging/judge_code.h"
+#include "reward/judging/outputs.h"
 #include "reward/registry.h"
-#include "reward/sandbox/contest.h"
-#include "reward/sandbox/judge_code.h"
-#include "reward/sandbox/outputs.h"
 
 namespace hone {
 namespace {
@@ -156,7 +156,7 @@ class IoiJudge {
   RowSource rows_;
   TestShelf shelf_;
   Sandbox sandbox_;
-  Compiler compiler_;
+  CppCompiler compiler_;
 };
 
 }  // namespace

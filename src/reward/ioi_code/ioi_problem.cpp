@@ -11,7 +11,7 @@
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "reward/sandbox/contest.h"
+#include "reward/judging/contest.h"
 
 namespace hone {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/json.h"
-#include "reward/sandbox/compiler.h"
-#include "reward/sandbox/stored_tests.h"
+#include "reward/judging/stored_tests.h"
+#include "sandbox/compiler.h"
 
 namespace hone {
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "core/characters.h"
 #include "reward/answers.h"
-#include "reward/characters.h"
 #include "reward/registry.h"
 
 namespace hone {

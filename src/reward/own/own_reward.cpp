@@ -1,13 +1,9 @@
 #include "reward/own/own_reward.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 
@@ -17,8 +13,9 @@
 #include "reward/own/host.h"
 #include "reward/own/python_reward.h"
 #include "reward/own/said.h"
-#include "reward/sandbox/child.h"
-#include "reward/sandbox/watch.h"
+#include "sandbox/watch.h"
+#include "system/child.h"
+#include "system/streams.h"
 
 namespace hone {
 namespace {
@@ -84,28 +81,21 @@ class OwnReward {
 
   [[nodiscard]] SandboxResult run(std::span<const RewardInput> batch) const {
     const Descriptor input = sealed_file(lines_of(batch));
-    std::array<Descriptor, 2> reading;
-    std::array<Descriptor, 2> writing;
-    for (std::size_t i = 0; i < 2; ++i) {
-      int ends[2];
-      if (pipe2(ends, O_CLOEXEC) != 0) throw Error("a pipe to a reward", std::strerror(errno));
-      reading[i] = Descriptor(ends[0]);
-      writing[i] = Descriptor(ends[1]);
-      fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    }
+    Pipe output = make_pipe();
+    Pipe error = make_pipe();
     ChildPlan plan{.arguments = {is_object_ ? "/proc/self/exe" : path_},
-                   .environment = {},
+                   .environment = current_environment(),
                    .folder = {},
-                   .descriptors = {input.number(), writing[0].number(), writing[1].number()},
+                   .descriptors = {input.number(), output.write.number(), error.write.number()},
                    .limits = {}};
-    for (char** variable = environ; *variable != nullptr; ++variable) plan.environment.emplace_back(*variable);
     if (is_object_) plan.environment.push_back(text_of(host_variable(), '=', path_));
     const pid_t id = start_child(plan);
-    for (Descriptor& end : writing) end = Descriptor();
+    output.write = Descriptor();
+    error.write = Descriptor();
     SandboxLimits limits;
     limits.wall_time = time_limit_;
     limits.output_bytes = kLeastOutput + kAnswerBytes * batch.size();
-    return watch({.id = id, .output = std::move(reading[0]), .error = std::move(reading[1]), .status = {}}, limits);
+    return watch({.id = id, .output = std::move(output.read), .error = std::move(error.read), .status = {}}, limits);
   }
 
   [[nodiscard]] RewardScores scores_in(std::string_view output, std::size_t wanted) const {

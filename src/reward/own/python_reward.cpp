@@ -13,9 +13,9 @@
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/strings.h"
-#include "reward/own/hosted_process.h"
 #include "reward/own/said.h"
-#include "reward/sandbox/child.h"
+#include "system/child.h"
+#include "system/hosted_process.h"
 
 namespace hone {
 namespace {

@@ -2,7 +2,7 @@
 // (Step \d+:|^\d+\.|\n-|\n\*|First,|Second,|Next,|Finally,), where ^ is the beginning of the text.
 #include <algorithm>
 
-#include "reward/characters.h"
+#include "core/characters.h"
 #include "reward/registry.h"
 
 namespace hone {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/characters.h"
 #include "core/error.h"
-#include "reward/characters.h"
 #include "reward/registry.h"
 
 namespace hone {

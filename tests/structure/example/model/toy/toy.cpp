@@ -72,20 +72,23 @@ class Toy final : public Model {
   void describe_weights() {
     const std::int64_t hidden = shape_.hidden_size;
     const std::int64_t heads = shape_.num_attention_heads * shape_.head_dim;
-    const auto matrix = [&](std::string name, std::int64_t rows, std::int64_t columns, std::string part) {
-      specs_.push_back({std::move(name), {rows, columns}, {{std::move(part), 0, rows}}});
+    const auto matrix = [&](std::string name, std::int64_t rows, std::int64_t columns, std::string part,
+                            WeightKind kind = WeightKind::linear) {
+      specs_.push_back({std::move(name), {rows, columns}, {{std::move(part), 0, rows}}, kind});
     };
     const auto norm = [&](std::string name, std::string part) {
-      specs_.push_back({std::move(name), {hidden}, {{std::move(part), 0, hidden}}, Initializer::ones, false});
+      specs_.push_back(
+          {std::move(name), {hidden}, {{std::move(part), 0, hidden}}, WeightKind::norm, Initializer::ones});
     };
-    matrix("embedding", shape_.vocab_size, hidden, "embed.weight");
+    matrix("embedding", shape_.vocab_size, hidden, "embed.weight", WeightKind::embedding);
     for (std::int64_t layer = 0; layer < shape_.num_hidden_layers; ++layer) {
       const std::string part = text_of("blocks.", layer, ".");
       norm(layer_name(layer, "attention.norm"), part + "norm1.weight");
       specs_.push_back(
           {layer_name(layer, "attention.qkv"),
            {3 * heads, hidden},
-           {{part + "q.weight", 0, heads}, {part + "k.weight", heads, heads}, {part + "v.weight", 2 * heads, heads}}});
+           {{part + "q.weight", 0, heads}, {part + "k.weight", heads, heads}, {part + "v.weight", 2 * heads, heads}},
+           WeightKind::linear});
       matrix(layer_name(layer, "attention.out"), hidden, heads, part + "o.weight");
       norm(layer_name(layer, "mlp.norm"), part + "norm2.weight");
       matrix(layer_name(layer, "mlp.up"), 2 * hidden, hidden, part + "up.weight");

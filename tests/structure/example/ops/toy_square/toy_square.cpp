@@ -11,6 +11,7 @@ namespace {
 class ToySquareBackward final : public Op {
  public:
   std::string_view name() const override { return "toy_square_backward"; }
+  OpCategory category() const override { return OpCategory::activation; }
   Attributes default_attributes() const override { return ToySquareAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
@@ -25,6 +26,7 @@ const ToySquareBackward kBackward;
 class ToySquare final : public Op {
  public:
   std::string_view name() const override { return "toy_square"; }
+  OpCategory category() const override { return OpCategory::activation; }
   Attributes default_attributes() const override { return ToySquareAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, 0, name());

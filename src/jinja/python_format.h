@@ -1,0 +1,16 @@
+// Python's two ways to format text, for chat templates: 'a %s' % b and 'a {}'.format(b).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "jinja/functions.h"
+
+namespace hone {
+
+// format % arguments: a tuple, a dict for %(name)s, or one value. Throws TemplateFailure where Python raises.
+[[nodiscard]] std::string format_percent(TemplateMeter& meter, std::string_view format, const TemplateValue& arguments);
+// format.format(arguments). Fields may have attributes, items, !r, !s and a specification.
+[[nodiscard]] std::string format_braces(TemplateMeter& meter, std::string_view format, TemplateArguments& arguments);
+
+}  // namespace hone

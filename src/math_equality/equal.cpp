@@ -1,0 +1,266 @@
+#include <algorithm>
+#include <cstddef>
+
+#include "math_equality/algebra.h"
+#include "math_equality/real_sets.h"
+#include "math_equality/strict.h"
+#include "math_equality/value.h"
+
+namespace hone {
+namespace {
+
+using Kind = MathValue::Kind;
+
+constexpr int kPlaces = 6;              // decimals that count where a side is a decimal
+constexpr std::size_t kMostItems = 64;  // of a set that is compared in any order
+
+bool is_list(const MathValue& value) {
+  return value.kind == Kind::set || value.kind == Kind::tuple || value.kind == Kind::interval;
+}
+
+// What is made of sets, or a set by its name.
+bool is_compound_set(const MathValue& value) {
+  return value.kind == Kind::set_union || value.kind == Kind::intersection || value.kind == Kind::difference ||
+         value.kind == Kind::named_set;
+}
+
+bool is_relation(const MathValue& value) { return value.kind == Kind::relation || value.kind == Kind::chain; }
+
+bool is_equation(const MathValue& value) {
+  if (value.kind == Kind::chain) return std::ranges::all_of(value.items, is_equation);
+  return value.kind == Kind::relation && value.relation == MathRelation::equal;
+}
+
+bool is_made_of_symbols(const MathValue& value) {
+  if (value.kind == Kind::scalar) return !value.scalar.letters.empty() || only_symbols(value.scalar.value);
+  return is_list(value) && !value.items.empty() && std::ranges::all_of(value.items, is_made_of_symbols);
+}
+
+// Equations, the first of which has nothing but symbols on its left: "x = 5", "f(x) = (x + 1)^2 = x^2 + 2x + 1".
+bool is_assignment(const MathValue& value) {
+  if (!is_equation(value)) return false;
+  const MathValue& first = value.kind == Kind::chain ? value.items[0] : value;
+  return is_made_of_symbols(first.items[0]);
+}
+
+const MathValue& last_side(const MathValue& equation) {
+  return equation.kind == Kind::chain ? last_side(equation.items.back()) : equation.items[1];
+}
+
+// Of an assignment's chain, its first left and its last right side.
+MathValue shortened(const MathValue& value) {
+  if (value.kind != Kind::chain || !is_assignment(value)) return value;
+  MathValue short_form = value.items[0];
+  short_form.items[1] = last_side(value);
+  return short_form;
+}
+
+// A symbol equals symbols side by side that spell it, and a number written the same.
+bool equal_symbols(const MathScalar& gold, const MathScalar& answer) {
+  if (!gold.letters.empty() && !answer.letters.empty()) return gold.letters == answer.letters;
+  const MathScalar& other = gold.symbol ? answer : gold;
+  const std::string& name = gold.symbol ? gold.letters : answer.letters;
+  return other.number && !other.decimal && integer_text(other.value) == name;
+}
+
+// Six decimals count where one side is one decimal (or a percentage of one) and the other is no whole number; a
+// percentage of whole points also equals its points. All else is exact.
+bool equal_scalars(const MathScalar& gold, const MathScalar& answer) {
+  if (gold.symbol || answer.symbol) return equal_symbols(gold, answer);
+  if (same_value(gold.value, answer.value)) return true;
+  const auto atomic = [](const MathScalar& s) { return s.number || s.percent; };
+  const auto whole = [](const MathScalar& s) { return !s.decimal && integer_text(s.value).has_value(); };
+  if ((atomic(gold) && gold.decimal) || (atomic(answer) && answer.decimal)) {
+    return !whole(gold) && !whole(answer) && same_rounded(gold.value, answer.value, kPlaces);
+  }
+  if (!atomic(gold) || !atomic(answer)) return false;
+  const auto points = [](const MathScalar& s) {
+    return integer_text(s.percent ? product_tree(s.value, number_tree(100)) : s.value);
+  };
+  const auto gold_points = points(gold);
+  return gold_points && gold_points == points(answer);
+}
+
+bool have_scalar_sides(const MathValue& relation) {
+  return relation.items[0].kind == Kind::scalar && relation.items[1].kind == Kind::scalar;
+}
+
+MathTree difference_of_sides(const MathValue& relation) {
+  return difference_tree(relation.items[0].scalar.value, relation.items[1].scalar.value);
+}
+
+MathRelation turned(MathRelation relation) {
+  switch (relation) {
+    case MathRelation::less:
+      return MathRelation::greater;
+    case MathRelation::less_equal:
+      return MathRelation::greater_equal;
+    case MathRelation::greater:
+      return MathRelation::less;
+    case MathRelation::greater_equal:
+      return MathRelation::less_equal;
+    case MathRelation::equal:
+    case MathRelation::not_equal:
+      break;
+  }
+  return relation;
+}
+
+// Whether values mean the same: as the reference has it, or strictly.
+class Sameness {
+ public:
+  explicit Sameness(bool strict) : strict_(strict) {}
+
+  bool any(const MathValue& gold_as_given, const MathValue& answer_as_given) const {
+    const MathValue gold_short = shortened(gold_as_given);
+    const MathValue answer_short = shortened(answer_as_given);
+    // Where the gold is no equation, the answer's last right-hand side counts; where it is an assignment, a bare value.
+    const bool unwrap_answer = is_equation(answer_short) && !is_equation(gold_short);
+    const bool unwrap_gold = !unwrap_answer && is_assignment(gold_short) && !is_equation(answer_short);
+    if (strict_ && (unwrap_answer || answer_as_given.kind == Kind::chain) && !links_hold(answer_as_given)) return false;
+    const MathValue& gold = unwrap_gold ? last_side(gold_short) : gold_short;
+    const MathValue& answer = unwrap_answer ? last_side(answer_short) : answer_short;
+    if (gold.kind == Kind::opaque || answer.kind == Kind::opaque)
+      return gold.kind == answer.kind && gold.text == answer.text;
+    if (is_relation(gold) && is_relation(answer)) return relations(gold, answer);
+    const bool answers_set = is_compound_set(answer) || answer.kind == Kind::set || answer.kind == Kind::interval;
+    if (is_relation(gold) && answers_set && solutions(gold, answer)) return true;
+    if (is_compound_set(gold) || is_compound_set(answer)) return compound_sets(gold, answer);
+    if (is_list(gold) || is_list(answer)) return lists(gold, answer);
+    if (gold.kind == Kind::matrix || answer.kind == Kind::matrix) {
+      return gold.kind == answer.kind && in_order(gold.items, answer.items);
+    }
+    return gold.kind == Kind::scalar && answer.kind == Kind::scalar && scalars(gold.scalar, answer.scalar);
+  }
+
+ private:
+  bool in_order(const std::vector<MathValue>& gold, const std::vector<MathValue>& answer) const {
+    return std::ranges::equal(gold, answer, [this](const MathValue& a, const MathValue& b) { return any(a, b); });
+  }
+
+  // Every item finds a partner of its own.
+  bool in_any_order(const std::vector<MathValue>& gold, const std::vector<MathValue>& answer) const {
+    if (gold.size() != answer.size() || gold.size() > kMostItems) return false;
+    std::vector<bool> taken(answer.size(), false);
+    return std::ranges::all_of(gold, [&](const MathValue& item) {
+      for (std::size_t i = 0; i < answer.size(); ++i) {
+        if (!taken[i] && any(item, answer[i])) return taken[i] = true, true;
+      }
+      return false;
+    });
+  }
+
+  std::vector<MathValue> distinct(const std::vector<MathValue>& items) const {
+    std::vector<MathValue> kept;
+    if (items.size() > kMostItems) return items;
+    for (const MathValue& item : items) {
+      if (std::ranges::none_of(kept, [&](const MathValue& other) { return any(other, item); })) kept.push_back(item);
+    }
+    return kept;
+  }
+
+  // Sets made of sets: the same points of the real line; where that cannot be told, the same parts.
+  bool compound_sets(const MathValue& gold, const MathValue& answer) const {
+    const auto left = real_set(gold);
+    const auto right = real_set(answer);
+    if (left && right && same_real_set(*left, *right)) return true;
+    if (gold.kind != answer.kind || gold.text != answer.text) return false;
+    return gold.kind == Kind::difference ? in_order(gold.items, answer.items) : in_any_order(gold.items, answer.items);
+  }
+
+  // Lists. A scalar beside a list is a set of one. An open interval is also the pair of its ends; a set beside a tuple
+  // is read in the order in which it was written.
+  bool lists(const MathValue& gold, const MathValue& answer) const {
+    const auto open = [](const MathValue& v) { return v.kind == Kind::interval && v.left_open && v.right_open; };
+    if (gold.kind == Kind::interval && answer.kind == Kind::interval) {
+      return gold.left_open == answer.left_open && gold.right_open == answer.right_open &&
+             in_order(gold.items, answer.items);
+    }
+    if ((gold.kind == Kind::interval && !open(gold)) || (answer.kind == Kind::interval && !open(answer))) return false;
+    const auto items_of = [](const MathValue& v) { return is_list(v) ? v.items : std::vector<MathValue>{v}; };
+    const auto unordered = [](const MathValue& v) { return v.kind == Kind::set || !is_list(v); };
+    if (unordered(gold)) {
+      const std::vector<MathValue> right = items_of(answer);
+      return in_any_order(distinct(items_of(gold)), unordered(answer) ? distinct(right) : right);
+    }
+    return in_order(gold.items, items_of(answer));
+  }
+
+  // The solutions of a relation, and a set: the same points, or the same finitely many, as lists are compared.
+  bool solutions(const MathValue& gold, const MathValue& answer) const {
+    const auto solved = real_set(gold);
+    if (!solved) return false;
+    const auto answered = real_set(answer);
+    if (answered && same_real_set(*solved, *answered)) return true;
+    MathValue points;
+    points.kind = Kind::set;
+    for (const RealInterval& interval : *solved) {
+      if (interval.low != interval.high) return false;
+      points.items.emplace_back().scalar.value = interval.low;
+    }
+    return lists(points, answer);
+  }
+
+  // Assignments: the same symbol and value. Equations: the same difference of the sides; in several symbols, the same
+  // solutions, as far as one is a multiple of the other or both are rational ("2x = 10" is no answer where "x = 5" is
+  // asked for, in the reference too). Inequalities: one is a multiple of the other, turned round where the factor is
+  // negative; with one symbol, the same solutions.
+  bool relations(const MathValue& gold, const MathValue& answer) const {
+    if (gold.kind != answer.kind) return false;
+    if (gold.kind == Kind::chain)
+      return std::ranges::equal(gold.items, answer.items,
+                                [this](const MathValue& a, const MathValue& b) { return relations(a, b); });
+    const bool same = gold.relation == answer.relation;
+    if (same && any(gold.items[0], answer.items[0]) && any(gold.items[1], answer.items[1])) return true;
+    if (!have_scalar_sides(gold) || !have_scalar_sides(answer)) return false;
+    const MathTree left = difference_of_sides(gold);
+    const MathTree right = difference_of_sides(answer);
+    if (gold.relation == MathRelation::equal || gold.relation == MathRelation::not_equal) {
+      if (!same) return false;
+      if (same_value(left, right) || same_value(left, negative_tree(right))) return true;
+      const std::vector<std::string> symbols = symbols_of(left);
+      return symbols.size() > 1 && symbols == symbols_of(right) &&
+             (ratio_sign(left, right).has_value() || same_roots(left, right));
+    }
+    if (const auto sign = ratio_sign(left, right); sign && *sign != 0) {
+      return (*sign > 0 ? answer.relation : turned(answer.relation)) == gold.relation;
+    }
+    const auto solved = real_set(gold);
+    const auto answered = real_set(answer);
+    return solved && answered && same_real_set(*solved, *answered) && symbols_of(left) == symbols_of(right);
+  }
+
+  // Whether each side of an equation, or of a chain of them, may be meant to equal the next.
+  bool links_hold(const MathValue& relation) const {
+    if (!is_equation(relation)) return true;
+    if (relation.kind == Kind::chain)
+      return std::ranges::all_of(relation.items, [this](const MathValue& link) { return links_hold(link); });
+    const MathValue& left = relation.items[0];
+    const MathValue& right = relation.items[1];
+    if (have_scalar_sides(relation)) return !contradict(left.scalar, right.scalar);
+    return has_symbols(left) || has_symbols(right) || any(left, right) || any(right, left);
+  }
+
+  bool scalars(const MathScalar& gold, const MathScalar& answer) const {
+    return equal_scalars(gold, answer) && (!strict_ || equal_strictly(gold, answer));
+  }
+
+  bool strict_;
+};
+
+}  // namespace
+
+bool has_symbols(const MathValue& value) {
+  if (value.kind == MathValue::Kind::scalar) return value.scalar.value->has_symbols;
+  return std::ranges::any_of(value.items, has_symbols);
+}
+
+bool equal_values(const MathValue& gold, const MathValue& answer, bool strict) {
+  try {
+    return Sameness(strict).any(gold, answer);
+  } catch (const BeyondDomain&) {
+    return false;
+  }
+}
+
+}  // namespace hone

@@ -1,0 +1,79 @@
+#include "model/loaded_model.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json_value.h"
+#include "model/registry.h"
+
+namespace hone {
+namespace {
+
+void collect_ids(const Json& config, std::vector<TokenId>& ids) {
+  const auto found = config.find("eos_token_id");
+  if (found == config.end()) return;
+  const auto add = [&](const Json& value) {
+    if (value.is_number_integer()) ids.push_back(value.get<TokenId>());
+  };
+  if (found->is_array()) {
+    for (const Json& value : *found) add(value);
+  } else {
+    add(*found);
+  }
+}
+
+}  // namespace
+
+std::vector<TokenId> stop_token_ids(const std::string& generation_config, const Model& model,
+                                    const Tokenizer& tokenizer) {
+  std::vector<TokenId> ids;
+  collect_ids(parse_json(generation_config, "generation_config.json"), ids);
+  if (ids.empty()) collect_ids(model.config(), ids);
+  if (const auto eos = tokenizer.eos_token_id()) ids.push_back(*eos);
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+DType checkpoint_dtype(const ModelDirectory& directory) {
+  for (const SafetensorsFile& file : directory.weights().files()) {
+    for (const StoredTensor& tensor : file.tensors()) {
+      if (tensor.type == StoredType::bf16 || tensor.type == StoredType::f16) return DType::bf16;
+    }
+  }
+  return DType::f32;
+}
+
+void check_vocabulary(const Model& model, const Tokenizer& tokenizer) {
+  if (tokenizer.vocab_size() <= model.shape().vocab_size) return;
+  throw Error("tokenizer", text_of("has ", tokenizer.vocab_size(), " ids, the model embeds ", model.shape().vocab_size),
+              "use the tokenizer that belongs to the model");
+}
+
+Tokenizer load_tokenizer(const std::filesystem::path& folder) {
+  return Tokenizer::load(is_adapter_folder(folder) ? ModelDirectory(folder).tokenizer_path() : folder);
+}
+
+LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Device& device) {
+  const std::filesystem::path path = resolve_model(name);
+  const ModelDirectory directory(path);
+  std::unique_ptr<Model> model = family_registry().create(directory.config());
+  Tokenizer tokenizer = Tokenizer::load(directory.tokenizer_path());
+  check_vocabulary(*model, tokenizer);
+  TensorStore weights = load_weights(*model, directory, dtype.value_or(checkpoint_dtype(directory)), device);
+  std::string generation_config =
+      directory.generation_config() != nullptr ? directory.generation_config()->dump() : "{}";
+  return {path, std::move(model), std::move(weights), std::move(tokenizer), std::move(generation_config)};
+}
+
+ChatTemplate chat_template_of(const Tokenizer& tokenizer, const std::string& text) {
+  if (text.empty()) {
+    return ChatTemplate(tokenizer.chat_template().empty() ? chatml_template()
+                                                          : std::string_view(tokenizer.chat_template()));
+  }
+  const bool is_path = text.find('{') == std::string::npos;
+  return ChatTemplate(is_path ? read_file(text) : text);
+}
+
+}  // namespace hone

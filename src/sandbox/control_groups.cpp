@@ -1,0 +1,176 @@
+#include "sandbox/control_groups.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace hone {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr const char* kRoot = "/sys/fs/cgroup";
+constexpr std::string_view kOwnName = "hone-";              // and the number of this process
+constexpr std::string_view kProgramName = "hone-program-";  // and that, and the number of the group
+constexpr std::uint64_t kRoomOfKernel = 32ULL << 20;        // for what the kernel keeps of processes
+constexpr std::string_view kControllers = "memory cpu pids";
+constexpr const char* kOneProcessor = "100000 100000";  // of so many microseconds so many
+
+bool put_text(const std::string& path, std::string_view text) {
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  return file.open() && write(file.number(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+std::string text_in_file(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 4096> bytes{};
+  const ssize_t count = file.open() ? read(file.number(), bytes.data(), bytes.size()) : 0;
+  return {bytes.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0))};
+}
+
+// That this process is in; nothing where version 2 is not in use.
+std::optional<std::string> own_group() {
+  struct statfs status{};
+  if (statfs(kRoot, &status) != 0 || status.f_type != CGROUP2_SUPER_MAGIC) return std::nullopt;
+  for (const std::string& line : split(text_in_file("/proc/self/cgroup"), '\n')) {
+    if (line.starts_with("0::/")) return kRoot + (line == "0::/" ? std::string() : line.substr(3));
+  }
+  return std::nullopt;
+}
+
+// Root may write to all groups, also to those that another process looks after.
+bool is_handed_over(const std::string& folder) {
+  if (access((folder + "/cgroup.procs").c_str(), W_OK) != 0) return false;
+  if (access((folder + "/cgroup.subtree_control").c_str(), W_OK) != 0) return false;
+  if (folder == kRoot || geteuid() != 0) return true;
+  for (const char* name : {"user.delegate", "trusted.delegate"}) {
+    char value = '0';
+    if (getxattr(folder.c_str(), name, &value, 1) == 1 && value == '1') return true;
+  }
+  return false;
+}
+
+bool counts(const std::string& folder) {
+  const std::vector<std::string> names = split(trim(text_in_file(folder + "/cgroup.controllers")), ' ');
+  const auto has = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
+  return std::ranges::all_of(split(kControllers, ' '), has);
+}
+
+// Removes the groups of processes that were killed.
+void remove_old_groups(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kOwnName)) continue;
+    const std::string_view rest =
+        std::string_view(name).substr(name.starts_with(kProgramName) ? kProgramName.size() : kOwnName.size());
+    const pid_t process = std::atoi(std::string(rest).c_str());
+    if (process > 0 && kill(process, 0) != 0 && errno == ESRCH) (void)rmdir(entry.path().c_str());
+  }
+}
+
+// Those that groups below this one do not have yet.
+std::vector<std::string> missing_controllers(const std::string& folder) {
+  const std::vector<std::string> enabled = split(trim(text_in_file(folder + "/cgroup.subtree_control")), ' ');
+  std::vector<std::string> missing = split(kControllers, ' ');
+  std::erase_if(missing, [&](const std::string& name) { return std::ranges::find(enabled, name) != enabled.end(); });
+  return missing;
+}
+
+// For '+' as "+memory +cpu".
+bool switch_controllers(const std::string& folder, char sign, const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += text_of(text.empty() ? "" : " ", sign, name);
+  return text.empty() || put_text(folder + "/cgroup.subtree_control", text);
+}
+
+std::string own_part(const std::string& folder) { return text_of(folder, "/", kOwnName, getpid()); }
+
+void leave(const std::string& folder, const std::vector<std::string>& switched_on) {
+  (void)switch_controllers(folder, '-', switched_on);
+  (void)put_text(folder + "/cgroup.procs", "0");
+  (void)rmdir(own_part(folder).c_str());
+}
+
+bool enter(const std::string& folder, const std::vector<std::string>& missing) {
+  remove_old_groups(folder);
+  const std::string own = own_part(folder);
+  if (mkdir(own.c_str(), 0755) != 0 && errno != EEXIST) return false;
+  if (put_text(own + "/cgroup.procs", "0") && switch_controllers(folder, '+', missing)) return true;
+  leave(folder, {});
+  return false;
+}
+
+}  // namespace
+
+std::shared_ptr<ControlGroups> ControlGroups::create() {
+  static std::mutex mutex;
+  static std::weak_ptr<ControlGroups> shared;
+  const std::scoped_lock lock(mutex);
+  if (std::shared_ptr<ControlGroups> found = shared.lock()) return found;
+  const std::optional<std::string> folder = own_group();
+  if (!folder || !is_handed_over(*folder) || !counts(*folder)) return nullptr;
+  const std::vector<std::string> missing = missing_controllers(*folder);
+  if (!enter(*folder, missing)) return nullptr;
+  std::shared_ptr<ControlGroups> made(new ControlGroups(*folder), [folder, missing](ControlGroups* groups) {
+    delete groups;
+    leave(*folder, missing);
+  });
+  shared = made;
+  return made;
+}
+
+ControlGroups::~ControlGroups() {
+  for (std::size_t i = 0; i < taken_.size(); ++i) (void)rmdir(path_of(i).c_str());
+}
+
+std::string ControlGroups::path_of(std::size_t index) const {
+  return text_of(folder_, "/", kProgramName, getpid(), "-", index);
+}
+
+ControlGroups::Place ControlGroups::take(const ControlGroupLimits& limits) {
+  std::size_t index = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    while (index < taken_.size() && taken_[index]) ++index;
+    if (index == taken_.size()) taken_.push_back(false);
+    taken_[index] = true;
+  }
+  const std::string path = path_of(index);
+  Place place(this, index);
+  const auto set = [&](const char* name, const std::string& value, bool must) {
+    if (!put_text(path + "/" + name, value) && must) throw Error(path + "/" + name, std::strerror(errno));
+  };
+  if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) throw Error(path, std::strerror(errno));
+  set("memory.max", std::to_string(limits.memory_bytes + kRoomOfKernel), true);
+  set("memory.swap.max", "0", false);  // not where the system has no swap
+  set("memory.oom.group", "1", true);
+  set("pids.max", std::to_string(limits.processes + 4), true);
+  set("cpu.max", kOneProcessor, true);
+  place.processes_ = Descriptor(open((path + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
+  if (!place.processes_.open()) throw Error(path + "/cgroup.procs", std::strerror(errno));
+  return place;
+}
+
+void ControlGroups::free(std::size_t index) {
+  const std::scoped_lock lock(mutex_);
+  taken_[index] = false;
+}
+
+}  // namespace hone

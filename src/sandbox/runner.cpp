@@ -1,0 +1,322 @@
+#include "sandbox/runner.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/parallel.h"
+#include "core/strings.h"
+#include "sandbox/launcher.h"
+#include "sandbox/seccomp_filter.h"
+#include "sandbox/watch.h"
+#include "sandbox/world.h"
+#include "system/child.h"
+#include "system/streams.h"
+
+namespace hone {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr std::string_view kWhere = "the sandbox for programs";
+constexpr std::string_view kElse = "or set `sandbox: none`, which runs them with no more than limits";
+constexpr std::int64_t kOpenFiles = 64;
+constexpr std::int64_t kPendingSignals = 64;
+
+// The first process of a sandbox of bubblewrap: sets the one limit that counts inside (per user and user namespace),
+// says that the program begins, runs it, and ends with it, whereupon the kernel ends the rest. dash calls the limit -p,
+// bash -u.
+constexpr std::string_view kInit =
+    R"({ ulimit -p "$1" || ulimit -u "$1" || exit 125; } 2>/dev/null; shift; echo began >&5; exec 5>&-; "$@"; exit $?)";
+
+std::vector<ResourceLimit> resource_limits(const SandboxProgram& program, const SandboxLimits& limits) {
+  std::uint64_t largest = limits.file_bytes;
+  for (const SandboxFile& file : program.files) largest = std::max<std::uint64_t>(largest, file.content.size());
+  std::vector<ResourceLimit> all = {{RLIMIT_CPU, static_cast<rlim_t>(limits.cpu_seconds)},
+                                    {RLIMIT_AS, limits.memory_bytes},
+                                    {RLIMIT_FSIZE, largest},
+                                    {RLIMIT_NOFILE, kOpenFiles},
+                                    {RLIMIT_CORE, core_limit()},
+                                    {RLIMIT_MEMLOCK, 0},
+                                    {RLIMIT_MSGQUEUE, 0},
+                                    {RLIMIT_NICE, 0},
+                                    {RLIMIT_RTPRIO, 0},
+                                    {RLIMIT_SIGPENDING, kPendingSignals}};
+  // A finite one would be what each thread reserves; this process may not be allowed more than it has.
+  rlimit stack{};
+  if (limits.deep_stack && getrlimit(RLIMIT_STACK, &stack) == 0) all.push_back({RLIMIT_STACK, stack.rlim_max});
+  return all;
+}
+
+// Names may come from a data set.
+void check_name(const std::string& name) {
+  const fs::path path(name);
+  const bool leaves = path.is_absolute() || std::ranges::find(path, fs::path("..")) != path.end();
+  if (path.filename().empty() || leaves || name.find('\0') != std::string::npos) {
+    throw Error("a file for a program", text_of("the name '", name, "' does not stay in the program's folder"));
+  }
+}
+
+std::vector<std::string> environment(std::string_view home) {
+  return {"PATH=/usr/local/bin:/usr/bin:/bin",
+          "LANG=C.UTF-8",
+          text_of("HOME=", home),
+          text_of("TMPDIR=", home),
+          "OMP_NUM_THREADS=1",
+          "OPENBLAS_NUM_THREADS=1"};
+}
+
+void add(std::vector<std::string>& all, std::initializer_list<std::string_view> more) {
+  for (const std::string_view text : more) all.emplace_back(text);
+}
+
+// Of bubblewrap. /proc is read-only, for else a program may write into the memory of others, the first process among
+// them.
+void add_world(std::vector<std::string>& all, const World& world) {
+  add(all, {"--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--die-with-parent",
+            "--new-session", "--as-pid-1", "--uid", "65534", "--gid", "65534", "--hostname", "sandbox", "--seccomp",
+            "3", "--json-status-fd", "4"});
+  for (const LaunchMount& mount : world.mounts) {
+    add(all, {mount.kind == MountKind::device ? "--dev-bind" : "--ro-bind", mount.from, mount.to});
+  }
+  for (const LaunchLink& link : world.links) add(all, {"--symlink", link.target, link.path});
+  add(all, {"--proc", "/proc", "--remount-ro", "/proc"});
+}
+
+// All that a program writes and all that it is given lie in memory.
+std::uint64_t disk_bytes(const SandboxProgram& program, const SandboxLimits& limits) {
+  std::uint64_t bytes = limits.disk_bytes;
+  for (const SandboxFile& file : program.files) bytes += file.content.size();
+  return bytes;
+}
+
+// A folder of its own for a program that runs without bubblewrap.
+class ProgramFolder {
+ public:
+  explicit ProgramFolder(const SandboxProgram& program) {
+    std::string pattern = (fs::temp_directory_path() / "hone-program-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw Error(pattern, std::strerror(errno));
+    path_ = pattern;
+    for (const SandboxFile& file : program.files) add(file);
+    for (const SandboxPipe& pipe : program.pipes) fs::create_symlink(pipe.path, path_ / pipe.name);
+  }
+  ProgramFolder(const ProgramFolder&) = delete;
+  ProgramFolder& operator=(const ProgramFolder&) = delete;
+  ~ProgramFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  [[nodiscard]] const fs::path& path() const { return path_; }
+
+ private:
+  void add(const SandboxFile& file) const {
+    const fs::path path = path_ / file.name;
+    std::error_code error;
+    fs::create_directories(path.parent_path(), error);
+    std::ofstream out(path, std::ios::binary);
+    if (!out.write(file.content.data(), static_cast<std::streamsize>(file.content.size())).flush()) {
+      throw Error(path.string(), "cannot be written");
+    }
+    if (file.executable) fs::permissions(path, fs::perms::owner_all);
+  }
+
+  fs::path path_;
+};
+
+SandboxResult run_unwrapped(const SandboxProgram& program, std::string_view input, const SandboxLimits& limits) {
+  const ProgramFolder folder(program);
+  const Descriptor standard_input = sealed_file(input);
+  Pipe output = make_pipe();
+  Pipe error = make_pipe();
+  const pid_t id = start_child({.arguments = program.arguments,
+                                .environment = environment(folder.path().string()),
+                                .folder = folder.path().string(),
+                                .descriptors = {standard_input.number(), output.write.number(), error.write.number()},
+                                .limits = resource_limits(program, limits),
+                                .dies_with_thread = true});
+  output.write = Descriptor();
+  error.write = Descriptor();
+  return watch(
+      {.id = id, .process = {}, .output = std::move(output.read), .error = std::move(error.read), .status = {}},
+      limits);
+}
+
+// Descriptors of all that runs at a time, and of those under way to the process that starts programs, count to it.
+void raise_open_files() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+std::vector<std::string> folders_of(const World& world) {
+  std::vector<std::string> folders;
+  for (const LaunchMount& mount : world.mounts) {
+    if (mount.kind == MountKind::read_only) folders.push_back(mount.from);
+  }
+  return folders;
+}
+
+}  // namespace
+
+Sandbox::Sandbox(SandboxMode mode, std::vector<std::string> hidden)
+    : mode_(mode), is_root_(geteuid() == 0), hidden_(std::move(hidden)) {
+  raise_open_files();
+  if (mode_ == SandboxMode::none) return;
+  if (mode_ == SandboxMode::namespaces) {
+    launcher_ = std::make_shared<Launcher>(is_root_);
+  } else {
+    const std::vector<std::string> found = executables_named("bwrap");
+    if (found.empty()) {
+      throw Error(kWhere, "bubblewrap (bwrap) is not installed",
+                  text_of("install the package bubblewrap, as scripts/setup.sh does, ", kElse));
+    }
+    bubblewrap_ = found.front();
+  }
+  world_ = std::make_shared<const World>(make_world());
+  check_readable(folders_of(*world_));
+  filter_ = seccomp_filter();
+  groups_ = ControlGroups::create();
+  try {
+    try_out();
+  } catch (const Error& error) {
+    if (groups_ == nullptr) throw;
+    groups_ = nullptr;
+    try_out();
+    log_once(text_of("programs run without control groups of their own: ", error.what()));
+  }
+}
+
+void Sandbox::try_out() {
+  std::string reason;
+  try {
+    const SandboxResult result = run({.arguments = {"/bin/sh", "-c", "echo works"}}, {}, {});
+    if (result.succeeded() && result.output == "works\n") return;
+    reason = trim(result.failure.empty() ? result.error : result.failure);
+  } catch (const Error& error) {
+    reason = error.what();
+  }
+  throw Error(
+      kWhere, text_of("runs nothing here: ", reason),
+      text_of("allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
+              "kernel.apparmor_restrict_unprivileged_userns=0, user.max_user_namespaces above 0; in a "
+              "container, a seccomp profile that permits them and an unmasked /proc), ",
+              mode_ == SandboxMode::namespaces ? "set `sandbox: bubblewrap` where that may have them, " : "", kElse));
+}
+
+void Sandbox::check_readable(std::span<const std::string> folders) const {
+  if (mode_ != SandboxMode::none) check_hidden(hidden_, folders);
+}
+
+ControlGroups::Place Sandbox::place_for(const SandboxProgram& program, const SandboxLimits& limits) const {
+  if (groups_ == nullptr) return {};
+  return groups_->take(
+      {.memory_bytes = limits.memory_bytes + disk_bytes(program, limits), .processes = limits.processes});
+}
+
+SandboxResult Sandbox::run(const SandboxProgram& program, std::string_view input, const SandboxLimits& limits) const {
+  for (const SandboxFile& file : program.files) check_name(file.name);
+  switch (mode_) {
+    case SandboxMode::namespaces:
+      return run_launched(program, input, limits);
+    case SandboxMode::bubblewrap:
+      return run_wrapped(program, input, limits);
+    case SandboxMode::none:
+      break;
+  }
+  return run_unwrapped(program, input, limits);
+}
+
+SandboxResult Sandbox::run_launched(const SandboxProgram& program, std::string_view input,
+                                    const SandboxLimits& limits) const {
+  LaunchPlan plan{.arguments = program.arguments,
+                  .environment = environment("/tmp"),
+                  .world = *world_,
+                  .files = program.files,
+                  .pipes = program.pipes,
+                  .limits = resource_limits(program, limits),
+                  .disk_bytes = disk_bytes(program, limits),
+                  .filter = filter_};
+  for (const std::string& folder : program.readable) {
+    plan.world.mounts.push_back({MountKind::read_only, folder, folder});
+  }
+  // Counts inside: per user and user space.
+  plan.limits.push_back({RLIMIT_NPROC, static_cast<rlim_t>(limits.processes)});
+  const Descriptor standard_input = sealed_file(input);
+  Pipe output = make_pipe();
+  Pipe error = make_pipe();
+  Pipe status = make_pipe();
+  const ControlGroups::Place place = place_for(program, limits);
+  Descriptor process = launcher_->launch(plan, {.input = standard_input.number(),
+                                                .output = output.write.number(),
+                                                .error = error.write.number(),
+                                                .status = status.write.number(),
+                                                .control_group = place.processes()});
+  output.write = Descriptor();
+  error.write = Descriptor();
+  status.write = Descriptor();
+  return watch({.id = 0,
+                .process = std::move(process),
+                .output = std::move(output.read),
+                .error = std::move(error.read),
+                .status = std::move(status.read)},
+               limits);
+}
+
+SandboxResult Sandbox::run_wrapped(const SandboxProgram& program, std::string_view input,
+                                   const SandboxLimits& limits) const {
+  std::vector<Descriptor> kept;
+  kept.push_back(sealed_file(input));
+  Pipe output = make_pipe();
+  Pipe error = make_pipe();
+  Pipe status = make_pipe();
+  kept.push_back(sealed_file(filter_));
+  const ControlGroups::Place place = place_for(program, limits);
+  ChildPlan plan{.arguments = {bubblewrap_},
+                 .environment = environment("/tmp"),
+                 .folder = "/",
+                 .descriptors = {kept[0].number(), output.write.number(), error.write.number(), kept[1].number(),
+                                 status.write.number(), status.write.number()},
+                 .limits = resource_limits(program, limits),
+                 .dies_with_thread = true,
+                 .control_group = place.processes(),
+                 .drop_root = is_root_};
+  add_world(plan.arguments, *world_);
+  add(plan.arguments, {"--size", std::to_string(disk_bytes(program, limits)), "--tmpfs", "/tmp"});
+  for (const std::string& folder : program.readable) add(plan.arguments, {"--ro-bind", folder, folder});
+  for (const SandboxFile& file : program.files) {
+    kept.push_back(sealed_file(file.content));
+    if (file.executable) add(plan.arguments, {"--perms", "0755"});
+    add(plan.arguments, {"--file", std::to_string(plan.descriptors.size()), text_of("/tmp/", file.name)});
+    plan.descriptors.push_back(kept.back().number());
+  }
+  for (const SandboxPipe& pipe : program.pipes) add(plan.arguments, {"--bind", pipe.path, text_of("/tmp/", pipe.name)});
+  add(plan.arguments,
+      {"--chdir", "/tmp", "--remount-ro", "/", "--", "/bin/sh", "-c", kInit, "sh", std::to_string(limits.processes)});
+  plan.arguments.insert(plan.arguments.end(), program.arguments.begin(), program.arguments.end());
+  const pid_t id = start_child(plan);
+  output.write = Descriptor();
+  error.write = Descriptor();
+  status.write = Descriptor();
+  return watch({.id = id,
+                .process = {},
+                .output = std::move(output.read),
+                .error = std::move(error.read),
+                .status = std::move(status.read)},
+               limits);
+}
+
+std::vector<SandboxResult> Sandbox::run(std::span<const SandboxTask> tasks, int workers) const {
+  std::vector<SandboxResult> results(tasks.size());
+  run_many(tasks.size(), workers,
+           [&](std::size_t i) { results[i] = run(*tasks[i].program, tasks[i].input, tasks[i].limits); });
+  return results;
+}
+
+}  // namespace hone

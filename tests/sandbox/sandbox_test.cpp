@@ -1,0 +1,495 @@
+// Hostile programs in the sandbox: each ends without what it wanted, and nothing of it is left.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "sandbox/runner.h"
+#include "support/paths.h"
+#include "support/sandbox.h"
+
+namespace hone {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+struct Machine {
+  explicit Machine(SandboxMode mode) : sandbox(mode), python(find_python(sandbox)) {}
+  Sandbox sandbox;
+  SandboxProgram python;
+};
+
+const Machine& machine(SandboxMode mode) {
+  if (mode == SandboxMode::namespaces) {
+    static const Machine namespaces(SandboxMode::namespaces);
+    return namespaces;
+  }
+  static const Machine bubblewrap(SandboxMode::bubblewrap);
+  return bubblewrap;
+}
+
+// Every kind of sandbox must hold.
+class SandboxOf : public testing::TestWithParam<SandboxMode> {
+ protected:
+  void SetUp() override { SKIP_WITHOUT_SANDBOX(); }
+  [[nodiscard]] static const Sandbox& sandbox() { return machine(GetParam()).sandbox; }
+};
+
+INSTANTIATE_TEST_SUITE_P(Modes, SandboxOf, testing::Values(SandboxMode::namespaces, SandboxMode::bubblewrap),
+                         [](const auto& mode) {
+                           return mode.param == SandboxMode::namespaces ? "namespaces" : "bubblewrap";
+                         });
+
+SandboxProgram shell(const std::string& script) { return {.arguments = {"/bin/sh", "-c", script}}; }
+
+SandboxProgram python(SandboxMode mode, const std::string& code) {
+  SandboxProgram program = machine(mode).python;
+  program.arguments.insert(program.arguments.end(), {"-c", code});
+  return program;
+}
+
+std::string content(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Processes of the machine whose command line holds `mark`.
+int processes_with(const std::string& mark) {
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos || name == std::to_string(getpid())) continue;
+    try {
+      count += content(entry.path() / "cmdline").find(mark) != std::string::npos ? 1 : 0;
+    } catch (const std::ios_base::failure&) {  // it has just ended
+    }
+  }
+  return count;
+}
+
+// --- attacks
+
+enum class End {
+  blocked,
+  timed_out,
+  stopped,  // one or the other: threads that get no memory may leave the interpreter waiting
+  output,
+  died
+};
+
+struct Attack {
+  std::string name;
+  End end;
+  std::string body;  // of a function; returns where it had its way, raises where the system refused
+};
+
+// "ok" is what the attack wants printed. MARK is in its command line, so that its processes are found.
+std::string program_of(const Attack& attack, const std::string& mark) {
+  std::string code =
+      "# " + mark +
+      "\nimport os, sys, time, ctypes, socket, signal, resource, threading, shutil, fcntl\n"
+      "libc = ctypes.CDLL(None, use_errno=True)\n"
+      "def call(name, *arguments):\n"
+      "  if getattr(libc, name)(*arguments) == -1: raise OSError(ctypes.get_errno(), name)\n"
+      "def system(number, *arguments):\n"
+      "  libc.syscall.restype = ctypes.c_long\n"
+      "  if libc.syscall(ctypes.c_long(number), *arguments) == -1: raise OSError(ctypes.get_errno(), str(number))\n"
+      "def put(path, text='x'):\n"
+      "  with open(path, 'w') as f: f.write(text)\n"
+      "def attack():\n";
+  for (const std::string& line : split(attack.body, '\n')) code += "  " + line + "\n";
+  return code +
+         "try: attack()\n"
+         "except (OSError, MemoryError, RuntimeError, ValueError, KeyError) as e:\n"
+         "  print('blocked', type(e).__name__, e); sys.exit(1)\n"
+         "print('ok')\n";
+}
+
+std::vector<Attack> attacks(const fs::path& outside, const std::string& socket_name) {
+  const std::string file = "'" + (outside / "kept").string() + "'";
+  const std::string own = std::to_string(getpid());
+  return {
+      // time, processes, memory, disk, output
+      {"fork_bomb", End::timed_out, "while True:\n  try: os.fork()\n  except OSError: pass"},
+      {"fork_count", End::blocked, "for i in range(200):\n  if os.fork() == 0: time.sleep(60)"},
+      {"thread_bomb", End::stopped,
+       "for i in range(500): threading.Thread(target=time.sleep, args=(9,), daemon=True).start()"},
+      {"busy_loop", End::timed_out, "while True: pass"},
+      {"sleep", End::timed_out, "time.sleep(1000)"},
+      {"deaf_to_signals", End::timed_out,
+       "for s in range(1, 32):\n  try: signal.signal(s, signal.SIG_IGN)\n  except OSError: pass\nwhile True: "
+       "time.sleep(1)"},
+      {"closed_streams", End::timed_out, "for i in range(3): os.close(i)\ntime.sleep(1000)"},
+      {"endless_print", End::output, "while True: print('ok' * 1000)"},
+      {"endless_errors", End::output, "while True: print('x' * 1000, file=sys.stderr)"},
+      {"ten_gigabytes", End::blocked, "x = bytearray(10 << 30)"},
+      {"ten_gigabytes_mapped", End::blocked, "import mmap\nm = mmap.mmap(-1, 10 << 30)"},
+      {"growing_list", End::blocked, "x = []\nwhile True: x.append(bytearray(1 << 24))"},
+      {"deep_recursion", End::died, "sys.setrecursionlimit(10**9)\nf = lambda f: f(f) + 1\nf(f)"},
+      {"large_file", End::blocked,
+       "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nwith open('f', 'wb') as f:\n  for i in range(100): "
+       "f.write(bytes(1 << 20))"},
+      {"many_files", End::blocked, "for i in range(100):\n  with open(f'f{i}', 'wb') as f: f.write(bytes(8 << 20))"},
+      {"descriptors", End::blocked, "x = [open('/dev/null') for i in range(1000)]"},
+      {"shared_memory", End::blocked, "call('shmget', 0, ctypes.c_size_t(1 << 30), 0o1600)"},
+      {"memory_file", End::blocked, "os.memfd_create('x')"},
+      {"raised_limits", End::blocked, "resource.setrlimit(resource.RLIMIT_NPROC, (10000, 10000))"},
+      {"raised_memory", End::blocked, "resource.setrlimit(resource.RLIMIT_AS, (-1, -1))"},
+      {"limits_of_parent", End::blocked, "resource.prlimit(" + own + ", resource.RLIMIT_NOFILE, (5, 5))"},
+      // what outlives
+      {"sleeping_child", End::died,
+       "if os.fork() == 0:\n  os.setsid()\n  if os.fork() == 0: time.sleep(1000)\n  os._exit(0)\nos._exit(3)"},
+      {"child_without_streams", End::died,
+       "if os.fork() == 0:\n  os.setsid()\n  for i in range(3): os.close(i)\n  time.sleep(1000)\nos._exit(3)"},
+      // other processes
+      {"kill_parent", End::died, "os.kill(os.getppid(), 9)\ntime.sleep(0.2)\nsys.exit(1)"},
+      {"kill_all", End::blocked, "os.kill(-1, 9)"},
+      {"kill_hone", End::blocked, "os.kill(" + own + ", 9)"},
+      {"read_hone", End::blocked, "open('/proc/" + own + "/environ').read()"},
+      {"memory_of_init", End::blocked,
+       "at = next(l for l in open('/proc/1/maps') if 'rw-p' in l).split('-')[0]\nf = os.open('/proc/1/mem', "
+       "os.O_RDWR)\n"
+       "os.lseek(f, int(at, 16), 0)\nos.write(f, b'x')"},
+      {"trace_init", End::blocked, "call('ptrace', 16, 1, 0, 0)"},
+      // files
+      {"walk", End::blocked,
+       "for folder, _, files in os.walk('/'):\n  if folder.startswith('/proc') : continue\n"
+       "  if 'kept' in files or 'shadow' in files: return\nraise OSError('nothing found')"},
+      {"read_file", End::blocked, "open(" + file + ").read()"},
+      {"passwords", End::blocked, "open('/etc/shadow').read()"},
+      {"delete_everything", End::blocked, "shutil.rmtree('/usr')"},
+      {"write_usr", End::blocked, "put('/usr/bin/x')"},
+      {"write_root", End::blocked, "put('/x')"},
+      {"write_dev", End::blocked, "put('/dev/x')"},
+      {"symlink_out", End::blocked, "os.symlink(" + file + ", 's')\nput('s')"},
+      {"symlink_through_proc", End::blocked, "os.symlink('/proc/1/root/usr/bin', 's')\nput('s/x')"},
+      {"symlink_up", End::blocked, "os.symlink('../../../../..' + " + file + ", 's')\nput('s')"},
+      {"hard_link", End::blocked, "os.link('/usr/bin/env', 'e')"},
+      {"change_modes", End::blocked, "os.chmod('/usr/bin/env', 0o4755)"},
+      {"rewritten_input", End::blocked, "put('/proc/self/fd/0')"},
+      {"proc_sys", End::blocked, "put('/proc/sys/kernel/hostname', 'mine')"},
+      {"proc_core_pattern", End::blocked, "put('/proc/sys/kernel/core_pattern', '|/tmp/x')"},
+      {"sysrq", End::blocked, "put('/proc/sysrq-trigger', 'h')"},
+      {"sys", End::blocked, "put('/sys/kernel/mm/ksm/run', '0')"},
+      {"kernel_memory", End::blocked, "open('/dev/mem', 'rb')"},
+      {"device_node", End::blocked, "os.mknod('d', 0o60666, os.makedev(8, 0))"},
+      // the kernel
+      {"become_root", End::blocked, "os.setuid(0)"},
+      {"user_space", End::blocked, "call('unshare', 0x10000000)"},
+      {"clone_user_space", End::blocked, "system(56, ctypes.c_ulong(0x10000000 | 17), 0, 0, 0, 0)"},
+      {"clone3", End::blocked, "system(435, ctypes.create_string_buffer(88), 88)"},
+      {"mount", End::blocked, "call('mount', b'none', b'/tmp', b'tmpfs', 0, None)"},
+      {"unmount", End::blocked, "call('umount2', b'/usr', 2)"},
+      {"chroot", End::blocked, "os.chroot('/tmp')"},
+      {"host_name", End::blocked, "socket.sethostname('mine')"},
+      {"bpf", End::blocked, "system(321, 0, 0, 0)"},
+      {"io_uring", End::blocked, "system(425, 8, ctypes.create_string_buffer(256))"},
+      {"keyring", End::blocked, "system(250, 0, -3, 1)"},
+      {"terminal_input", End::blocked, "fcntl.ioctl(0, 0x5412, b'x')"},
+      // the network
+      {"internet_socket", End::blocked, "socket.socket(socket.AF_INET)"},
+      {"netlink", End::blocked, "socket.socket(16, socket.SOCK_RAW, 0)"},
+      {"abstract_socket", End::blocked, "socket.socket(socket.AF_UNIX).connect('\\0" + socket_name + "')"},
+      // what it may know
+      {"environment", End::blocked, "os.environ['HONE_TEST_SECRET']"},
+  };
+}
+
+// What bubblewrap allows.
+std::vector<Attack> attacks_on_namespaces() {
+  return {
+      {"endless_files", End::blocked, "for i in range(10**6): open(f'f{i}', 'w').close()"},
+      {"streams_of_init", End::blocked, "os.listdir('/proc/1/fd')"},
+      {"what_init_says", End::blocked, "os.write(os.open('/proc/1/fd/3', os.O_WRONLY), b'ended 0')"},
+      {"what_init_said", End::blocked, "os.write(3, b'ended 0')"},
+      {"environment_of_init", End::blocked, "open('/proc/1/environ').read()"},
+      {"root_of_init", End::blocked, "os.listdir('/proc/1/root')"},
+      {"writable_root", End::blocked, "call('mount', None, b'/', None, 32, None)"},
+      {"rights", End::blocked,
+       "lines = open('/proc/self/status').read().split('\\n')\n"
+       "rights = [l.split()[1] for l in lines if l.startswith('Cap')]\n"
+       "if all(int(r, 16) == 0 for r in rights): raise OSError('no rights')"},
+      {"mounts", End::blocked,
+       "known = ('/usr', '/bin', '/sbin', '/lib', '/etc/', '/dev/', '/proc', '/tmp')\n"
+       "mounts = [l.split() for l in open('/proc/self/mounts')]\n"
+       "for _, path, _, options, *_ in mounts:\n"
+       "  if path != '/' and not path.startswith(known) and not sys.prefix.startswith(path): return\n"
+       "  if 'ro' not in options.split(',') and path != '/tmp' and not path.startswith('/dev/'): return\n"
+       "raise OSError('nothing that is not read-only')"},
+  };
+}
+
+std::string end_of(const SandboxResult& result) {
+  return text_of("exit ", result.exit_status, result.timed_out ? ", timed out" : "",
+                 result.output_exceeded ? ", printed too much" : "", ", said '", result.output.substr(0, 200), "' '",
+                 result.error.substr(0, 600), "' ", result.failure);
+}
+
+bool ended_as(End end, const SandboxResult& result) {
+  switch (end) {
+    case End::blocked:
+      return result.exit_status == 1 && !result.timed_out && result.output.starts_with("blocked");
+    case End::timed_out:
+      return result.timed_out;
+    case End::stopped:
+      return ended_as(End::blocked, result) || ended_as(End::timed_out, result);
+    case End::output:
+      return result.output_exceeded;
+    case End::died:
+      return result.exit_status != 0 && !result.timed_out && result.output.empty();
+  }
+  return false;
+}
+
+// A listening socket that has no file, which only the network's name space hides.
+class AbstractSocket {
+ public:
+  explicit AbstractSocket(const std::string& name) : number_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, name.data(), name.size());
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    EXPECT_EQ(::bind(number_, reinterpret_cast<const sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(number_, 8), 0);
+  }
+  AbstractSocket(const AbstractSocket&) = delete;
+  AbstractSocket& operator=(const AbstractSocket&) = delete;
+  ~AbstractSocket() { ::close(number_); }
+
+ private:
+  int number_;
+};
+
+// What attacks are after.
+class Prey {
+ public:
+  Prey() : name_("hone-sandbox-test-" + std::to_string(getpid())), socket_(name_) {
+    std::ofstream(folder_.path() / "kept") << "kept";
+    fs::permissions(folder_.path(), fs::perms::all);
+    fs::permissions(folder_.path() / "kept", fs::perms::all);
+    ::setenv("HONE_TEST_SECRET", "1", 1);
+  }
+  Prey(const Prey&) = delete;
+  Prey& operator=(const Prey&) = delete;
+  ~Prey() { ::unsetenv("HONE_TEST_SECRET"); }
+
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] const fs::path& folder() const { return folder_.path(); }
+  [[nodiscard]] std::string kept() const { return content(folder_.path() / "kept"); }
+
+ private:
+  std::string name_;
+  AbstractSocket socket_;
+  test::TemporaryDirectory folder_;
+};
+
+std::vector<std::pair<rlim_t, rlim_t>> own_limits() {
+  std::vector<std::pair<rlim_t, rlim_t>> all;
+  for (int resource = 0; resource < RLIM_NLIMITS; ++resource) {
+    rlimit limit{};
+    getrlimit(static_cast<__rlimit_resource_t>(resource), &limit);
+    all.emplace_back(limit.rlim_cur, limit.rlim_max);
+  }
+  return all;
+}
+
+TEST_P(SandboxOf, attacks_get_nothing_and_leave_nothing) {
+  const Prey prey;
+  const auto limits_before = own_limits();
+  const std::string host_before = content("/proc/sys/kernel/hostname");
+  const std::string core_before = content("/proc/sys/kernel/core_pattern");
+  std::vector<Attack> all = attacks(prey.folder(), prey.name());
+  if (GetParam() == SandboxMode::namespaces) std::ranges::copy(attacks_on_namespaces(), std::back_inserter(all));
+  ASSERT_GE(all.size(), 25u);
+  std::vector<SandboxProgram> programs;
+  for (const Attack& attack : all) programs.push_back(python(GetParam(), program_of(attack, prey.name())));
+  std::vector<SandboxTask> tasks;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    SandboxTask task{&programs[i], "the input\n", {}};
+    // What ends by itself gets all the time that a busy machine may need.
+    task.limits.wall_time = all[i].end == End::timed_out ? milliseconds(700)
+                            : all[i].end == End::stopped ? milliseconds(5000)
+                                                         : milliseconds(60'000);
+    task.limits.cpu_seconds = 30;
+    task.limits.memory_bytes = 256ULL << 20;
+    tasks.push_back(task);
+  }
+  const std::vector<SandboxResult> results = sandbox().run(tasks, 3);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_TRUE(ended_as(all[i].end, results[i])) << all[i].name << ": " << end_of(results[i]);
+    EXPECT_FALSE(results[i].succeeded()) << all[i].name;
+  }
+  EXPECT_EQ(processes_with(prey.name()), 0);
+  EXPECT_EQ(prey.kept(), "kept");
+  EXPECT_EQ(std::distance(fs::directory_iterator(prey.folder()), {}), 1);
+  EXPECT_EQ(own_limits(), limits_before);
+  EXPECT_EQ(content("/proc/sys/kernel/hostname"), host_before);
+  EXPECT_EQ(content("/proc/sys/kernel/core_pattern"), core_before);
+}
+
+// Each of two at a time listens on a socket without a file, and looks for that of the other.
+TEST_P(SandboxOf, programs_do_not_meet) {
+  const auto program = [](const std::string& own, const std::string& other) {
+    return python(GetParam(),
+                  "import socket, time\n"
+                  "mine = socket.socket(socket.AF_UNIX)\n"
+                  "mine.bind('\\0" +
+                      own +
+                      "')\n"
+                      "mine.listen()\n"
+                      "for _ in range(20):\n"
+                      "    try:\n"
+                      "        socket.socket(socket.AF_UNIX).connect('\\0" +
+                      other +
+                      "')\n"
+                      "        print('met')\n"
+                      "    except OSError: time.sleep(0.05)\n");
+  };
+  const SandboxProgram one = program("one", "two");
+  const SandboxProgram two = program("two", "one");
+  const std::vector<SandboxTask> tasks{{&one, {}, {}}, {&two, {}, {}}, {&one, {}, {}}, {&two, {}, {}}};
+  for (const SandboxResult& result : sandbox().run(tasks, 2)) {
+    EXPECT_TRUE(result.succeeded()) << result.error;
+    EXPECT_EQ(result.output, "");
+  }
+}
+
+// The attacks are real: without the sandbox these have their way.
+TEST_P(SandboxOf, without_it_attacks_succeed) {
+  const Prey prey;
+  const Sandbox none(SandboxMode::none);
+  const std::vector<std::string> harmless = {"read_file", "abstract_socket", "internet_socket", "memory_file",
+                                             "symlink_out"};
+  int tried = 0;
+  for (const Attack& attack : attacks(prey.folder(), prey.name())) {
+    if (std::ranges::find(harmless, attack.name) == harmless.end()) continue;
+    SandboxLimits limits;
+    limits.wall_time = milliseconds(60'000);
+    const SandboxResult result = none.run(python(GetParam(), program_of(attack, prey.name())), {}, limits);
+    EXPECT_EQ(result.output, "ok\n") << attack.name << ": " << end_of(result);
+    ++tried;
+  }
+  EXPECT_EQ(tried, 5);
+  EXPECT_EQ(prey.kept(), "x");
+}
+
+// However this process ends, nothing goes on without it.
+TEST_P(SandboxOf, programs_die_with_the_process_that_runs_them) {
+  const std::string mark = "hone-orphan-test-" + std::to_string(getpid());
+  const pid_t child = fork();
+  if (child == 0) {
+    // The mark is whole only where the program runs: bwrap has the script in its own command line, and a moment before
+    // that in which it does not yet die with its parent.
+    const SandboxProgram program =
+        shell("m=orphan; setsid sh -c \"sleep 1000; : # hone-$m-test-" + std::to_string(getppid()) + "\" & sleep 1000");
+    SandboxLimits limits;
+    limits.wall_time = std::chrono::hours(1);
+    (void)Sandbox(GetParam()).run(program, {}, limits);
+    _exit(0);
+  }
+  bool ran = false;  // seen once: between two programs, a process has no command line
+  while (!ran && waitpid(child, nullptr, WNOHANG) == 0) {
+    ran = processes_with(mark) > 0;
+    usleep(1000);
+  }
+  EXPECT_TRUE(ran);
+  kill(child, SIGKILL);
+  (void)waitpid(child, nullptr, 0);
+  for (int tries = 0; tries < 20'000 && processes_with(mark) > 0; ++tries) usleep(1000);
+  EXPECT_EQ(processes_with(mark), 0);
+}
+
+// --- what honest programs see
+
+TEST_P(SandboxOf, input_output_and_status_pass) {
+  const std::string large(300'000, 'y');
+  const SandboxResult echoed = sandbox().run(shell("cat; echo wrong >&2; exit 7"), large, {});
+  EXPECT_EQ(echoed.output, large);
+  EXPECT_EQ(echoed.error, "wrong\n");
+  EXPECT_EQ(echoed.exit_status, 7);
+  EXPECT_FALSE(echoed.succeeded());
+  EXPECT_TRUE(sandbox().run(shell("true"), {}, {}).succeeded());
+  const SandboxResult killed = sandbox().run(shell("kill -SEGV $$"), {}, {});
+  EXPECT_EQ(killed.signal, SIGSEGV);
+  EXPECT_EQ(killed.exit_status, 128 + SIGSEGV);
+}
+
+TEST_P(SandboxOf, files_are_laid_into_the_folder) {
+  for (const SandboxMode mode : {GetParam(), SandboxMode::none}) {
+    SandboxProgram program = shell("cat a b; echo new > c; cat c; ls");
+    program.files = {{"a", "first\n"}, {"b", "second\n"}};
+    const SandboxResult result = Sandbox(mode).run(program, {}, {});
+    EXPECT_EQ(result.output, "first\nsecond\nnew\na\nb\nc\n") << end_of(result);
+  }
+}
+
+TEST_P(SandboxOf, the_output_is_cut_at_its_limit) {
+  for (const SandboxMode mode : {GetParam(), SandboxMode::none}) {
+    SandboxLimits limits;
+    limits.output_bytes = 10'000;
+    const SandboxResult exact = Sandbox(mode).run(shell("head -c 10000 /dev/zero"), {}, limits);
+    EXPECT_TRUE(exact.succeeded()) << exact.exit_status << exact.failure;
+    EXPECT_EQ(exact.output.size(), 10'000u);
+    const SandboxResult more = Sandbox(mode).run(shell("head -c 10001 /dev/zero"), {}, limits);
+    EXPECT_TRUE(more.output_exceeded);
+    EXPECT_EQ(more.output.size(), 10'000u);
+  }
+}
+
+TEST_P(SandboxOf, many_run_at_once_and_answer_in_order) {
+  const SandboxProgram program = shell("read x; echo $((x * 2))");
+  std::vector<std::string> inputs;
+  for (int i = 0; i < 60; ++i) inputs.push_back(std::to_string(i) + "\n");
+  std::vector<SandboxTask> tasks;
+  for (const std::string& input : inputs) tasks.push_back({&program, input, {}});
+  const std::vector<SandboxResult> results = sandbox().run(tasks, 8);
+  for (int i = 0; i < 60; ++i) EXPECT_EQ(results[static_cast<std::size_t>(i)].output, std::to_string(2 * i) + "\n");
+}
+
+TEST(Sandbox, none_keeps_the_limits_and_its_folder_goes) {
+  const Sandbox none(SandboxMode::none);
+  SandboxLimits limits;
+  limits.wall_time = milliseconds(300);
+  const SandboxResult slow = none.run(shell("pwd; sleep 60 & sleep 60"), {}, limits);
+  EXPECT_TRUE(slow.timed_out);
+  EXPECT_FALSE(slow.succeeded());
+  const std::string folder(trim(slow.output));
+  EXPECT_THAT(folder, testing::HasSubstr("hone-program-"));
+  EXPECT_FALSE(fs::exists(folder));
+#ifndef __SANITIZE_THREAD__  // which makes vfork a fork, whose child's word about exec is not heard
+  EXPECT_THROW((void)none.run({.arguments = {"/no/such/program"}}, {}, {}), Error);
+#endif
+}
+
+TEST(Sandbox, without_bubblewrap_the_error_says_what_to_do) {
+  if (fs::exists("/usr/bin/bwrap")) {
+    GTEST_SKIP() << "bubblewrap lies in /usr/bin, where it is always found";
+  }
+  try {
+    const Sandbox sandbox(SandboxMode::bubblewrap);
+    FAIL() << "a sandbox without bubblewrap";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("bubblewrap"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("sandbox: none"));
+  }
+}
+
+}  // namespace
+}  // namespace hone
