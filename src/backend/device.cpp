@@ -1,9 +1,6 @@
 #include "backend/device.h"
 
-#include "core/error.h"
-#ifdef HONE_CUDA
-#include "backend/cuda/device.h"
-#endif
+#include "backend/gpu.h"
 
 namespace hone {
 
@@ -21,16 +18,9 @@ Buffer::~Buffer() {
 
 Device& open_device(DeviceChoice choice) {
   if (choice == DeviceChoice::cpu) return cpu_device();
-#ifdef HONE_CUDA
-  const std::string obstacle = cuda_obstacle();
-  if (obstacle.empty()) return cuda_device();
-  if (choice == DeviceChoice::cuda) throw Error("device", "cuda cannot be used: " + obstacle, "device: cpu works");
-#else
-  if (choice == DeviceChoice::cuda) {
-    throw Error("device", "this build of hone has no CUDA backend",
-                "build it with the preset cuda, or use device: cpu");
-  }
-#endif
+  const std::optional<Error> obstacle = gpu_obstacle();
+  if (!obstacle) return gpu_device();
+  if (choice == DeviceChoice::cuda) throw *obstacle;
   return cpu_device();
 }
 

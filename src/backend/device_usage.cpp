@@ -1,70 +1,12 @@
 #include "backend/device_usage.h"
 
+#include "backend/gpu.h"
 #include "system/process.h"
-#ifdef HONE_CUDA
-#include <cuda_runtime_api.h>
-#include <dlfcn.h>
-
-#include <array>
-#endif
 
 namespace hone {
-namespace {
-
-#ifdef HONE_CUDA
-// NVML, which comes with the driver, opened when it is first asked.
-class Nvml {
- public:
-  Nvml() {
-    void* library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return;
-    const auto init = reinterpret_cast<int (*)()>(::dlsym(library, "nvmlInit_v2"));
-    const auto by_bus =
-        reinterpret_cast<int (*)(const char*, void**)>(::dlsym(library, "nvmlDeviceGetHandleByPciBusId_v2"));
-    rates_ = reinterpret_cast<int (*)(void*, Rates*)>(::dlsym(library, "nvmlDeviceGetUtilizationRates"));
-    std::array<char, 32> bus{};
-    int device = 0;
-    const bool found = init != nullptr && by_bus != nullptr && rates_ != nullptr && init() == 0 &&
-                       cudaGetDevice(&device) == cudaSuccess &&
-                       cudaDeviceGetPCIBusId(bus.data(), bus.size(), device) == cudaSuccess &&
-                       by_bus(bus.data(), &handle_) == 0;
-    if (!found) handle_ = nullptr;
-  }
-
-  [[nodiscard]] std::optional<double> busy_percent() const {
-    Rates rates{};
-    if (handle_ == nullptr || rates_(handle_, &rates) != 0) return std::nullopt;
-    return rates.gpu;
-  }
-
- private:
-  struct Rates {
-    unsigned gpu = 0;  // percent
-    unsigned memory = 0;
-  };
-  int (*rates_)(void*, Rates*) = nullptr;
-  void* handle_ = nullptr;
-};
-
-DeviceUsage gpu_usage() {
-  static const Nvml nvml;
-  DeviceUsage usage{.busy_percent = nvml.busy_percent()};
-  std::size_t free = 0;
-  std::size_t total = 0;
-  if (cudaMemGetInfo(&free, &total) == cudaSuccess) {
-    usage.used_bytes = total - free;
-    usage.total_bytes = total;
-  }
-  return usage;
-}
-#endif
-
-}  // namespace
 
 DeviceUsage usage_of(const Device& device) {
-#ifdef HONE_CUDA
   if (device.kind() == DeviceKind::cuda) return gpu_usage();
-#endif
   return {.busy_percent = std::nullopt, .used_bytes = device.allocated_bytes(), .total_bytes = system_memory().total};
 }
 

@@ -1,16 +1,9 @@
 #include "backend/host_memory.h"
 
-#ifdef HONE_CUDA
-#include "backend/cuda/pinned_memory.h"
-#endif
+#include "backend/gpu.h"
 
 namespace hone {
 
-Device& host_memory_of(Device& device) {
-#ifdef HONE_CUDA
-  if (device.kind() == DeviceKind::cuda) return pinned_memory();
-#endif
-  return device;
-}
+Device& host_memory_of(Device& device) { return device.kind() == DeviceKind::cuda ? gpu_host_memory() : device; }
 
 }  // namespace hone

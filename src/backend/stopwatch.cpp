@@ -1,9 +1,8 @@
 #include "backend/stopwatch.h"
 
 #include <chrono>
-#ifdef HONE_CUDA
-#include "backend/cuda/stopwatch.h"
-#endif
+
+#include "backend/gpu.h"
 
 namespace hone {
 namespace {
@@ -35,9 +34,7 @@ class HostStopwatch final : public Stopwatch {
 }  // namespace
 
 std::unique_ptr<Stopwatch> make_stopwatch(Device& device) {
-#ifdef HONE_CUDA
-  if (device.kind() == DeviceKind::cuda) return make_cuda_stopwatch(device);
-#endif
+  if (device.kind() == DeviceKind::cuda) return make_gpu_stopwatch(device);
   return std::make_unique<HostStopwatch>(device);
 }
 

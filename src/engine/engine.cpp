@@ -28,39 +28,6 @@ std::string_view name_of(FinishReason reason) {
   return "none";
 }
 
-EngineOptions resolved(EngineOptions options) {
-  const auto positive = [](std::string_view name, std::int64_t value) {
-    if (value <= 0) throw Error(name, text_of("is ", value, ", expected at least 1"));
-  };
-  positive("max_model_len", options.max_model_len);
-  positive("max_num_seqs", options.max_num_seqs);
-  positive("max_batch_tokens", options.max_batch_tokens);
-  positive("block_size", options.block_size);
-  const std::int64_t per_sequence = (options.max_model_len + options.block_size - 1) / options.block_size;
-  if (options.num_blocks == 0) options.num_blocks = per_sequence * options.max_num_seqs;
-  if (options.num_blocks < per_sequence) {
-    throw Error("num_blocks",
-                text_of(options.num_blocks, " pages of ", options.block_size,
-                        " tokens do not hold one request of max_model_len ", options.max_model_len),
-                text_of("at least ", per_sequence));
-  }
-  return options;
-}
-
-KvLayout kv_layout(const EngineOptions& options) {
-  return {options.num_blocks, options.block_size,
-          (options.max_model_len + options.block_size - 1) / options.block_size};
-}
-
-std::vector<Capacity> engine_capacities(const EngineOptions& options) {
-  std::vector<Capacity> capacities;
-  for (std::int64_t tokens = 8; tokens < options.max_batch_tokens; tokens *= 4) {
-    capacities.push_back({tokens, std::min(tokens, options.max_num_seqs)});
-  }
-  capacities.push_back({options.max_batch_tokens, std::min(options.max_batch_tokens, options.max_num_seqs)});
-  return capacities;
-}
-
 namespace {
 
 constexpr const char* kKvStore = "kv_cache";
@@ -296,9 +263,10 @@ RequestId Engine::add(Request request) {
 
 void Engine::cancel(RequestId id) {
   impl_->scheduler.remove(id);
-  if (const auto found = impl_->streams.find(id); found != impl_->streams.end()) {
-    found->second.completion.finish_reason = FinishReason::abort;
-  }
+  const auto found = impl_->streams.find(id);
+  if (found == impl_->streams.end()) return;
+  FinishReason& reason = found->second.completion.finish_reason;
+  if (reason == FinishReason::none) reason = FinishReason::abort;
 }
 
 bool Engine::has_work() const { return impl_->scheduler.has_work(); }
@@ -345,20 +313,26 @@ Completion Engine::take(RequestId id) {
   return completion;
 }
 
+void Engine::run(const std::function<void(const Update&)>& on_update, const std::function<void()>& refill) {
+  while (true) {
+    if (refill) refill();
+    if (!has_work()) return;
+    for (const Update& update : step()) on_update(update);
+    if (interrupted()) {
+      for (const auto& [id, stream] : impl_->streams) cancel(id);
+      throw Interrupted();
+    }
+  }
+}
+
 std::vector<Completion> Engine::generate(std::span<const Request> requests,
                                          const std::function<void(std::int64_t)>& on_finish) {
   std::vector<RequestId> ids;
   for (const Request& request : requests) ids.push_back(add(request));
   std::int64_t done = 0;
-  while (has_work()) {
-    for (const Update& update : step()) {
-      if (update.finish_reason != FinishReason::none && on_finish) on_finish(++done);
-    }
-    if (interrupted()) {
-      for (const RequestId id : ids) cancel(id);
-      throw Interrupted();
-    }
-  }
+  run([&](const Update& update) {
+    if (update.finish_reason != FinishReason::none && on_finish) on_finish(++done);
+  });
   std::vector<Completion> completions;
   completions.reserve(ids.size());
   for (const RequestId id : ids) completions.push_back(take(id));

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/engine_options.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
 #include "model/model.h"
@@ -18,20 +19,6 @@
 
 namespace hone {
 
-struct EngineOptions {
-  std::int64_t max_model_len = 1024;    // tokens of prompt and completion together
-  std::int64_t max_num_seqs = 64;       // requests that run at a time
-  std::int64_t max_batch_tokens = 512;  // tokens of one step: prompts are computed in chunks of at most this
-  std::int64_t block_size = 16;         // tokens a page
-  std::int64_t num_blocks = 0;          // pages; 0: enough for max_num_seqs requests of max_model_len
-  bool repetition_penalty = false;      // whether requests may have one
-};
-
-// Throws Error where an option makes no sense. Fills in num_blocks.
-[[nodiscard]] EngineOptions resolved(EngineOptions options);
-[[nodiscard]] KvLayout kv_layout(const EngineOptions& options);
-// Capacities of the engine's programs: a step runs the smallest that holds it.
-[[nodiscard]] std::vector<Capacity> engine_capacities(const EngineOptions& options);
 // Adds the programs of an engine to a workspace that has the model's weights, and with them its pages. Throws Error
 // where an option makes no sense.
 void add_generation(Workspace& workspace, const Model& model, DType dtype, const EngineOptions& options);
@@ -52,6 +39,7 @@ class Engine {
   // Throws Error where the request does not fit: an empty prompt, a token outside the vocabulary, no room for one new
   // token (both lengths are said), a repetition penalty that is not above 0.
   RequestId add(Request request);
+  // Ends a request with FinishReason::abort. One that has finished stays as it is.
   void cancel(RequestId id);
   [[nodiscard]] bool has_work() const;
 
@@ -63,6 +51,9 @@ class Engine {
   };
   // One forward pass.
   [[nodiscard]] std::vector<Update> step();
+  // The loop of all that generates: steps until no request is left, telling on_update what each brought. `refill` is
+  // called before each step and may add requests. At Ctrl+C, all requests are cancelled and Interrupted is thrown.
+  void run(const std::function<void(const Update&)>& on_update, const std::function<void()>& refill = {});
   // Takes a request's result out of the engine once it has finished.
   [[nodiscard]] Completion take(RequestId id);
 

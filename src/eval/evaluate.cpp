@@ -4,7 +4,6 @@
 #include <unordered_map>
 
 #include "core/error.h"
-#include "core/interrupt.h"
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/progress.h"
@@ -91,24 +90,17 @@ std::vector<std::vector<EvalSample>> answer_problems(Engine& engine, const Token
   const std::int64_t had = total - std::ssize(waiting);
   if (had > 0) log_info(text_of(format_count(had), " of ", format_count(total), " answers were given before"));
   Progress progress("eval", total, "answer", had);
-  while (engine.has_work()) {
-    for (const Engine::Update& update : engine.step()) {
-      if (update.finish_reason == FinishReason::none) continue;
-      const std::size_t at = waiting.at(update.id);
-      EvalSample& answer = answers[at] = sample_of(engine.take(update.id));
-      waiting.erase(update.id);
-      progress.advance();
-      if (journal == nullptr) continue;
-      journal->append({{kKey, questions[at].key},
-                       {"completion", answer.completion},
-                       {"tokens", answer.token_count},
-                       {"ended", answer.ended}});
-    }
-    if (interrupted()) {
-      for (const auto& [id, at] : waiting) engine.cancel(id);
-      throw Interrupted();
-    }
-  }
+  engine.run([&](const Engine::Update& update) {
+    if (update.finish_reason == FinishReason::none) return;
+    const std::size_t at = waiting.at(update.id);
+    const EvalSample& answer = answers[at] = sample_of(engine.take(update.id));
+    progress.advance();
+    if (journal == nullptr) return;
+    journal->append({{kKey, questions[at].key},
+                     {"completion", answer.completion},
+                     {"tokens", answer.token_count},
+                     {"ended", answer.ended}});
+  });
   progress.finish();
   std::vector<std::vector<EvalSample>> samples(problems.size());
   for (std::size_t i = 0; i < answers.size(); ++i) {

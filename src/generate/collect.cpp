@@ -43,9 +43,7 @@ Judges make_judges(const GenerateOptions& options, bool opens_thoughts) {
   Judges judges;
   judges.rewards = rewards_of(options, opens_thoughts, {options.dataset_name, output_folder(options)});
   if (options.require_format) {
-    RewardRegistry registry;
-    register_all_reward(registry);
-    judges.format = registry.make("format", reward_options(options, opens_thoughts));
+    judges.format = reward_registry().make("format", reward_options(options, opens_thoughts));
   }
   return judges;
 }

@@ -4,7 +4,6 @@
 
 #include "core/error.h"
 #include "core/files.h"
-#include "core/interrupt.h"
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/progress.h"
@@ -86,21 +85,27 @@ class Generation {
     Progress progress("generate", total, "prompt", had);
     const auto start = std::chrono::steady_clock::now();
     std::size_t next = 0;
-    while (true) {
-      // Enough to keep the engine full, so that memory does not grow with the dataset.
-      for (; next < prompts.size() && waiting_ < 2 * options_.max_num_seqs; ++next) {
-        if (!journal_.contains(prompts[next].key)) begin(prompts[next]);
-      }
-      if (!engine_.has_work()) break;
-      for (const Engine::Update& update : engine_.step()) {
-        if (update.finish_reason != FinishReason::none && end(update.id)) progress.advance();
-      }
-      throw_if_interrupted();
+    const auto show_rate = [&] {
+      if (engine_.statistics().steps == 0) return;
       const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
       const double tokens = static_cast<double>(engine_.statistics().generated_tokens);
       progress.set_postfix(
           text_of(format_count(static_cast<std::int64_t>(tokens / std::max(passed.count(), 1e-3))), " tokens/s"));
-    }
+    };
+    // Enough to keep the engine full, so that memory does not grow with the dataset.
+    const auto refill = [&] {
+      for (; next < prompts.size() && waiting_ < 2 * options_.max_num_seqs; ++next) {
+        if (!journal_.contains(prompts[next].key)) begin(prompts[next]);
+      }
+    };
+    engine_.run(
+        [&](const Engine::Update& update) {
+          if (update.finish_reason != FinishReason::none && end(update.id)) progress.advance();
+        },
+        [&] {
+          show_rate();
+          refill();
+        });
   }
 
  private:
@@ -175,12 +180,10 @@ std::int64_t tokens_within(const ModelShape& shape, const GenerateOptions& optio
 void generate_missing(const GenerateOptions& options, std::span<const GeneratePrompt> prompts, Journal& journal) {
   Device& device = open_device(options.device);
   LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device);
-  EngineOptions engine_options;
-  engine_options.max_num_seqs = options.max_num_seqs;
-  engine_options.max_batch_tokens = std::max(engine_options.max_batch_tokens, options.max_num_seqs);
-  engine_options.repetition_penalty = options.repetition_penalty != 1;
-  engine_options.max_model_len = tokens_within(loaded.model->shape(), options, prompts);
-  Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device), engine_options);
+  Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device),
+                engine_options({.max_model_len = tokens_within(loaded.model->shape(), options, prompts),
+                                .max_num_seqs = options.max_num_seqs,
+                                .repetition_penalty = options.repetition_penalty}));
   SamplingParams sampling =
       options.params(options.max_new_tokens, stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer));
   Generation(options, engine, journal, std::move(sampling)).run(prompts);

@@ -9,9 +9,7 @@ void register_operations() {
   std::call_once(once, [] {
     register_all_ops(op_registry());
     register_all_ops_cpu(kernel_registry());
-#ifdef HONE_CUDA
     register_all_ops_cuda(kernel_registry());
-#endif
   });
 }
 

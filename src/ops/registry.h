@@ -12,7 +12,7 @@ using RegistryOf_ops_cuda = KernelRegistry;
 
 void register_all_ops(OpRegistry& registry);           // generated
 void register_all_ops_cpu(KernelRegistry& registry);   // generated
-void register_all_ops_cuda(KernelRegistry& registry);  // generated, in a build with the CUDA backend
+void register_all_ops_cuda(KernelRegistry& registry);  // generated; no_cuda.cpp in a build without CUDA
 
 // Fills op_registry() and kernel_registry(), once in a process.
 void register_operations();

@@ -17,8 +17,12 @@ struct Match {
 
 class Fuser {
  public:
-  Fuser(const Program& program, FusionReach reach)
-      : program_(program), reach_(reach), rewriter_(program), taken_(program.nodes().size(), false) {}
+  Fuser(const Program& program, FusionReach reach, const OpRegistry& registry)
+      : program_(program),
+        reach_(reach),
+        fused_(registry.fused()),
+        rewriter_(program),
+        taken_(program.nodes().size(), false) {}
 
   Program run() {
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
@@ -35,11 +39,10 @@ class Fuser {
 
  private:
   std::optional<Match> match_at(std::size_t first) const {
-    for (const std::string& name : op_registry().names()) {
-      const Op& op = op_registry().get(name);
-      std::optional<Fusion> fusion = op.fuse(program_, first);
+    for (const FusedOp* op : fused_) {
+      std::optional<Fusion> fusion = op->fuse(program_, first);
       if (!fusion || !fits(*fusion)) continue;
-      Match match{&op, std::move(*fusion), {}};
+      Match match{op, std::move(*fusion), {}};
       if (find_before(match)) return match;
     }
     return std::nullopt;
@@ -94,12 +97,15 @@ class Fuser {
 
   const Program& program_;
   FusionReach reach_;
+  std::vector<const FusedOp*> fused_;
   ProgramRewriter rewriter_;
   std::vector<bool> taken_;  // replayed or fused
 };
 
 }  // namespace
 
-Program fuse(const Program& program, FusionReach reach) { return Fuser(program, reach).run(); }
+Program fuse(const Program& program, FusionReach reach, const OpRegistry& registry) {
+  return Fuser(program, reach, registry).run();
+}
 
 }  // namespace hone

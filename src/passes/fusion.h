@@ -1,5 +1,6 @@
-// Replaces nodes by fused operations; each fused operation knows its own pattern (Op::fuse), of the forward pass or of
-// a node and its backward pass. A fused operation rounds where its parts round, so the numbers stay the same.
+// Replaces nodes by fused operations; each fused operation knows its own pattern, of the forward pass or of a node and
+// its backward pass, and its place among the others (FusedOp). A fused operation rounds where its parts round, so the
+// numbers stay the same.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@ enum class FusionReach : std::uint8_t {
 };
 
 // A fused node takes the place of its first; what its inputs depend on and comes later moves in front of it.
-[[nodiscard]] Program fuse(const Program& program, FusionReach reach = FusionReach::layer);
+[[nodiscard]] Program fuse(const Program& program, FusionReach reach = FusionReach::layer,
+                           const OpRegistry& registry = op_registry());
 
 }  // namespace hone

@@ -1,12 +1,18 @@
 #include "program/attributes.h"
 
 #include <array>
+#include <bit>
 #include <charconv>
+#include <cmath>
 
 #include "core/strings.h"
+#include "program/quoted.h"
 
 namespace hone {
 namespace {
+
+// What is not a number is written by its bits: "nan:7ff8000000000000".
+constexpr std::string_view kNan = "nan:";
 
 template <class Number>
 std::string number_text(Number value) {
@@ -16,9 +22,9 @@ std::string number_text(Number value) {
   return {buffer.data(), end};
 }
 
-template <class Number>
-void parse_number(std::string_view text, Number& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+template <class Number, class... Base>
+void parse_number(std::string_view text, Number& value, Base... base) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base...);
   if (error != std::errc() || end != text.data() + text.size()) throw Error(text_of("'", text, "' is not a number"));
 }
 
@@ -26,24 +32,29 @@ void parse_number(std::string_view text, Number& value) {
 
 std::string field_to_text(bool value) { return value ? "true" : "false"; }
 std::string field_to_text(std::int64_t value) { return number_text(value); }
-std::string field_to_text(double value) { return number_text(value); }
-std::string field_to_text(const std::string& value) { return "\"" + value + "\""; }
+std::string field_to_text(double value) {
+  if (!std::isnan(value)) return number_text(value);
+  std::array<char, 16> digits{};
+  const auto bits = std::bit_cast<std::uint64_t>(value);
+  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), bits, 16);
+  HONE_ASSERT(error == std::errc());
+  return std::string(kNan).append(digits.data(), end);
+}
+std::string field_to_text(const std::string& value) { return quoted(value); }
 
 void field_from_text(std::string_view text, bool& value) {
   if (text != "true" && text != "false") throw Error(text_of("'", text, "' is neither true nor false"));
   value = text == "true";
 }
-void field_from_text(std::string_view text, std::int64_t& value) {
-  // Numbers of heads, their size and the like, of which an operation multiplies two.
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;
-  parse_number(text, value);
-  if (value < -kMost || value > kMost) throw Error(text_of("'", text, "' is beyond ", kMost));
+void field_from_text(std::string_view text, std::int64_t& value) { parse_number(text, value); }
+void field_from_text(std::string_view text, double& value) {
+  if (!text.starts_with(kNan)) return parse_number(text, value);
+  std::uint64_t bits = 0;
+  parse_number(text.substr(kNan.size()), bits, 16);
+  value = std::bit_cast<double>(bits);
+  if (!std::isnan(value)) throw Error(text_of("'", text, "' is a number"));
 }
-void field_from_text(std::string_view text, double& value) { parse_number(text, value); }
-void field_from_text(std::string_view text, std::string& value) {
-  if (text.size() < 2 || text.front() != '"' || text.back() != '"') throw Error(text_of("'", text, "' is not quoted"));
-  value = text.substr(1, text.size() - 2);
-}
+void field_from_text(std::string_view text, std::string& value) { value = unquoted(text); }
 
 std::vector<AttributeText> split_attributes(std::string_view text) {
   std::vector<AttributeText> entries;
@@ -55,10 +66,9 @@ std::vector<AttributeText> split_attributes(std::string_view text) {
     entries.push_back({std::string(entry.substr(0, equals)), std::string(entry.substr(equals + 1))});
   };
   std::size_t begin = 0;
-  bool quoted = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '"') quoted = !quoted;
-    if (text[i] != ',' || quoted) continue;
+    if (text[i] == '"') i += quoted_length(text.substr(i)) - 1;
+    if (text[i] != ',') continue;
     add(text.substr(begin, i - begin));
     begin = i + 1;
   }

@@ -21,7 +21,7 @@ struct NoAttributes {
   void fields(Visitor&) {}
 };
 
-// Text of one field; exact: parsing gives the same value back.
+// Text of one field; exact: parsing gives the same bits back.
 [[nodiscard]] std::string field_to_text(bool value);
 [[nodiscard]] std::string field_to_text(std::int64_t value);
 [[nodiscard]] std::string field_to_text(double value);

@@ -53,7 +53,7 @@ struct Executable::Impl {
   bool recording = !waits_for_each();
   bool ran = false;                     // once without recording: libraries are opened and kernels loaded by then
   std::unique_ptr<Recording> recorded;  // of all launches
-  std::vector<double>* profile = nullptr;
+  NodeObserver* observer = nullptr;
 
   [[nodiscard]] std::byte* storage(ValueId id) {
     const ValueId root = program.storage_of(id);
@@ -94,7 +94,7 @@ struct Executable::Impl {
     try {
       each.kernel->run({each.inputs, each.outputs, &node.attributes, each.workspace, &device(),
                         reinterpret_cast<const std::int64_t*>(inputs.data() + counts_offset)});
-      if (profile == nullptr && (!recording || !ran)) device().synchronize();
+      if (observer == nullptr && (!recording || !ran)) device().synchronize();
     } catch (const Error& error) {
       throw Error(text_of(node.op->name(), node.scope.empty() ? "" : " in ", node.scope), error.what());
     }
@@ -104,16 +104,15 @@ struct Executable::Impl {
     for (std::size_t i = 0; i < launches.size(); ++i) launch(i);
   }
 
-  void run_profiled() {
-    profile->resize(launches.size());
+  void run_observed() {
     const std::unique_ptr<Stopwatch> stopwatch = make_stopwatch(device());
-    stopwatch->mark();
+    observer->begin_run(*stopwatch);
     for (std::size_t i = 0; i < launches.size(); ++i) {
+      observer->before_node(i, *stopwatch);
       launch(i);
-      stopwatch->mark();
+      observer->after_node(i, *stopwatch);
     }
-    const std::vector<double> seconds = stopwatch->read();
-    for (std::size_t i = 0; i < seconds.size(); ++i) (*profile)[i] += seconds[i];
+    observer->end_run(*stopwatch);
   }
 
   void prepare() {
@@ -206,8 +205,8 @@ void Executable::run() {
     impl.device().upload(impl.inputs.data() + impl.counts_offset, impl.counts.data(), sizeof(impl.counts));
     impl.counts_changed = false;
   }
-  if (impl.profile != nullptr) {
-    impl.run_profiled();
+  if (impl.observer != nullptr) {
+    impl.run_observed();
     return;
   }
   if (impl.recording && impl.ran && !impl.recorded) impl.recorded = impl.device().record([&] { impl.launch_all(); });
@@ -232,7 +231,7 @@ void Executable::get_bytes(std::string_view output, DType dtype, std::span<std::
   throw Defect(text_of("the program has no output ", output));
 }
 
-void Executable::set_profile(std::vector<double>* seconds) { impl_->profile = seconds; }
+void Executable::set_observer(NodeObserver* observer) { impl_->observer = observer; }
 
 void Executable::rebind_weights(const TensorStore& weights) {
   impl_->bindings.weights = &weights;

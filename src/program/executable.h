@@ -5,11 +5,11 @@
 #include <memory>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "backend/device.h"
 #include "program/kernel.h"
 #include "program/memory_plan.h"
+#include "program/node_observer.h"
 #include "program/program.h"
 #include "program/tensor_store.h"
 
@@ -76,9 +76,8 @@ class Executable {
     get_bytes(output, DTypeOf<T>::value, std::as_writable_bytes(values), false);
   }
   [[nodiscard]] Device& device() const;
-  // Adds the seconds of every node of the following runs to `seconds` (by node index); null stops that. The device is
-  // waited for after each node.
-  void set_profile(std::vector<double>* seconds);
+  // Tells the observer of the nodes of the following runs, which are launched one by one; null stops that.
+  void set_observer(NodeObserver* observer);
   // Binds the weights to another store of the same tensors (a reference model).
   void rebind_weights(const TensorStore& weights);
 

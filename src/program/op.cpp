@@ -43,6 +43,19 @@ std::vector<std::string> OpRegistry::names() const {
   return names;
 }
 
+std::vector<const FusedOp*> OpRegistry::fused() const {
+  std::map<int, const FusedOp*> by_place;
+  for (const auto& [name, op] : ops_) {
+    const auto* fused = dynamic_cast<const FusedOp*>(op);
+    if (fused == nullptr) continue;
+    const auto [at, added] = by_place.emplace(fused->fusion_place(), fused);
+    HONE_ASSERT(added, at->second->name(), " and ", name, " have the same place in fusion, ", at->first);
+  }
+  std::vector<const FusedOp*> fused;
+  for (const auto& [place, op] : by_place) fused.push_back(op);
+  return fused;
+}
+
 OpRegistry& op_registry() {
   static OpRegistry registry;
   return registry;
@@ -53,6 +66,13 @@ const Type& required(InputTypes inputs, std::size_t index, std::string_view op) 
     if (const std::optional<Type>& input = inputs[index]) return *input;
   }
   throw Error(op, text_of("input ", index, " is missing"));
+}
+
+void expect_sizes(std::string_view op, std::initializer_list<std::int64_t> sizes) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  for (const std::int64_t size : sizes) {
+    if (size < -kMost || size > kMost) throw Error(op, text_of(size, " is beyond ", kMost));
+  }
 }
 
 void expect(bool condition, std::string_view op, const std::string& what) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -80,14 +81,6 @@ class Op {
   // By default no FLOPs, every input read once and every output written once.
   [[nodiscard]] virtual Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const;
 
-  // For a fused operation: whether the nodes that begin at index `first` are an instance of it. Every output of those
-  // nodes that is used elsewhere must be among `outputs`.
-  [[nodiscard]] virtual std::optional<Fusion> fuse(const Program& program, std::size_t first) const {
-    (void)program;
-    (void)first;
-    return std::nullopt;
-  }
-
   // The input in whose storage this output lies (an update in place, or a view), or nothing.
   [[nodiscard]] virtual std::optional<std::size_t> alias(std::size_t output) const {
     (void)output;
@@ -97,12 +90,24 @@ class Op {
   [[nodiscard]] virtual bool is_view() const { return false; }
 };
 
+// An operation that stands for several nodes of others.
+class FusedOp : public Op {
+ public:
+  // At each node the fused operations are asked in ascending order of their places, and the first that matches is
+  // taken. No two have the same place; those that there are lie 100 apart, so that others go between them.
+  [[nodiscard]] virtual int fusion_place() const = 0;
+  // Whether the nodes that begin at index `first` are an instance of it. Every output of those nodes that is used
+  // elsewhere must be among `outputs`.
+  [[nodiscard]] virtual std::optional<Fusion> fuse(const Program& program, std::size_t first) const = 0;
+};
+
 // All operations by name.
 class OpRegistry {
  public:
   void add(const Op& op);                                    // op lives as long as the process
   [[nodiscard]] const Op& get(std::string_view name) const;  // throws Error with the nearest name
   [[nodiscard]] std::vector<std::string> names() const;
+  [[nodiscard]] std::vector<const FusedOp*> fused() const;  // by place, ascending
 
  private:
   std::map<std::string, const Op*, std::less<>> ops_;
@@ -112,6 +117,9 @@ class OpRegistry {
 
 // Helpers for infer: each throws Error naming the operation.
 [[nodiscard]] const Type& required(InputTypes inputs, std::size_t index, std::string_view op);
+// For attributes that count heads, rows and the like: none lies so far from 0 that a product of two, or of one and a
+// dimension, could overflow.
+void expect_sizes(std::string_view op, std::initializer_list<std::int64_t> sizes);
 void expect(bool condition, std::string_view op, const std::string& what);
 
 }  // namespace hone

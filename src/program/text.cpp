@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "program/quoted.h"
 
 namespace hone {
 namespace {
@@ -17,10 +18,16 @@ constexpr std::array<std::string_view, 3> kPhases{"forward", "backward", "update
 
 std::string operand_text(ValueId id) { return id == kNoValue ? "_" : "%" + std::to_string(id); }
 
+// Whether a scope may stand without quotes.
+bool is_word(std::string_view scope) {
+  return std::all_of(scope.begin(), scope.end(),
+                     [](char c) { return static_cast<unsigned char>(c) > ' ' && c != 0x7F && c != '"' && c != '\\'; });
+}
+
 std::string bound_line(const Program& program, std::size_t id) {
   const Value& value = program.values()[id];
-  return text_of("%", id, ": ", to_text(value.type), " = ", kRoles[static_cast<std::size_t>(value.role)], " \"",
-                 value.name, "\"", value.trainable ? " trainable" : "", value.keeps_dtype ? " keeps_dtype" : "",
+  return text_of("%", id, ": ", to_text(value.type), " = ", kRoles[static_cast<std::size_t>(value.role)], " ",
+                 quoted(value.name), value.trainable ? " trainable" : "", value.keeps_dtype ? " keeps_dtype" : "",
                  value.placement == Placement::host ? " host" : "", "\n");
 }
 
@@ -38,7 +45,7 @@ std::string node_line(const Program& program, const Node& node) {
   line.append(")");
   if (const std::string attributes = node.attributes.to_text(); !attributes.empty())
     line.append(" {" + attributes + "}");
-  if (!node.scope.empty()) line.append(" @" + node.scope);
+  if (!node.scope.empty()) line.append(" @").append(is_word(node.scope) ? node.scope : quoted(node.scope));
   line.append(" ").append(kPhases[static_cast<std::size_t>(node.phase)]).append("\n");
   return line;
 }
@@ -59,10 +66,7 @@ class LineReader {
   }
   std::string_view until(std::string_view stops) {
     skip_space();
-    const std::size_t at = std::min(rest_.find_first_of(stops), rest_.size());
-    const std::string_view taken = rest_.substr(0, at);
-    rest_.remove_prefix(at);
-    return trim(taken);
+    return trim(take(std::min(rest_.find_first_of(stops), rest_.size())));
   }
   // "%7" or "_".
   std::optional<ValueId> value_id() {
@@ -76,12 +80,21 @@ class LineReader {
     return id;
   }
   std::string quoted() {
-    expect("\"");
-    const std::size_t at = rest_.find('"');
-    if (at == std::string_view::npos) throw Error("a quote is not closed");
-    std::string text(rest_.substr(0, at));
-    rest_.remove_prefix(at + 1);
-    return text;
+    skip_space();
+    return unquoted(take(quoted_length(rest_)));
+  }
+  // What is quoted, or else the characters up to the next space.
+  std::string scope() {
+    skip_space();
+    return rest_.starts_with('"') ? quoted() : std::string(until(" "));
+  }
+  // Up to the closing brace, which is passed over; a brace in quotes closes nothing.
+  std::string_view attributes() {
+    std::size_t end = 0;
+    while (end < rest_.size() && rest_[end] != '}') end += rest_[end] == '"' ? quoted_length(rest_.substr(end)) : 1;
+    const std::string_view taken = take(end);
+    expect("}");
+    return taken;
   }
   [[nodiscard]] bool done() {
     skip_space();
@@ -92,6 +105,11 @@ class LineReader {
   }
 
  private:
+  std::string_view take(std::size_t count) {
+    const std::string_view taken = rest_.substr(0, count);
+    rest_.remove_prefix(count);
+    return taken;
+  }
   void skip_space() {
     while (!rest_.empty() && rest_.front() == ' ') rest_.remove_prefix(1);
   }
@@ -170,10 +188,9 @@ class ProgramReader {
     }
     Attributes attributes = op.default_attributes();
     if (line.accept("{")) {
-      attributes = attributes.from_text(line.until("}"));
-      line.expect("}");
+      attributes = attributes.from_text(line.attributes());
     }
-    program_.set_scope(line.accept("@") ? std::string(line.until(" ")) : std::string());
+    program_.set_scope(line.accept("@") ? line.scope() : std::string());
     const std::string_view word = line.until(" ");
     const auto phase = std::find(kPhases.begin(), kPhases.end(), word);
     if (phase == kPhases.end()) throw Error(text_of("'", word, "' is not forward, backward or update"));
@@ -221,7 +238,7 @@ std::string to_text(const Program& program) {
   }
   print_bound_before(program.values().size());
   for (const Output& output : program.outputs())
-    text.append(text_of("output \"", output.name, "\" = ", operand_text(output.value), "\n"));
+    text.append(text_of("output ", quoted(output.name), " = ", operand_text(output.value), "\n"));
   return text;
 }
 

@@ -1,5 +1,5 @@
 // The textual form of a Program: one line a bound value, a node or an output. Parsing the text of a program gives the
-// same program.
+// same program, to the last bit of its attributes; names and scopes may hold any bytes (program/quoted.h).
 //
 //   %0: f32[16] = weight "norm" trainable
 //   %1: f32[tokens:8, 16] = input "x"

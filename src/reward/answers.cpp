@@ -58,15 +58,16 @@ std::string_view gold_text(std::string_view solution) {
 
 std::vector<Verdict> judge_answers(std::span<const RewardInput> batch, const RewardOptions& options,
                                    MathWorkers& workers) {
+  const auto& keys = options.keys.get<AnswerKeys>();
   std::vector<std::string> golds;
   golds.reserve(batch.size());
   std::vector<MathComparison> comparisons;
   for (const RewardInput& input : batch) {
     golds.push_back(gold_of(input.row));
-    const std::string_view text = options.strict_equality  ? outside_thoughts(input.completion, options.think_prefilled)
-                                  : options.strip_thoughts ? without_thoughts(input.completion)
-                                                           : input.completion;
-    comparisons.push_back(reward_comparison(gold_text(golds.back()), text, options.strict_equality));
+    const std::string_view text = keys.strict_equality  ? outside_thoughts(input.completion, options.think_prefilled)
+                                  : keys.strip_thoughts ? without_thoughts(input.completion)
+                                                        : input.completion;
+    comparisons.push_back(reward_comparison(gold_text(golds.back()), text, keys.strict_equality));
   }
   const std::vector<MathOutcome> outcomes = workers.compare(comparisons);
   std::vector<Verdict> verdicts;

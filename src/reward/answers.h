@@ -5,10 +5,22 @@
 #include <string_view>
 #include <vector>
 
+#include "core/options.h"
 #include "math_equality/workers.h"
 #include "reward/reward.h"
 
 namespace hone {
+
+struct AnswerKeys {
+  bool strip_thoughts = false;   // only what follows the last </think> counts
+  bool strict_equality = false;  // stricter rules than Math-Verify's; thoughts never count
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("strip_thoughts", strip_thoughts, "accuracy: judge only what follows the last </think>");
+    v("strict_equality", strict_equality, kStrictEqualityHelp);
+  }
+};
 
 enum class Verdict {
   correct,
@@ -18,8 +30,8 @@ enum class Verdict {
 };
 
 // One verdict a completion. The gold is the row's column `solution`, else `answer` (a string, or a number); in both,
-// what stands behind the last "####" where there is one, as in gsm8k. Throws Error where a row has neither column or
-// one of another type.
+// what stands behind the last "####" where there is one, as in gsm8k. `options` holds AnswerKeys. Throws Error where a
+// row has neither column or one of another type.
 [[nodiscard]] std::vector<Verdict> judge_answers(std::span<const RewardInput> batch, const RewardOptions& options,
                                                  MathWorkers& workers);
 

@@ -30,6 +30,24 @@ std::vector<std::string> RewardRegistry::names() const {
   return names;
 }
 
+std::vector<std::string> RewardRegistry::hidden(const OptionSet& keys) const {
+  std::vector<std::string> paths;
+  paths.reserve(hidden_.size());
+  for (const auto& path : hidden_) paths.push_back(path(keys));
+  return paths;
+}
+
+RewardRegistry& reward_registry() {
+  static RewardRegistry registry = [] {
+    RewardRegistry filled;
+    register_all_reward(filled);
+    return filled;
+  }();
+  return registry;
+}
+
+OptionSet reward_keys() { return reward_registry().keys(); }
+
 Reward RewardRegistry::make(std::string_view name, const RewardOptions& options) const {
   const auto place = std::ranges::lower_bound(entries_, name, {}, &Entry::name);
   if (place == entries_.end() || place->name != name) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/json.h"
+#include "core/option_set.h"
 #include "sandbox/mode.h"
 
 namespace hone {
@@ -52,40 +53,19 @@ struct RowQuery {
 using RowSource =
     std::function<void(const RowQuery& query, const std::function<void(std::span<const std::string_view>)>& visit)>;
 
-enum class LengthScope { group, call };
-
-// What cf_code makes of the tests that pass.
-enum class CodeScoring : std::uint8_t {
-  pass_fail,     // 1 where all pass
-  partial,       // passed/total
-  weighted_sum,  // pass_fail + 0.1 partial
-};
-
 inline constexpr std::string_view kStrictEqualityHelp =
     "Mathematical answers: refuse what Math-Verify forgives (rounding, units, bases, false chains, boxes in thoughts)";
 
-// The recipe's keys that rewards read, with open-r1's names and defaults.
+// The keys of a recipe that all registered rewards declare, with their defaults: open-r1's names and defaults.
+[[nodiscard]] OptionSet reward_keys();
+
+// What rewards are made with.
 struct RewardOptions {
-  bool strip_thoughts = false;   // accuracy and its kin: only what follows the last </think> counts
-  bool strict_equality = false;  // accuracy and its kin: stricter rules than Math-Verify's, thoughts never count
+  OptionSet keys = reward_keys();
   bool think_prefilled = false;  // the prompt ended in "<think>\n" and the completions lack it
-  double cosine_min_value_wrong = 0.0;
-  double cosine_max_value_wrong = -0.5;
-  double cosine_min_value_correct = 0.5;
-  double cosine_max_value_correct = 1.0;
-  std::int64_t cosine_max_len = 1000;  // characters
-  std::int64_t repetition_n_grams = 3;
-  double repetition_max_penalty = -1.0;     // at most 0
-  std::int64_t max_completion_len = 16384;  // tokens
-  std::int64_t soft_punish_cache = 4096;    // tokens
-  LengthScope length_scope = LengthScope::group;
   SandboxMode sandbox = SandboxMode::namespaces;
-  std::string code_language = "python";        // code_format, where the row does not say
-  std::int64_t code_eval_test_batch_size = 1;  // ioi_code, cf_code: tests between looks at whether one failed; -1: all
-  CodeScoring code_eval_scoring_mode = CodeScoring::weighted_sum;  // cf_code
   std::vector<std::string> hidden;  // files and folders that programs of completions must not be able to read
-  std::string cf_tests_folder;  // cf_code: of generated tests; empty: CF_TESTS_FOLDER of the environment, if it is set
-  RowSource rows;               // of other data sets; rewards know none by themselves
+  RowSource rows;                   // of other data sets; rewards know none by themselves
 };
 
 struct Reward {

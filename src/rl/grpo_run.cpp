@@ -1,7 +1,6 @@
 #include "rl/grpo_run.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <optional>
 
@@ -9,14 +8,11 @@
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "data/mixture.h"
 #include "model/lora.h"
 #include "model/registry.h"
-#include "reward/own/own_reward.h"
 #include "rl/grpo_task.h"
 #include "rl/policy_program.h"
 #include "rl/reward_options.h"
-#include "rl/reward_rows.h"
 #include "rl/reward_trial.h"
 #include "rl/server_rollout.h"
 #include "train/fit.h"
@@ -26,7 +22,6 @@ namespace hone {
 namespace {
 
 constexpr std::int64_t kMaxSequences = 64;
-constexpr std::int64_t kMaxBatchTokens = 512;
 
 std::int64_t longest_prompt(const GrpoRun& run) {
   return std::max<std::int64_t>({run.prompts.longest(), run.eval_prompts ? run.eval_prompts->longest() : 0, 1});
@@ -71,53 +66,6 @@ void make_rewards(GrpoRun& run) {
 }
 
 }  // namespace
-
-std::vector<std::string> private_paths(const GrpoOptions& options) {
-  std::vector<std::string> paths = {options.dataset_name, options.eval_dataset_name, options.output_dir};
-  if (options.dataset_mixture.kind != YamlValue::Kind::null) {
-    for (const MixtureDataset& one : read_mixture(options.dataset_mixture, "dataset_mixture").datasets) {
-      paths.push_back(one.id);
-    }
-  }
-  return paths;
-}
-
-RewardOptions reward_options(const RewardKeys& keys, bool think_prefilled) {
-  return {.strip_thoughts = keys.strip_thoughts,
-          .strict_equality = keys.strict_equality,
-          .think_prefilled = think_prefilled,
-          .cosine_min_value_wrong = keys.cosine_min_value_wrong,
-          .cosine_max_value_wrong = keys.cosine_max_value_wrong,
-          .cosine_min_value_correct = keys.cosine_min_value_correct,
-          .cosine_max_value_correct = keys.cosine_max_value_correct,
-          .cosine_max_len = keys.cosine_max_len,
-          .repetition_n_grams = keys.repetition_n_grams,
-          .repetition_max_penalty = keys.repetition_max_penalty,
-          .max_completion_len = keys.max_completion_len,
-          .soft_punish_cache = keys.soft_punish_cache,
-          .length_scope = keys.length_scope,
-          .sandbox = keys.sandbox,
-          .code_language = keys.code_language,
-          .code_eval_test_batch_size = keys.code_eval_test_batch_size,
-          .code_eval_scoring_mode = keys.code_eval_scoring_mode,
-          .cf_tests_folder = keys.cf_tests_folder,
-          .rows = visit_rows};
-}
-
-std::vector<Reward> rewards_of(const RewardKeys& keys, bool think_prefilled, std::vector<std::string> hidden) {
-  RewardRegistry registry;
-  register_all_reward(registry);
-  RewardOptions options = reward_options(keys, think_prefilled);
-  options.hidden = std::move(hidden);
-  options.hidden.push_back(keys.cf_tests_folder);
-  const std::chrono::milliseconds limit(static_cast<std::int64_t>(std::ceil(keys.reward_timeout * 1000)));
-  std::vector<Reward> rewards;
-  rewards.reserve(keys.reward_funcs.size());
-  for (const std::string& name : keys.reward_funcs) {
-    rewards.push_back(is_own_reward(name) ? make_own_reward(name, limit) : registry.make(name, options));
-  }
-  return rewards;
-}
 
 ColumnOptions prompt_columns(const GrpoOptions& options) {
   return {.prompt_column = options.dataset_prompt_column, .system_prompt = options.system_prompt};
@@ -183,12 +131,9 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
 }
 
 EngineOptions rollout_engine(const GrpoOptions& options, const GrpoBatch& batch, std::int64_t longest_prompt) {
-  EngineOptions engine;
-  engine.max_model_len = longest_prompt + options.max_completion_length;
-  engine.max_num_seqs = std::min(batch.completions, kMaxSequences);
-  engine.max_batch_tokens = std::max(kMaxBatchTokens, engine.max_num_seqs);
-  engine.repetition_penalty = options.repetition_penalty != 1;
-  return resolved(engine);
+  return engine_options({.max_model_len = longest_prompt + options.max_completion_length,
+                         .max_num_seqs = std::min(batch.completions, kMaxSequences),
+                         .repetition_penalty = options.repetition_penalty});
 }
 
 GrpoSizes sizes_of(const GrpoRun& run) {

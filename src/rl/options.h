@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/option_set.h"
 #include "core/options.h"
 #include "engine/sampling_keys.h"
 #include "reward/reward.h"
@@ -41,31 +42,12 @@ template <>
 inline constexpr EnumTable kEnumTable<RolloutServer>{.names = "vllm|sglang"};
 
 template <>
-inline constexpr EnumTable kEnumTable<LengthScope>{.names = "group|call"};
-template <>
 inline constexpr EnumTable kEnumTable<SandboxMode>{.names = "namespaces|bubblewrap|none"};
-template <>
-inline constexpr EnumTable kEnumTable<CodeScoring>{.names = "pass_fail|partial|weighted_sum"};
 
 struct RewardKeys {
   std::vector<std::string> reward_funcs{"accuracy", "format", "tag_count"};
   std::vector<double> reward_weights;
-  bool strip_thoughts = false;
-  bool strict_equality = false;
-  LengthScope length_scope = LengthScope::group;
-  double cosine_min_value_wrong = 0.0;
-  double cosine_max_value_wrong = -0.5;
-  double cosine_min_value_correct = 0.5;
-  double cosine_max_value_correct = 1.0;
-  std::int64_t cosine_max_len = 1000;
-  std::int64_t repetition_n_grams = 3;
-  double repetition_max_penalty = -1.0;
-  std::int64_t max_completion_len = 16384;
-  std::int64_t soft_punish_cache = 4096;
-  std::string code_language = "python";
-  std::int64_t code_eval_test_batch_size = 1;
-  CodeScoring code_eval_scoring_mode = CodeScoring::weighted_sum;
-  std::string cf_tests_folder;
+  OptionSet keys_of_rewards = reward_keys();  // those that rewards declare in their folders
   double reward_timeout = 60;
   SandboxMode sandbox = SandboxMode::namespaces;
 
@@ -75,25 +57,7 @@ struct RewardKeys {
     v("reward_funcs", reward_funcs,
       "Rewards by name; your own: FILE.py:FUNCTION as for TRL, or the path (with a slash) of an executable or a .so");
     v("reward_weights", reward_weights, "One weight a reward; unset: 1 each");
-    v("strip_thoughts", strip_thoughts, "accuracy: judge only what follows the last </think>");
-    v("strict_equality", strict_equality, kStrictEqualityHelp);
-    v("length_scope", length_scope, "length: over what the shortest and longest completion are taken");
-    v("cosine_min_value_wrong", cosine_min_value_wrong, "cosine: a wrong completion of length 0");
-    v("cosine_max_value_wrong", cosine_max_value_wrong, "cosine: a wrong completion of cosine_max_len");
-    v("cosine_min_value_correct", cosine_min_value_correct, "cosine: a correct completion of cosine_max_len");
-    v("cosine_max_value_correct", cosine_max_value_correct, "cosine: a correct completion of length 0");
-    v("cosine_max_len", cosine_max_len, "cosine: characters of a half wave", at_least(1));
-    v("repetition_n_grams", repetition_n_grams, "repetition_penalty: words of an n-gram", at_least(1));
-    v("repetition_max_penalty", repetition_max_penalty, "repetition_penalty: the reward of pure repetition",
-      {.most = 0});
-    v("max_completion_len", max_completion_len, "soft_overlong_punishment: tokens at which it is -1", at_least(1));
-    v("soft_punish_cache", soft_punish_cache, "soft_overlong_punishment: tokens over which it falls", at_least(1));
-    v("code_language", code_language, "code_format: the language of the block, where the row does not say");
-    v("code_eval_test_batch_size", code_eval_test_batch_size,
-      "ioi_code, cf_code: tests after which a failure is looked for; -1: all at once", at_least(-1));
-    v("code_eval_scoring_mode", code_eval_scoring_mode, "cf_code: what is made of the share of tests that pass");
-    v("cf_tests_folder", cf_tests_folder,
-      "cf_code: folder of generated tests, test_cases_CONTEST.parquet each; unset: CF_TESTS_FOLDER");
+    keys_of_rewards.fields(v);
     v("reward_timeout", reward_timeout, "A reward of your own: seconds for a batch of completions", above(0));
     v("sandbox", sandbox,
       "Rewards that run programs: what programs run in; none: nothing keeps them from this machine");

@@ -8,31 +8,41 @@
 #include "tracker/registry.h"
 
 namespace hone {
-namespace {
-
-TrackerRegistry all_trackers() {
-  TrackerRegistry registry;
-  register_all_tracker(registry);
+TrackerRegistry& tracker_registry() {
+  static TrackerRegistry registry = [] {
+    TrackerRegistry filled;
+    register_all_tracker(filled);
+    return filled;
+  }();
   return registry;
 }
 
-}  // namespace
-
-void TrackerRegistry::add(std::string name, MakeTracker make) {
-  HONE_ASSERT(find(name) == nullptr, "the tracker ", name, " is registered twice");
-  trackers_.emplace_back(std::move(name), std::move(make));
+void TrackerRegistry::add(TrackerEntry tracker) {
+  HONE_ASSERT(std::ranges::count(trackers_, tracker.name, &TrackerEntry::name) == 0, "the tracker ", tracker.name,
+              " is registered twice");
+  trackers_.push_back(std::move(tracker));
 }
 
 std::vector<std::string> TrackerRegistry::names() const {
   std::vector<std::string> names;
   names.reserve(trackers_.size());
-  for (const auto& [name, make] : trackers_) names.push_back(name);
+  for (const TrackerEntry& tracker : trackers_) names.push_back(tracker.name);
   return names;
 }
 
-const MakeTracker* TrackerRegistry::find(std::string_view name) const {
-  const auto at = std::ranges::find(trackers_, name, &std::pair<std::string, MakeTracker>::first);
-  return at == trackers_.end() ? nullptr : &at->second;
+OptionSet tracker_keys() {
+  OptionSet keys;
+  for (const TrackerEntry& tracker : tracker_registry().entries()) keys.add(tracker.keys);
+  return keys;
+}
+
+std::string tracker_list() {
+  std::string list;
+  for (const TrackerEntry& tracker : tracker_registry().entries()) {
+    list +=
+        text_of(list.empty() ? "" : ", ", tracker.name, tracker.note.empty() ? "" : text_of(" (", tracker.note, ")"));
+  }
+  return list;
 }
 
 std::string tracked_name(std::string_view metric) {
@@ -41,7 +51,7 @@ std::string tracked_name(std::string_view metric) {
 }
 
 std::vector<std::string> tracker_names(std::span<const std::string> report_to, std::string_view place) {
-  const std::vector<std::string> known = all_trackers().names();
+  const std::vector<std::string> known = tracker_registry().names();
   std::vector<std::string> names;
   const auto add = [&](const std::string& name) {
     if (std::ranges::count(names, name) == 0) names.push_back(name);
@@ -61,11 +71,11 @@ std::vector<std::string> tracker_names(std::span<const std::string> report_to, s
 }
 
 Trackers::Trackers(std::span<const std::string> names, const TrackedRun& run) {
-  const TrackerRegistry registry = all_trackers();
+  const std::span<const TrackerEntry> known = tracker_registry().entries();
   for (const std::string& name : names) {
-    const MakeTracker* make = registry.find(name);
-    HONE_ASSERT(make != nullptr, "no tracker ", name);
-    entries_.push_back({name, (*make)(run)});
+    const auto tracker = std::ranges::find(known, name, &TrackerEntry::name);
+    HONE_ASSERT(tracker != known.end(), "no tracker ", name);
+    entries_.push_back({name, tracker->make(run)});
   }
 }
 

@@ -8,19 +8,24 @@
 #include <vector>
 
 #include "core/json.h"
+#include "core/option_set.h"
 #include "tracker/metric_row.h"
 
 namespace hone {
+
+// The keys of a recipe that all registered trackers declare, with their defaults.
+[[nodiscard]] OptionSet tracker_keys();
 
 // The run that is tracked. The pointer and the span need to live while the tracker is made.
 struct TrackedRun {
   std::filesystem::path output_dir;
   std::string command;   // "sft"
   std::string run_name;  // may be empty
-  const Json* options;   // all keys as in effect; trackers read their own there
+  const Json* options;   // all keys as in effect, to be shown
   // Of a run that is resumed: the step it goes on after, and the rows that it logged up to there.
   std::int64_t resumed_step = 0;
   std::span<const MetricRow> history;
+  OptionSet keys = tracker_keys();
 };
 
 class Tracker {
@@ -59,6 +64,8 @@ class Trackers {
   std::vector<Entry> entries_;
 };
 
+// The trackers that there are, as help names them: "tensorboard, wandb (offline)".
+[[nodiscard]] std::string tracker_list();
 // report_to without what asks for none: "none"; "all" stands for all that there are. Throws Error at an unknown name,
 // beginning with `place`.
 [[nodiscard]] std::vector<std::string> tracker_names(std::span<const std::string> report_to, std::string_view place);

@@ -10,6 +10,7 @@
 #include "core/strings.h"
 #include "core/yaml.h"
 #include "hub/cache.h"
+#include "tracker/tracker.h"
 
 namespace hone {
 namespace fs = std::filesystem;
@@ -19,16 +20,12 @@ constexpr std::string_view kMark = "library_name: ";
 constexpr std::string_view kTag = "\n- hone\n";
 
 // Keys that say where and how a run was run, not what it was.
-constexpr std::array<std::string_view, 22> kLeftOut{"output_dir",
+constexpr std::array<std::string_view, 18> kLeftOut{"output_dir",
                                                     "overwrite_output_dir",
                                                     "resume_from_checkpoint",
                                                     "config_file",
-                                                    "logging_dir",
                                                     "report_to",
                                                     "run_name",
-                                                    "wandb_project",
-                                                    "wandb_entity",
-                                                    "wandb_run_group",
                                                     "device",
                                                     "dry_run",
                                                     "show",
@@ -43,8 +40,9 @@ constexpr std::array<std::string_view, 22> kLeftOut{"output_dir",
                                                     "vllm_server_url"};
 
 bool is_left_out(std::string_view key) {
+  OptionSet trackers = tracker_keys();
   return std::ranges::find(kLeftOut, key) != kLeftOut.end() || key.starts_with("hub_") ||
-         key.find("hub_revision") != key.npos;
+         key.find("hub_revision") != key.npos || OptionTable(trackers).find(key) != nullptr;
 }
 
 bool is_hub_name(const std::string& name) {

@@ -120,9 +120,7 @@ Optimizer::~Optimizer() = default;
 
 const TensorStore& Optimizer::gradients() const { return workspace_->store(kGradientStore); }
 const Executable& Optimizer::executable() const { return workspace_->executable(kUpdateProgram); }
-void Optimizer::set_profile(std::vector<double>* seconds) {
-  workspace_->executable(kUpdateProgram).set_profile(seconds);
-}
+void Optimizer::set_observer(NodeObserver* observer) { workspace_->executable(kUpdateProgram).set_observer(observer); }
 void Optimizer::discard() { workspace_->store(kGradientStore).fill_zero(); }
 
 UpdateResult Optimizer::update(double learning_rate, double max_grad_norm) {

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "model/model.h"
 #include "train/update_rule.h"
@@ -50,7 +49,7 @@ class Optimizer {
   // For a resume: the states of a checkpoint have been uploaded, and this many updates were applied.
   void set_steps(std::int64_t steps) { steps_ = steps; }
   [[nodiscard]] const Executable& executable() const;
-  void set_profile(std::vector<double>* seconds);
+  void set_observer(NodeObserver* observer);
   [[nodiscard]] Workspace& workspace() { return *workspace_; }
 
  private:

@@ -4,8 +4,9 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "core/log.h"
-#include "tracker/tracker.h"
+#include "tracker/registry.h"
 #include "train/accelerate.h"
 
 namespace hone {
@@ -40,14 +41,16 @@ void read_launch_file(const ModelOptions& model, const TrainingOptions& training
 // Keys of trackers that report_to does not name.
 void check_trackers(const TrainingOptions& training, const OptionInput& input) {
   const std::vector<std::string> names = tracker_names(training.report_to, input.place_of("report_to"));
-  const auto note = [&](const std::string& value, std::string_view key, std::string_view tracker) {
-    if (value.empty() || std::ranges::count(names, tracker) > 0) return;
-    log_once(text_of(key, " has no effect: report_to does not name ", tracker));
-  };
-  note(training.logging_dir, "logging_dir", "tensorboard");
-  note(training.wandb_project, "wandb_project", "wandb");
-  note(training.wandb_entity, "wandb_entity", "wandb");
-  note(training.wandb_run_group, "wandb_run_group", "wandb");
+  OptionSet keys = training.keys_of_trackers;
+  const Json values = option_json(OptionTable(keys));
+  for (const TrackerEntry& tracker : tracker_registry().entries()) {
+    if (std::ranges::count(names, tracker.name) > 0) continue;
+    OptionSet unset = tracker.keys;
+    const Json defaults = option_json(OptionTable(unset));
+    for (const auto& [key, value] : defaults.items()) {
+      if (values.at(key) != value) log_once(text_of(key, " has no effect: report_to does not name ", tracker.name));
+    }
+  }
 }
 
 void check_steps(double value, std::string_view key, const OptionInput& input) {

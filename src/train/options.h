@@ -11,8 +11,10 @@
 #include "backend/device_memory.h"
 #include "backend/device_option.h"
 #include "core/dtype.h"
+#include "core/option_set.h"
 #include "core/options.h"
 #include "data/source.h"
+#include "tracker/tracker.h"
 #include "train/hub_options.h"
 #include "train/lora_options.h"
 #include "train/schedule.h"
@@ -172,10 +174,7 @@ struct TrainingOptions {
   std::string run_name;
   bool metrics_block = false;
   std::vector<std::string> report_to;
-  std::string logging_dir;
-  std::string wandb_project;
-  std::string wandb_entity;
-  std::string wandb_run_group;
+  OptionSet keys_of_trackers = tracker_keys();  // those that trackers declare in their folders
   std::vector<std::string> benchmarks;
   HubOptions hub;
   bool dry_run = false;
@@ -248,12 +247,8 @@ struct TrainingOptions {
     v("greater_is_better", greater_is_better, "Which of two is better; unset: the lower of a loss, else the greater");
     v("run_name", run_name, "Name of the run in its log and in each row of metrics.jsonl");
     v("metrics_block", metrics_block, "Log a step as a block of lines rather than as one");
-    v("report_to", report_to,
-      "Who is told what is logged beside metrics.jsonl: tensorboard, wandb (offline), all, none");
-    v("logging_dir", logging_dir, "Folder of TensorBoard's files; unset: runs in output_dir");
-    v("wandb_project", wandb_project, "Project of the wandb run; unset: $WANDB_PROJECT, or huggingface");
-    v("wandb_entity", wandb_entity, "User or team of the wandb run; unset: $WANDB_ENTITY, or wandb sync's");
-    v("wandb_run_group", wandb_run_group, "Group of the wandb run; unset: $WANDB_RUN_GROUP");
+    v("report_to", report_to, "Who is told what is logged beside metrics.jsonl: " + tracker_list() + ", all, none");
+    keys_of_trackers.fields(v);
     v("dry_run", dry_run, "Check and print everything up to the first step; train nothing, write nothing");
     v("config_file", config_file, "accelerate's YAML");
     v.alias("evaluation_strategy", "eval_strategy");

@@ -33,7 +33,8 @@ RunLog::RunLog(const TrainingOptions& options, const TrainerSetup& setup, const 
                                                     .run_name = options_.run_name,
                                                     .options = &options_json,
                                                     .resumed_step = first,
-                                                    .history = history});
+                                                    .history = history,
+                                                    .keys = options_.keys_of_trackers});
   usage_ = std::make_unique<UsageMeter>(subject.weights.device(), model_dtype(subject.model, subject.weights));
 }
 

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <csignal>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/interrupt.h"
 #include "core/json_value.h"
 #include "core/random.h"
 #include "support/device.h"
@@ -165,6 +167,82 @@ TEST(Engine, StreamsTheTextThatItReturns) {
     for (const Engine::Update& update : engine.step()) text += update.text;
   }
   EXPECT_EQ(text, engine.take(id).text);
+}
+
+TEST(Engine, CancelEndsWhatRunsAndLeavesWhatHasFinished) {
+  FixtureModel fixture("qwen2");
+  const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
+  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(test_device()),
+                {.max_model_len = 64});
+  const RequestId finished = engine.add({{1, 2}, {.temperature = 0, .max_tokens = 3}});
+  const RequestId running = engine.add({{3, 4}, {.temperature = 0, .max_tokens = 30}});
+  for (int i = 0; i < 5; ++i) (void)engine.step();
+  engine.cancel(finished);
+  engine.cancel(running);
+  EXPECT_FALSE(engine.has_work());
+  const Completion whole = engine.take(finished);
+  EXPECT_EQ(whole.finish_reason, FinishReason::length);
+  EXPECT_EQ(whole.tokens.size(), 3u);
+  const Completion part = engine.take(running);
+  EXPECT_EQ(part.finish_reason, FinishReason::abort);
+  EXPECT_EQ(part.tokens.size(), 5u);
+}
+
+TEST(Engine, RunsWhatIsAddedBetweenSteps) {
+  FixtureModel fixture("qwen2");
+  const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
+  const std::vector<Request> requests = many_requests(9, fixture.model->shape().vocab_size);
+  const EngineOptions options = engine_options({.max_model_len = 96, .max_num_seqs = 4});
+  const std::vector<Completion> together = generate(fixture, requests, options);
+  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(test_device()), options);
+  std::vector<RequestId> ids;
+  std::size_t ended = 0;
+  engine.run([&](const Engine::Update& update) { ended += update.finish_reason != FinishReason::none ? 1 : 0; },
+             [&] {
+               if (ids.size() < requests.size() && ids.size() < ended + 2)
+                 ids.push_back(engine.add(requests[ids.size()]));
+             });
+  EXPECT_EQ(ended, requests.size());
+  for (std::size_t i = 0; i < requests.size(); ++i) expect_equal(engine.take(ids[i]), together[i]);
+}
+
+TEST(Engine, CtrlCCancelsWhatIsLeft) {
+  FixtureModel fixture("qwen2");
+  const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
+  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(test_device()),
+                {.max_model_len = 64});
+  const RequestId first = engine.add({{1, 2}, {.temperature = 0, .max_tokens = 3}});
+  const RequestId second = engine.add({{3, 4}, {.temperature = 0, .max_tokens = 30}});
+  struct sigaction interrupt{};
+  struct sigaction terminate{};
+  ::sigaction(SIGINT, nullptr, &interrupt);
+  ::sigaction(SIGTERM, nullptr, &terminate);
+  catch_interrupts();
+  EXPECT_THROW(engine.run([&](const Engine::Update& update) {
+    if (update.id == first && update.finish_reason != FinishReason::none) ::raise(SIGINT);
+  }),
+               Interrupted);
+  clear_interrupt();
+  ::sigaction(SIGINT, &interrupt, nullptr);
+  ::sigaction(SIGTERM, &terminate, nullptr);
+  EXPECT_FALSE(engine.has_work());
+  EXPECT_EQ(engine.take(first).finish_reason, FinishReason::length);
+  EXPECT_EQ(engine.take(second).finish_reason, FinishReason::abort);
+}
+
+TEST(Engine, OptionsFollowFromTheRequestsToCome) {
+  const EngineOptions few = engine_options({.max_model_len = 100, .max_num_seqs = 3, .repetition_penalty = 1.5});
+  EXPECT_EQ(few.max_batch_tokens, 512);
+  EXPECT_EQ(few.num_blocks, 3 * 7);
+  EXPECT_TRUE(few.repetition_penalty);
+  const EngineOptions many = engine_options({.max_model_len = 100, .max_num_seqs = 1000, .full_length = 4});
+  EXPECT_EQ(many.max_batch_tokens, 1000);
+  EXPECT_EQ(many.num_blocks, 4 * 7);
+  EXPECT_FALSE(many.repetition_penalty);
+  const ModelShape shape{.max_position_embeddings = 4096};
+  EXPECT_EQ(model_len(shape, 0, 32768), 4096);
+  EXPECT_EQ(model_len(shape, 0, 1024), 1024);
+  EXPECT_EQ(model_len(shape, 9000, 1024), 9000);
 }
 
 TEST(Engine, RefusesWhatDoesNotFit) {

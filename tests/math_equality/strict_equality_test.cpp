@@ -11,6 +11,7 @@
 #include "core/json_value.h"
 #include "math_equality/comparison.h"
 #include "reward/registry.h"
+#include "reward/reward_flags.h"
 #include "support/paths.h"
 
 namespace hone {
@@ -208,8 +209,8 @@ std::optional<double> accuracy(const std::string& text, const RewardOptions& opt
 }
 
 TEST(StrictEquality, a_box_in_thoughts_is_no_answer) {
-  const RewardOptions strict{.strict_equality = true};
-  const RewardOptions prefilled{.strict_equality = true, .think_prefilled = true};
+  const RewardOptions strict = test::with_keys({"--strict_equality"});
+  const RewardOptions prefilled = test::with_keys({"--strict_equality"}, true);
   const struct {
     const char* text;
     double by_default, strictly, behind_prefill;

@@ -129,6 +129,67 @@ TEST(Fusion, KeepsToALayer) {
   EXPECT_EQ(fusions("layers.1.mlp", "norm"), 0);
 }
 
+// Stands for the first `count` of scale nodes that follow each other.
+class FusedScales final : public FusedOp {
+ public:
+  FusedScales(std::string name, int place, std::size_t count) : name_(std::move(name)), place_(place), count_(count) {}
+  std::string_view name() const override { return name_; }
+  OpCategory category() const override { return OpCategory::other; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 0, name())}; }
+  int fusion_place() const override { return place_; }
+  std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
+    Fusion fusion{.nodes = {}, .inputs = program.nodes()[first].inputs, .attributes = {}, .outputs = {}};
+    for (std::size_t i = first; i < first + count_; ++i) {
+      if (i >= program.nodes().size() || program.nodes()[i].op->name() != "scale") return std::nullopt;
+      fusion.nodes.push_back(i);
+    }
+    fusion.outputs = {{program.nodes()[fusion.nodes.back()].outputs[0], 0}};
+    return fusion;
+  }
+
+ private:
+  std::string name_;
+  int place_;
+  std::size_t count_;
+};
+
+TEST(Fusion, OrderIsThatOfPlacesWhateverTheNames) {
+  register_operations();
+  Program program;
+  Tensor x = program.input("x", {DType::f32, {4}});
+  for (int i = 0; i < 5; ++i) x = scale(x, 2.0);
+  program.output("y", x);
+  // Of five nodes, three are one and then two, which the other order would not give.
+  const auto nodes = [&](const std::string& pair_name, const std::string& triple_name, bool pair_first) {
+    const FusedScales pair(pair_name, 20, 2);
+    const FusedScales triple(triple_name, 10, 3);
+    OpRegistry registry;
+    registry.add(pair_first ? pair : triple);
+    registry.add(pair_first ? triple : pair);
+    std::vector<bool> triples;
+    const Program fused = fuse(program, FusionReach::program, registry);
+    for (const Node& node : fused.nodes()) triples.push_back(node.op == &triple);
+    return triples;
+  };
+  for (const bool pair_first : {false, true}) {
+    EXPECT_EQ(nodes("a", "b", pair_first), (std::vector{true, false}));
+    EXPECT_EQ(nodes("b", "a", pair_first), (std::vector{true, false}));
+  }
+}
+
+TEST(Fusion, PlacesAreDeclaredAndDiffer) {
+  register_operations();
+  std::vector<std::string_view> names;
+  for (const FusedOp* op : op_registry().fused()) names.push_back(op->name());
+  EXPECT_EQ(names, (std::vector<std::string_view>{"add_layer_norm", "add_rms_norm", "linear_logprobs_joint"}));
+  const FusedScales one("one", 10, 2);
+  const FusedScales other("other", 10, 3);
+  OpRegistry registry;
+  registry.add(one);
+  registry.add(other);
+  EXPECT_THROW((void)registry.fused(), Defect);
+}
+
 TEST(Gradients, Golden) { expect_golden("passes/append_gradients.txt", to_text(with_gradients(small_program()))); }
 TEST(Gradients, GoldenInBf16) {
   expect_golden("passes/append_gradients_bf16.txt",

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
+#include <string>
 
 #include "core/error.h"
 #include "ops/add/add.h"
@@ -174,18 +176,57 @@ TEST(Executable, MovesWithItsState) {
   EXPECT_EQ(output_of(second, "z", 1)[0], 4.0f);
 }
 
-TEST(Executable, ProfilesEveryNode) {
+TEST(Executable, TimesEveryNode) {
   const TensorStore weights = make_weights(1.0f);
   Executable executable(small_program(), std::make_shared<Arena>(cpu_device()), {.weights = &weights});
-  std::vector<double> seconds;
-  executable.set_profile(&seconds);
+  NodeTimes times;
+  executable.set_observer(&times);
   executable.run();
-  ASSERT_EQ(seconds.size(), executable.program().nodes().size());
-  EXPECT_GT(std::accumulate(seconds.begin(), seconds.end(), 0.0), 0.0);
-  const std::vector<double> once = seconds;
-  executable.set_profile(nullptr);
+  const std::vector<double> once(times.seconds().begin(), times.seconds().end());
+  ASSERT_EQ(once.size(), executable.program().nodes().size());
+  EXPECT_GT(std::accumulate(once.begin(), once.end(), 0.0), 0.0);
   executable.run();
-  EXPECT_EQ(seconds, once);
+  ASSERT_EQ(times.seconds().size(), once.size());
+  for (std::size_t i = 0; i < once.size(); ++i) EXPECT_GE(times.seconds()[i], once[i]);
+  const std::vector<double> twice(times.seconds().begin(), times.seconds().end());
+  executable.set_observer(nullptr);
+  executable.run();
+  EXPECT_TRUE(std::ranges::equal(times.seconds(), twice));
+}
+
+// Writes down what it is told, and marks before and after each node.
+class Story final : public NodeObserver {
+ public:
+  void begin_run(Stopwatch&) override { text += "begin"; }
+  void before_node(std::size_t node, Stopwatch& stopwatch) override {
+    text += " <" + std::to_string(node);
+    stopwatch.mark();
+  }
+  void after_node(std::size_t node, Stopwatch& stopwatch) override {
+    text += " " + std::to_string(node) + ">";
+    stopwatch.mark();
+  }
+  void end_run(Stopwatch& stopwatch) override { text += " end " + std::to_string(stopwatch.read().size()) + "\n"; }
+
+  std::string text;
+};
+
+TEST(Executable, TellsItsObserverOfEveryNodeInOrder) {
+  const TensorStore weights = make_weights(1.0f);
+  Executable executable(small_program(), std::make_shared<Arena>(cpu_device()), {.weights = &weights});
+  executable.set<float>("x", std::vector<float>(kRows * kWidth, 1.0f));
+  Story story;
+  executable.run();
+  const float unobserved = output_of(executable, "y", 1)[0];
+  executable.set_observer(&story);
+  executable.run();
+  executable.run();
+  EXPECT_EQ(output_of(executable, "y", 1)[0], unobserved);
+  std::string run = "begin";
+  const std::size_t nodes = executable.program().nodes().size();
+  for (std::size_t i = 0; i < nodes; ++i) run += " <" + std::to_string(i) + " " + std::to_string(i) + ">";
+  run += " end " + std::to_string(2 * nodes - 1) + "\n";
+  EXPECT_EQ(story.text, run + run);
 }
 
 }  // namespace

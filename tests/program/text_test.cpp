@@ -3,14 +3,21 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cfloat>
 #include <cmath>
+#include <cstdint>
 
 #include "core/error.h"
+#include "core/random.h"
 #include "core/strings.h"
 #include "ops/add/add.h"
 #include "ops/attention/attention.h"
 #include "ops/fill/fill.h"
 #include "ops/linear/linear.h"
+#include "ops/normal_fill/normal_fill.h"
 #include "ops/registry.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope.h"
@@ -96,6 +103,106 @@ TEST(ProgramText, NumbersOfAttributesAreExact) {
   }
 }
 
+// An attribute of every kind.
+struct KindsAttributes {
+  bool flag = false;
+  std::int64_t number = 0;
+  double real = 0;
+  std::string text;
+  std::string second_text;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("flag", flag);
+    v("number", number);
+    v("real", real);
+    v("text", text);
+    v("second_text", second_text);
+  }
+};
+
+class KindsOp final : public Op {
+ public:
+  std::string_view name() const override { return "kinds"; }
+  OpCategory category() const override { return OpCategory::other; }
+  Attributes default_attributes() const override { return KindsAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 0, name())}; }
+};
+
+const KindsOp kKinds;
+
+// Up to seven pieces of what a parser could stumble over, and any bytes.
+std::string awkward_text(const RandomStream& random, std::uint64_t& at) {
+  static constexpr std::array<std::string_view, 22> kPieces{
+      "\"",   "\\",      "\n", "\r", "\t", "\x7f", "}",    "{", ",",  "=",
+      " ",    "@",       "_",  "%1", "#",  "\\n",  "\\\"", "é", "自", "\xF0\x9F\x98\x80",
+      "\xff", "layers.0"};
+  std::string text;
+  for (std::uint64_t left = random.below(at++, 8); left > 0; --left) {
+    const std::uint64_t piece = random.below(at++, kPieces.size() + 1);
+    if (piece < kPieces.size())
+      text += kPieces[piece];
+    else
+      text.push_back(static_cast<char>(random.below(at++, 256)));
+  }
+  return text;
+}
+
+std::uint64_t any_bits(const RandomStream& random, std::uint64_t& at) {
+  const std::uint64_t high = random.below(at++, std::uint64_t{1} << 32);
+  return high << 32 | random.below(at++, std::uint64_t{1} << 32);
+}
+
+TEST(ProgramText, EveryKindOfAttributeAndNameIsExact) {
+  OpRegistry registry;
+  registry.add(kKinds);
+  const RandomStream random(3, "program text");
+  std::uint64_t at = 0;
+  const std::vector<std::int64_t> numbers{
+      0, -1, INT64_MAX, INT64_MIN, std::int64_t{1} << 30, (std::int64_t{1} << 53) + 1};
+  const std::vector<double> reals{0.0, -0.0, INFINITY, -INFINITY, NAN, -NAN, 5e-324, -DBL_MAX, 0.1, 1e300};
+  for (std::size_t trial = 0; trial < 3000; ++trial) {
+    const KindsAttributes wanted{
+        .flag = random.below(at++, 2) == 1,
+        .number = trial < numbers.size() ? numbers[trial] : static_cast<std::int64_t>(any_bits(random, at)),
+        .real = trial < reals.size() ? reals[trial] : std::bit_cast<double>(any_bits(random, at)),
+        .text = awkward_text(random, at),
+        .second_text = awkward_text(random, at)};
+    Program program;
+    const std::string name = awkward_text(random, at);
+    const std::string scope = awkward_text(random, at);
+    const std::string output = awkward_text(random, at);
+    const Tensor x = program.input(name, {DType::f32, {2}});
+    (void)program.weight(name, {DType::f32, {2}});
+    program.set_scope(scope);
+    program.output(output, program.append1(kKinds, wanted, {x}));
+    const std::string text = to_text(program);
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4) << text;
+    const Program parsed = program_from_text(text, registry);
+    EXPECT_EQ(to_text(parsed), text);
+    EXPECT_EQ(parsed.values()[0].name, name);
+    EXPECT_EQ(parsed.values()[1].name, name);
+    EXPECT_EQ(parsed.nodes()[0].scope, scope);
+    EXPECT_EQ(parsed.outputs()[0].name, output);
+    const auto& read = parsed.nodes()[0].attributes.as<KindsAttributes>();
+    EXPECT_EQ(read.flag, wanted.flag);
+    EXPECT_EQ(read.number, wanted.number);
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(read.real), std::bit_cast<std::uint64_t>(wanted.real)) << text;
+    EXPECT_EQ(read.text, wanted.text);
+    EXPECT_EQ(read.second_text, wanted.second_text);
+  }
+}
+
+// The key of a random stream has all 64 bits.
+TEST(ProgramText, AProgramThatDrawsWeightsParsesBack) {
+  register_operations();
+  Program program;
+  const Tensor weight = program.weight("w", {DType::f32, {4}});
+  program.output("w", normal_fill(weight, {.key = -6148914691236517206, .deviation = 0.02, .count = 4}));
+  const std::string text = to_text(program);
+  EXPECT_EQ(to_text(program_from_text(text)), text);
+}
+
 TEST(ProgramText, CommentsAndEmptyLinesCount) {
   register_operations();
   const std::string text = "# a program\n\n%4: f32[2] = input \"x\"\n  \n%9: f32[2] = add(%4, %4) forward\n";
@@ -139,7 +246,15 @@ TEST(ProgramText, ErrorsNameTheLine) {
       {"%0: f32[cows:2] = input \"x\"", "program, line 1: unknown count in dimension 'cows:2'"},
       {"%0: f32[4294967296, 4294967296] = input \"x\"", "program, line 1: f32[4294967296, 4294967296] is too large"},
       {x + "%1: f32[2] = rope(%0, %0) {heads=4294967296} forward",
-       "program, line 2: '4294967296' is beyond 1073741824"},
+       "program, line 2: rope: 4294967296 is beyond 1073741824"},
+      {x + "%1: f32[2] = scale(%0) {factor=9223372036854775808x} forward",
+       "program, line 2: '9223372036854775808x' is not a number"},
+      {x + "%1: f32[2] = scale(%0) {factor=nan:3ff0000000000000} forward",
+       "program, line 2: 'nan:3ff0000000000000' is a number"},
+      {"%0: f32[2] = input \"a\\q\"", "program, line 1: '\\q' is no escape"},
+      {"%0: f32[2] = input \"a\\x1\"", "program, line 1: '\\x1' is no escape"},
+      {"%0: f32[2] = input \"a\\\"", "program, line 1: a quote is not closed"},
+      {x + "%1: f32[2] = fill() {type=\"f32[2]\"\"} forward", "program, line 2: a quote is not closed"},
       {x + "%1: f32[2] = linear_bias_gradient(%0, _) backward", "program, line 2: linear_bias_gradient: input 1 is"},
       {"%0: f32[-2] = input \"x\"", "program, line 1: '-2' is not a dimension"},
       {"%0: f32[2] = input \"x", "program, line 1: a quote is not closed"},

@@ -10,6 +10,7 @@
 #include "reward/judging/judge_code.h"
 #include "reward/judging/outputs.h"
 #include "reward/registry.h"
+#include "reward/reward_flags.h"
 #include "sandbox/runner.h"
 #include "support/paths.h"
 #include "support/sandbox.h"
@@ -169,8 +170,10 @@ TEST(CodeRewards, code_format_wants_a_block_within_the_answer) {
   EXPECT_EQ(score("<think>\n```python\na\n```\n</think>\n<answer>\nx\n</answer>"), 0.0);
   EXPECT_EQ(score(" " + head + "```python\na\n```\n</answer>"), 0.0);
   EXPECT_EQ(score(head + "```cpp\na\n```\n</answer>", {{"language", "cpp"}}), 1.0);
-  EXPECT_EQ(score(head + "```cpp\na\n```\n</answer>", Json::object(), {.code_language = "cpp"}), 1.0);
-  EXPECT_EQ(score(head + "```cpp\na\n```\n</answer>", {{"language", "python"}}, {.code_language = "cpp"}), 0.0);
+  EXPECT_EQ(score(head + "```cpp\na\n```\n</answer>", Json::object(), test::with_keys({"--code_language=cpp"})), 1.0);
+  EXPECT_EQ(
+      score(head + "```cpp\na\n```\n</answer>", {{"language", "python"}}, test::with_keys({"--code_language=cpp"})),
+      0.0);
   EXPECT_EQ(score("x\n</think>\n<answer>\n```python\na\n```\n</answer>"), 0.0);
   EXPECT_EQ(score("x\n</think>\n<answer>\n```python\na\n```\n</answer>", Json::object(), {.think_prefilled = true}),
             1.0);

@@ -12,6 +12,7 @@
 #include "reward/judging/contest.h"
 #include "reward/judging/outputs.h"
 #include "reward/registry.h"
+#include "reward/reward_flags.h"
 #include "sandbox/compiler.h"
 #include "support/paths.h"
 #include "support/sandbox.h"
@@ -82,9 +83,9 @@ TEST(CfCode, agrees_with_open_r1) {
 TEST(CfCode, agrees_with_open_r1_in_the_other_modes) {
   SKIP_WITHOUT_SANDBOX();
   expect_equal_scores(fixture()["cf"], "cf_code", "pass_fail",
-                      {.code_eval_test_batch_size = 2, .code_eval_scoring_mode = CodeScoring::pass_fail});
+                      test::with_keys({"--code_eval_test_batch_size=2", "--code_eval_scoring_mode=pass_fail"}));
   expect_equal_scores(fixture()["cf"], "cf_code", "partial",
-                      {.code_eval_test_batch_size = -1, .code_eval_scoring_mode = CodeScoring::partial});
+                      test::with_keys({"--code_eval_test_batch_size=-1", "--code_eval_scoring_mode=partial"}));
 }
 
 TEST(IoiCode, agrees_with_open_r1) {
@@ -168,7 +169,7 @@ TEST(Contest, rows_and_keys_that_make_no_sense_are_errors) {
   Json wrong = cf;
   wrong["time_limit"] = "long";
   refused("cf_code", wrong, "time_limit");
-  refused("cf_code", cf, "code_eval_test_batch_size", {.code_eval_test_batch_size = 0});
+  refused("cf_code", cf, "code_eval_test_batch_size", test::with_keys({"--code_eval_test_batch_size=0"}));
   Json ioi = {{"id", "x"}, {"test_names", {"a"}}, {"grader_files", Json::array()}};
   refused("ioi_code", ioi, "neither test_cases nor a year");
   ioi["test_cases"] = {{"b", {"1", "1"}}};

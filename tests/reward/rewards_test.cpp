@@ -8,6 +8,7 @@
 #include "core/json.h"
 #include "core/json_value.h"
 #include "reward/registry.h"
+#include "reward/reward_flags.h"
 #include "support/paths.h"
 
 namespace hone {
@@ -78,7 +79,7 @@ TEST(Rewards, length_and_cosine_agree_with_open_r1) {
     batch.push_back({.completion = texts[i], .row = &gold, .group = fixture["judged"][i]["group"].get<std::int64_t>()});
   }
   const RewardScores by_group = registry().make("length", {}).score(batch);
-  const RewardScores by_call = registry().make("length", {.length_scope = LengthScope::call}).score(batch);
+  const RewardScores by_call = registry().make("length", test::with_keys({"--length_scope=call"})).score(batch);
   const RewardScores cosine = registry().make("cosine", {}).score(batch);
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const Json& row = fixture["judged"][i];
@@ -130,8 +131,9 @@ TEST(Accuracy, asks_for_a_gold) {
 TEST(Accuracy, counts_thoughts_unless_told_to_strip_them) {
   const std::string text = "<think>\nIt is \\boxed{6}.\n</think>\nDone.";
   EXPECT_EQ(reward_score("accuracy", text, {{"solution", "6"}}), 1.0);
-  EXPECT_EQ(reward_score("accuracy", text, {{"solution", "6"}}, {.strip_thoughts = true}), 0.0);
-  EXPECT_EQ(reward_score("accuracy", text + " \\boxed{6}", {{"solution", "6"}}, {.strip_thoughts = true}), 1.0);
+  EXPECT_EQ(reward_score("accuracy", text, {{"solution", "6"}}, test::with_keys({"--strip_thoughts"})), 0.0);
+  EXPECT_EQ(reward_score("accuracy", text + " \\boxed{6}", {{"solution", "6"}}, test::with_keys({"--strip_thoughts"})),
+            1.0);
 }
 
 TEST(Format, counts_a_prefilled_tag_as_present) {
@@ -147,10 +149,11 @@ TEST(Format, counts_a_prefilled_tag_as_present) {
 }
 
 TEST(Rewards, refuse_options_that_make_no_sense) {
-  EXPECT_THROW((void)registry().make("repetition_penalty", {.repetition_max_penalty = 0.5}), Error);
-  EXPECT_THROW((void)registry().make("repetition_penalty", {.repetition_n_grams = 0}), Error);
-  EXPECT_THROW((void)registry().make("cosine", {.cosine_max_len = 0}), Error);
-  EXPECT_THROW((void)registry().make("soft_overlong_punishment", {.max_completion_len = 10, .soft_punish_cache = 11}),
+  EXPECT_THROW((void)registry().make("repetition_penalty", test::with_keys({"--repetition_max_penalty=0.5"})), Error);
+  EXPECT_THROW((void)registry().make("repetition_penalty", test::with_keys({"--repetition_n_grams=0"})), Error);
+  EXPECT_THROW((void)registry().make("cosine", test::with_keys({"--cosine_max_len=0"})), Error);
+  EXPECT_THROW((void)registry().make("soft_overlong_punishment",
+                                     test::with_keys({"--max_completion_len=10", "--soft_punish_cache=11"})),
                Error);
 }
 

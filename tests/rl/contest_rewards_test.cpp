@@ -13,6 +13,7 @@
 #include "core/json_value.h"
 #include "rl/reward_options.h"
 #include "rl/reward_rows.h"
+#include "support/option_flags.h"
 #include "support/paths.h"
 #include "support/sandbox.h"
 #include "support/small_hub.h"
@@ -59,6 +60,7 @@ class ContestRewards : public testing::Test {
 
   void SetUp() override { SKIP_WITHOUT_SANDBOX(); }
 
+  static void set(RewardKeys& keys, const std::string& flag) { keys = test::with_flags(keys, {flag}); }
   static RewardScores scores(const RewardKeys& keys, const std::vector<std::string>& completions,
                              const std::vector<Json>& rows) {
     std::vector<RewardInput> batch;
@@ -117,17 +119,17 @@ TEST_F(ContestRewards, cf_code_with_generated_tests_agrees_with_open_r1) {
   const Json& cases = stored_fixture()["cf"];
   ASSERT_GE(cases.size(), 20u);
   RewardKeys keys{.reward_funcs = {"cf_code"}};
-  keys.cf_tests_folder = cf_tests().string();
+  set(keys, "--cf_tests_folder=" + cf_tests().string());
   expect_scores(keys, cases, "weighted_sum");
-  keys.code_eval_scoring_mode = CodeScoring::partial;
+  set(keys, "--code_eval_scoring_mode=partial");
   expect_scores(keys, cases, "partial");
   // The variable names the folder too, and the key wins.
-  keys.code_eval_scoring_mode = CodeScoring::pass_fail;
-  keys.code_eval_test_batch_size = -1;
+  set(keys, "--code_eval_scoring_mode=pass_fail");
+  set(keys, "--code_eval_test_batch_size=-1");
   setenv("CF_TESTS_FOLDER", "/no/such/folder", 1);
   expect_scores(keys, cases, "pass_fail");
   setenv("CF_TESTS_FOLDER", cf_tests().c_str(), 1);
-  keys.cf_tests_folder.clear();
+  set(keys, "--cf_tests_folder=");
   expect_scores(keys, cases, "pass_fail");
 }
 
@@ -138,16 +140,16 @@ TEST_F(ContestRewards, what_is_amiss_with_generated_tests_is_one_line) {
                     HasSubstr("hf download open-r1/codeforces")));
   const fs::path empty = home_.path() / "empty";
   fs::create_directories(empty);
-  keys.cf_tests_folder = empty.string();
+  set(keys, "--cf_tests_folder=" + empty.string());
   EXPECT_THAT(refusal(keys, cf_row("12/A")), AllOf(HasSubstr(empty.string()), HasSubstr("hf download")));
   fs::create_symlink(cf_tests(), empty / "generated_tests");
   EXPECT_THAT(refusal(keys, cf_row("12/A")), HasSubstr(text_of("name ", (empty / "generated_tests").string())));
-  keys.cf_tests_folder = (empty / "missing").string();
+  set(keys, "--cf_tests_folder=" + (empty / "missing").string());
   EXPECT_THAT(refusal(keys, cf_row("12/A")), AllOf(HasSubstr("cf_tests_folder"), HasSubstr("is not a folder")));
-  setenv("CF_TESTS_FOLDER", keys.cf_tests_folder.c_str(), 1);
-  keys.cf_tests_folder.clear();
+  setenv("CF_TESTS_FOLDER", (empty / "missing").c_str(), 1);
+  set(keys, "--cf_tests_folder=");
   EXPECT_THAT(refusal(keys, cf_row("12/A")), AllOf(HasSubstr("CF_TESTS_FOLDER"), HasSubstr("is not a folder")));
-  keys.cf_tests_folder = cf_tests().string();
+  set(keys, "--cf_tests_folder=" + cf_tests().string());
   EXPECT_THAT(refusal(keys, cf_row("13/A")), AllOf(HasSubstr("test_cases_0013.parquet"), HasSubstr("column 'output'")));
   EXPECT_THAT(refusal(keys, cf_row("14/A")),
               AllOf(HasSubstr("test_cases_0014.parquet row 2"), HasSubstr("the column output is null")));
@@ -156,7 +158,7 @@ TEST_F(ContestRewards, what_is_amiss_with_generated_tests_is_one_line) {
   const fs::path damaged = home_.path() / "damaged";
   fs::create_directories(damaged);
   write_file(damaged / "test_cases_0012.parquet", "no table");
-  keys.cf_tests_folder = damaged.string();
+  set(keys, "--cf_tests_folder=" + damaged.string());
   EXPECT_THAT(refusal(keys, cf_row("12/A")), HasSubstr("test_cases_0012.parquet"));
   Json none = cf_row("12/A");
   none["generated_tests"] = 0;

@@ -3,6 +3,7 @@
 
 #include "core/json_value.h"
 #include "rl/reward_options.h"
+#include "support/option_flags.h"
 
 namespace hone {
 namespace {
@@ -13,7 +14,7 @@ TEST(RewardKeys, strict_equality_reaches_every_reward_that_compares) {
                                 {.completion = "\\boxed{x=40+2=42}", .row = &row}};
   RewardKeys keys{.reward_funcs = {"accuracy", "cosine", "length"}};
   for (const Reward& reward : rewards_of(keys, false, {})) EXPECT_GT(reward.score(inputs).at(0), 0.0) << reward.name;
-  keys.strict_equality = true;
+  keys = test::with_flags(keys, {"--strict_equality"});
   for (const Reward& reward : rewards_of(keys, false, {})) {
     const RewardScores scores = reward.score(inputs);
     EXPECT_LE(scores.at(0), 0.0) << reward.name;

@@ -54,7 +54,8 @@ TEST(DeviceRates, StandInOneTable) {
     for (const std::string& line : code_lines(entry.path())) {
       // Regular expressions are slow: most lines hold neither.
       if (line.find('e') == std::string::npos && line.find('"') == std::string::npos) continue;
-      for (const std::string& each : matches(line, number)) EXPECT_FALSE(is_rate(std::stod(each))) << path << ": " << line;
+      for (const std::string& each : matches(line, number))
+        EXPECT_FALSE(is_rate(std::stod(each))) << path << ": " << line;
       for (const std::string& each : matches(line, text)) {
         for (const std::string& name : names) {
           EXPECT_EQ(each.find(name), std::string::npos) << path << ": " << line;

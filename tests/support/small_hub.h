@@ -84,7 +84,8 @@ class SmallHub {
   [[nodiscard]] std::string listing(const SmallHubFiles& files, const std::string& commit) const;
   [[nodiscard]] std::optional<std::string> fault_for(const std::string& line);
 
-  // Of small_hub_upload.cpp; nothing: it is no such request. The mutex is held.
+  // small_hub_upload.cpp defines these. Each is called with the mutex held; answer_upload gives nothing where the
+  // request is not one of an upload.
   [[nodiscard]] std::optional<std::string> answer_upload(const std::string& method, const std::string& path,
                                                          const std::string& body);
   [[nodiscard]] std::string create(const std::string& body);

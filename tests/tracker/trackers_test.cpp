@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "support/option_flags.h"
 #include "support/paths.h"
 #include "tracker/protobuf.h"
 #include "tracker/registry.h"
@@ -155,14 +156,15 @@ class TrackedRunTest : public testing::Test {
     return {};
   }
   void track(std::int64_t resumed, const std::vector<MetricRow>& history, const std::vector<MetricRow>& rows) const {
-    const Json options{{"logging_dir", ""}, {"wandb_project", "mine"}, {"learning_rate", 0.1}};
+    const Json options{{"learning_rate", 0.1}};
     const std::vector<std::string> names{"tensorboard", "wandb"};
     Trackers trackers(names, {.output_dir = folder_.path(),
                               .command = "sft",
                               .run_name = "trial 7",
                               .options = &options,
                               .resumed_step = resumed,
-                              .history = history});
+                              .history = history,
+                              .keys = test::with_flags(tracker_keys(), {"--wandb_project", "mine"})});
     for (const MetricRow& row : rows) trackers.log(row);
     trackers.finish(true);
   }

@@ -1,7 +1,6 @@
-#include "backend/cuda/stopwatch.h"
-
 #include "backend/cuda/check.h"
 #include "backend/cuda/device.h"
+#include "backend/gpu.h"
 
 namespace hone {
 namespace {
@@ -43,8 +42,8 @@ class CudaStopwatch final : public Stopwatch {
 
 }  // namespace
 
-std::unique_ptr<Stopwatch> make_cuda_stopwatch(Device& device) {
-  return std::make_unique<CudaStopwatch>(static_cast<CudaDevice&>(device).stream());
+std::unique_ptr<Stopwatch> make_gpu_stopwatch(Device& gpu) {
+  return std::make_unique<CudaStopwatch>(static_cast<CudaDevice&>(gpu).stream());
 }
 
 }  // namespace hone

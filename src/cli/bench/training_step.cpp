@@ -143,27 +143,27 @@ void TrainingStep::run_profiled(std::span<const HostBatch> batches, Timeline& ti
     device_.synchronize();
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   };
-  std::vector<double> seconds;
+  NodeTimes times;
   const double begin = now();
   double host = 0;  // the profile's own time
   Executable& training = workspace_.executable(kTrainingProgram);
-  training.set_profile(&seconds);
+  training.set_observer(&times);
   LossLaunches launches(training, batches.size());
   for (const HostBatch& batch : batches) {
-    seconds.clear();
+    times.clear();
     launches.launch(batch, weight_of(batches));
     const double end = now();
-    timeline.add_run(timeline.add_program(training.program(), batch), training.program(), end - host, seconds);
+    timeline.add_run(timeline.add_program(training.program(), batch), training.program(), end - host, times.seconds());
     host += now() - end;
   }
-  training.set_profile(nullptr);
-  seconds.clear();
-  optimizer_.set_profile(&seconds);
+  training.set_observer(nullptr);
+  times.clear();
+  optimizer_.set_observer(&times);
   optimizer_.update(1e-5, 1.0);
-  optimizer_.set_profile(nullptr);
+  optimizer_.set_observer(nullptr);
   const double end = now();
   const Program& update = optimizer_.executable().program();
-  timeline.add_run(timeline.add_program(update, {}), update, end - host, seconds);
+  timeline.add_run(timeline.add_program(update, {}), update, end - host, times.seconds());
   timeline.steps.push_back({begin, end - host - begin});
 }
 

@@ -103,9 +103,9 @@ void Conversation::ask(const std::string& text, bool styled) {
   }
   {
     AnswerPrinter printer(styled);
-    while (engine_->has_work()) {
-      for (const Engine::Update& update : engine_->step()) printer.add(update.text);
-      if (interrupted()) engine_->cancel(id);
+    try {
+      engine_->run([&](const Engine::Update& update) { printer.add(update.text); });
+    } catch (const Interrupted&) {  // the answer ends where it is
     }
   }
   const Completion completion = engine_->take(id);
@@ -189,16 +189,12 @@ void Conversation::set(const std::string& text) {
 }
 
 void Conversation::make_engine() {
-  const ModelShape& shape = loaded_.model->shape();
-  max_model_len_ = options_.max_model_len > 0 ? options_.max_model_len
-                                              : std::min(shape.max_position_embeddings, kLongestConversation);
-  EngineOptions engine;
-  engine.max_model_len = max_model_len_;
-  engine.max_num_seqs = 1;
-  engine.repetition_penalty = options_.repetition_penalty != 1;
+  max_model_len_ = model_len(loaded_.model->shape(), options_.max_model_len, kLongestConversation);
   engine_.reset();  // its memory is given back first
-  engine_ = std::make_unique<Engine>(*loaded_.model, loaded_.tokenizer, loaded_.weights,
-                                     std::make_shared<Arena>(loaded_.weights.device()), engine);
+  engine_ = std::make_unique<Engine>(
+      *loaded_.model, loaded_.tokenizer, loaded_.weights, std::make_shared<Arena>(loaded_.weights.device()),
+      engine_options(
+          {.max_model_len = max_model_len_, .max_num_seqs = 1, .repetition_penalty = options_.repetition_penalty}));
 }
 
 }  // namespace hone

@@ -80,8 +80,6 @@ struct EvalOptions : SamplingKeys {
   }
 };
 
-constexpr std::int64_t kLongest = 32768;
-
 // A task with its problems, all read before the model is.
 struct Evaluation {
   EvalTask task;
@@ -159,18 +157,15 @@ int run(const EvalOptions& given, const OptionInput& input) {
   std::vector<Evaluation> evaluations = read_evaluations(options);
   Device& device = open_device(options.device);
   LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device);
-  EngineOptions engine_options;
-  engine_options.max_model_len = options.max_model_len > 0
-                                     ? options.max_model_len
-                                     : std::min(loaded.model->shape().max_position_embeddings, kLongest);
-  engine_options.max_num_seqs = options.max_num_seqs;
-  engine_options.repetition_penalty = options.repetition_penalty != 1;
-  Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device), engine_options);
+  const std::int64_t longest = model_len(loaded.model->shape(), options.max_model_len, kLongestAnswer);
+  Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device),
+                engine_options({.max_model_len = longest,
+                                .max_num_seqs = options.max_num_seqs,
+                                .repetition_penalty = options.repetition_penalty}));
   AnswerOptions answers;
   answers.seed = static_cast<std::uint64_t>(options.seed);
   answers.system_prompt = options.system_prompt;
-  answers.sampling = options.params(engine_options.max_model_len,
-                                    stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer));
+  answers.sampling = options.params(longest, stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer));
   catch_interrupts();
   const ChatTemplate chat_template = chat_template_of(loaded.tokenizer, options.chat_template);
   // Answers of an evaluation that was stopped; of one that has ended nothing is left.

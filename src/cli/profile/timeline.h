@@ -45,7 +45,7 @@ struct Timeline {
 
   // Adds the operations of a program, views left out; the work is that of the batch. Returns the index of its first.
   std::size_t add_program(const Program& program, const HostBatch& batch);
-  // A run of that program which was over at `end`: `seconds` by node index, as Executable::set_profile gives them.
+  // A run of that program which was over at `end`: `seconds` by node, as NodeTimes adds them up.
   void add_run(std::size_t first, const Program& program, double end, std::span<const double> seconds);
 };
 

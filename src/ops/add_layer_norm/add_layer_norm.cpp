@@ -41,7 +41,7 @@ bool reads(const Node& node, ValueId id) {
 }
 
 // (x, residual, weight, bias) -> (sum, normalised, mean [rows], rstd [rows])
-class AddLayerNorm final : public Op {
+class AddLayerNorm final : public FusedOp {
  public:
   std::string_view name() const override { return "add_layer_norm"; }
   OpCategory category() const override { return OpCategory::normalization; }
@@ -84,6 +84,7 @@ class AddLayerNorm final : public Op {
       if (builder.needs(i)) builder.add(i, gradient);
     }
   }
+  int fusion_place() const override { return 100; }
   // An `add` and the layer_norm that is the first to read the sum. Were another node first, or did one between the two
   // read weight or bias, gradients would be summed in another order.
   std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {

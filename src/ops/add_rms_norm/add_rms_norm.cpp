@@ -38,7 +38,7 @@ bool reads(const Node& node, ValueId id) {
 }
 
 // (x, residual, weight) -> (sum, normalised, rstd [rows])
-class AddRmsNorm final : public Op {
+class AddRmsNorm final : public FusedOp {
  public:
   std::string_view name() const override { return "add_rms_norm"; }
   OpCategory category() const override { return OpCategory::normalization; }
@@ -74,6 +74,7 @@ class AddRmsNorm final : public Op {
       if (builder.needs(i)) builder.add(i, gradient);
     }
   }
+  int fusion_place() const override { return 200; }
   // An `add` and the rms_norm that is the first to read the sum. Were another node first, or did one between the two
   // read the norm's weight, gradients would be summed in another order.
   std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {

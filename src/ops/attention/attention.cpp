@@ -23,7 +23,11 @@ class AttentionBackward final : public Op {
   std::string_view name() const override { return "attention_backward"; }
   OpCategory category() const override { return OpCategory::attention; }
   Attributes default_attributes() const override { return AttentionAttributes{}; }
-  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const auto& a = attributes.as<AttentionAttributes>();
+    expect_sizes(name(), {a.heads, a.kv_heads, a.head_dim});
+    return {required(inputs, 1, name())};
+  }
   // Scores again, and the gradients of weights, values, queries and keys.
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     return attention_cost(Op::cost(inputs, outputs, attributes), outputs[0], attributes.as<AttentionAttributes>(), 5);
@@ -42,6 +46,7 @@ class Attention final : public Op {
     const Type& qkv = required(inputs, 0, name());
     const Type& cu_seqlens = required(inputs, 1, name());
     const auto& a = attributes.as<AttentionAttributes>();
+    expect_sizes(name(), {a.heads, a.kv_heads, a.head_dim});
     expect(qkv.shape.size() == 2 && qkv.shape[1].size == (a.heads + 2 * a.kv_heads) * a.head_dim, name(),
            text_of("qkv is ", to_text(qkv), " for ", a.heads, " query and ", a.kv_heads, " key heads of ", a.head_dim));
     expect(a.kv_heads > 0 && a.heads % a.kv_heads == 0, name(),

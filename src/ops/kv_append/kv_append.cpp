@@ -18,6 +18,7 @@ class KvAppend final : public Op {
     const Type& values = required(inputs, 2, name());
     const Type& slots = required(inputs, 3, name());
     const auto& a = attributes.as<KvAppendAttributes>();
+    expect_sizes(name(), {a.heads, a.kv_heads, a.head_dim});
     expect(qkv.shape.size() == 2 && qkv.shape[1].size == (a.heads + 2 * a.kv_heads) * a.head_dim, name(),
            text_of("qkv is ", to_text(qkv), " for ", a.heads, " query and ", a.kv_heads, " key heads of ", a.head_dim));
     expect(keys == values && keys.shape.size() == 3 && keys.shape[2].size == a.kv_heads * a.head_dim &&

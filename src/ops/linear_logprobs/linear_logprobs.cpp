@@ -75,7 +75,7 @@ class LinearLogprobsOp final : public Op {
 const LinearLogprobsOp kForward;
 
 // (dlogp, x, weight, targets, dweight or none) -> the forward pass's outputs, dx, dweight or nothing; dweight in place.
-class LinearLogprobsJoint final : public Op {
+class LinearLogprobsJoint final : public FusedOp {
  public:
   std::string_view name() const override { return "linear_logprobs_joint"; }
   OpCategory category() const override { return OpCategory::loss; }
@@ -97,6 +97,7 @@ class LinearLogprobsJoint final : public Op {
   std::optional<std::size_t> alias(std::size_t output) const override {
     return output == 5 ? std::optional<std::size_t>(4) : std::nullopt;
   }
+  int fusion_place() const override { return 300; }
   std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
     const std::vector<Node>& nodes = program.nodes();
     const Node& forward = nodes[first];

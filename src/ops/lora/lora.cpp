@@ -227,7 +227,7 @@ class TakeColumns final : public Op {
     const Type& x = required(inputs, 0, name());
     const auto& columns = attributes.as<LoraColumns>();
     expect(is_floating(x.dtype) && x.shape.size() == 2 && columns.first >= 0 && columns.count > 0 &&
-               columns.first + columns.count <= x.shape[1].size,
+               columns.first <= x.shape[1].size - columns.count,
            name(), text_of("x is ", to_text(x), "; wanted are ", columns.count, " columns from ", columns.first));
     return {Type{x.dtype, {x.shape[0], columns.count}}};
   }

@@ -16,6 +16,7 @@ class PagedAttention final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& qkv = required(inputs, 0, name());
     const auto& a = attributes.as<PagedAttentionAttributes>();
+    expect_sizes(name(), {a.heads, a.kv_heads, a.head_dim});
     expect(qkv.shape.size() == 2 && qkv.shape[1].size == (a.heads + 2 * a.kv_heads) * a.head_dim, name(),
            text_of("qkv is ", to_text(qkv), " for ", a.heads, " query and ", a.kv_heads, " key heads of ", a.head_dim));
     expect(a.kv_heads > 0 && a.heads % a.kv_heads == 0, name(),

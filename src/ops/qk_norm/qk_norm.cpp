@@ -15,7 +15,11 @@ class QkNormInputGradient final : public Op {
   std::string_view name() const override { return "qk_norm_input_gradient"; }
   OpCategory category() const override { return OpCategory::normalization; }
   Attributes default_attributes() const override { return QkNormAttributes{}; }
-  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const auto& a = attributes.as<QkNormAttributes>();
+    expect_sizes(name(), {a.heads, a.kv_heads, a.head_dim});
+    return {required(inputs, 1, name())};
+  }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
     cost.flops = 8.0 * static_cast<double>(outputs[0].elements());
@@ -29,7 +33,11 @@ class QkNormWeightGradient final : public Op {
   std::string_view name() const override { return "qk_norm_weight_gradient"; }
   OpCategory category() const override { return OpCategory::normalization; }
   Attributes default_attributes() const override { return QkNormWeightAttributes{}; }
-  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 3, name())}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const auto& a = attributes.as<QkNormWeightAttributes>();
+    expect_sizes(name(), {a.first_head, a.heads});
+    return {required(inputs, 3, name())};
+  }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     const std::int64_t heads = attributes.as<QkNormWeightAttributes>().heads;
     const Type& dy = required(inputs, 0, name());
@@ -55,6 +63,7 @@ class QkNorm final : public Op {
     const Type& q_weight = required(inputs, 1, name());
     const Type& k_weight = required(inputs, 2, name());
     const auto& a = attributes.as<QkNormAttributes>();
+    expect_sizes(name(), {a.heads, a.kv_heads, a.head_dim});
     expect(qkv.shape.size() == 2 && qkv.shape[1].size == (a.heads + 2 * a.kv_heads) * a.head_dim, name(),
            text_of("qkv is ", to_text(qkv), " for ", a.heads, " query and ", a.kv_heads, " key heads of ", a.head_dim));
     expect(q_weight == k_weight && q_weight.dtype == qkv.dtype && q_weight.shape == Shape{a.head_dim}, name(),

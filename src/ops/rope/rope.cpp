@@ -49,6 +49,7 @@ class Rope final : public Op {
     const Type& x = required(inputs, 0, name());
     const Type& table = required(inputs, 1, name());
     const auto& a = attributes.as<RopeAttributes>();
+    expect_sizes(name(), {a.heads, a.head_dim});
     expect(x.shape.size() == 2 && table.shape.size() == 2 && table.dtype == DType::f32 &&
                x.shape[0] == table.shape[0] && table.shape[1].size == a.head_dim && a.heads >= 0 &&
                a.heads * a.head_dim <= x.shape[1].size,

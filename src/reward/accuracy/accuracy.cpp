@@ -21,6 +21,7 @@ std::optional<double> score_of(Verdict verdict) {
 }  // namespace
 
 void register_accuracy(RewardRegistry& registry) {
+  registry.add_keys(OptionSet::of<AnswerKeys>());
   registry.add("accuracy", "accuracy_reward", [](const RewardOptions& options) -> RewardFunction {
     return [options, workers = shared_math_workers()](std::span<const RewardInput> batch) {
       RewardScores scores;

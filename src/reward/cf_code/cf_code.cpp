@@ -12,12 +12,23 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "reward/cf_code/generated_tests.h"
+#include "reward/contest_keys.h"
 #include "reward/judging/contest.h"
 #include "reward/judging/judge_code.h"
 #include "reward/judging/outputs.h"
 #include "reward/registry.h"
 
 namespace hone {
+
+// What is made of the tests that pass.
+enum class CodeScoring : std::uint8_t {
+  pass_fail,     // 1 where all pass
+  partial,       // passed/total
+  weighted_sum,  // pass_fail + 0.1 partial
+};
+template <>
+inline constexpr EnumTable kEnumTable<CodeScoring>{.names = "pass_fail|partial|weighted_sum"};
+
 namespace {
 
 constexpr std::string_view kName = "cf_code";
@@ -83,20 +94,33 @@ void print_file(SandboxProgram& program) {
   program.arguments = std::move(all);
 }
 
+struct CodeforcesKeys {
+  CodeScoring scoring_mode = CodeScoring::weighted_sum;
+  std::string tests_folder;  // empty: CF_TESTS_FOLDER of the environment, if it is set
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("code_eval_scoring_mode", scoring_mode, "cf_code: what is made of the share of tests that pass");
+    v("cf_tests_folder", tests_folder,
+      "cf_code: folder of generated tests, test_cases_CONTEST.parquet each; unset: CF_TESTS_FOLDER");
+  }
+};
+
 class CodeforcesJudge {
  public:
   explicit CodeforcesJudge(const RewardOptions& options)
-      : options_(options),
-        generated_(options),
+      : keys_(options.keys.get<CodeforcesKeys>()),
+        batch_size_(options.keys.get<ContestKeys>().code_eval_test_batch_size),
+        generated_(keys_.tests_folder, options.rows),
         sandbox_(options.sandbox, options.hidden),
         python_(find_python(sandbox_)),
         compiler_(sandbox_) {
-    check_batch_size(options.code_eval_test_batch_size);
+    check_batch_size(batch_size_);
   }
 
   RewardScores operator()(std::span<const RewardInput> batch) {
     return judge_contest({.reward = kName,
-                          .batch_size = options_.code_eval_test_batch_size,
+                          .batch_size = batch_size_,
                           .stored_tests = [this](const RewardInput& input) { return generated_tests(input); },
                           .prepare = [this](const RewardInput& input,
                                             const StoredTests& generated) { return prepare(input, generated); }},
@@ -146,7 +170,7 @@ class CodeforcesJudge {
     if (problem->reads_files) print_file(program);
     ContestVerdict verdict;
     verdict.run.tests = problem->tests.size();
-    verdict.run.stops = options_.code_eval_scoring_mode == CodeScoring::pass_fail;
+    verdict.run.stops = keys_.scoring_mode == CodeScoring::pass_fail;
     verdict.run.run = [this, problem, compiled, program = std::move(program)](std::size_t test) {
       return run_test(*problem, program, test);
     };
@@ -194,7 +218,7 @@ class CodeforcesJudge {
     for (const double test : tests) passed += test;
     const auto total = static_cast<double>(tests.size());
     const double all = passed == total ? 1.0 : 0.0;
-    switch (options_.code_eval_scoring_mode) {
+    switch (keys_.scoring_mode) {
       case CodeScoring::pass_fail:
         return all;
       case CodeScoring::partial:
@@ -205,7 +229,8 @@ class CodeforcesJudge {
     return all + kPartialWeight * (passed / total);
   }
 
-  RewardOptions options_;
+  CodeforcesKeys keys_;
+  std::int64_t batch_size_;
   GeneratedTests generated_;
   Sandbox sandbox_;
   SandboxProgram python_;
@@ -215,6 +240,8 @@ class CodeforcesJudge {
 }  // namespace
 
 void register_cf_code(RewardRegistry& registry) {
+  registry.add_keys(OptionSet::of<ContestKeys, CodeforcesKeys>());
+  registry.hide([](const OptionSet& keys) { return keys.get<CodeforcesKeys>().tests_folder; });
   registry.add("cf_code", "cf_code_reward", [](const RewardOptions& options) -> RewardFunction {
     return [judge = std::make_shared<CodeforcesJudge>(options)](std::span<const RewardInput> batch) {
       return (*judge)(batch);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -59,7 +60,7 @@ std::string file_name(std::string_view id) {
 
 }  // namespace
 
-GeneratedTests::GeneratedTests(const RewardOptions& options) : folder_(options.cf_tests_folder), rows_(options.rows) {
+GeneratedTests::GeneratedTests(const std::string& folder, RowSource rows) : folder_(folder), rows_(std::move(rows)) {
   const bool is_key = !folder_.empty();
   if (!is_key) folder_ = environment_variable(kVariable);
   if (!folder_.empty()) check_folder(folder_, is_key ? "cf_tests_folder" : kVariable);

@@ -12,8 +12,9 @@ namespace hone {
 
 class GeneratedTests {
  public:
-  // Throws Error where a folder is named that is not there or holds no tests.
-  explicit GeneratedTests(const RewardOptions& options);
+  // `folder`: empty for that of the environment's CF_TESTS_FOLDER, if it is set. Throws Error where a folder is named
+  // that is not there or holds no tests.
+  GeneratedTests(const std::string& folder, RowSource rows);
 
   // Those of the row's problem, which its `id` "CONTEST/INDEX" names; null where the row says with generated_tests that
   // it has none, or where it says nothing and no folder is named. A file, or a problem in it, that is missing although

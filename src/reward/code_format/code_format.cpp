@@ -12,6 +12,15 @@ namespace {
 
 constexpr std::string_view kFence = "```";
 
+struct CodeFormatKeys {
+  std::string language = "python";
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("code_language", language, "code_format: the language of the block, where the row does not say");
+  }
+};
+
 // The first place of each part loses nothing: whatever follows a later one follows the first one too.
 bool has_code_format(std::string_view text, std::string_view language, bool opened) {
   const std::size_t answer = answer_start(text, opened);
@@ -35,10 +44,12 @@ std::string language_of(const RewardInput& input, const std::string& otherwise) 
 }  // namespace
 
 void register_code_format(RewardRegistry& registry) {
+  registry.add_keys(OptionSet::of<CodeFormatKeys>());
   registry.add("code_format", "code_format_reward", [](const RewardOptions& options) {
-    return each([options](const RewardInput& input) -> std::optional<double> {
-      const bool opened = needs_think_opening(input.completion, options.think_prefilled);
-      return has_code_format(input.completion, language_of(input, options.code_language), opened) ? 1.0 : 0.0;
+    return each([prefilled = options.think_prefilled,
+                 keys = options.keys.get<CodeFormatKeys>()](const RewardInput& input) -> std::optional<double> {
+      const bool opened = needs_think_opening(input.completion, prefilled);
+      return has_code_format(input.completion, language_of(input, keys.language), opened) ? 1.0 : 0.0;
     });
   });
 }

@@ -4,33 +4,49 @@
 #include <numbers>
 
 #include "core/characters.h"
-#include "core/error.h"
 #include "reward/answers.h"
 #include "reward/registry.h"
 
 namespace hone {
 namespace {
 
-std::optional<double> score_cosine(const RewardInput& input, Verdict verdict, const RewardOptions& options) {
+struct CosineKeys {
+  double min_value_wrong = 0.0;
+  double max_value_wrong = -0.5;
+  double min_value_correct = 0.5;
+  double max_value_correct = 1.0;
+  std::int64_t max_len = 1000;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("cosine_min_value_wrong", min_value_wrong, "cosine: a wrong completion of length 0");
+    v("cosine_max_value_wrong", max_value_wrong, "cosine: a wrong completion of cosine_max_len");
+    v("cosine_min_value_correct", min_value_correct, "cosine: a correct completion of cosine_max_len");
+    v("cosine_max_value_correct", max_value_correct, "cosine: a correct completion of length 0");
+    v("cosine_max_len", max_len, "cosine: characters of a half wave", at_least(1));
+  }
+};
+
+std::optional<double> score_cosine(const RewardInput& input, Verdict verdict, const CosineKeys& keys) {
   if (verdict == Verdict::no_gold) return 1.0;
   if (verdict == Verdict::failed) return std::nullopt;
   const bool correct = verdict == Verdict::correct;
-  const double low = correct ? options.cosine_min_value_correct : options.cosine_max_value_wrong;
-  const double high = correct ? options.cosine_max_value_correct : options.cosine_min_value_wrong;
-  const double progress =
-      static_cast<double>(code_points(input.completion)) / static_cast<double>(options.cosine_max_len);
+  const double low = correct ? keys.min_value_correct : keys.max_value_wrong;
+  const double high = correct ? keys.max_value_correct : keys.min_value_wrong;
+  const double progress = static_cast<double>(code_points(input.completion)) / static_cast<double>(keys.max_len);
   return low + 0.5 * (high - low) * (1.0 + std::cos(progress * std::numbers::pi));
 }
 
 }  // namespace
 
 void register_cosine(RewardRegistry& registry) {
+  registry.add_keys(OptionSet::of<AnswerKeys, CosineKeys>());
   registry.add("cosine", "cosine_scaled_reward", [](const RewardOptions& options) -> RewardFunction {
-    if (options.cosine_max_len <= 0) throw Error("cosine_max_len", text_of(options.cosine_max_len, " is not positive"));
     return [options, workers = shared_math_workers()](std::span<const RewardInput> batch) {
+      const auto& keys = options.keys.get<CosineKeys>();
       const std::vector<Verdict> verdicts = judge_answers(batch, options, *workers);
       RewardScores scores;
-      for (std::size_t i = 0; i < batch.size(); ++i) scores.push_back(score_cosine(batch[i], verdicts[i], options));
+      for (std::size_t i = 0; i < batch.size(); ++i) scores.push_back(score_cosine(batch[i], verdicts[i], keys));
       return scores;
     };
   });

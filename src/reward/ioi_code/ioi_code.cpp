@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "reward/contest_keys.h"
 #include "reward/ioi_code/conversation.h"
 #include "reward/ioi_code/ioi_problem.h"
 #include "reward/judging/contest.h"
@@ -34,7 +35,7 @@ struct Subtask {
 class IoiJudge {
  public:
   explicit IoiJudge(const RewardOptions& options)
-      : batch_size_(options.code_eval_test_batch_size),
+      : batch_size_(options.keys.get<ContestKeys>().code_eval_test_batch_size),
         rows_(options.rows),
         sandbox_(options.sandbox, options.hidden),
         compiler_(sandbox_) {
@@ -161,6 +162,7 @@ class IoiJudge {
 }  // namespace
 
 void register_ioi_code(RewardRegistry& registry) {
+  registry.add_keys(OptionSet::of<ContestKeys>());
   registry.add("ioi_code", "ioi_code_reward", [](const RewardOptions& options) -> RewardFunction {
     return
         [judge = std::make_shared<IoiJudge>(options)](std::span<const RewardInput> batch) { return (*judge)(batch); };

@@ -9,14 +9,28 @@
 #include "reward/registry.h"
 
 namespace hone {
+
+enum class LengthScope : std::uint8_t { group, call };
+template <>
+inline constexpr EnumTable kEnumTable<LengthScope>{.names = "group|call"};
+
 namespace {
+
+struct LengthKeys {
+  LengthScope scope = LengthScope::group;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("length_scope", scope, "length: over what the shortest and longest completion are taken");
+  }
+};
 
 RewardScores score_lengths(std::span<const RewardInput> batch, const RewardOptions& options, MathWorkers& workers) {
   const std::vector<Verdict> verdicts = judge_answers(batch, options, workers);
   std::vector<std::int64_t> lengths;
   std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> range;  // of a group, or of the whole call
   const auto scope = [&](const RewardInput& input) {
-    return options.length_scope == LengthScope::group ? input.group : 0;
+    return options.keys.get<LengthKeys>().scope == LengthScope::group ? input.group : 0;
   };
   for (const RewardInput& input : batch) {
     const auto length = static_cast<std::int64_t>(code_points(input.completion));
@@ -42,6 +56,7 @@ RewardScores score_lengths(std::span<const RewardInput> batch, const RewardOptio
 }  // namespace
 
 void register_length(RewardRegistry& registry) {
+  registry.add_keys(OptionSet::of<AnswerKeys, LengthKeys>());
   registry.add("length", "len_reward", [](const RewardOptions& options) -> RewardFunction {
     return [options, workers = shared_math_workers()](std::span<const RewardInput> batch) {
       return score_lengths(batch, options, *workers);

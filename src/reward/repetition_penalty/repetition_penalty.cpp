@@ -12,6 +12,17 @@
 namespace hone {
 namespace {
 
+struct RepetitionKeys {
+  std::int64_t n_grams = 3;
+  double max_penalty = -1.0;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("repetition_n_grams", n_grams, "repetition_penalty: words of an n-gram", at_least(1));
+    v("repetition_max_penalty", max_penalty, "repetition_penalty: the reward of pure repetition", {.most = 0});
+  }
+};
+
 // Each distinct word gets a number, so that an n-gram is a short list of numbers.
 std::vector<std::size_t> numbered_words(std::string_view text) {
   std::vector<std::string_view> words;
@@ -48,14 +59,12 @@ double score_repetition(std::string_view text, std::size_t n, double max_penalty
 }  // namespace
 
 void register_repetition_penalty(RewardRegistry& registry) {
+  registry.add_keys(OptionSet::of<RepetitionKeys>());
   registry.add("repetition_penalty", "repetition_penalty_reward", [](const RewardOptions& options) {
-    const std::int64_t n = options.repetition_n_grams;
-    const double max_penalty = options.repetition_max_penalty;
-    if (n < 1 || n > 64) throw Error("repetition_n_grams", text_of(n, " is not between 1 and 64"));
-    if (!(max_penalty <= 0.0))
-      throw Error("repetition_max_penalty", text_of(max_penalty, " is above 0"), "a penalty is negative");
-    return each([n, max_penalty](const RewardInput& input) -> std::optional<double> {
-      return score_repetition(input.completion, static_cast<std::size_t>(n), max_penalty);
+    const auto& keys = options.keys.get<RepetitionKeys>();
+    if (keys.n_grams > 64) throw Error("repetition_n_grams", text_of(keys.n_grams, " is not between 1 and 64"));
+    return each([keys](const RewardInput& input) -> std::optional<double> {
+      return score_repetition(input.completion, static_cast<std::size_t>(keys.n_grams), keys.max_penalty);
     });
   });
 }

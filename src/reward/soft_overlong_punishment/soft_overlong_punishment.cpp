@@ -4,13 +4,27 @@
 #include "reward/registry.h"
 
 namespace hone {
+namespace {
+
+struct OverlongKeys {
+  std::int64_t max_completion_len = 16384;
+  std::int64_t soft_punish_cache = 4096;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("max_completion_len", max_completion_len, "soft_overlong_punishment: tokens at which it is -1", at_least(1));
+    v("soft_punish_cache", soft_punish_cache, "soft_overlong_punishment: tokens over which it falls", at_least(1));
+  }
+};
+
+}  // namespace
 
 void register_soft_overlong_punishment(RewardRegistry& registry) {
+  registry.add_keys(OptionSet::of<OverlongKeys>());
   registry.add("soft_overlong_punishment", "soft_overlong_punishment_reward", [](const RewardOptions& options) {
-    const std::int64_t longest = options.max_completion_len;
-    const std::int64_t cache = options.soft_punish_cache;
-    if (longest <= 0) throw Error("max_completion_len", text_of(longest, " is not positive"));
-    if (cache < 0 || cache > longest) {
+    const std::int64_t longest = options.keys.get<OverlongKeys>().max_completion_len;
+    const std::int64_t cache = options.keys.get<OverlongKeys>().soft_punish_cache;
+    if (cache > longest) {
       throw Error("soft_punish_cache", text_of(cache, " is not between 0 and max_completion_len ", longest));
     }
     return each([longest, cache](const RewardInput& input) -> std::optional<double> {

@@ -14,6 +14,15 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
+struct TensorBoardKeys {
+  std::string logging_dir;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("logging_dir", logging_dir, "Folder of TensorBoard's files; unset: runs in output_dir");
+  }
+};
+
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -25,7 +34,7 @@ std::string host_name() {
 }
 
 fs::path folder_of(const TrackedRun& run) {
-  const std::string given = run.options->value("logging_dir", std::string());
+  const std::string& given = run.keys.get<TensorBoardKeys>().logging_dir;
   return given.empty() ? run.output_dir / "runs" : fs::path(given);
 }
 
@@ -58,7 +67,10 @@ class TensorBoard final : public Tracker {
 }  // namespace
 
 void register_tensorboard(TrackerRegistry& registry) {
-  registry.add("tensorboard", [](const TrackedRun& run) { return std::make_unique<TensorBoard>(run); });
+  registry.add(
+      {.name = "tensorboard", .note = {}, .keys = OptionSet::of<TensorBoardKeys>(), .make = [](const TrackedRun& run) {
+         return std::make_unique<TensorBoard>(run);
+       }});
 }
 
 }  // namespace hone

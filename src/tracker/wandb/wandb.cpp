@@ -63,9 +63,22 @@ std::string new_run_id(double time) {
   return id;
 }
 
+struct WandbKeys {
+  std::string project;
+  std::string entity;
+  std::string run_group;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("wandb_project", project, "Project of the wandb run; unset: $WANDB_PROJECT, or huggingface");
+    v("wandb_entity", entity, "User or team of the wandb run; unset: $WANDB_ENTITY, or wandb sync's");
+    v("wandb_run_group", run_group, "Group of the wandb run; unset: $WANDB_RUN_GROUP");
+  }
+};
+
 // The key's value, else the environment's, else `otherwise`.
-std::string setting(const Json& options, const char* key, const char* variable, const std::string& otherwise = {}) {
-  if (const std::string value = options.value(key, std::string()); !value.empty()) return value;
+std::string setting(const std::string& key, const char* variable, const std::string& otherwise = {}) {
+  if (!key.empty()) return key;
   const std::string value = environment_variable(variable);
   return value.empty() ? otherwise : value;
 }
@@ -152,9 +165,9 @@ class Wandb final : public Tracker {
   void begin(const TrackedRun& run) {
     const ProtobufWriter version = ProtobufWriter().text(1, "hone").text(2, "0.70.0");
     append(kHeader, ProtobufWriter().message(1, version));
-    const Json& options = *run.options;
+    const auto& keys = run.keys.get<WandbKeys>();
     ProtobufWriter config;
-    for (const auto& [key, value] : options.items()) {
+    for (const auto& [key, value] : run.options->items()) {
       config.message(kUpdate, ProtobufWriter().text(kKey, key).text(kValueJson, value.dump(-1, ' ', true)));
     }
     ProtobufWriter record;
@@ -162,12 +175,12 @@ class Wandb final : public Tracker {
     const auto add = [&](int field, const std::string& text) {
       if (!text.empty()) record.text(field, text);
     };
-    add(kEntity, setting(options, "wandb_entity", "WANDB_ENTITY"));
-    add(kProject, setting(options, "wandb_project", "WANDB_PROJECT", "huggingface"));
+    add(kEntity, setting(keys.entity, "WANDB_ENTITY"));
+    add(kProject, setting(keys.project, "WANDB_PROJECT", "huggingface"));
     record.message(kConfig, config);
-    add(kGroup, setting(options, "wandb_run_group", "WANDB_RUN_GROUP"));
+    add(kGroup, setting(keys.run_group, "WANDB_RUN_GROUP"));
     add(kJobType, run.command);
-    add(kDisplayName, run.run_name.empty() ? setting(options, "run_name", "WANDB_NAME") : run.run_name);
+    add(kDisplayName, setting(run.run_name, "WANDB_NAME"));
     std::array<char, 256> host{};
     if (::gethostname(host.data(), host.size() - 1) == 0) add(kHost, host.data());
     const double whole = std::floor(start_);
@@ -192,7 +205,10 @@ class Wandb final : public Tracker {
 }  // namespace
 
 void register_wandb(TrackerRegistry& registry) {
-  registry.add("wandb", [](const TrackedRun& run) { return std::make_unique<Wandb>(run); });
+  registry.add(
+      {.name = "wandb", .note = "offline", .keys = OptionSet::of<WandbKeys>(), .make = [](const TrackedRun& run) {
+         return std::make_unique<Wandb>(run);
+       }});
 }
 
 }  // namespace hone

@@ -1,0 +1,30 @@
+#include "backend/gpu.h"
+
+#include "backend/cuda/check.h"
+#include "backend/cuda/device.h"
+#include "backend/cuda/pinned_memory.h"
+
+namespace hone {
+
+std::optional<Error> gpu_obstacle() {
+  const std::string obstacle = cuda_obstacle();
+  if (obstacle.empty()) return std::nullopt;
+  return Error("device", "cuda cannot be used: " + obstacle, "device: cpu works");
+}
+
+Device& gpu_device() { return cuda_device(); }
+
+DeviceMemory gpu_memory() {
+  DeviceMemory memory;
+  check_cuda(cudaMemGetInfo(&memory.available, &memory.total), "cudaMemGetInfo");
+  return memory;
+}
+
+Device& gpu_host_memory() { return pinned_memory(); }
+
+void set_gpu_gemm_tuning(Device& gpu, const GemmTuning& tuning) {
+  gpu.synchronize();
+  static_cast<CudaDevice&>(gpu).cublas().set_tuning(tuning);
+}
+
+}  // namespace hone

@@ -1,0 +1,22 @@
+// Stands in for the folder cuda in a build without it.
+#include "backend/gpu.h"
+
+namespace hone {
+namespace {
+
+[[noreturn]] void fail() { throw Defect("this build of hone has no GPU to ask"); }
+
+}  // namespace
+
+std::optional<Error> gpu_obstacle() {
+  return Error("device", "this build of hone has no CUDA backend", "build it with the preset cuda, or use device: cpu");
+}
+
+Device& gpu_device() { fail(); }
+DeviceMemory gpu_memory() { fail(); }
+DeviceUsage gpu_usage() { fail(); }
+std::unique_ptr<Stopwatch> make_gpu_stopwatch(Device&) { fail(); }
+Device& gpu_host_memory() { fail(); }
+void set_gpu_gemm_tuning(Device&, const GemmTuning&) { fail(); }
+
+}  // namespace hone

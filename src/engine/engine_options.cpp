@@ -1,0 +1,60 @@
+#include "engine/engine_options.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace hone {
+
+EngineOptions resolved(EngineOptions options) {
+  const auto positive = [](std::string_view name, std::int64_t value) {
+    if (value <= 0) throw Error(name, text_of("is ", value, ", expected at least 1"));
+  };
+  positive("max_model_len", options.max_model_len);
+  positive("max_num_seqs", options.max_num_seqs);
+  positive("max_batch_tokens", options.max_batch_tokens);
+  positive("block_size", options.block_size);
+  const std::int64_t per_sequence = (options.max_model_len + options.block_size - 1) / options.block_size;
+  if (options.num_blocks == 0) options.num_blocks = per_sequence * options.max_num_seqs;
+  if (options.num_blocks < per_sequence) {
+    throw Error("num_blocks",
+                text_of(options.num_blocks, " pages of ", options.block_size,
+                        " tokens do not hold one request of max_model_len ", options.max_model_len),
+                text_of("at least ", per_sequence));
+  }
+  return options;
+}
+
+KvLayout kv_layout(const EngineOptions& options) {
+  return {options.num_blocks, options.block_size,
+          (options.max_model_len + options.block_size - 1) / options.block_size};
+}
+
+std::vector<Capacity> engine_capacities(const EngineOptions& options) {
+  std::vector<Capacity> capacities;
+  for (std::int64_t tokens = 8; tokens < options.max_batch_tokens; tokens *= 4) {
+    capacities.push_back({tokens, std::min(tokens, options.max_num_seqs)});
+  }
+  capacities.push_back({options.max_batch_tokens, std::min(options.max_batch_tokens, options.max_num_seqs)});
+  return capacities;
+}
+
+EngineOptions engine_options(const EngineDemand& demand) {
+  EngineOptions options;
+  options.max_model_len = demand.max_model_len;
+  options.max_num_seqs = demand.max_num_seqs;
+  options.max_batch_tokens = std::max(options.max_batch_tokens, demand.max_num_seqs);
+  options.repetition_penalty = demand.repetition_penalty != 1;
+  if (demand.full_length > 0) {
+    const std::int64_t pages = (options.max_model_len + options.block_size - 1) / options.block_size;
+    options.num_blocks = std::min(options.max_num_seqs, demand.full_length) * pages;
+  }
+  return resolved(options);
+}
+
+std::int64_t model_len(const ModelShape& shape, std::int64_t given, std::int64_t most) {
+  return given > 0 ? given : std::min(shape.max_position_embeddings, most);
+}
+
+}  // namespace hone

@@ -1,0 +1,8 @@
+// Stands in for the kernels of a GPU in a build without CUDA.
+#include "ops/registry.h"
+
+namespace hone {
+
+void register_all_ops_cuda(KernelRegistry&) {}
+
+}  // namespace hone

@@ -1,0 +1,20 @@
+// The keys that the rewards for problems of contests share.
+#pragma once
+
+#include <cstdint>
+
+#include "core/options.h"
+
+namespace hone {
+
+struct ContestKeys {
+  std::int64_t code_eval_test_batch_size = 1;  // tests between looks at whether one failed; -1: all
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("code_eval_test_batch_size", code_eval_test_batch_size,
+      "ioi_code, cf_code: tests after which a failure is looked for; -1: all at once", at_least(-1));
+  }
+};
+
+}  // namespace hone

@@ -1,0 +1,20 @@
+// What rewards are made with, keys set as on a command line.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reward/reward.h"
+#include "support/option_flags.h"
+
+namespace hone::test {
+
+[[nodiscard]] inline RewardOptions with_keys(const std::vector<std::string>& flags, bool think_prefilled = false) {
+  return {.keys = with_flags(reward_keys(), flags),
+          .think_prefilled = think_prefilled,
+          .sandbox = SandboxMode::namespaces,
+          .hidden = {},
+          .rows = {}};
+}
+
+}  // namespace hone::test
