@@ -41,7 +41,7 @@ struct DeviceModel {
   DeviceRate promised_flops;  // FLOP/s of dense bf16 products with f32 sums, by the maker's data sheet
   std::vector<CopyRate> copies{};  // where measured: by size, ascending, up to that of copy_bytes
 
-  // Of products of this type: bf16, else f32.
+  // The rate of products of this type: bf16, else f32.
   [[nodiscard]] const DeviceRate& flops(DType dtype) const { return dtype == DType::bf16 ? bf16_flops : f32_flops; }
 };
 

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <fstream>
 
-#include "system/cache_folder.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -11,6 +10,7 @@
 #include "core/log.h"
 #include "core/parallel.h"
 #include "core/strings.h"
+#include "system/cache_folder.h"
 
 namespace hone {
 namespace fs = std::filesystem;

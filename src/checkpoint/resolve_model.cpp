@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "checkpoint/model_directory.h"
-#include "system/cache_folder.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -13,6 +12,7 @@
 #include "core/log.h"
 #include "core/yaml.h"
 #include "hub/hub.h"
+#include "system/cache_folder.h"
 
 namespace hone {
 namespace fs = std::filesystem;

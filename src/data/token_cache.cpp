@@ -11,13 +11,13 @@
 #include <thread>
 #include <utility>
 
-#include "system/cache_folder.h"
 #include "core/digest.h"
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "data/cache_entry.h"
+#include "system/cache_folder.h"
 #include "system/process.h"
 
 namespace hone {

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "system/cache_folder.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
 #include "core/yaml.h"
+#include "system/cache_folder.h"
 #include "system/process.h"
 
 namespace hone {

@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 
-
 #include "core/error.h"
 #include "core/immortal.h"
 

@@ -27,7 +27,7 @@ struct Candidate {
   bool of_pairs = false;  // made from pairs of tokens
 };
 
-// Of any dtype, by the rate of bf16: the ratio of products to bytes is what ranks the candidates.
+// Products of any dtype count by the rate of bf16: the ratio of products to bytes is what ranks the candidates.
 double seconds_of(const Cost& cost, const DeviceModel& device) {
   return cost.flops / device.bf16_flops.per_second +
          (cost.bytes_read + cost.bytes_written) / device.copy_bytes.per_second;

@@ -42,7 +42,7 @@ void add_cost(RunPlan& plan, const Program& program) {
   plan.bytes_per_micro_batch = cost.bytes_read + cost.bytes_written;
 }
 
-// Of a device that a plan only asks about nothing but the memory is known.
+// The memory is all that is known of a device that a plan only asks about.
 void add_time(RunPlan& plan, const Program& program, const TrainingOptions& options, DType dtype) {
   if (options.plan.device) return;
   const DeviceModel model = device_model(open_device(options.device));

@@ -85,7 +85,7 @@ void remove_old_groups(const std::string& folder) {
   }
 }
 
-// Those that groups below this one do not have yet.
+// The controllers that groups below this one do not have yet.
 std::vector<std::string> missing_controllers(const std::string& folder) {
   const std::vector<std::string> enabled = split(trim(text_in_file(folder + "/cgroup.subtree_control")), ' ');
   std::vector<std::string> missing = split(kControllers, ' ');

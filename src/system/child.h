@@ -67,7 +67,7 @@ int wait_for_child(pid_t id);
 
 // A pidfd, which can be read once the process has ended; not open, with errno, where there is none.
 [[nodiscard]] Descriptor open_process(pid_t id);
-// Of a pidfd; a process that has ended is left alone.
+// Kills the process of a pidfd; one that has ended is left alone.
 void kill_process(const Descriptor& process);
 
 }  // namespace hone

@@ -12,7 +12,7 @@ struct ProcessorTime {
   bool is_wanted = false;  // a thread runs, or waits for nothing but a processor
 };
 
-// Of the process alone, with all its threads; zero where it has ended.
+// The time of the process alone, with all its threads; zero where it has ended.
 [[nodiscard]] std::chrono::nanoseconds processor_time_of(pid_t process);
 
 // Sums the process, its descendants and those of their children that were waited for. Nothing of a process that /proc

@@ -22,7 +22,7 @@ struct SocketPair {
   Descriptor ours;
   Descriptor theirs;
 };
-// Of AF_UNIX; `type` is SOCK_STREAM or SOCK_SEQPACKET. Throws Error with the system's reason.
+// A pair of AF_UNIX; `type` is SOCK_STREAM or SOCK_SEQPACKET. Throws Error with the system's reason.
 [[nodiscard]] SocketPair make_socket_pair(int type);
 
 void set_nonblocking(int descriptor);

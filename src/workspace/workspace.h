@@ -30,7 +30,7 @@ struct ProgramUse {
 
 class Workspace {
  public:
-  // Of a device that need not be there: what is added can be planned without one.
+  // A workspace for a device that need not be there: what is added can be planned without one.
   explicit Workspace(DeviceKind device);
   // Shares an arena with others, and takes its device.
   explicit Workspace(std::shared_ptr<Arena> arena);
