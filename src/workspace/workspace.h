@@ -69,7 +69,7 @@ class Workspace {
   [[nodiscard]] TensorStore& store(std::string_view name);
   [[nodiscard]] const TensorStore& store(std::string_view name) const;
   [[nodiscard]] bool has_store(std::string_view name) const;
-  // Those that a checkpoint's training state holds, by what their tensors' names begin with there.
+  // The stores that a checkpoint's training state holds, by what their tensors' names begin with there.
   struct SavedStore {
     std::string prefix;
     TensorStore* store = nullptr;

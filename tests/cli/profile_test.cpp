@@ -40,7 +40,7 @@ StepOptions small_step() {
   return options;
 }
 
-// Of the registered operation of this name.
+// The category of the registered operation of this name.
 std::string_view category_of(std::string_view op) {
   register_operations();
   return name_of(op_registry().get(op).category());
