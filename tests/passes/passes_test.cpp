@@ -159,7 +159,7 @@ TEST(Fusion, OrderIsThatOfPlacesWhateverTheNames) {
   Tensor x = program.input("x", {DType::f32, {4}});
   for (int i = 0; i < 5; ++i) x = scale(x, 2.0);
   program.output("y", x);
-  // Three of five nodes become one, then two, which the other order would not give.
+  // Three of the five nodes become one first, then the other two, which the other order would not give.
   const auto nodes = [&](const std::string& pair_name, const std::string& triple_name, bool pair_first) {
     const FusedScales pair(pair_name, 20, 2);
     const FusedScales triple(triple_name, 10, 3);
