@@ -41,13 +41,16 @@ endfunction()
 
 # hone_unite(TARGET SOURCES): with HONE_UNITE up to eight sources of one folder are compiled as one, which halves the time
 # of a whole build: most of it goes into headers and templates that they share. Names in the unnamed namespaces of a
-# folder must differ then.
+# folder must differ then; the kernels of a CPU and of a GPU, which share names on purpose, are compiled apart.
 function(hone_unite target)
   if(NOT HONE_UNITE)
     return()
   endif()
   set(count 0)
   foreach(source IN LISTS ARGN)
+    if(source MATCHES "/cuda\\.cpp$")
+      continue()
+    endif()
     cmake_path(GET source PARENT_PATH folder)
     if(NOT folder STREQUAL last_folder)
       set(count 0)
