@@ -40,14 +40,14 @@ template <class T>
 // Rows in use of a tensor, read by the kernel when it runs.
 struct RowCount {
   const std::int64_t* used;  // null: all
+  std::int64_t factor;
   std::int64_t capacity;
-  [[nodiscard]] __device__ std::int64_t get() const { return used != nullptr ? *used : capacity; }
+  [[nodiscard]] __device__ std::int64_t get() const { return used != nullptr ? *used * factor : capacity; }
 };
 
-[[nodiscard]] inline RowCount row_count(const KernelCall& call, const TensorView& view) {
+[[nodiscard]] inline RowCount row_count(const KernelCall&, const TensorView& view) {
   const Shape& shape = view.type->shape;
-  const bool counted = !shape.empty() && shape[0].count != Count::none;
-  return {counted ? call.device_counts + static_cast<std::size_t>(shape[0].count) : nullptr, view.capacity()};
+  return {view.device_count, shape.empty() ? 1 : shape[0].factor, view.capacity()};
 }
 
 [[nodiscard]] constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }

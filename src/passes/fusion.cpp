@@ -51,8 +51,18 @@ class Fuser {
   // Whether a fusion takes nodes that nothing took before, within reach of each other.
   [[nodiscard]] bool fits(const Fusion& fusion) const {
     const std::string_view layer = layer_of(program_.nodes()[fusion.nodes.front()].scope);
-    return std::all_of(fusion.nodes.begin(), fusion.nodes.end(), [&](std::size_t node) {
+    return !takes_count(fusion) && std::all_of(fusion.nodes.begin(), fusion.nodes.end(), [&](std::size_t node) {
       return !taken_[node] && (reach_ == FusionReach::program || layer_of(program_.nodes()[node].scope) == layer);
+    });
+  }
+
+  // Whether the source of a count would be gone.
+  [[nodiscard]] bool takes_count(const Fusion& fusion) const {
+    return std::ranges::any_of(program_.counts(), [&](const CountSpec& spec) {
+      if (spec.source == kNoValue || program_.value(spec.source).producer < 0) return false;
+      const auto made = static_cast<std::size_t>(program_.value(spec.source).producer);
+      return std::ranges::find(fusion.nodes, made) != fusion.nodes.end() &&
+             std::ranges::none_of(fusion.outputs, [&](const auto& output) { return output.first == spec.source; });
     });
   }
 
@@ -66,6 +76,7 @@ class Fuser {
       if (node >= fusion.nodes.front() && !taken_[node]) open.push_back(node);
     };
     for (const ValueId id : fusion.inputs) visit(id);
+    for (const auto& [old, output] : fusion.outputs) visit(program_.count_source(program_.value(old).type));
     while (!open.empty()) {
       const std::size_t node = open.back();
       open.pop_back();
@@ -74,6 +85,7 @@ class Fuser {
       if (std::find(match.before.begin(), match.before.end(), node) != match.before.end()) continue;
       match.before.push_back(node);
       for (const ValueId id : program_.nodes()[node].inputs) visit(id);
+      for (const ValueId id : program_.nodes()[node].outputs) visit(program_.count_source(program_.value(id).type));
     }
     std::sort(match.before.begin(), match.before.end());
     return true;

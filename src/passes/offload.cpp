@@ -65,7 +65,8 @@ class Travellers {
   // to leave.
   [[nodiscard]] std::optional<Trip> trip_of(ValueId id) const {
     const Value& value = program_.value(id);
-    if (value.role != Role::activation || value.producer < 0 || value.alias_of != kNoValue || is_aliased(id)) return {};
+    if (value.role != Role::activation || value.producer < 0 || value.alias_of != kNoValue || is_used_otherwise(id))
+      return {};
     const auto producer = static_cast<std::size_t>(value.producer);
     const Node& made = program_.nodes()[producer];
     if (made.phase != Phase::forward || !is_in_layer(made.scope)) return {};
@@ -83,11 +84,14 @@ class Travellers {
     return Trip{id, producer + 1, first_of_run_[leaves], first_of_run_[runs_[*first_backward] - 1], *first_backward};
   }
 
-  [[nodiscard]] bool is_aliased(ValueId id) const {
+  [[nodiscard]] bool is_used_otherwise(ValueId id) const {
     const bool by_value = std::any_of(program_.values().begin(), program_.values().end(),
                                       [&](const Value& value) { return value.alias_of == id; });
-    return by_value || std::any_of(program_.outputs().begin(), program_.outputs().end(),
-                                   [&](const Output& output) { return output.value == id; });
+    const bool counts =
+        std::ranges::any_of(program_.counts(), [&](const CountSpec& spec) { return spec.source == id; });
+    return by_value || counts ||
+           std::any_of(program_.outputs().begin(), program_.outputs().end(),
+                       [&](const Output& output) { return output.value == id; });
   }
 
   const Program& program_;

@@ -46,8 +46,8 @@ struct Executable::Impl {
   MemoryPlan plan;
   Buffer inputs;
   std::vector<std::size_t> input_offset;  // by value id
-  Counts counts{};
-  std::size_t counts_offset = 0;  // of their copy behind the inputs
+  std::vector<std::int64_t> counts;       // that the host says, as the program declares them
+  std::size_t counts_offset = 0;          // of their copy behind the inputs
   bool counts_changed = true;
   std::vector<Launch> launches;  // empty until the first run
   bool recording = !waits_for_each();
@@ -82,7 +82,19 @@ struct Executable::Impl {
 
   [[nodiscard]] TensorView view(ValueId id) {
     if (id == kNoValue) return {};
-    return {storage(id), &program.value(id).type, &counts};
+    const Type& type = program.value(id).type;
+    TensorView view{storage(id), &type};
+    if (type.count() == Count::none) return view;
+    const CountSpec* spec = program.find_count(type.count());
+    if (spec->source == kNoValue) {
+      const std::ptrdiff_t place = spec - program.counts().data();
+      view.count = counts.data() + place;
+      view.device_count = reinterpret_cast<const std::int64_t*>(inputs.data() + counts_offset) + place;
+    } else {
+      view.device_count = reinterpret_cast<const std::int64_t*>(storage(spec->source));
+      if (device().kind() == DeviceKind::cpu) view.count = view.device_count;
+    }
+    return view;
   }
 
   [[nodiscard]] Device& device() const { return arena->device(); }
@@ -92,8 +104,7 @@ struct Executable::Impl {
     if (each.kernel == nullptr) return;
     const Node& node = program.nodes()[index];
     try {
-      each.kernel->run({each.inputs, each.outputs, &node.attributes, each.workspace, &device(),
-                        reinterpret_cast<const std::int64_t*>(inputs.data() + counts_offset)});
+      each.kernel->run({each.inputs, each.outputs, &node.attributes, each.workspace, &device()});
       if (observer == nullptr && (!recording || !ran)) device().synchronize();
     } catch (const Error& error) {
       throw Error(text_of(node.op->name(), node.scope.empty() ? "" : " in ", node.scope), error.what());
@@ -158,11 +169,7 @@ Executable::Executable(Program program, MemoryPlan plan, std::shared_ptr<Arena> 
   }
   impl.counts_offset = offset;
   // A count nobody sets means all rows.
-  for (const Value& value : impl.program.values()) {
-    if (value.type.shape.empty()) continue;
-    std::int64_t& count = impl.counts[static_cast<std::size_t>(value.type.shape[0].count)];
-    count = std::max(count, value.type.shape[0].size);
-  }
+  for (const CountSpec& spec : impl.program.counts()) impl.counts.push_back(spec.capacity);
 }
 
 Executable::~Executable() = default;
@@ -184,11 +191,11 @@ void Executable::set_bytes(std::string_view input, DType dtype, std::span<const 
 }
 
 void Executable::set_count(Count count, std::int64_t value) {
-  for (const Value& each : impl_->program.values()) {
-    if (each.type.shape.empty() || each.type.shape[0].count != count) continue;
-    HONE_ASSERT(value >= 0 && value <= each.type.shape[0].size, "count ", value, " for ", to_text(each.type));
-  }
-  std::int64_t& known = impl_->counts[static_cast<std::size_t>(count)];
+  const CountSpec* spec = impl_->program.find_count(count);
+  HONE_ASSERT(spec != nullptr && spec->source == kNoValue, "the program has no count ", count.name(), " of the host's");
+  HONE_ASSERT(value >= 0 && value <= spec->capacity, "count ", count.name(), " of ", value, " where ", spec->capacity,
+              " is the most");
+  std::int64_t& known = impl_->counts[static_cast<std::size_t>(spec - impl_->program.counts().data())];
   impl_->counts_changed = impl_->counts_changed || known != value;
   known = value;
 }
@@ -202,7 +209,8 @@ void Executable::run() {
   Impl& impl = *impl_;
   if (impl.launches.empty()) impl.prepare();
   if (impl.counts_changed) {
-    impl.device().upload(impl.inputs.data() + impl.counts_offset, impl.counts.data(), sizeof(impl.counts));
+    impl.device().upload(impl.inputs.data() + impl.counts_offset, impl.counts.data(),
+                         impl.counts.size() * sizeof(std::int64_t));
     impl.counts_changed = false;
   }
   if (impl.observer != nullptr) {

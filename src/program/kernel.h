@@ -1,7 +1,6 @@
 // Kernels: the code of an operation on a device.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -20,22 +19,23 @@
 
 namespace hone {
 
-// How much of each capacity this run uses, by Count; the entry of Count::none is not read.
-using Counts = std::array<std::int64_t, kCounts>;
-
 // One operand of a kernel call. `data` is null for an optional input that is not given.
 struct TensorView {
   std::byte* data = nullptr;
   const Type* type = nullptr;
-  const Counts* counts = nullptr;
+  const std::int64_t* count = nullptr;         // of its rows; null: all are in use, or only the device knows
+  const std::int64_t* device_count = nullptr;  // the same in the device's memory; null: all are in use
 
   explicit operator bool() const { return data != nullptr; }
   [[nodiscard]] DType dtype() const { return type->dtype; }
   [[nodiscard]] std::int64_t dim(std::size_t index) const { return type->shape[index].size; }
   [[nodiscard]] std::int64_t capacity() const { return type->rows(); }  // rows there is room for
   [[nodiscard]] std::int64_t rows() const {                             // rows in use
-    if (type->shape.empty() || type->shape[0].count == Count::none) return type->rows();
-    return (*counts)[static_cast<std::size_t>(type->shape[0].count)];
+    if (device_count == nullptr) return type->rows();
+    HONE_ASSERT(count != nullptr, "how many rows of ", to_text(*type), " are in use is known on the device alone");
+    const std::int64_t used = *count * type->shape[0].factor;
+    HONE_ASSERT(used >= 0 && used <= capacity(), used, " rows of ", to_text(*type), " are in use");
+    return used;
   }
   [[nodiscard]] std::int64_t row_size() const { return type->row_size(); }
   [[nodiscard]] std::int64_t elements() const { return type->elements(); }
@@ -50,14 +50,13 @@ struct TensorView {
 // One launch. A kernel writes every row of its outputs up to their capacity: rows past the count become finite values
 // (zero in a gradient), and such rows of the inputs, finite too, touch no other row.
 //
-// On a GPU, launches are recorded and repeated with other counts: there a kernel reads `device_counts`, never rows().
+// On a GPU, launches are recorded and repeated with other counts: there a kernel reads `device_count`, never rows().
 struct KernelCall {
   std::span<const TensorView> inputs;
   std::span<const TensorView> outputs;
   const Attributes* attributes = nullptr;
   std::span<std::byte> workspace;  // as large as the kernel's `workspace` said
   Device* device = nullptr;
-  const std::int64_t* device_counts = nullptr;  // by Count, in the device's memory
 
   [[nodiscard]] const TensorView& in(std::size_t index) const { return inputs[index]; }
   [[nodiscard]] const TensorView& out(std::size_t index) const { return outputs[index]; }

@@ -82,9 +82,14 @@ MemoryPlan plan_memory(const Program& program, DeviceKind device) {
     Block& block = activations[block_of[storage]];
     block.last = std::max(block.last, node);
   };
+  const auto use = [&](ValueId id, std::size_t node) {
+    if (id == kNoValue) return;
+    touch(id, node);
+    touch(program.count_source(values[static_cast<std::size_t>(id)].type), node);
+  };
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    for (const ValueId id : nodes[i].inputs) touch(id, i);
-    for (const ValueId id : nodes[i].outputs) touch(id, i);
+    for (const ValueId id : nodes[i].inputs) use(id, i);
+    for (const ValueId id : nodes[i].outputs) use(id, i);
   }
   for (const Output& output : program.outputs()) {
     if (!nodes.empty()) touch(output.value, nodes.size() - 1);
@@ -118,7 +123,7 @@ MemoryPlan plan_memory(const Program& program, DeviceKind device) {
   for (const Value& value : values) {
     if (value.role == Role::input) plan.inputs += align_up(value.type.bytes());
   }
-  plan.inputs += align_up(sizeof(Counts));
+  plan.inputs += align_up(std::max<std::size_t>(program.counts().size(), 1) * sizeof(std::int64_t));
   plan.peak_activations = peak_alive(activations, nodes.size());
   for (const std::size_t bytes : plan.workspace_bytes) plan.peak_workspace = std::max(plan.peak_workspace, bytes);
   return plan;

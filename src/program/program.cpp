@@ -1,5 +1,7 @@
 #include "program/program.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace hone {
@@ -16,8 +18,54 @@ const Value& Tensor::value() const {
   return program_->value(id_);
 }
 
+void Program::add_count(const CountSpec& spec) {
+  HONE_ASSERT(spec.count != Count::none && spec.capacity >= 0, "a count of ", spec.capacity, " rows");
+  HONE_ASSERT(find_count(spec.count) == nullptr, "count ", spec.count.name(), " is declared twice");
+  counts_.push_back(spec);
+  counts_.back().before = values_.size();
+}
+
+void Program::count(Count count, std::int64_t capacity) { add_count({count, capacity}); }
+
+void Program::count(Count count, std::int64_t capacity, Tensor source) {
+  const Type& type = source.type();
+  if (type.dtype != DType::i64 || type.elements() != 1 || type.count() != Count::none) {
+    throw Error(text_of("count ", count.name()), text_of("its source is ", to_text(type), ", i64[1] is wanted"));
+  }
+  HONE_ASSERT(&source.program() == this, "the source of count ", count.name(), " belongs to another program");
+  add_count({count, capacity, source.id()});
+}
+
+const CountSpec* Program::find_count(Count count) const {
+  const auto found = std::ranges::find(counts_, count, &CountSpec::count);
+  return found == counts_.end() ? nullptr : &*found;
+}
+
+ValueId Program::count_source(const Type& type) const {
+  const CountSpec* spec = find_count(type.count());
+  return spec == nullptr ? kNoValue : spec->source;
+}
+
+void Program::check_count(const Type& type) const {
+  if (type.count() == Count::none) return;
+  const CountSpec* spec = find_count(type.count());
+  if (spec == nullptr) {
+    throw Error(text_of(to_text(type), " counts by ", type.count().name(), ", which the program does not declare"));
+  }
+  if (type.rows() != spec->capacity * type.shape[0].factor) {
+    throw Error(text_of(to_text(type), ", where the program's ", type.count().name(), " are at most ", spec->capacity));
+  }
+}
+
 Tensor Program::bound(Role role, std::string name, Type type, bool trainable) {
   HONE_ASSERT(find(role, name) == kNoValue, "two bound values are named ", name);
+  if (type.count() != Count::none && find_count(type.count()) == nullptr) {
+    count(type.count(), type.rows() / type.shape[0].factor);
+  }
+  check_count(type);
+  if (const ValueId source = count_source(type); source != kNoValue && value(source).producer >= 0) {
+    throw Error(text_of(name, " counts by ", type.count().name(), ", which a node computes"));
+  }
   values_.push_back({std::move(type), role, std::move(name), trainable, kNoValue, -1});
   return {*this, static_cast<ValueId>(values_.size() - 1)};
 }
@@ -49,7 +97,10 @@ std::vector<Tensor> Program::append(const Op& op, Attributes attributes, std::sp
   std::vector<Type> types;
   try {
     types = op.infer(input_types, node.attributes);
-    for (const Type& type : types) type.check();
+    for (const Type& type : types) {
+      type.check();
+      check_count(type);
+    }
   } catch (const Error& error) {
     throw Error(scope_, error.what());
   }
@@ -124,6 +175,19 @@ Scope::Scope(Program& program, std::string_view name) : program_(program), outer
 
 ProgramRewriter::ProgramRewriter(const Program& from)
     : ProgramRewriter(from, [](const Value& value) { return value.type; }) {}
+
+void ProgramRewriter::copy_host_counts() {
+  for (const CountSpec& spec : from_.counts()) {
+    if (spec.source == kNoValue) to_.count(spec.count, spec.capacity);
+  }
+}
+
+void ProgramRewriter::map(ValueId old, Tensor value) {
+  map_.at(static_cast<std::size_t>(old)) = value.id();
+  for (const CountSpec& spec : from_.counts()) {
+    if (spec.source == old && to_.find_count(spec.count) == nullptr) to_.count(spec.count, spec.capacity, value);
+  }
+}
 
 Tensor ProgramRewriter::mapped(ValueId old) {
   if (old == kNoValue) return {};

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "program/count.h"
 #include "program/op.h"
 #include "program/type.h"
 
@@ -56,6 +57,14 @@ struct Node {
 // Whether an output lies where an input was, other than as a view.
 [[nodiscard]] bool updates_in_place(const Node& node);
 
+// What a count is in a program.
+struct CountSpec {
+  Count count;
+  std::int64_t capacity = 0;  // the most that it says; a first dimension that has it holds capacity x factor rows
+  ValueId source = kNoValue;  // the i64 that says it when a node runs; kNoValue: the host says it before a run
+  std::size_t before = 0;     // how many values there were when it was declared
+};
+
 // A value that the host reads after a run.
 struct Output {
   std::string name;
@@ -87,12 +96,20 @@ class Tensor {
 
 class Program {
  public:
-  // Values that are bound from outside. A name is used once a role.
+  // Declares a count that the host sets before a run (Executable::set_count). A bound value declares by itself, as
+  // such, what its type counts by and nobody declared.
+  void count(Count count, std::int64_t capacity);
+  // Declares a count that is the one element of `source`, i64, whenever a node runs, and is not known to the host. What
+  // computes `source` keeps it within 0 and the capacity. Values of that count come after it.
+  void count(Count count, std::int64_t capacity, Tensor source);
+  // Values that are bound from outside. A name is used once a role. Throws Error where a type has more rows than its
+  // count's capacity, or fewer, or counts by what a node computes.
   Tensor weight(std::string name, Type type, bool trainable = true, bool keeps_dtype = false);
   Tensor gradient(std::string name, Type type);
   Tensor state(std::string name, Type type, Placement placement = Placement::device);
   Tensor input(std::string name, Type type);
-  // Appends a node under the current scope and phase; types and aliases come from the operation.
+  // Appends a node under the current scope and phase; types and aliases come from the operation. Throws Error where an
+  // output counts by what is not declared, or has another capacity.
   std::vector<Tensor> append(const Op& op, Attributes attributes, std::span<const Tensor> inputs);
   Tensor append1(const Op& op, Attributes attributes, std::initializer_list<Tensor> inputs);
   void output(std::string name, Tensor value);
@@ -100,6 +117,10 @@ class Program {
   [[nodiscard]] const std::vector<Value>& values() const { return values_; }
   [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
   [[nodiscard]] const std::vector<Output>& outputs() const { return outputs_; }
+  [[nodiscard]] const std::vector<CountSpec>& counts() const { return counts_; }
+  [[nodiscard]] const CountSpec* find_count(Count count) const;  // null where it is not declared
+  // The value that says how many rows of this type are in use; kNoValue where the host says it, or all are.
+  [[nodiscard]] ValueId count_source(const Type& type) const;
   [[nodiscard]] const Value& value(ValueId id) const { return values_.at(static_cast<std::size_t>(id)); }
   [[nodiscard]] Tensor tensor(ValueId id) { return id == kNoValue ? Tensor() : Tensor(*this, id); }
   // The bound value with this role and name, if there is one.
@@ -117,7 +138,10 @@ class Program {
 
  private:
   Tensor bound(Role role, std::string name, Type type, bool trainable);
+  void add_count(const CountSpec& spec);
+  void check_count(const Type& type) const;
 
+  std::vector<CountSpec> counts_;
   std::vector<Value> values_;
   std::vector<Node> nodes_;
   std::vector<Output> outputs_;
@@ -149,7 +173,8 @@ class ProgramRewriter {
 
   [[nodiscard]] Program& program() { return to_; }
   [[nodiscard]] Tensor mapped(ValueId old);  // invalid for kNoValue
-  void map(ValueId old, Tensor value) { map_.at(static_cast<std::size_t>(old)) = value.id(); }
+  // Says what an old value became. Counts that it is the source of are declared with it.
+  void map(ValueId old, Tensor value);
   // Appends a copy of `node` with mapped inputs; does not map its outputs.
   std::vector<Tensor> clone(const Node& node);
   // clone, and its outputs mapped.
@@ -158,6 +183,8 @@ class ProgramRewriter {
   [[nodiscard]] Program finish();
 
  private:
+  void copy_host_counts();
+
   const Program& from_;
   Program to_;
   std::vector<ValueId> map_;
@@ -166,22 +193,23 @@ class ProgramRewriter {
 template <class Retype>
 ProgramRewriter::ProgramRewriter(const Program& from, const Retype& retype)
     : from_(from), map_(from.values().size(), kNoValue) {
+  copy_host_counts();
   for (std::size_t i = 0; i < from.values().size(); ++i) {
     const Value& value = from.values()[i];
     if (value.producer >= 0) continue;
     const Type type = retype(value);
     switch (value.role) {
       case Role::weight:
-        map_[i] = to_.weight(value.name, type, value.trainable, value.keeps_dtype).id();
+        map(static_cast<ValueId>(i), to_.weight(value.name, type, value.trainable, value.keeps_dtype));
         break;
       case Role::gradient:
-        map_[i] = to_.gradient(value.name, type).id();
+        map(static_cast<ValueId>(i), to_.gradient(value.name, type));
         break;
       case Role::state:
-        map_[i] = to_.state(value.name, type, value.placement).id();
+        map(static_cast<ValueId>(i), to_.state(value.name, type, value.placement));
         break;
       case Role::input:
-        map_[i] = to_.input(value.name, type).id();
+        map(static_cast<ValueId>(i), to_.input(value.name, type));
         break;
       case Role::activation:
         break;

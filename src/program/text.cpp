@@ -31,6 +31,18 @@ std::string bound_line(const Program& program, std::size_t id) {
                  value.placement == Placement::host ? " host" : "", "\n");
 }
 
+// Whether a bound value declares it, so that it needs no line of its own.
+bool is_implied(const Program& program, const CountSpec& spec) {
+  return spec.source == kNoValue && std::ranges::any_of(program.values(), [&](const Value& value) {
+           return value.producer < 0 && value.type.count() == spec.count;
+         });
+}
+
+std::string count_line(const CountSpec& spec) {
+  return text_of("count ", spec.count.name(), ": ", spec.capacity,
+                 spec.source == kNoValue ? "" : " = " + operand_text(spec.source), "\n");
+}
+
 std::string node_line(const Program& program, const Node& node) {
   std::string line;
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
@@ -78,6 +90,14 @@ class LineReader {
     if (error != std::errc() || id < 0) throw Error("expected a number after '%'");
     rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
     return id;
+  }
+  std::int64_t integer() {
+    skip_space();
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
+    if (error != std::errc() || value < 0) throw Error(text_of("expected a number before '", rest_.substr(0, 20), "'"));
+    rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+    return value;
   }
   std::string quoted() {
     skip_space();
@@ -131,6 +151,7 @@ class ProgramReader {
       program_.output(std::move(name), value);
       return line.expect_end();
     }
+    if (line.accept("count ")) return read_count(line);
     std::vector<std::pair<ValueId, Type>> results;
     while (const auto id = line.value_id()) {
       if (*id == kNoValue || ids_.contains(*id)) throw Error(text_of(operand_text(*id), " cannot be made here"));
@@ -151,6 +172,21 @@ class ProgramReader {
   Program take() { return std::move(program_); }
 
  private:
+  void read_count(LineReader& line) {
+    const Count count{line.until(":")};
+    line.expect(":");
+    const std::int64_t capacity = line.integer();
+    if (program_.find_count(count) != nullptr) throw Error(text_of("count ", count.name(), " is declared twice"));
+    if (line.accept("=")) {
+      const Tensor source = operand(line);
+      if (!source) throw Error("a count needs a value");
+      program_.count(count, capacity, source);
+    } else {
+      program_.count(count, capacity);
+    }
+    line.expect_end();
+  }
+
   void read_bound(LineReader& line, Role role, const std::vector<std::pair<ValueId, Type>>& results) {
     if (results.size() != 1) throw Error("a bound value is one value");
     std::string name = line.quoted();
@@ -227,10 +263,20 @@ std::string to_text(const Program& program) {
   // Bound values stand where they were made, between the nodes, so that parsing numbers them alike.
   std::string text;
   std::size_t next = 0;
+  auto count = program.counts().begin();
+  const auto print_counts_before = [&](std::size_t value) {
+    for (; count != program.counts().end() && count->before <= value; ++count) {
+      if (!is_implied(program, *count)) text.append(count_line(*count));
+    }
+  };
   const auto print_bound_before = [&](std::size_t end) {
     for (; next < end; ++next) {
-      if (program.values()[next].producer < 0) text.append(bound_line(program, next));
+      if (program.values()[next].producer < 0) {
+        print_counts_before(next);
+        text.append(bound_line(program, next));
+      }
     }
+    print_counts_before(end);
   };
   for (const Node& node : program.nodes()) {
     if (!node.outputs.empty()) print_bound_before(static_cast<std::size_t>(node.outputs.front()));

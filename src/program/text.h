@@ -5,6 +5,9 @@
 //   %1: f32[tokens:8, 16] = input "x"
 //   %2: f32[tokens:8, 16], %3: f32[tokens:8] = rms_norm(%1, %0) {epsilon=1e-06} @layers.0 forward
 //   output "y" = %2
+//
+// A count that no bound value declares has a line of its own, before the first value that counts by it: "count kept: 64
+// = %7", or "count kept: 64" where the host says it.
 #pragma once
 
 #include <string>

@@ -1,6 +1,5 @@
 #include "program/type.h"
 
-#include <array>
 #include <charconv>
 #include <string_view>
 
@@ -10,22 +9,26 @@
 namespace hone {
 namespace {
 
-constexpr std::array<std::string_view, kCounts> kCountNames{"", "tokens", "sequences", "samples"};
+std::int64_t size_from_text(std::string_view text, std::string_view dimension) {
+  std::int64_t size = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+  if (error != std::errc() || end != text.data() + text.size() || size < 0) {
+    throw Error(text_of("'", dimension, "' is not a dimension"));
+  }
+  return size;
+}
 
+// "1024", "tokens:1024", "8*tokens:8192".
 Dim dim_from_text(std::string_view text) {
-  Dim dim;
-  if (const std::size_t colon = text.find(':'); colon != std::string_view::npos) {
-    for (std::size_t i = 1; i < kCounts; ++i) {
-      if (kCountNames[i] == text.substr(0, colon)) dim.count = static_cast<Count>(i);
-    }
-    if (dim.count == Count::none) throw Error(text_of("unknown count in dimension '", text, "'"));
-    text.remove_prefix(colon + 1);
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return size_from_text(text, text);
+  std::string_view count = text.substr(0, colon);
+  std::int64_t factor = 1;
+  if (const std::size_t star = count.find('*'); star != std::string_view::npos) {
+    factor = size_from_text(count.substr(0, star), text);
+    count.remove_prefix(star + 1);
   }
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), dim.size);
-  if (error != std::errc() || end != text.data() + text.size() || dim.size < 0) {
-    throw Error(text_of("'", text, "' is not a dimension"));
-  }
-  return dim;
+  return {size_from_text(text.substr(colon + 1), text), Count(count), factor};
 }
 
 }  // namespace
@@ -35,6 +38,12 @@ void Type::check() const {
   std::uint64_t product = size_of(dtype);
   for (const Dim& dim : shape) {
     if (dim.size < 0) throw Error(text_of(to_text(*this), " has a negative dimension"));
+    if (dim.count != Count::none && &dim != shape.data()) {
+      throw Error(text_of(to_text(*this), " has a count beyond its first dimension"));
+    }
+    if (dim.factor < 1 || dim.size % dim.factor != 0) {
+      throw Error(text_of(to_text(*this), " has a factor that does not divide its capacity"));
+    }
     // A product that is 0 in the end must not overflow on the way.
     const std::uint64_t factor = dim.size == 0 ? 1 : static_cast<std::uint64_t>(dim.size);
     if (__builtin_mul_overflow(product, factor, &product) || product > kMostBytes) {
@@ -63,7 +72,8 @@ std::string to_text(const Type& type) {
   for (std::size_t i = 0; i < type.shape.size(); ++i) {
     if (i > 0) text.append(", ");
     const Dim& dim = type.shape[i];
-    if (dim.count != Count::none) text.append(kCountNames[static_cast<std::size_t>(dim.count)]).push_back(':');
+    if (dim.factor != 1) text.append(std::to_string(dim.factor)).push_back('*');
+    if (dim.count != Count::none) text.append(dim.count.name()).push_back(':');
     text.append(std::to_string(dim.size));
   }
   return text + "]";

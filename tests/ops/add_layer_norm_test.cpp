@@ -22,7 +22,7 @@ OpCase add_layer_norm_case(std::int64_t rows, std::int64_t n, const std::vector<
                  {"residual", {DType::f32, {{rows, Count::tokens}, n}}},
                  {"weight", {DType::f32, {n}}, true, {}, 1.0, seeded[1]},
                  {"bias", {DType::f32, {n}}, true, {}, 1.0, seeded[1]}},
-      .below = {0, rows / 2 + 1},
+      .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         const auto [sum, normalised] = add_layer_norm(in[0], in[1], in[2], in[3], {.epsilon = epsilon});
         return {sum, normalised};

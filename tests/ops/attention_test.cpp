@@ -53,7 +53,7 @@ OpCase attention_case(const std::vector<std::int64_t>& lengths, std::int64_t spa
                       a.head_dim),
       .inputs = {{"qkv", {DType::f32, {{rows, Count::tokens}, (a.heads + 2 * a.kv_heads) * a.head_dim}}},
                  {"cu_seqlens", {DType::i32, {static_cast<std::int64_t>(cu_seqlens.size())}}}},
-      .below = {0, used},
+      .below = {{Count::tokens, used}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {attention(in[0], in[1], a)};
       },

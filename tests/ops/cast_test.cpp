@@ -17,7 +17,7 @@ TEST(Cast, Cases) {
   check({
       .name = "cast",
       .inputs = {{.name = "x", .type = {DType::f32, {{21, Count::tokens}, 7}}}},
-      .below = {0, 10},
+      .below = {{Count::tokens, 10}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> { return {cast(in[0], DType::f64)}; },
       .reference = [](std::span<const Values> in, const Counts&) { return std::vector<Values>{in[0]}; },
   });

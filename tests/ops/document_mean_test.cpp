@@ -40,7 +40,7 @@ TEST(DocumentMean, Cases) {
       .inputs = {{.name = "x", .type = {DType::f32, rows}, .keeps_dtype = true},
                  {.name = "member", .type = {DType::i32, rows}, .values = member},
                  {.name = "cu_seqlens", .type = {DType::i32, {6}}, .values = cu_seqlens}},
-      .below = {0, 73},
+      .below = {{Count::tokens, 73}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {document_mean(in[0], in[1], in[2])};
       },

@@ -17,7 +17,7 @@ OpCase dropout_case(std::int64_t rows, std::int64_t n, double probability, std::
       .name = text_of("dropout_", rows, "x", n, "_", probability),
       .inputs = {{"x", {DType::f32, {{rows, Count::tokens}, n}}},
                  {"draw", {DType::i32, {kDropoutDraw}}, false, Values(draw.begin(), draw.end())}},
-      .below = {0, rows / 2 + 1},
+      .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {dropout(in[0], in[1], {.probability = probability, .site = site})};
       },

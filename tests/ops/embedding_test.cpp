@@ -17,12 +17,12 @@ OpCase embedding_case(const std::vector<double>& tokens, std::int64_t vocab, std
   OpCase op_case{
       .name = "embedding_" + std::to_string(rows) + "_" + std::to_string(vocab) + "x" + std::to_string(hidden),
       .inputs = {{"tokens", {DType::i32, {{rows, Count::tokens}}}}, {"weight", {DType::f32, {vocab, hidden}}, true}},
-      .below = {0, rows / 2 + 1},
+      .below = {{Count::tokens, rows / 2 + 1}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> { return {embedding(in[0], in[1])}; },
       .reference =
           [=](std::span<const Values> in, const Counts& counts) {
             Values y(static_cast<std::size_t>(rows * hidden));
-            const std::int64_t used = counts[1] == 0 ? rows : counts[1];
+            const std::int64_t used = rows_in_use(counts, Count::tokens, rows);
             for (std::int64_t row = 0; row < used; ++row) {
               for (std::int64_t i = 0; i < hidden; ++i) {
                 y[row * hidden + i] = in[1][static_cast<std::int64_t>(in[0][row]) * hidden + i];

@@ -13,8 +13,9 @@ OpCase fill_case(const Type& type, double value) {
   return {
       .name = "fill",
       .inputs = {},
-      .below = {0, 2},
+      .below = type.count() == Count::none ? Counts{} : Counts{{type.count(), 2}},
       .build = [=](Program& program, std::span<const Tensor>) -> std::vector<Tensor> {
+        if (type.count() != Count::none) program.count(type.count(), type.rows());
         return {fill(program, type, value)};
       },
       .reference = [=](std::span<const Values>, const Counts&) -> std::vector<Values> {
@@ -33,6 +34,7 @@ TEST(Fill, Cases) {
 TEST(Fill, IsPrintedAndParsed) {
   register_operations();
   Program program;
+  program.count(Count::tokens, 5);
   program.output("y", fill(program, {DType::bf16, {{5, Count::tokens}, 3}}, 0.1));
   const std::string text = to_text(program);
   EXPECT_EQ(to_text(program_from_text(text)), text);

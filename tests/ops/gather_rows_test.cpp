@@ -19,7 +19,7 @@ TEST(GatherRows, Cases) {
       .name = "gather_rows",
       .inputs = {{.name = "x", .type = {DType::f32, {{9, Count::tokens}, n}}},
                  {.name = "index", .type = {DType::i32, {{4, Count::samples}}}, .values = index}},
-      .below = {0, 8, 0, 3},
+      .below = {{Count::tokens, 8}, {Count::samples, 3}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> { return {gather_rows(in[0], in[1])}; },
       .reference =
           [=](std::span<const Values> in, const Counts&) {

@@ -15,7 +15,7 @@ OpCase gelu_case(std::int64_t rows, std::int64_t n, const std::string& approxima
   return {
       .name = text_of("gelu_", approximate, "_", rows, "x", n),
       .inputs = {{.name = "x", .type = {DType::f32, {{rows, Count::tokens}, n}}, .scale = scale}},
-      .below = {0, rows / 2 + 1},
+      .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {gelu(in[0], {.approximate = approximate})};
       },

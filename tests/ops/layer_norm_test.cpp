@@ -16,7 +16,7 @@ OpCase layer_norm_case(std::int64_t rows, std::int64_t n, double epsilon) {
       .inputs = {{"x", {DType::f32, {{rows, Count::tokens}, n}}},
                  {"weight", {DType::f32, {n}}, true},
                  {"bias", {DType::f32, {n}}, true}},
-      .below = {0, rows / 2 + 1},
+      .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {layer_norm(in[0], in[1], in[2], {.epsilon = epsilon})};
       },

@@ -53,14 +53,14 @@ OpCase linear_logprobs_case(std::int64_t rows, std::int64_t hidden, std::int64_t
       .inputs = {{.name = "x", .type = {DType::f32, {{rows, Count::tokens}, hidden}}},
                  {.name = "weight", .type = {DType::f32, {vocab, hidden}}, .weight = true},
                  {.name = "targets", .type = {DType::i32, {{rows, Count::tokens}}}, .values = targets}},
-      .below = {0, rows / 2 + 1},
+      .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         const LinearLogprobs result = linear_logprobs(in[0], in[1], in[2], {.temperature = temperature});
         return {result.logp, result.entropy, result.hit};
       },
       .reference =
           [=](std::span<const Values> in, const Counts& counts) {
-            const std::int64_t used = counts[1] == 0 ? rows : counts[1];
+            const std::int64_t used = rows_in_use(counts, Count::tokens, rows);
             std::vector<Values> outputs(3, Values(static_cast<std::size_t>(rows), 0.0));
             Values scaled(static_cast<std::size_t>(vocab));
             for (std::int64_t row = 0; row < used; ++row) {
@@ -106,7 +106,7 @@ struct Sizes {
 };
 
 template <class T>
-std::vector<T> normal_values(std::size_t count, const char* name) {
+std::vector<T> values_named(std::size_t count, const char* name) {
   const RandomStream random(9, name);
   std::vector<T> values(count);
   for (std::size_t i = 0; i < count; ++i) values[i] = T(random.normal(i));
@@ -148,12 +148,12 @@ LogprobResult run(std::int64_t first, std::int64_t rows, const std::vector<std::
   TensorStore weights(test_device(), {&weight_type, 1});
   TensorStore gradients(test_device(), {&gradient_type, 1});
   const auto elements = static_cast<std::size_t>(sizes.vocab * sizes.hidden);
-  const std::vector<BFloat16> values = normal_values<BFloat16>(elements, "weight");
+  const std::vector<BFloat16> values = values_named<BFloat16>(elements, "weight");
   weights.upload("weight", std::as_bytes(std::span(values)));
   Executable executable(std::move(program), std::make_shared<Arena>(test_device()),
                         {.weights = &weights, .gradients = &gradients});
   const std::vector<BFloat16> all =
-      normal_values<BFloat16>(static_cast<std::size_t>((first + rows) * sizes.hidden), "x");
+      values_named<BFloat16>(static_cast<std::size_t>((first + rows) * sizes.hidden), "x");
   executable.set<BFloat16>("x", std::span(all).subspan(static_cast<std::size_t>(first * sizes.hidden)));
   const auto count = static_cast<std::size_t>(rows);
   executable.set<std::int32_t>("targets", targets);
@@ -258,9 +258,9 @@ TEST(LinearLogprobs, EqualsTheLogSoftmaxOfTheLogits) {
   const Tensor weight = program.input("weight", {DType::bf16, {sizes.vocab, sizes.hidden}});
   program.output("logits", linear(x, weight, {}, {.f32_output = true}));
   Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
-  executable.set<BFloat16>("x", normal_values<BFloat16>(static_cast<std::size_t>(rows * sizes.hidden), "x"));
+  executable.set<BFloat16>("x", values_named<BFloat16>(static_cast<std::size_t>(rows * sizes.hidden), "x"));
   executable.set<BFloat16>("weight",
-                           normal_values<BFloat16>(static_cast<std::size_t>(sizes.vocab * sizes.hidden), "weight"));
+                           values_named<BFloat16>(static_cast<std::size_t>(sizes.vocab * sizes.hidden), "weight"));
   executable.run();
   std::vector<float> logits(static_cast<std::size_t>(rows * sizes.vocab));
   executable.get<float>("logits", logits);

@@ -14,7 +14,7 @@ OpCase linear_case(std::int64_t rows, std::int64_t k, std::int64_t n, bool with_
       .name = "linear_" + std::to_string(rows) + "x" + std::to_string(k) + "x" + std::to_string(n) +
               (with_bias ? "_bias" : "") + (f32_output ? "_f32" : ""),
       .inputs = {{"x", {DType::f32, {{rows, Count::tokens}, k}}}, {"weight", {DType::f32, {n, k}}, true}},
-      .below = {0, rows / 2 + 1},
+      .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {linear(in[0], in[1], with_bias ? in[2] : Tensor(), {.f32_output = f32_output})};
       },

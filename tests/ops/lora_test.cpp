@@ -52,7 +52,7 @@ OpCase adapted_case(std::int64_t rows, bool with_bias) {
                          {"b", {DType::f32, {kOutputs, kRank}}, true, {}, 0.3}},
               .below = {}};
   if (with_bias) test.inputs.push_back({"bias", {DType::f32, {kOutputs}}, true});
-  test.below[static_cast<std::size_t>(Count::tokens)] = rows - 2;
+  test.below[Count::tokens] = rows - 2;
   test.build = [with_bias](Program&, std::span<const Tensor> in) {
     const Tensor up = lora_spread(in[3], some_parts(), 1.5);
     return std::vector<Tensor>{linear_adapted(in[0], in[1], with_bias ? in[4] : Tensor(), in[2], up)};
@@ -95,7 +95,7 @@ TEST(Lora, DoraScale) {
                            {"norm", {DType::f32, {kOutputs}}, false, norms, 1.0, false, true}},
                 .below = {}};
     if (with_bias) test.inputs.push_back({"bias", {DType::f32, {kOutputs}}, true});
-    test.below[static_cast<std::size_t>(Count::tokens)] = 5;
+    test.below[Count::tokens] = 5;
     test.build = [with_bias](Program&, std::span<const Tensor> in) {
       return std::vector<Tensor>{dora_scale(in[0], in[1], in[2], with_bias ? in[3] : Tensor(), some_parts())};
     };
@@ -154,7 +154,7 @@ TEST(Lora, JoinColumns) {
               .inputs = {{"a", {DType::f32, {Dim(kLoraRows, Count::tokens), kLeft}}},
                          {"b", {DType::f32, {Dim(kLoraRows, Count::tokens), kRank}}}},
               .below = {}};
-  test.below[static_cast<std::size_t>(Count::tokens)] = 6;
+  test.below[Count::tokens] = 6;
   test.build = [](Program&, std::span<const Tensor> in) { return std::vector<Tensor>{join_columns(in[0], in[1])}; };
   test.reference = [](std::span<const Values> in, const Counts&) {
     Values joined;

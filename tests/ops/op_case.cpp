@@ -84,9 +84,9 @@ Values from_bytes(DType dtype, std::span<const std::byte> bytes) {
 }
 
 std::int64_t used_elements(const Type& type, const Counts& counts) {
-  if (type.shape.empty() || type.shape[0].count == Count::none) return type.elements();
-  const std::int64_t count = counts[static_cast<std::size_t>(type.shape[0].count)];
-  return (count == 0 ? type.rows() : count) * type.row_size();
+  if (type.count() == Count::none) return type.elements();
+  const std::int64_t factor = type.shape[0].factor;
+  return rows_in_use(counts, type.count(), type.rows() / factor) * factor * type.row_size();
 }
 
 Type run_type(const CaseInput& input, DType dtype) {
@@ -204,9 +204,7 @@ class CaseRunner {
         const Type& type = result.output_types[i];
         if (seeded(i, type)) set(executable, "seed" + std::to_string(i), type, to_bytes(type.dtype, seed_of(i, type)));
       }
-      for (std::size_t c = 1; c < kCounts; ++c) {
-        if (counts_[c] != 0) executable.set_count(static_cast<Count>(c), counts_[c]);
-      }
+      for (const auto& [count, rows] : counts_) executable.set_count(count, rows);
       executable.run();
       return results(executable, gradient_store, result.output_types, !seeds.empty(), wanted_index);
     };
@@ -403,6 +401,11 @@ void check_counts(const OpCase& op_case, const Counts& counts, const std::string
 }
 
 }  // namespace
+
+std::int64_t rows_in_use(const Counts& counts, Count count, std::int64_t capacity) {
+  const auto found = counts.find(count);
+  return found == counts.end() ? capacity : found->second;
+}
 
 void check(const OpCase& op_case) {
   register_operations();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,10 +26,14 @@ struct CaseInput {
 
 using Values = std::vector<double>;
 
+// What a run sets; a count that is not among them is at its capacity.
+using Counts = std::map<Count, std::int64_t>;
+[[nodiscard]] std::int64_t rows_in_use(const Counts& counts, Count count, std::int64_t capacity);
+
 struct OpCase {
   std::string name;
   std::vector<CaseInput> inputs;
-  Counts below{};  // counts of the second run; an entry of 0 means the capacity
+  Counts below{};  // of the second run
   // Appends the operation; the results are the outputs to compare.
   std::function<std::vector<Tensor>(Program&, std::span<const Tensor>)> build;
   // The same outputs, in float64, from inputs whose first `counts` rows are valid. Only valid rows are compared.

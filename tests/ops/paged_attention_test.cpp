@@ -26,7 +26,7 @@ TEST(KvAppend, Cases) {
                  {"k_cache", cache},
                  {"v_cache", cache},
                  {"slots", {DType::i32, {{kRows, Count::tokens}}}}},
-      .below = {0, 4},
+      .below = {{Count::tokens, 4}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         const auto [keys, values] = kv_append(in[0], in[1], in[2], in[3], {.heads = 3, .kv_heads = 2, .head_dim = 8});
         return {keys, values};
@@ -35,7 +35,7 @@ TEST(KvAppend, Cases) {
           [](std::span<const Values> in, const Counts& counts) {
             Values keys = in[1];
             Values values = in[2];
-            const std::int64_t rows = counts[1] == 0 ? kRows : counts[1];
+            const std::int64_t rows = rows_in_use(counts, Count::tokens, kRows);
             for (std::int64_t row = 0; row < rows; ++row) {
               const auto slot = static_cast<std::int64_t>(in[3][row]);
               for (std::int64_t i = 0; i < kWidth; ++i) {

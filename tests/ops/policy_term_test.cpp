@@ -86,7 +86,7 @@ TEST(PolicyTerm, Cases) {
                  fixed("old_logp"),
                  fixed("ref_logp"),
                  fixed("advantages")},
-      .below = {0, 35},
+      .below = {{Count::tokens, 35}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         const PolicyTerm result =
             policy_term(in[0], in[1], in[2], in[3], {.epsilon_high = 0.3, .delta = 1.6, .beta = 0.1});
@@ -95,7 +95,7 @@ TEST(PolicyTerm, Cases) {
       .reference =
           [=](std::span<const Values> in, const Counts& counts) {
             std::vector<Values> outputs(3, Values(static_cast<std::size_t>(rows)));
-            const std::int64_t used = counts[1] == 0 ? rows : counts[1];
+            const std::int64_t used = rows_in_use(counts, Count::tokens, rows);
             for (std::int64_t i = 0; i < used; ++i) {
               const double r = std::exp(in[0][i] - in[1][i]);
               const double d = in[2][i] - in[0][i];

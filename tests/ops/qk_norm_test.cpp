@@ -17,7 +17,7 @@ OpCase qk_norm_case(std::int64_t rows, const QkNormAttributes& a) {
       .inputs = {{"qkv", {DType::f32, {{rows, Count::tokens}, n}}},
                  {"q_weight", {DType::f32, {a.head_dim}}, true},
                  {"k_weight", {DType::f32, {a.head_dim}}, true}},
-      .below = {0, rows / 2 + 1},
+      .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {qk_norm(in[0], in[1], in[2], a)};
       },

@@ -31,14 +31,14 @@ OpCase penalty_case(std::int64_t vocab) {
            {.name = "ids",
             .type = {DType::i32, {11}},
             .values = {2, static_cast<double>(vocab - 1), 0, 1, 5, 3, 4, 7, 6, kGarbage, kGarbage}}},
-      .below = {0, 0, 0, 3},
+      .below = {{Count::samples, 3}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {repetition_penalty(in[0], in[1], in[2], in[3])};
       },
       .reference =
           [=](std::span<const Values> in, const Counts& counts) {
             std::vector<Values> outputs{in[0]};
-            const std::int64_t used = counts[3] == 0 ? 5 : counts[3];
+            const std::int64_t used = rows_in_use(counts, Count::samples, 5);
             for (std::int64_t row = 0; row < used; ++row) {
               for (auto i = static_cast<std::size_t>(in[2][row]); i < static_cast<std::size_t>(in[2][row + 1]); ++i) {
                 double& logit = outputs[0][static_cast<std::size_t>(row * vocab) + static_cast<std::size_t>(in[3][i])];

@@ -22,7 +22,7 @@ OpCase rope_case(std::int64_t rows, std::int64_t all_heads, const RopeAttributes
   OpCase op_case{
       .name = text_of("rope_", rows, "x", all_heads, "x", a.head_dim, a.inverse ? "_inverse" : ""),
       .inputs = {{"x", {DType::f32, {{rows, Count::tokens}, n}}}, {"positions", {DType::i32, {{rows, Count::tokens}}}}},
-      .below = {0, rows / 2 + 1},
+      .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {rope(in[0], rope_table(in[1], table), a)};
       },

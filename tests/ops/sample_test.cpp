@@ -249,7 +249,7 @@ TEST(Sample, CountsBelowCapacity) {
             .differentiable = false,
             .keeps_dtype = true},
            {.name = "keys", .type = {DType::i64, {{6, Count::samples}, 2}}}},
-      .below = {0, 0, 0, 4},
+      .below = {{Count::samples, 4}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         const Sampled sampled = sample(in[0], in[1], in[2]);
         return {sampled.token, sampled.logp};

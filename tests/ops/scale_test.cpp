@@ -11,7 +11,7 @@ TEST(Scale, Cases) {
   check({
       .name = "scale",
       .inputs = {{.name = "x", .type = {DType::f32, {{37, Count::tokens}, 5}}}},
-      .below = {0, 20},
+      .below = {{Count::tokens, 20}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> { return {scale(in[0], -0.3)}; },
       .reference =
           [](std::span<const Values> in, const Counts&) {

@@ -15,7 +15,7 @@ OpCase swiglu_case(std::int64_t rows, std::int64_t n, double scale) {
   return {
       .name = "swiglu_" + std::to_string(rows) + "x" + std::to_string(n),
       .inputs = {{.name = "gate_up", .type = {DType::f32, {{rows, Count::tokens}, 2 * n}}, .scale = scale}},
-      .below = {0, rows / 2 + 1},
+      .below = {{Count::tokens, rows / 2 + 1}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> { return {swiglu(in[0])}; },
       .reference =
           [=](std::span<const Values> in, const Counts&) {

@@ -23,11 +23,11 @@ OpCase weighted_sum_case(std::int64_t rows) {
                   .type = {DType::f32, {{rows, Count::tokens}}},
                   .differentiable = false,
                   .keeps_dtype = true}},
-      .below = {0, rows / 2 + 1},
+      .below = {{Count::tokens, rows / 2 + 1}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> { return {weighted_sum(in[0], in[1])}; },
       .reference =
           [=](std::span<const Values> in, const Counts& counts) {
-            const std::int64_t used = counts[1] == 0 ? rows : counts[1];
+            const std::int64_t used = rows_in_use(counts, Count::tokens, rows);
             double sum = 0;
             for (std::int64_t i = 0; i < used; ++i) sum += in[0][i] * in[1][i];
             return std::vector<Values>{{sum}};

@@ -163,7 +163,7 @@ TEST(MemoryPlan, AChainInPlaceHasOneBlockToItsEnd) {
   EXPECT_NE(offset(late), offset(a));
   EXPECT_EQ(offset(last), offset(a));
   EXPECT_EQ(plan.arena, 2 * align_up(1000));
-  EXPECT_EQ(plan.inputs, align_up(kInputSize) + align_up(sizeof(Counts)));
+  EXPECT_EQ(plan.inputs, align_up(kInputSize) + align_up(sizeof(std::int64_t)));
 }
 
 std::vector<std::uint8_t> run_output(Executable& executable, std::string_view name) {

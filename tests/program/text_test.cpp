@@ -243,7 +243,7 @@ TEST(ProgramText, ErrorsNameTheLine) {
       {x + "output \"y\" = _", "program, line 2: an output needs a value"},
       {x + "output \"y\" %0", "program, line 2: expected '=' before '%0'"},
       {"%0: f33[2] = input \"x\"", "program, line 1: "},
-      {"%0: f32[cows:2] = input \"x\"", "program, line 1: unknown count in dimension 'cows:2'"},
+      {"%0: f32[Cows:2] = input \"x\"", "program, line 1: 'Cows' is not the name of a count"},
       {"%0: f32[4294967296, 4294967296] = input \"x\"", "program, line 1: f32[4294967296, 4294967296] is too large"},
       {x + "%1: f32[2] = rope(%0, %0) {heads=4294967296} forward",
        "program, line 2: rope: 4294967296 is beyond 1073741824"},

@@ -11,7 +11,7 @@ OpCase toy_square_case(std::int64_t rows, std::int64_t n, double factor) {
   return {
       .name = "toy_square_" + std::to_string(rows) + "x" + std::to_string(n),
       .inputs = {{"x", {DType::f32, {{rows, Count::tokens}, n}}}},
-      .below = {0, rows / 2 + 1},
+      .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {toy_square(in[0], {.factor = factor})};
       },
