@@ -1,5 +1,9 @@
 #include "model/batch.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
 #include "ops/attention/attention.h"
 #include "ops/dropout/dropout.h"
 #include "ops/kv_append/kv_append.h"
@@ -14,6 +18,22 @@ Tensor Batch::drop(Tensor x, double probability) {
   const Tensor draw =
       known != kNoValue ? program.tensor(known) : program.input(kDropoutInput, {DType::i32, {kDropoutDraw}});
   return dropout(x, draw, {.probability = probability, .site = sites_++});
+}
+
+void Batch::expect_new(std::string_view name) const {
+  const bool known = std::ranges::any_of(losses_, [&](const AddedLoss& each) { return each.name == name; }) ||
+                     std::ranges::any_of(statistics_, [&](const ModelStatistic& each) { return each.name == name; });
+  HONE_ASSERT(learns && !known, "the model gives ", name, known ? " twice" : " where nothing is learned");
+}
+
+void Batch::add_loss(AddedLoss loss) {
+  expect_new(loss.name);
+  losses_.push_back(std::move(loss));
+}
+
+void Batch::add_statistic(ModelStatistic statistic) {
+  expect_new(statistic.name);
+  statistics_.push_back(std::move(statistic));
 }
 
 DocumentBatch::DocumentBatch(Program& program, const Capacity& capacity) {

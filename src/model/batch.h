@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "model/forward_figures.h"
 #include "program/program.h"
 
 namespace hone {
@@ -24,16 +26,29 @@ class Batch {
   Tensor positions;  // i32 [tokens], from 0 in each document
   // Dropout is a matter of training: drop() gives x back unless this is set.
   bool training = false;
+  // Whether a loss is computed, so that losses and figures of the model's own are wanted. A model computes them only
+  // then.
+  bool learns = false;
 
   // x with this share of its elements dropped. A program with dropouts has the input "dropout" (ops/dropout): each
   // call is a site of its own.
   [[nodiscard]] Tensor drop(Tensor x, double probability);
 
+  // What the model gives beside its hidden states; learns is set. Names are used once.
+  void add_loss(AddedLoss loss);
+  void add_statistic(ModelStatistic statistic);
+  [[nodiscard]] const std::vector<AddedLoss>& losses() const { return losses_; }
+  [[nodiscard]] const std::vector<ModelStatistic>& statistics() const { return statistics_; }
+
   // qkv [tokens, (heads + 2 kv_heads) head_dim] -> [tokens, heads head_dim]. Layers count from 0.
   virtual Tensor attend(std::int64_t layer, Tensor qkv, const HeadShape& shape) = 0;
 
  private:
+  void expect_new(std::string_view name) const;
+
   std::int64_t sites_ = 0;
+  std::vector<AddedLoss> losses_;
+  std::vector<ModelStatistic> statistics_;
 };
 
 // The input of a program whose model has dropouts.

@@ -216,7 +216,8 @@ void GrpoTask::weigh(std::vector<PolicyBatch>& batches, std::span<const std::spa
   for (std::size_t i = 0; i < batches.size(); ++i) leave_out_low_entropy(batches[i], entropies[i], threshold);
 }
 
-double GrpoTask::run(const char* name, const PolicyBatch& batch, bool compare, PolicyMetrics& metrics) {
+double GrpoTask::run(const char* name, const PolicyBatch& batch, bool compare, PolicyMetrics& metrics,
+                     ModelFigures& figures) {
   Executable& program = workspace_.executable(name);
   feed(program, batch.batch);
   program.set<std::int32_t>("targets", batch.batch.targets);
@@ -235,6 +236,7 @@ double GrpoTask::run(const char* name, const PolicyBatch& batch, bool compare, P
   program.get<float>("entropy", entropies);
   if (loss_.beta != 0) program.get<float>("kl", kls);
   metrics.add(batch, logps, entropies, kls, compare);
+  figures.read(program, static_cast<std::int64_t>(tokens));
   return loss;
 }
 
@@ -262,9 +264,10 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   for (const auto& part : parts) batches.push_back(make_policy_batch(part));
   weigh(batches, parts, normaliser_of(read_));
   PolicyMetrics policy_metrics(loss_);
+  ModelFigures figures(workspace_.executable(kPolicyProgram).program());
   double loss = 0;
   for (std::size_t i = 0; i < batches.size(); ++i) {
-    loss += run(kPolicyProgram, batches[i], fresh[i], policy_metrics);
+    loss += run(kPolicyProgram, batches[i], fresh[i], policy_metrics, figures);
     flops_ += work_.flops(batches[i].batch);
   }
   micro_steps_ += accumulation;
@@ -272,6 +275,7 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   if (!rollouts.empty()) judged_ = rollout_metrics(rollouts, run_.rewards);
   if (!rollouts.empty()) append(values, judged_);
   append(values, policy_metrics.values());
+  figures.append_to(values, 1.0);
   if (options.exact_logprobs && options.rollout == RolloutKind::own) check_exact(values, step);
   return values;
 }
@@ -289,15 +293,17 @@ MetricValues GrpoTask::evaluate(std::int64_t step) {
   add_reference_logps(samples);
   const LossNormaliser normaliser = normaliser_of(samples);
   PolicyMetrics policy_metrics(loss_);
+  ModelFigures figures(workspace_.executable(kPolicyEvaluationProgram).program());
   double loss = 0;
   for (const std::span<const PolicySample> part : micro_batches(samples)) {
     PolicyBatch batch = make_policy_batch(part);
     set_loss_weights(batch, part, normaliser);
-    loss += run(kPolicyEvaluationProgram, batch, false, policy_metrics);
+    loss += run(kPolicyEvaluationProgram, batch, false, policy_metrics, figures);
   }
   MetricValues values{{"loss", loss}};
   append(values, rollout_metrics(rollouts, run_.rewards));
   append(values, policy_metrics.values());
+  figures.append_to(values, 1.0);
   for (auto& [name, value] : values) name.insert(0, "eval_");
   return values;
 }

@@ -62,7 +62,8 @@ class GrpoTask final : public TrainingTask {
   void weigh(std::vector<PolicyBatch>& batches, std::span<const std::span<const PolicySample>> samples,
              const LossNormaliser& normaliser);
   // Runs one micro-batch; returns its share of the loss. compare: whether the policy is still the one that sampled.
-  double run(const char* program, const PolicyBatch& batch, bool compare, PolicyMetrics& metrics);
+  double run(const char* program, const PolicyBatch& batch, bool compare, PolicyMetrics& metrics,
+             ModelFigures& figures);
 
   const GrpoRun& run_;
   Workspace& workspace_;

@@ -13,7 +13,8 @@ namespace {
 Program trace_loss(const Model& model, const PolicyLossOptions& loss, const LossProgramOptions& options,
                    bool trainable) {
   LossTrace trace;
-  trace_log_probabilities(trace, model, options.capacity, trainable, loss.temperature);
+  trace_log_probabilities(trace, model, options.capacity,
+                          {.temperature = loss.temperature, .trainable = trainable, .learns = true});
   Program& program = trace.program;
   const Type per_token{DType::f32, {{options.capacity.tokens, Count::tokens}}};
   const Tensor weights = program.input("loss_weights", per_token);
@@ -24,10 +25,11 @@ Program trace_loss(const Model& model, const PolicyLossOptions& loss, const Loss
                                           .targets = program.tensor(program.find(Role::input, "targets")),
                                           .cu_seqlens = program.tensor(program.find(Role::input, "cu_seqlens"))},
                                          loss);
-  program.output("loss", weighted_sum(terms.term, weights));
+  program.output("loss", with_model_losses(weighted_sum(terms.term, weights), trace.losses, weights));
   program.output("logp", trace.logp);
   program.output("entropy", trace.entropy);
   if (terms.kl) program.output("kl", terms.kl);
+  output_statistics(program, trace.statistics);
   program = model.adapted(std::move(program), {.trainable = trainable});
   const Compiler compiler(options.compile);
   return trainable ? compiler.training(std::move(program), "loss") : compiler.inference(std::move(program));
@@ -77,7 +79,7 @@ Program trace_policy_evaluation(const Model& model, const PolicyLossOptions& los
 
 Program trace_reference(const Model& model, double temperature, const LossProgramOptions& options) {
   LossTrace trace;
-  trace_log_probabilities(trace, model, options.capacity, false, temperature);
+  trace_log_probabilities(trace, model, options.capacity, {.temperature = temperature});
   trace.program.output("logp", trace.logp);
   trace.program.output("entropy", trace.entropy);
   return Compiler(options.compile).inference(model.adapted(std::move(trace.program), {}));

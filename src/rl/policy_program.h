@@ -38,7 +38,7 @@ struct PolicyTerms {
 
 // loss = sum of loss_weights[t] x term(t); accumulates the gradients. Inputs beside those of trace_log_probabilities:
 // "loss_weights", "advantages", with old_logps "old_logp", with beta "ref_logp", all f32 [tokens]. Outputs: "loss" [1];
-// "logp", "entropy", with beta "kl", [tokens].
+// "logp", "entropy", with beta "kl", [tokens]; the model's own losses and figures (train/model_figures.h).
 [[nodiscard]] Program trace_policy(const Model& model, const PolicyLossOptions& loss,
                                    const LossProgramOptions& options);
 // The same without gradients: evaluation.

@@ -9,13 +9,14 @@
 namespace hone {
 namespace {
 
-// Means over the target tokens.
-MetricValues means(const LossSums& sums, double loss, const char* prefix) {
+// Means over the target tokens, and the model's own figures. `scale`: of the losses.
+MetricValues means(const LossSums& sums, double scale, const std::string& prefix) {
   const double tokens = std::max(sums.target_tokens, 1.0);
-  const auto name = [&](const char* metric) { return std::string(prefix) + metric; };
-  return {{name("loss"), loss},
-          {name("entropy"), sums.entropy / tokens},
-          {name("mean_token_accuracy"), sums.hits / tokens}};
+  MetricValues values{
+      {"loss", sums.loss * scale}, {"entropy", sums.entropy / tokens}, {"mean_token_accuracy", sums.hits / tokens}};
+  sums.figures.append_to(values, scale);
+  for (auto& [name, value] : values) name.insert(0, prefix);
+  return values;
 }
 
 }  // namespace
@@ -35,7 +36,7 @@ MetricValues LanguageTask::accumulate(std::int64_t step) {
   LossLaunches launches(setup_.training, micro_batches_.size(), setup_.seed, step);
   for (const HostBatch& batch : micro_batches_) launches.launch(batch, weight);
   const LossSums sums = launches.sums();
-  return means(sums, sums.loss, "");
+  return means(sums, 1.0, "");
 }
 
 double LanguageTask::epoch() const {
@@ -50,7 +51,7 @@ MetricValues LanguageTask::evaluate(std::int64_t) {
   LossLaunches launches(*setup_.evaluation, static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) launches.launch(setup_.eval_batches->batch_at({0, i}), 1.0);
   const LossSums sums = launches.sums();
-  return means(sums, sums.loss / std::max(sums.target_tokens, 1.0), "eval_");
+  return means(sums, 1.0 / std::max(sums.target_tokens, 1.0), "eval_");
 }
 
 Json LanguageTask::last_batch() const {

@@ -25,13 +25,16 @@ Tensor term_of(Tensor logp, bool dynamic) {
 
 Program trace_nll(const Model& model, const LossProgramOptions& options, bool trainable) {
   LossTrace trace;
-  trace_log_probabilities(trace, model, options.capacity, trainable, 1.0, trainable);
+  trace_log_probabilities(trace, model, options.capacity,
+                          {.trainable = trainable, .learns = true, .dropout = trainable});
   Program& program = trace.program;
   const Tensor weights = program.input("loss_weights", {DType::f32, {{options.capacity.tokens, Count::tokens}}});
   const Tensor counted = program.input("counted", weights.type());
-  program.output("loss", weighted_sum(term_of(trace.logp, options.dynamic), weights));
+  const Tensor loss = weighted_sum(term_of(trace.logp, options.dynamic), weights);
+  program.output("loss", with_model_losses(loss, trace.losses, weights));
   program.output("entropy", weighted_sum(trace.entropy, counted));
   program.output("hits", weighted_sum(trace.hit, counted));
+  output_statistics(program, trace.statistics);
   program = model.adapted(std::move(program), {.trainable = trainable, .dropout = trainable});
   const Compiler compiler(options.compile);
   return trainable ? compiler.training(std::move(program), "loss") : compiler.inference(std::move(program));
@@ -39,18 +42,22 @@ Program trace_nll(const Model& model, const LossProgramOptions& options, bool tr
 
 }  // namespace
 
-void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacity& capacity, bool trainable,
-                             double temperature, bool dropout) {
+void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacity& capacity,
+                             const LogProbabilityOptions& options) {
   DocumentBatch batch(trace.program, capacity);
-  batch.training = dropout;
-  WeightBinder weights(trace.program, model.weights(), trainable);
+  batch.learns = options.learns;
+  batch.training = options.dropout;
+  WeightBinder weights(trace.program, model.weights(), options.trainable);
   const Tensor hidden = model.forward(weights, batch);
   const Scope scope(trace.program, "head");
   const Tensor targets = trace.program.input("targets", {DType::i32, {{capacity.tokens, Count::tokens}}});
-  const LinearLogprobs head = linear_logprobs(hidden, weights(model.head()), targets, {.temperature = temperature});
+  const LinearLogprobs head =
+      linear_logprobs(hidden, weights(model.head()), targets, {.temperature = options.temperature});
   trace.logp = head.logp;
   trace.entropy = head.entropy;
   trace.hit = head.hit;
+  trace.losses = batch.losses();
+  trace.statistics = batch.statistics();
 }
 
 Program trace_training(const Model& model, const LossProgramOptions& options) {
@@ -92,6 +99,7 @@ void LossSums::add(const LossReading& reading) {
   entropy += static_cast<double>(reading.entropy);
   hits += static_cast<double>(reading.hits);
   target_tokens += static_cast<double>(reading.target_tokens);
+  figures.add(reading.figures, reading.tokens);
 }
 
 LossLaunches::~LossLaunches() {
@@ -126,14 +134,17 @@ void LossLaunches::launch(const HostBatch& batch, double weight) {
   executable_.run();
   LossReading& reading = readings_.emplace_back();
   reading.target_tokens = batch.target_tokens;
+  reading.tokens = batch.token_count();
   executable_.get_later<float>("loss", {&reading.loss, 1});
   executable_.get_later<float>("entropy", {&reading.entropy, 1});
   executable_.get_later<float>("hits", {&reading.hits, 1});
+  reading.figures = figures_.read_later(executable_);
 }
 
 LossSums LossLaunches::sums() {
   executable_.device().synchronize();
   LossSums sums;
+  sums.figures = figures_;
   for (const LossReading& reading : readings_) sums.add(reading);
   return sums;
 }

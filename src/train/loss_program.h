@@ -9,6 +9,7 @@
 #include "data/host_batch.h"
 #include "model/model.h"
 #include "program/executable.h"
+#include "train/model_figures.h"
 
 namespace hone {
 
@@ -25,16 +26,24 @@ struct LossTrace {
   Tensor logp;     // f32 [tokens]; 0 where there is no target
   Tensor entropy;  // f32 [tokens]
   Tensor hit;      // f32 [tokens]: 1 where the target is the likeliest token
+  std::vector<AddedLoss> losses;
+  std::vector<ModelStatistic> statistics;
 };
 
-// tokens -> log p(target), with inputs "targets" and those of DocumentBatch. log p is at this temperature. `dropout`:
-// as the model's configuration says, else none.
-void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacity& capacity, bool trainable,
-                             double temperature, bool dropout = false);
+struct LogProbabilityOptions {
+  double temperature = 1.0;
+  bool trainable = false;  // the weights
+  bool learns = false;     // the model's own losses and figures are computed
+  bool dropout = false;    // as the model's configuration says, else none
+};
+// tokens -> log p(target), with inputs "targets" and those of DocumentBatch.
+void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacity& capacity,
+                             const LogProbabilityOptions& options);
 // loss = sum of loss_weights[t] x -log p(target[t]), with `dynamic` times p(target[t]), which gets no gradient (Wu et
 // al., "On the generalization of SFT", 2025); accumulates the gradients of all weights. Outputs [1]:
 // "loss"; "entropy" and "hits" (how often the target was the likeliest token), sums over the tokens that input
-// "counted" marks with 1. A model with dropouts drops.
+// "counted" marks with 1; and the model's own losses and figures (train/model_figures.h), the losses in "loss" too. A
+// model with dropouts drops.
 [[nodiscard]] Program trace_training(const Model& model, const LossProgramOptions& options);
 // The same without gradients and dropouts: evaluation.
 [[nodiscard]] Program trace_evaluation(const Model& model, const LossProgramOptions& options);
@@ -61,6 +70,8 @@ struct LossReading {
   float entropy = 0;
   float hits = 0;
   std::int64_t target_tokens = 0;
+  std::int64_t tokens = 0;
+  std::vector<float> figures;  // as ModelFigures has them
 };
 
 // Sums over the target tokens of what ran.
@@ -69,6 +80,7 @@ struct LossSums {
   double entropy = 0;
   double hits = 0;
   double target_tokens = 0;
+  ModelFigures figures;  // of the model's own
   void add(const LossReading& reading);
 };
 
@@ -77,7 +89,7 @@ struct LossSums {
 class LossLaunches {
  public:
   LossLaunches(Executable& executable, std::size_t most, std::uint64_t seed = 0, std::int64_t step = 0)
-      : executable_(executable), seed_(seed), step_(step) {
+      : executable_(executable), seed_(seed), step_(step), figures_(executable.program()) {
     readings_.reserve(most);
   }
   LossLaunches(const LossLaunches&) = delete;
@@ -93,6 +105,7 @@ class LossLaunches {
   Executable& executable_;
   std::uint64_t seed_;
   std::int64_t step_;
+  ModelFigures figures_;               // of the program
   std::vector<LossReading> readings_;  // which the device fills where they lie
 };
 

@@ -99,7 +99,7 @@ TEST(Engine, LogProbabilitiesAreTheTrainersBitForBit) {
       const HostBatch batch = batch_of(documents);
       LossTrace trace;
       const Capacity capacity{batch.token_count(), batch.document_count()};
-      trace_log_probabilities(trace, *fixture.model, capacity, false, 0.7);
+      trace_log_probabilities(trace, *fixture.model, capacity, {.temperature = 0.7});
       trace.program.output("logp", trace.logp);
       Executable executable(Compiler({.dtype = dtype}).inference(std::move(trace.program)),
                             std::make_shared<Arena>(test_device()), {.weights = &fixture.weights});

@@ -21,7 +21,7 @@ namespace {
 
 Program traced_loss(const Model& model, const Capacity& capacity, DType dtype) {
   LossTrace trace;
-  trace_log_probabilities(trace, model, capacity, true, 1.0);
+  trace_log_probabilities(trace, model, capacity, {.trainable = true});
   Program& program = trace.program;
   const Tensor weights = program.input("loss_weights", {DType::f32, {{capacity.tokens, Count::tokens}}});
   program.output("loss", weighted_sum(scale(trace.logp, -1.0), weights));

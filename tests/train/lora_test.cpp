@@ -353,7 +353,7 @@ TEST(Lora, LogProbabilitiesAreTheTrainersBitForBit) {
       document.insert(document.end(), completions[0].tokens.begin(), completions[0].tokens.end());
       const HostBatch batch = batch_of({&document, 1});
       LossTrace trace;
-      trace_log_probabilities(trace, adapted.model, capacity_of(batch), false, 1.0);
+      trace_log_probabilities(trace, adapted.model, capacity_of(batch), {});
       trace.program.output("logp", trace.logp);
       Executable executable(Compiler({.dtype = dtype}).inference(adapted.model.adapted(std::move(trace.program), {})),
                             std::make_shared<Arena>(test_device()), {.weights = &adapted.weights});

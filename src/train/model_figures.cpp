@@ -1,0 +1,116 @@
+#include "train/model_figures.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "core/error.h"
+#include "ops/add/add.h"
+#include "ops/fill/fill.h"
+#include "ops/scale/scale.h"
+#include "ops/weighted_sum/weighted_sum.h"
+
+namespace hone {
+namespace {
+
+// What an output's name begins with says how runs are put together; the metric's name follows.
+constexpr std::string_view kLoss = "model.loss.";
+constexpr std::string_view kSum = "model.sum.";
+constexpr std::string_view kMax = "model.max.";
+constexpr std::string_view kMean = "model.mean.";
+constexpr std::array kKinds{kLoss, kSum, kMax, kMean};
+
+std::string output_name(std::string_view kind, const std::string& name) { return text_of(kind, name); }
+
+void output_statistic(Program& program, const ModelStatistic& statistic) {
+  const Type& type = statistic.value.type();
+  const bool by_token = type.count() == Count::tokens;
+  if (type.dtype != DType::f32 || type.shape.size() != 1 || by_token != (statistic.kind == StatisticKind::mean)) {
+    throw Error(statistic.name, text_of("a figure of the model is ", to_text(type),
+                                        "; f32[tokens] is wanted of a mean, ", "f32[n] of a sum or a maximum"));
+  }
+  switch (statistic.kind) {
+    case StatisticKind::sum:
+      return program.output(output_name(kSum, statistic.name), statistic.value);
+    case StatisticKind::max:
+      return program.output(output_name(kMax, statistic.name), statistic.value);
+    case StatisticKind::mean:
+      return program.output(output_name(kMean, statistic.name),
+                            weighted_sum(statistic.value, fill(program, type, 1.0)));
+  }
+}
+
+}  // namespace
+
+Tensor with_model_losses(Tensor loss, std::span<const AddedLoss> added, Tensor weights) {
+  for (const AddedLoss& each : added) {
+    const Tensor sum = weighted_sum(each.term, weights);
+    loss.program().output(output_name(kLoss, each.name), sum);
+    loss = loss + scale(sum, each.coefficient);
+  }
+  return loss;
+}
+
+void output_statistics(Program& program, std::span<const ModelStatistic> statistics) {
+  for (const ModelStatistic& each : statistics) output_statistic(program, each);
+}
+
+ModelFigures::ModelFigures(const Program& program) {
+  for (const Output& output : program.outputs()) {
+    for (const std::string_view kind : kKinds) {
+      if (!output.name.starts_with(kind)) continue;
+      const auto entries = static_cast<std::size_t>(program.value(output.value).type.elements());
+      figures_.push_back({output.name, kind, output.name.substr(kind.size()), std::vector<double>(entries, 0.0)});
+    }
+  }
+}
+
+std::vector<float> ModelFigures::read_later(const Executable& executable) const {
+  std::size_t entries = 0;
+  for (const Figure& figure : figures_) entries += figure.values.size();
+  std::vector<float> values(entries);
+  std::size_t at = 0;
+  for (const Figure& figure : figures_) {
+    executable.get_later<float>(figure.output, std::span(values).subspan(at, figure.values.size()));
+    at += figure.values.size();
+  }
+  return values;
+}
+
+void ModelFigures::add(std::span<const float> values, std::int64_t tokens) {
+  std::size_t at = 0;
+  for (Figure& figure : figures_) {
+    for (double& entry : figure.values) {
+      const auto value = static_cast<double>(values[at++]);
+      entry = figure.kind != kMax ? entry + value : runs_ == 0 ? value : std::max(entry, value);
+    }
+  }
+  tokens_ += static_cast<double>(tokens);
+  ++runs_;
+}
+
+void ModelFigures::read(const Executable& executable, std::int64_t tokens) {
+  if (figures_.empty()) return;
+  const std::vector<float> values = read_later(executable);
+  executable.device().synchronize();
+  add(values, tokens);
+}
+
+void ModelFigures::append_to(MetricValues& values, double scale) const {
+  for (const Figure& figure : figures_) {
+    if (runs_ == 0) continue;
+    const double factor = figure.kind == kLoss ? scale : figure.kind == kMean ? 1.0 / std::max(tokens_, 1.0) : 1.0;
+    const std::vector<double>& entries = figure.values;
+    if (entries.size() == 1) {
+      values.emplace_back(figure.name, entries[0] * factor);
+      continue;
+    }
+    const auto [least, most] = std::ranges::minmax(entries);
+    const double mean = std::accumulate(entries.begin(), entries.end(), 0.0) / static_cast<double>(entries.size());
+    values.emplace_back(figure.name + "/min", least * factor);
+    values.emplace_back(figure.name + "/mean", mean * factor);
+    values.emplace_back(figure.name + "/max", most * factor);
+  }
+}
+
+}  // namespace hone
