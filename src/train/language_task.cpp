@@ -9,12 +9,12 @@
 namespace hone {
 namespace {
 
-// Means over the target tokens, and the model's own figures. `scale`: of the losses.
-MetricValues means(const LossSums& sums, double scale, const std::string& prefix) {
+// Means over the target tokens, and the model's own figures. The losses are divided by `divisor`.
+MetricValues means(const LossSums& sums, double divisor, const std::string& prefix) {
   const double tokens = std::max(sums.target_tokens, 1.0);
   MetricValues values{
-      {"loss", sums.loss * scale}, {"entropy", sums.entropy / tokens}, {"mean_token_accuracy", sums.hits / tokens}};
-  sums.figures.append_to(values, scale);
+      {"loss", sums.loss / divisor}, {"entropy", sums.entropy / tokens}, {"mean_token_accuracy", sums.hits / tokens}};
+  sums.figures.append_to(values, divisor);
   for (auto& [name, value] : values) name.insert(0, prefix);
   return values;
 }
@@ -51,7 +51,7 @@ MetricValues LanguageTask::evaluate(std::int64_t) {
   LossLaunches launches(*setup_.evaluation, static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) launches.launch(setup_.eval_batches->batch_at({0, i}), 1.0);
   const LossSums sums = launches.sums();
-  return means(sums, 1.0 / std::max(sums.target_tokens, 1.0), "eval_");
+  return means(sums, std::max(sums.target_tokens, 1.0), "eval_");
 }
 
 Json LanguageTask::last_batch() const {

@@ -96,20 +96,20 @@ void ModelFigures::read(const Executable& executable, std::int64_t tokens) {
   add(values, tokens);
 }
 
-void ModelFigures::append_to(MetricValues& values, double scale) const {
+void ModelFigures::append_to(MetricValues& values, double divisor) const {
   for (const Figure& figure : figures_) {
     if (runs_ == 0) continue;
-    const double factor = figure.kind == kLoss ? scale : figure.kind == kMean ? 1.0 / std::max(tokens_, 1.0) : 1.0;
+    const double by = figure.kind == kLoss ? divisor : figure.kind == kMean ? std::max(tokens_, 1.0) : 1.0;
     const std::vector<double>& entries = figure.values;
     if (entries.size() == 1) {
-      values.emplace_back(figure.name, entries[0] * factor);
+      values.emplace_back(figure.name, entries[0] / by);
       continue;
     }
     const auto [least, most] = std::ranges::minmax(entries);
     const double mean = std::accumulate(entries.begin(), entries.end(), 0.0) / static_cast<double>(entries.size());
-    values.emplace_back(figure.name + "/min", least * factor);
-    values.emplace_back(figure.name + "/mean", mean * factor);
-    values.emplace_back(figure.name + "/max", most * factor);
+    values.emplace_back(figure.name + "/min", least / by);
+    values.emplace_back(figure.name + "/mean", mean / by);
+    values.emplace_back(figure.name + "/max", most / by);
   }
 }
 

@@ -32,8 +32,8 @@ class ModelFigures {
   void add(std::span<const float> values, std::int64_t tokens);
   // Adds the run that has ended.
   void read(const Executable& executable, std::int64_t tokens);
-  // Each loss, times `scale`, and each figure, under its name.
-  void append_to(MetricValues& values, double scale) const;
+  // Each loss, divided by `divisor`, and each figure, under its name.
+  void append_to(MetricValues& values, double divisor) const;
 
  private:
   struct Figure {
