@@ -36,16 +36,19 @@ bool is_all_linear(std::string_view text) {
 // What can have an adapter, by the checkpoint's names, and what cannot.
 struct Modules {
   std::vector<std::string> linear;
-  std::vector<std::string> tables;  // the embedding and the head
+  std::vector<std::string> tables;   // the embedding and the head
+  std::vector<std::string> refused;  // linear layers that hone has no adapter for
   std::vector<std::string> others;
 
   explicit Modules(const Model& model) {
     for (const WeightSpec& spec : model.weights()) {
       for (const WeightPart& part : spec.parts) {
         if (!part.name.ends_with(".weight")) continue;
-        (spec.is_by_token()                ? tables
-         : spec.kind == WeightKind::linear ? linear
-                                           : others)
+        const AdapterUse adapter = spec.kind.traits().adapter;
+        (adapter == AdapterUse::refused ? refused
+         : adapter == AdapterUse::none  ? others
+         : spec.is_by_token()           ? tables
+                                        : linear)
             .push_back(module_of(part.name));
       }
     }
@@ -63,9 +66,11 @@ struct Modules {
 ModuleChoice choose_by_pattern(const std::string& source, const Modules& modules) {
   NamePattern pattern(source, kTargets);
   const auto fits = [&](const std::string& module) { return pattern.fits(module); };
-  if (const auto other = std::ranges::find_if(modules.others, fits); other != modules.others.end()) {
-    throw Error(kTargets, text_of("'", source, "' fits ", *other, ", which can have no adapter"),
-                "a narrower regular expression");
+  for (const std::vector<std::string>* without : {&modules.others, &modules.refused}) {
+    if (const auto other = std::ranges::find_if(*without, fits); other != without->end()) {
+      throw Error(kTargets, text_of("'", source, "' fits ", *other, ", which can have no adapter"),
+                  "a narrower regular expression");
+    }
   }
   const std::vector<std::string> adaptable = modules.adaptable();
   if (std::ranges::none_of(adaptable, fits)) {
@@ -122,6 +127,11 @@ ModuleChoice LoraModel::choose() const {
     return ModuleChoice(names.contains("q_proj") ? std::vector<std::string>{"q_proj", "v_proj"}
                                                  : std::vector<std::string>{"c_attn"});
   }
+  if (wanted.size() == 1 && is_all_linear(wanted[0]) && !modules.refused.empty()) {
+    throw Error(kTargets,
+                text_of("'", wanted[0], "' takes in ", modules.refused.front(), ", which can have no adapter"),
+                text_of("some of ", joined(names)));
+  }
   if (wanted.size() == 1 && is_all_linear(wanted[0])) return ModuleChoice({names.begin(), names.end()});
   const std::vector<std::string> adaptable = modules.adaptable();
   for (const std::string& name : wanted) {
@@ -151,7 +161,7 @@ void LoraModel::add_adapters() {
       if (tied && chosen(kHeadModule)) add_block(spec, {{std::string(kHeadModule) + ".weight", 0, spec.shape[0]}});
       continue;
     }
-    if (spec.kind != WeightKind::linear && spec.kind != WeightKind::head) continue;
+    if (spec.kind.traits().adapter != AdapterUse::allowed) continue;
     std::vector<WeightPart> parts;
     for (const WeightPart& part : spec.parts) {
       if (chosen(module_of(part.name))) parts.push_back(part);

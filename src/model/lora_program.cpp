@@ -52,8 +52,7 @@ class Adapting {
   Tensor weight(const std::string& name) {
     for (const WeightSpec& spec : model_.weights()) {
       if (spec.name != name) continue;
-      return program().weight(name, {DType::f32, Shape(spec.shape.begin(), spec.shape.end())}, use_.trainable,
-                              spec.precision == WeightPrecision::f32);
+      return program().weight(name, spec.traced_type(), use_.trainable, spec.dtype.has_value());
     }
     throw Defect(text_of("the adapter has no weight ", name));
   }

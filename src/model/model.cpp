@@ -24,15 +24,14 @@ Tensor WeightBinder::operator()(std::string_view name) {
   if (const ValueId id = program_.find(Role::weight, name); id != kNoValue) return program_.tensor(id);
   for (const WeightSpec& spec : specs_) {
     if (spec.name != name) continue;
-    return program_.weight(spec.name, {DType::f32, Shape(spec.shape.begin(), spec.shape.end())},
-                           trainable_ && spec.trainable, spec.precision == WeightPrecision::f32);
+    return program_.weight(spec.name, spec.traced_type(), trainable_ && spec.trainable, spec.dtype.has_value());
   }
   throw Defect(text_of("the model has no weight ", name));
 }
 
 void check_specs(const std::vector<WeightSpec>& specs) {
   for (const WeightSpec& spec : specs) {
-    HONE_ASSERT(spec.kind != WeightKind::unset, "the family does not say what kind of weight ", spec.name, " is");
+    HONE_ASSERT(spec.kind.is_set(), "the family does not say what kind of weight ", spec.name, " is");
   }
 }
 

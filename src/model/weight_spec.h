@@ -2,34 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "model/weight_kind.h"
 #include "program/type.h"
 
 namespace hone {
 
 enum class Initializer : std::uint8_t { normal, zeros, ones };
-
-// What a block of weights is to its model. Adapters, Muon, weight decay, tied heads, vocabularies that grow and plans
-// decide by it, never by a name or a shape.
-enum class WeightKind : std::uint8_t {
-  unset,      // a family must say: check_specs() refuses it
-  linear,     // matrices of linear layers
-  expert,     // the same of the experts of a mixture
-  router,     // scores a mixture's experts
-  embedding,  // rows by token; the head of a tied model, too
-  head,       // logits by token
-  norm,
-  bias,
-  table,  // all else: learned positions, parts of adapters
-};
-
-// What a block is held in.
-enum class WeightPrecision : std::uint8_t {
-  model,  // the type that the model is loaded in
-  f32,    // whatever that is
-};
 
 // A tensor of the checkpoint, and the rows of the block that it fills.
 struct WeightPart {
@@ -46,13 +28,15 @@ struct WeightSpec {
   std::vector<WeightPart> parts;
   WeightKind kind = WeightKind::unset;
   Initializer initializer = Initializer::normal;
-  WeightPrecision precision = WeightPrecision::model;
+  std::optional<DType> dtype;  // what it is held in, whatever the model is loaded in; unset: the model's
   bool trainable = true;
   bool in_folder = true;   // false: an adapter's, which is in no model folder
   double deviation = 1.0;  // of normal numbers, in units of config.json's initializer_range
 
-  [[nodiscard]] bool decays() const { return kind != WeightKind::norm && kind != WeightKind::bias; }
-  [[nodiscard]] bool is_by_token() const { return kind == WeightKind::embedding || kind == WeightKind::head; }
+  [[nodiscard]] bool decays() const { return kind.traits().decays; }
+  [[nodiscard]] bool is_by_token() const { return kind.traits().by_token; }
+  // As it is traced, before the precision pass: in f32 unless it is held in a type of its own.
+  [[nodiscard]] Type traced_type() const { return {dtype.value_or(DType::f32), Shape(shape.begin(), shape.end())}; }
 };
 
 // Throws Defect where a block has no kind.

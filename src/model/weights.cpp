@@ -114,15 +114,14 @@ void fill_with_mean(std::span<std::byte> block, std::int64_t filled, std::int64_
 std::vector<NamedType> weight_types(const Model& model, DType dtype) {
   std::vector<NamedType> types;
   for (const WeightSpec& spec : model.weights()) {
-    const DType held = spec.precision == WeightPrecision::f32 ? DType::f32 : dtype;
-    types.push_back({spec.name, {held, Shape(spec.shape.begin(), spec.shape.end())}});
+    types.push_back({spec.name, {spec.dtype.value_or(dtype), Shape(spec.shape.begin(), spec.shape.end())}});
   }
   return types;
 }
 
 DType model_dtype(const Model& model, const TensorStore& weights) {
   for (const WeightSpec& spec : model.weights()) {
-    if (spec.precision == WeightPrecision::model) return weights.type(spec.name).dtype;
+    if (!spec.dtype) return weights.type(spec.name).dtype;
   }
   throw Defect("no weight of the model has the model's type");
 }

@@ -12,7 +12,7 @@
 
 namespace hone {
 
-// The blocks of a model's weights by the names of the specs, in `dtype` but for those whose precision is another.
+// The blocks of a model's weights by the names of the specs, in `dtype` but for those that have a type of their own.
 [[nodiscard]] std::vector<NamedType> weight_types(const Model& model, DType dtype);
 
 // The dtype of those that have the model's.

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "ops/adamw_8bit/adamw_8bit.h"
+#include "train/registry.h"
 
 namespace hone {
 namespace {
@@ -15,11 +16,15 @@ bool has_codes(const Type& weight, const OptimizerOptions& options) {
   return options.moments == Moments::codes && weight.elements() >= kLeastCoded;
 }
 
-// Muon moves the matrices of linear layers, AdamW all else beside it.
+// AdamW moves what Muon leaves to it.
 UpdateRule rule_of(const WeightSpec& spec, const OptimizerOptions& options) {
   if (options.rule != UpdateRule::muon) return options.rule;
-  HONE_ASSERT(spec.kind != WeightKind::expert, "muon has no rule for the experts of ", spec.name);
-  return spec.kind == WeightKind::linear ? UpdateRule::muon : UpdateRule::adamw;
+  const WeightTraits& traits = spec.kind.traits();
+  if (traits.muon == MuonUse::refused) {
+    throw Error("optim", text_of("muon has no form for ", spec.name, ", a weight of the kind ", traits.name),
+                "another optim, adamw_torch for one");
+  }
+  return traits.muon == MuonUse::matrices ? UpdateRule::muon : UpdateRule::adamw;
 }
 
 void append_adamw(const UpdatedWeight& tensors, const AdamwStep& step, const AdamwAttributes& attributes) {
@@ -70,6 +75,7 @@ bool has_masters(DType dtype, const OptimizerOptions& options) {
 }
 
 std::vector<NamedType> states_of(const WeightSpec& spec, const Type& weight, const OptimizerOptions& options) {
+  if (const OwnUpdateRule* own = own_update_rules().find(spec.kind)) return own->states(spec, weight, options);
   std::vector<NamedType> states;
   const UpdateRule rule = rule_of(spec, options);
   if (rule == UpdateRule::muon || (rule == UpdateRule::sgd && options.sgd.momentum != 0)) {
@@ -91,6 +97,7 @@ void append_update(const WeightSpec& spec, const UpdatedWeight& tensors, const A
   AdamwAttributes own = options.adamw;
   if (!spec.decays()) own.weight_decay = 0;
   own.stream = stream;
+  if (const OwnUpdateRule* rule = own_update_rules().find(spec.kind)) return rule->append(spec, tensors, step, own);
   switch (rule_of(spec, options)) {
     case UpdateRule::adamw:
       return append_adamw(tensors, step, own);

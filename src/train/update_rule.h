@@ -54,16 +54,28 @@ struct OptimizerOptions {
 
 [[nodiscard]] bool has_masters(DType dtype, const OptimizerOptions& options);
 
-// The states of one weight, by what each is of it; a master is the last.
-[[nodiscard]] std::vector<NamedType> states_of(const WeightSpec& spec, const Type& weight,
-                                               const OptimizerOptions& options);
-
 // The tensors of a weight's update.
 struct UpdatedWeight {
   Tensor weight;
   Tensor gradient;
   std::vector<Tensor> states;  // as states_of has them
 };
+
+// How weights of one kind move, whatever the run's optimizer: a router's bias that balances its experts. It keeps what
+// it needs; it has no master unless it makes one.
+class OwnUpdateRule {
+ public:
+  virtual ~OwnUpdateRule() = default;
+  [[nodiscard]] virtual std::vector<NamedType> states(const WeightSpec& spec, const Type& weight,
+                                                      const OptimizerOptions& options) const = 0;
+  // `attributes`: decay, seed and stream as this weight has them.
+  virtual void append(const WeightSpec& spec, const UpdatedWeight& tensors, const AdamwStep& step,
+                      const AdamwAttributes& attributes) const = 0;
+};
+
+// The states of one weight, by what each is of it; a master is the last.
+[[nodiscard]] std::vector<NamedType> states_of(const WeightSpec& spec, const Type& weight,
+                                               const OptimizerOptions& options);
 
 // Appends the update of one weight. `stream`: of its random numbers.
 void append_update(const WeightSpec& spec, const UpdatedWeight& tensors, const AdamwStep& step,

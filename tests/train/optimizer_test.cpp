@@ -179,7 +179,7 @@ TEST(Optimizer, MuonGoesByTheKindOfAWeight) {
   EXPECT_EQ(states(WeightKind::linear), 1u);
   EXPECT_EQ(states(WeightKind::table), 2u);
   EXPECT_EQ(states(WeightKind::router), 2u);
-  EXPECT_THROW((void)states(WeightKind::expert), Defect);
+  EXPECT_THROW((void)states(WeightKind::expert), Error);
   EXPECT_THROW(check_specs({{.name = "layers.0.matrix", .shape = {8, 8}, .parts = {}}}), Defect);
 }
 

@@ -1,0 +1,151 @@
+// A kind of weight that no existing file knows of: it is held in a type of its own and moves by a rule of its own.
+#include "model/weight_kind.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "model/lora.h"
+#include "ops/cast/cast.h"
+#include "ops/linear_logprobs/linear_logprobs.h"
+#include "ops/scale/scale.h"
+#include "support/models.h"
+#include "support/paths.h"
+#include "train/loss_program.h"
+#include "train/registry.h"
+
+namespace hone::test {
+namespace {
+
+constexpr WeightTraits kProbeTraits{.name = "probe", .decays = false, .adapter = AdapterUse::refused};
+constexpr WeightKind kProbe(kProbeTraits);
+constexpr const char* kProbeName = "probe";
+
+// Moves against the gradient alone, whatever the optimizer is, and keeps nothing.
+class ProbeRule final : public OwnUpdateRule {
+ public:
+  std::vector<NamedType> states(const WeightSpec&, const Type&, const OptimizerOptions&) const override { return {}; }
+  void append(const WeightSpec&, const UpdatedWeight& tensors, const AdamwStep& step,
+              const AdamwAttributes& attributes) const override {
+    sgd({tensors.weight, tensors.gradient, {}, {}}, step,
+        {.weight_decay = attributes.weight_decay, .seed = attributes.seed, .stream = attributes.stream});
+  }
+};
+
+const ProbeRule kProbeRule;
+
+// Another model, and a probe in f32, whatever the model's type, that learns to tell tokens from their hidden states.
+class Probed final : public Model {
+ public:
+  explicit Probed(std::unique_ptr<Model> base) : base_(std::move(base)), specs_(base_->weights()) {
+    const std::int64_t vocab_size = shape().vocab_size;
+    specs_.push_back({.name = kProbeName,
+                      .shape = {vocab_size, shape().hidden_size},
+                      .parts = {{"model.probe.weight", 0, vocab_size}},
+                      .kind = kProbe,
+                      .dtype = DType::f32});
+    check_specs(specs_);
+  }
+  const ModelShape& shape() const override { return base_->shape(); }
+  const Json& config() const override { return base_->config(); }
+  const std::vector<WeightSpec>& weights() const override { return specs_; }
+  std::string_view head() const override { return base_->head(); }
+  Tensor forward(WeightBinder& weights, Batch& batch) const override {
+    const Tensor hidden = base_->forward(weights, batch);
+    if (!batch.learns) return hidden;
+    const Tensor logp = linear_logprobs(cast(hidden, DType::f32), weights(kProbeName), batch.tokens, {}).logp;
+    batch.add_loss({"probe_loss", 1.0, scale(logp, -1.0)});
+    return hidden;
+  }
+
+ private:
+  std::unique_ptr<Model> base_;
+  std::vector<WeightSpec> specs_;
+};
+
+std::unique_ptr<Model> probed() {
+  static const bool once = [] {
+    own_update_rules().add(kProbe, kProbeRule);
+    return true;
+  }();
+  (void)once;
+  return std::make_unique<Probed>(FixtureModel("qwen3").model);
+}
+
+std::vector<float> floats_of(const TensorStore& store, const char* name) {
+  const std::vector<std::byte> bytes = store.download(name);
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+TEST(WeightKindOfItsOwn, IsHeldInItsTypeAndMovesByItsRule) {
+  constexpr double kRate = 0.5;
+  const std::unique_ptr<Model> model = probed();
+  TensorStore weights = random_weights(*model, 1, DType::bf16, test_device());
+  EXPECT_EQ(weights.type(kProbeName).dtype, DType::f32);
+  EXPECT_EQ(model_dtype(*model, weights), DType::bf16);
+
+  const HostBatch batch = batch_of(std::vector<std::vector<TokenId>>{{1, 2, 3, 4, 5, 6, 7, 8}, {3, 1, 3, 1}});
+  auto arena = std::make_shared<Arena>(test_device());
+  Optimizer optimizer(*model, weights, arena, {});
+  for (const NamedType& state : update_store(*model, DType::bf16, {}, kOptimizerStore)) {
+    EXPECT_FALSE(state.name.starts_with(kProbeName)) << state.name;
+  }
+  Executable executable(trace_training(*model, {.capacity = capacity_of(batch), .compile = {.dtype = DType::bf16}}),
+                        arena, {.weights = &weights, .gradients = &optimizer.gradients()});
+  const std::vector<float> before = floats_of(weights, kProbeName);
+  double first = 0;
+  for (int step = 0; step < 20; ++step) {
+    const LossSums sums = run_loss(executable, batch, 1.0 / static_cast<double>(batch.target_tokens));
+    MetricValues figures;
+    sums.figures.append_to(figures, 1.0);
+    ASSERT_EQ(figures.size(), 1u);
+    if (step == 0) first = figures[0].second;
+    if (step == 19) {
+      EXPECT_LT(figures[0].second, first);
+    }
+    const std::vector<float> gradient = floats_of(optimizer.gradients(), kProbeName);
+    const std::vector<float> old = floats_of(weights, kProbeName);
+    optimizer.update(kRate, 0.0);
+    const std::vector<float> now = floats_of(weights, kProbeName);
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      ASSERT_FLOAT_EQ(now[i], old[i] - static_cast<float>(kRate) * gradient[i]) << "entry " << i;
+    }
+  }
+  EXPECT_GT(relative_difference(floats_of(weights, kProbeName), before), 0.01);
+}
+
+TEST(WeightKindOfItsOwn, IsSavedAndLoadedInItsType) {
+  const std::unique_ptr<Model> model = probed();
+  const TensorStore weights = random_weights(*model, 2, DType::bf16, test_device());
+  const TemporaryDirectory folder;
+  save_model(folder.path() / "probed", *model, weights, nullptr);
+  const ModelDirectory saved(folder.path() / "probed");
+  EXPECT_EQ(saved.weights().at("model.probe.weight").type, StoredType::f32);
+  EXPECT_EQ(saved.weights().at("model.embed_tokens.weight").type, StoredType::bf16);
+  const TensorStore loaded = load_weights(*model, saved, DType::bf16, test_device());
+  for (const NamedType& tensor : weights.tensors()) {
+    EXPECT_EQ(loaded.download(tensor.name), weights.download(tensor.name)) << tensor.name;
+  }
+}
+
+// Nothing passes it over in silence.
+TEST(WeightKindOfItsOwn, IsNamedWhereAnAdapterIsWanted) {
+  LoraConfig config;
+  config.target_modules = {"all-linear"};
+  try {
+    const LoraModel adapted(probed(), config);
+    FAIL() << "all-linear left the probe out";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("model.probe, which can have no adapter"), std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace hone::test
