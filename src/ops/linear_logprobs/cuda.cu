@@ -6,6 +6,7 @@
 // workspace holds. Rows without a target are computed too: how many there are is known to the device only. Their
 // gradients are zero.
 #include <algorithm>
+#include <string_view>
 
 #include "ops/cuda_kernel.cuh"
 #include "ops/linear/products.h"
@@ -198,26 +199,23 @@ __global__ void narrow(const A* __restrict__ from, T* __restrict__ to, std::int6
   for (std::int64_t i = at; i < count; ++i) to[i] = narrowed<T>(from[i]);
 }
 
-// One launch.
-template <class T>
+// One launch. In and Out: those of the operation whose passes it runs.
+template <class T, class In, class Out>
 class Head {
  public:
   using A = CudaAccumulator<T>;
   static constexpr DType kType = DTypeOf<std::conditional_t<Workspace<T>::kNarrow, BFloat16, T>>::value;
   static constexpr DType kWide = std::is_same_v<A, double> ? DType::f64 : DType::f32;
 
-  // x's index among the inputs; weight and targets follow it.
-  static constexpr std::size_t x_input(Passes passes) { return passes == Passes::forward ? 0 : 1; }
-
   Head(const KernelCall& call, Passes passes)
       : call_(call),
-        work_(*call.in(x_input(passes)).type, *call.in(x_input(passes) + 1).type, passes, call.workspace.data()),
-        x_(cuda_data<T>(call.in(x_input(passes)))),
-        weight_(cuda_data<T>(call.in(x_input(passes) + 1))),
-        targets_(call.in(x_input(passes) + 2).template as<std::int32_t>()),
-        count_(row_count(call, call.in(x_input(passes)))),
-        hidden_(call.in(x_input(passes)).row_size()),
-        vocab_(call.in(x_input(passes) + 1).dim(0)),
+        work_(*call.in(In::x).type, *call.in(In::weight).type, passes, call.workspace.data()),
+        x_(cuda_data<T>(call.in(In::x))),
+        weight_(cuda_data<T>(call.in(In::weight))),
+        targets_(call.in(In::targets).template as<std::int32_t>()),
+        count_(row_count(call, call.in(In::x))),
+        hidden_(call.in(In::x).row_size()),
+        vocab_(call.in(In::weight).dim(0)),
         temperature_(static_cast<A>(call.attributes_as<LinearLogprobsAttributes>().temperature)) {
     HONE_ASSERT(call.workspace.size() >= work_.bytes, "a workspace of ", call.workspace.size(), " bytes");
   }
@@ -229,41 +227,38 @@ class Head {
     merge(0, count_.capacity);
   }
 
-  // Inputs dlogp and lse at 0 and 4.
   void backward() {
-    const A* dlogp = cuda_data<A>(call_.in(0));
-    const A* lse = cuda_data<A>(call_.in(4));
-    T* dx = cuda_data<T>(call_.out(0));
-    const bool wanted = static_cast<bool>(call_.in(5));
+    const A* dlogp = cuda_data<A>(call_.in(In::dlogp));
+    const A* lse = cuda_data<A>(call_.in(In::lse));
+    T* dx = cuda_data<T>(call_.out(Out::dx));
+    const bool wanted = static_cast<bool>(call_.in(In::dweight));
     for_pieces([&](const Piece<A>& piece, std::int64_t rows) {
       differentiate(piece, rows, dlogp, lse);
       input_gradient(piece, rows, dx + piece.first_row * hidden_);
-      if (wanted) weight_gradient(piece, rows, call_.out(1));
+      if (wanted) weight_gradient(piece, rows, call_.out(Out::dweight));
     });
   }
 
-  // dlogp at 0.
   void joint() {
-    const A* dlogp = cuda_data<A>(call_.in(0));
-    const A* lse = cuda_data<A>(call_.out(3));
-    T* dx = cuda_data<T>(call_.out(4));
-    const bool wanted = static_cast<bool>(call_.in(4));
+    const A* dlogp = cuda_data<A>(call_.in(In::dlogp));
+    const A* lse = cuda_data<A>(call_.out(Out::lse));
+    T* dx = cuda_data<T>(call_.out(Out::dx));
+    const bool wanted = static_cast<bool>(call_.in(In::dweight));
     for_pieces([&](const Piece<A>& piece, std::int64_t rows) {
       take(piece, rows, work_.statistics);
       merge(piece.first_row, rows);
       differentiate(piece, rows, dlogp, lse);
       input_gradient(piece, rows, dx + piece.first_row * hidden_);
-      if (wanted) weight_gradient(piece, rows, call_.out(5));
+      if (wanted) weight_gradient(piece, rows, call_.out(Out::dweight));
     });
   }
 
  private:
   [[nodiscard]] std::int64_t chunks() const { return ceil_div(vocab_, kVocabChunk); }
 
-  // The outputs of the forward pass come first.
   [[nodiscard]] ForwardOutputs<A> outputs() const {
-    return {cuda_data<A>(call_.out(0)), cuda_data<A>(call_.out(1)), cuda_data<A>(call_.out(2)),
-            cuda_data<A>(call_.out(3))};
+    return {cuda_data<A>(call_.out(Out::logp)), cuda_data<A>(call_.out(Out::entropy)),
+            cuda_data<A>(call_.out(Out::hit)), cuda_data<A>(call_.out(Out::lse))};
   }
 
   void take(const Piece<A>& piece, std::int64_t rows, ChunkStatistics<A>* statistics) {
@@ -379,31 +374,36 @@ class Head {
   A temperature_;
 };
 
-template <Passes passes>
+template <Passes passes, class In>
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
-  constexpr std::size_t x = passes == Passes::forward ? 0 : 1;
+  const Type& x = *inputs[In::x];
   std::size_t bytes = 0;
-  for_cuda_floating(inputs[x]->dtype,
-                    [&]<class T>() { bytes = Workspace<T>(*inputs[x], *inputs[x + 1], passes, nullptr).bytes; });
+  for_cuda_floating(x.dtype, [&]<class T>() { bytes = Workspace<T>(x, *inputs[In::weight], passes, nullptr).bytes; });
   return bytes;
 }
 
-template <Passes passes>
+template <Passes passes, class In, class Out>
 void run(const KernelCall& call) {
-  for_cuda_floating(call.in(passes == Passes::forward ? 0 : 1).dtype(), [&]<class T>() {
-    Head<T> head(call, passes);
+  for_cuda_floating(call.in(In::x).dtype(), [&]<class T>() {
+    Head<T, In, Out> head(call, passes);
     if constexpr (passes == Passes::forward) head.forward();
     if constexpr (passes == Passes::backward) head.backward();
     if constexpr (passes == Passes::joint) head.joint();
   });
 }
 
+template <Passes passes, class In, class Out>
+void add_kernel(KernelRegistry& registry, std::string_view op) {
+  registry.add(op, DeviceKind::cuda, {run<passes, In, Out>, workspace<passes, In>});
+}
+
 }  // namespace
 
 void register_linear_logprobs_cuda(KernelRegistry& registry) {
-  registry.add("linear_logprobs", DeviceKind::cuda, {run<Passes::forward>, workspace<Passes::forward>});
-  registry.add("linear_logprobs_backward", DeviceKind::cuda, {run<Passes::backward>, workspace<Passes::backward>});
-  registry.add("linear_logprobs_joint", DeviceKind::cuda, {run<Passes::joint>, workspace<Passes::joint>});
+  add_kernel<Passes::forward, LinearLogprobsIn, LinearLogprobsOut>(registry, "linear_logprobs");
+  add_kernel<Passes::backward, LinearLogprobsBackwardIn, LinearLogprobsBackwardOut>(registry,
+                                                                                    "linear_logprobs_backward");
+  add_kernel<Passes::joint, LinearLogprobsJointIn, LinearLogprobsJointOut>(registry, "linear_logprobs_joint");
 }
 
 }  // namespace hone

@@ -395,23 +395,25 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class A>
 void forward(const KernelCall& call) {
-  const TensorView& logits = call.in(0);
+  const TensorView& logits = call.in(SampleIn::logits);
   const std::int64_t vocab = logits.row_size();
   if (logits.capacity() == 0) return;
   HONE_ASSERT(ceil_div(vocab, kVocabChunk) <= kChunks, "a vocabulary of ", vocab);
   sample_kernel<<<static_cast<unsigned>(logits.capacity()), kThreads, 0, stream_of(call)>>>(
-      cuda_data<A>(logits), cuda_data<A>(call.in(3)), cuda_data<A>(call.in(1)), cuda_data<std::int64_t>(call.in(2)),
-      row_count(call, logits), vocab, cuda_data<std::int32_t>(call.out(0)), cuda_data<A>(call.out(1)));
+      cuda_data<A>(logits), cuda_data<A>(call.in(SampleIn::penalized)), cuda_data<A>(call.in(SampleIn::parameters)),
+      cuda_data<std::int64_t>(call.in(SampleIn::keys)), row_count(call, logits), vocab,
+      cuda_data<std::int32_t>(call.out(SampleOut::token)), cuda_data<A>(call.out(SampleOut::logp)));
   check_launch("sample");
 }
 
 }  // namespace
 
 void register_sample_cuda(KernelRegistry& registry) {
-  registry.add(
-      "sample", DeviceKind::cuda,
-      {[](const KernelCall& call) { call.in(0).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call); },
-       {}});
+  registry.add("sample", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  call.in(SampleIn::logits).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call);
+                },
+                {}});
 }
 
 }  // namespace hone
