@@ -4,13 +4,14 @@
 #include "ops/adamw/packs.cuh"
 #include "ops/adamw/step.cuh"
 #include "ops/registry.h"
+#include "ops/slices.h"
 
 namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kResident = 3;            // blocks that a multiprocessor holds
-constexpr int kWave = 132 * kResident;  // blocks that run at once on a large GPU
+constexpr int kResident = 3;                               // blocks that a multiprocessor holds
+constexpr int kWave = kSlicedMultiprocessors * kResident;  // blocks that run at once
 // Packs of a thread, a wave apart, so that what is under way lies close together. A block then ends, for the next
 // wave's to start where there is room: multiprocessors are not equally fast.
 constexpr int kRounds = 4;

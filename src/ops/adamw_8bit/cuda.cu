@@ -7,15 +7,16 @@
 #include "ops/adamw_8bit/adamw_8bit.h"
 #include "ops/adamw_8bit/code_table.h"
 #include "ops/registry.h"
+#include "ops/slices.h"
 
 namespace hone {
 namespace {
 
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
-constexpr int kPack = static_cast<int>(kStateBlock) / 32;  // also the elements that share random bits
-constexpr int kResident = 2;                               // blocks that a multiprocessor holds
-constexpr std::int64_t kWave = 132 * kResident;            // blocks that run at once on a large GPU
+constexpr int kPack = static_cast<int>(kStateBlock) / 32;           // also the elements that share random bits
+constexpr int kResident = 2;                                        // blocks that a multiprocessor holds
+constexpr std::int64_t kWave = kSlicedMultiprocessors * kResident;  // blocks that run at once
 // What a warp takes, about: few enough for fast multiprocessors to run more blocks, enough for tables to be worth it.
 constexpr std::int64_t kRounds = 7;
 

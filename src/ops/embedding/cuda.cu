@@ -10,8 +10,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kMostThreads = 1024;  // of a block that takes a row
 constexpr int kWarps = kThreads / 32;
-constexpr int kLong = 32;                  // rows; the sum over more of them is spread over warps
-constexpr std::int64_t kLongBlocks = 528;  // for such tokens; there seldom are many
+constexpr int kLong = 32;                // rows; the sum over more of them is spread over warps
+constexpr std::int64_t kLongBlocks = 4;  // of a multiprocessor for such tokens; there seldom are many
 
 void forward(const KernelCall& call) {
   launch_gather(call, call.in(EmbeddingIn::weight), call.in(EmbeddingIn::tokens), call.out(0));
@@ -235,8 +235,9 @@ void gradient(const KernelCall& call) {
                   groups, dweight);
     if (longs == 0) return;
     const std::int64_t tiles = ceil_div(n, 32 * kPack);
-    launch_behind(call, long_kernel<T, G, kPack>, static_cast<unsigned>(std::min(longs * tiles, kLongBlocks)), kThreads,
-                  cuda_data<T>(dy), n, static_cast<int>(tiles), groups, dweight);
+    launch_behind(call, long_kernel<T, G, kPack>,
+                  static_cast<unsigned>(std::min(longs * tiles, kLongBlocks * cuda_device_of(call).multiprocessors())),
+                  kThreads, cuda_data<T>(dy), n, static_cast<int>(tiles), groups, dweight);
   });
 }
 

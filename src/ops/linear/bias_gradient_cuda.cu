@@ -8,7 +8,7 @@ namespace hone {
 namespace {
 
 constexpr int kWarps = 8;
-constexpr std::int64_t kSlices = 64;
+constexpr std::int64_t kSlices = 64;  // fixes the order of the sum
 
 // A block takes 32 packs of columns of the rows of one slice: those whose number / 8 leaves the slice modulo the number
 // of slices. Warp w adds the rows with number % 8 = w; then the warps are added in order.

@@ -10,7 +10,7 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMostBlocks = 1056;
+constexpr std::int64_t kResident = 8;  // blocks that a multiprocessor holds
 
 // Packs of kPack elements; a thread's next one lies a grid's width further on.
 template <int kPack, class Body>
@@ -21,8 +21,9 @@ __device__ void for_packs(std::int64_t elements, const Body& body) {
   for (; at < elements; ++at) body.template operator()<1>(at);
 }
 
-unsigned blocks_for(std::int64_t elements, int pack) {
-  return static_cast<unsigned>(std::min(ceil_div(elements, static_cast<std::int64_t>(kThreads) * pack), kMostBlocks));
+unsigned blocks_for(const KernelCall& call, std::int64_t elements, int pack) {
+  return static_cast<unsigned>(std::min(ceil_div(elements, static_cast<std::int64_t>(kThreads) * pack),
+                                        kResident * cuda_device_of(call).multiprocessors()));
 }
 
 // body.operator()<kPack>() where what begins `first` elements into a tensor may be read in packs.
@@ -68,7 +69,7 @@ void momentum(const KernelCall& call) {
   const std::int64_t elements = call.out(MuonMomentumOut::direction).elements();
   if (elements == 0) return;
   with_aligned_pack<A>(first, [&]<int kPack>() {
-    momentum_kernel<G, kPack><<<blocks_for(elements, kPack), kThreads, 0, stream_of(call)>>>(
+    momentum_kernel<G, kPack><<<blocks_for(call, elements, kPack), kThreads, 0, stream_of(call)>>>(
         cuda_data<G>(call.out(MuonMomentumOut::gradient)) + first,
         cuda_data<A>(call.out(MuonMomentumOut::momentum)) + first, cuda_data<A>(call.out(MuonMomentumOut::direction)),
         cuda_data<A>(call.in(MuonMomentumIn::norm)), cuda_data<A>(call.in(MuonMomentumIn::hyper)),
@@ -156,7 +157,7 @@ void launch_apply(const KernelCall& call, W* kept, T* rounded) {
   const std::int64_t elements = call.in(MuonApplyIn::move).elements();
   if (elements == 0) return;
   with_aligned_pack<A>(first, [&]<int kPack>() {
-    apply_kernel<T, W, kPack><<<blocks_for(elements, kPack), kThreads, 0, stream_of(call)>>>(
+    apply_kernel<T, W, kPack><<<blocks_for(call, elements, kPack), kThreads, 0, stream_of(call)>>>(
         kept + first, rounded == nullptr ? nullptr : rounded + first, cuda_data<T>(call.in(MuonApplyIn::move)),
         cuda_data<A>(call.in(MuonApplyIn::hyper)), cuda_data<std::int32_t>(call.in(MuonApplyIn::bad)), first, elements,
         attributes);

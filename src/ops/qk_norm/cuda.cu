@@ -7,6 +7,7 @@
 #include "ops/qk_norm/parts.h"
 #include "ops/qk_norm/qk_norm.h"
 #include "ops/registry.h"
+#include "ops/slices.h"
 
 namespace hone {
 namespace {
@@ -269,7 +270,7 @@ void input_gradient(const KernelCall& call) {
   check_launch("qk_norm_input_gradient");
 }
 
-std::int64_t slices_of(std::int64_t rows) { return std::min<std::int64_t>(rows, 132 * 6); }
+std::int64_t slices_of(std::int64_t rows) { return std::min<std::int64_t>(rows, kSlicedMultiprocessors * 6); }
 
 template <class T>
 void weight_gradient(const KernelCall& call) {

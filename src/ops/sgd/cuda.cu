@@ -9,7 +9,7 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMostBlocks = 1056;
+constexpr std::int64_t kResident = 8;  // blocks that a multiprocessor holds
 
 // Where everything lies. `kept` is the master weight, and `rounded` the weight; without a master weight, `kept` is the
 // weight and `rounded` null. `momentum` may be null.
@@ -84,7 +84,8 @@ void launch(const KernelCall& call, W* kept, T* rounded) {
                     .hyper = cuda_data<A>(call.in(SgdIn::hyper)),
                     .bad = cuda_data<std::int32_t>(call.in(SgdIn::bad)),
                     .elements = call.out(SgdOut::weight).elements()};
-  const std::int64_t blocks = std::min(ceil_div(tensors.elements, kThreads * All::kPack), kMostBlocks);
+  const std::int64_t blocks =
+      std::min(ceil_div(tensors.elements, kThreads * All::kPack), kResident * cuda_device_of(call).multiprocessors());
   if (blocks == 0) return;
   sgd_kernel<T, W, G><<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call)>>>(tensors, attributes);
   check_launch("sgd");
