@@ -86,9 +86,7 @@ Rates rates_of(const Program& program, const Node& node, Device& device, const M
   };
   Executable first = prepared({.mode = GemmTuning::Mode::off, .table = {}});
   if (device.kind() == DeviceKind::cpu) {
-    return {flops / seconds_per_run(
-                        device, [&] { first.run(); }, options.seconds),
-            std::nullopt};
+    return {flops / seconds_per_run(device, [&] { first.run(); }, options.seconds), std::nullopt};
   }
   Executable tuned = prepared(options.gemm.tuning());
   const std::function<void()> both[] = {[&] { first.run(); }, [&] { tuned.run(); }};
