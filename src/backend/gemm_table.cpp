@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
+#include "system/cache_folder.h"
 #include "system/process.h"
 
 namespace hone {
@@ -150,20 +151,18 @@ std::string to_text(const GemmKey& key) {
 GemmTable::GemmTable(std::string_view device, std::int64_t version) : device_(field_of(device)), version_(version) {}
 
 fs::path GemmTable::default_path() const {
-  fs::path folder;
-  if (const std::string cache = environment_variable("HONE_CACHE"); !cache.empty()) {
-    folder = cache;
-  } else if (const std::string home = environment_variable("HOME"); !home.empty()) {
-    folder = fs::path(home) / ".cache" / "hone";
-  } else {
-    folder = ".";
-  }
   std::string device = device_;
   for (char& c : device) {
     const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
     if (!plain) c = '_';
   }
-  return folder / text_of("gemm-", device, "-", version_, ".csv");
+  const std::string name = text_of("gemm-", device, "-", version_, ".csv");
+  const fs::path folder = cache_folder();
+  const fs::path path = (folder.empty() ? fs::path(".") : folder) / name;
+  if (is_file(path) || !environment_variable("HONE_CACHE").empty() || environment_variable("HOME").empty()) return path;
+  // Where the file lay before XDG_CACHE_HOME was heeded.
+  const fs::path former = expand_home("~/.cache/hone") / name;
+  return is_file(former) ? former : path;
 }
 
 void GemmTable::read(const fs::path& path) {

@@ -38,7 +38,8 @@ class GemmTable {
  public:
   GemmTable(std::string_view device, std::int64_t version);
 
-  // $HONE_CACHE or ~/.cache/hone, then gemm-DEVICE-VERSION.csv.
+  // gemm-DEVICE-VERSION.csv in hone's cache (system/cache_folder.h), or in the working folder where there is none. A
+  // file in ~/.cache/hone is taken although the cache is below XDG_CACHE_HOME, as long as there is none.
   [[nodiscard]] std::filesystem::path default_path() const;
   // Adds what the file holds. Throws Error, with the line, where it is no such file or a row was damaged; the table is
   // then as it was.

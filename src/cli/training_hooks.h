@@ -7,6 +7,7 @@
 
 #include "core/json_value.h"
 #include "core/options.h"
+#include "train/model_card.h"
 #include "train/options.h"
 #include "train/run_observer.h"
 
@@ -39,7 +40,7 @@ class TrainingHooks {
   template <class Options>
   static std::string defaults_of() {
     Options defaults;
-    return option_json(OptionTable(defaults)).dump();
+    return computed_keys(OptionTable(defaults)).dump();
   }
 
   std::vector<std::unique_ptr<RunObserver>> observers_;

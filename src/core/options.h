@@ -91,6 +91,7 @@ struct Option {
   OptionTarget target;
   std::string default_text;  // as help shows it; empty where there is no value
   bool secret = false;       // a password: never printed, neither as a value in effect nor in a message
+  bool of_run = false;       // says where or how a run runs, not what it computes
 };
 
 class OptionTable;
@@ -128,6 +129,14 @@ class OptionTable {
   void alias(std::string_view other, std::string_view name);
   // Marks an option that is in the table as secret.
   void secret(std::string_view name);
+  // Calls body(). The options that it declares say where or how a run runs, not what it computes: a model's card leaves
+  // them out.
+  template <class Body>
+  void of_run(const Body& body) {
+    const bool outer = std::exchange(of_run_, true);
+    body();
+    of_run_ = outer;
+  }
 
   [[nodiscard]] std::span<const Option> options() const { return options_; }
   [[nodiscard]] const Option* find(std::string_view name) const;  // by name or alias; nullptr where there is none
@@ -141,6 +150,7 @@ class OptionTable {
   std::map<std::string, std::string, std::less<>> aliases_;
   std::string group_;
   std::string prefix_;
+  bool of_run_ = false;
 };
 
 // A key that the tools whose recipes hone reads know, and that is no option here.

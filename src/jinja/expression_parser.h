@@ -44,7 +44,26 @@ class TemplateExpressionParser {
   std::vector<MacroParameter> parse_parameters();
 
  private:
-  class Nesting;
+  // Counts how deep the parser's calls and the tree are, and fails before either is too deep for the stack.
+  class Nesting {
+   public:
+    explicit Nesting(TemplateExpressionParser& parser) : parser_(parser) {
+      if (++parser_.depth_ > kDeepestCall) parser_.fail("an expression nested too deep");
+    }
+    Nesting(const Nesting&) = delete;
+    Nesting& operator=(const Nesting&) = delete;
+    ~Nesting() { --parser_.depth_; }
+    void count() {
+      if (++links_ > kLongestChain) parser_.fail("an expression that is too long");
+    }
+
+   private:
+    static constexpr int kDeepestCall = 1000;  // of the parser's own calls: about ten for a pair of brackets
+    static constexpr int kLongestChain = 200;  // of operators, subscripts and filters: each makes the tree deeper
+
+    TemplateExpressionParser& parser_;
+    int links_ = 0;
+  };
 
   ExpressionPtr parse_or();
   ExpressionPtr parse_and();

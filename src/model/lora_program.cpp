@@ -1,5 +1,6 @@
 // Puts adapters into a traced program: a pass over its linear layers, so that no family knows of them.
 #include <algorithm>
+#include <cstddef>
 
 #include "core/error.h"
 #include "model/lora.h"
@@ -7,10 +8,18 @@
 #include "ops/dropout/dropout.h"
 #include "ops/embedding/embedding.h"
 #include "ops/linear/linear.h"
+#include "ops/linear_logprobs/linear_logprobs.h"
 #include "ops/scale/scale.h"
 
 namespace hone {
 namespace {
+
+// Where the operations whose weight may have an adapter, embedding, linear and linear_logprobs, have what the weight is
+// applied to, and the weight.
+constexpr std::size_t kOperandInput = LinearIn::x;
+constexpr std::size_t kWeightInput = LinearIn::weight;
+static_assert(EmbeddingIn::tokens == kOperandInput && EmbeddingIn::weight == kWeightInput);
+static_assert(LinearLogprobsIn::x == kOperandInput && LinearLogprobsIn::weight == kWeightInput);
 
 class Adapting {
  public:
@@ -32,7 +41,8 @@ class Adapting {
       rewriter_.program().set_scope(node.scope);
       rewriter_.program().set_phase(node.phase);
       const std::string_view op = node.op->name();
-      const std::string_view name = node.inputs.size() > 1 ? weight_name(node.inputs[1]) : std::string_view();
+      const std::string_view name =
+          node.inputs.size() > kWeightInput ? weight_name(node.inputs[kWeightInput]) : std::string_view();
       if (op == "embedding" && name == LoraModel::kEmbedding) {
         rewriter_.map(node.outputs[0], look_up(node));
       } else if ((op == "linear" || op == "linear_logprobs") && name == model_.head()) {
@@ -65,14 +75,14 @@ class Adapting {
   // The weight that a node uses: the copy of it that is trained, where one stands in for it there.
   Tensor weight_of(const Node& node, SavedModule::Use use) {
     for (const SavedModule& saved : model_.saved()) {
-      if (saved.use == use && saved.block == weight_name(node.inputs[1])) return weight(saved.copy);
+      if (saved.use == use && saved.block == weight_name(node.inputs[kWeightInput])) return weight(saved.copy);
     }
-    return rewriter_.mapped(node.inputs[1]);
+    return rewriter_.mapped(node.inputs[kWeightInput]);
   }
 
   // PEFT drops nothing here.
   Tensor look_up(const Node& node) {
-    const Tensor tokens = rewriter_.mapped(node.inputs[0]);
+    const Tensor tokens = rewriter_.mapped(node.inputs[kOperandInput]);
     const Tensor base = embedding(tokens, weight_of(node, SavedModule::Use::lookup));
     if (!model_.adapts_embedding()) return base;
     const Tensor h = embedding(tokens, weight(LoraModel::kEmbeddingDown));
@@ -82,20 +92,20 @@ class Adapting {
   // [x | h] and [W | up] in the place of x and W, so that logits come from one operation, as they do without an
   // adapter, and rollout and trainer agree on them.
   void put_head(const Node& node) {
-    const Tensor x = rewriter_.mapped(node.inputs[0]);
-    const Tensor base = rewriter_.mapped(node.inputs[1]);
+    const Tensor x = rewriter_.mapped(node.inputs[kOperandInput]);
+    const Tensor base = rewriter_.mapped(node.inputs[kWeightInput]);
     Tensor head = weight_of(node, SavedModule::Use::head);
     const auto block = model_.blocks().find(model_.head());
     if (block != model_.blocks().end()) {
       const Tensor h = linear(drop(x), weight(LoraModel::down_name(block->first)));
       const Tensor up = lora_spread(weight(LoraModel::up_name(block->first)), block->second, model_.lora().scale());
-      rewriter_.map(node.inputs[0], join_columns(x, h));
+      rewriter_.map(node.inputs[kOperandInput], join_columns(x, h));
       head = join_columns(head, up);
     }
-    rewriter_.map(node.inputs[1], head);
+    rewriter_.map(node.inputs[kWeightInput], head);
     rewriter_.replay(node);
-    rewriter_.map(node.inputs[0], x);
-    rewriter_.map(node.inputs[1], base);
+    rewriter_.map(node.inputs[kOperandInput], x);
+    rewriter_.map(node.inputs[kWeightInput], base);
   }
 
   Tensor drop(Tensor x) {
@@ -109,9 +119,9 @@ class Adapting {
 
   Tensor adapt(const Node& node, std::string_view block) {
     const LoraParts& parts = model_.blocks().find(block)->second;
-    const Tensor x = rewriter_.mapped(node.inputs[0]);
-    const Tensor base = rewriter_.mapped(node.inputs[1]);
-    const Tensor bias = node.inputs.size() > 2 ? rewriter_.mapped(node.inputs[2]) : Tensor();
+    const Tensor x = rewriter_.mapped(node.inputs[kOperandInput]);
+    const Tensor base = rewriter_.mapped(node.inputs[kWeightInput]);
+    const Tensor bias = node.inputs.size() > LinearIn::bias ? rewriter_.mapped(node.inputs[LinearIn::bias]) : Tensor();
     const Tensor down = weight(LoraModel::down_name(block));
     const Tensor up = lora_spread(weight(LoraModel::up_name(block)), parts, model_.lora().scale());
     const Tensor dropped = drop(x);

@@ -133,7 +133,8 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
     loss_fields(v);
     LoraOptions::fields(v);
     TrainingOptions::fields(v);
-    v("log_completions", log_completions, "Print completions with their rewards at each logged step");
+    v.of_run(
+        [&] { v("log_completions", log_completions, "Print completions with their rewards at each logged step"); });
     v("num_completions_to_print", num_completions_to_print, "How many; unset: all", at_least(1));
   }
 
@@ -158,16 +159,18 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
     v("rollout", rollout, "What generates: hone's engine in this process, or a server that is sent the weights");
     v("rollout_server", rollout_server,
       "rollout: server: what kind it is of, which decides how it is told of new weights");
-    v("vllm_server_url", vllm_server_url, "rollout: server: its URL, with or without /v1");
+    v.of_run([&] { v("vllm_server_url", vllm_server_url, "rollout: server: its URL, with or without /v1"); });
     v.alias("vllm_server_base_url", "vllm_server_url");
     v("vllm_server_host", vllm_server_host, "rollout: server: its host, where no URL is set");
     v("vllm_server_port", vllm_server_port, "rollout: server: its port, beside vllm_server_host", within(1, 65535));
     v("vllm_server_timeout", vllm_server_timeout,
       "rollout: server: seconds that an answer may take, and that a server which gives none is asked again",
       within(0.001, 1e6));
-    v("rollout_key_variable", rollout_key_variable, "rollout: server: environment variable that holds its API key");
-    v("rollout_weights_dir", rollout_weights_dir,
-      "rollout: server: folder of the weights, as the server sees it too; unset: rollout_weights in output_dir");
+    v.of_run([&] {
+      v("rollout_key_variable", rollout_key_variable, "rollout: server: environment variable that holds its API key");
+      v("rollout_weights_dir", rollout_weights_dir,
+        "rollout: server: folder of the weights, as the server sees it too; unset: rollout_weights in output_dir");
+    });
     v("exact_logprobs", exact_logprobs, "Rollout and trainer compute bitwise the same probabilities");
   }
 

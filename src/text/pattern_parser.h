@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "text/pattern.h"
 
@@ -17,6 +18,7 @@ class PatternParser {
   struct Element;  // one atom with its repetition, before the node after it is known
   using Sequence = std::vector<Element>;
   using Alternatives = std::vector<Sequence>;
+  static constexpr int kDeepestGroup = 100;  // of groups, and of classes in classes
 
   [[noreturn]] void fail(std::string_view what) const;
   [[nodiscard]] bool at_end() const { return at_ >= source_.size(); }

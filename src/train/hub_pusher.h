@@ -33,7 +33,7 @@ void check_hub(const HubOptions& options, const std::string& output_dir, bool dr
 // foreground. A push that fails is said in a line, with the command that pushes later; it never ends training.
 class HubPusher final : public RunObserver {
  public:
-  // `defaults`: of the command's options, JSON.
+  // `defaults`: the command's, JSON (ModelCard).
   HubPusher(const HubOptions& options, std::string command, std::string defaults, HubPatience patience = {});
   HubPusher(const HubPusher&) = delete;
   HubPusher& operator=(const HubPusher&) = delete;

@@ -1,7 +1,5 @@
 #include "train/model_card.h"
 
-#include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "core/error.h"
@@ -10,7 +8,6 @@
 #include "core/strings.h"
 #include "core/yaml.h"
 #include "hub/cache.h"
-#include "tracker/tracker.h"
 
 namespace hone {
 namespace fs = std::filesystem;
@@ -18,32 +15,6 @@ namespace {
 
 constexpr std::string_view kMark = "library_name: ";
 constexpr std::string_view kTag = "\n- hone\n";
-
-// Keys that say where and how a run was run, not what it was.
-constexpr std::array<std::string_view, 18> kLeftOut{"output_dir",
-                                                    "overwrite_output_dir",
-                                                    "resume_from_checkpoint",
-                                                    "config_file",
-                                                    "report_to",
-                                                    "run_name",
-                                                    "device",
-                                                    "dry_run",
-                                                    "show",
-                                                    "token_cache",
-                                                    "metrics_block",
-                                                    "push_to_hub",
-                                                    "callbacks",
-                                                    "benchmarks",
-                                                    "log_completions",
-                                                    "rollout_weights_dir",
-                                                    "rollout_key_variable",
-                                                    "vllm_server_url"};
-
-bool is_left_out(std::string_view key) {
-  OptionSet trackers = tracker_keys();
-  return std::ranges::find(kLeftOut, key) != kLeftOut.end() || key.starts_with("hub_") ||
-         key.find("hub_revision") != key.npos || OptionTable(trackers).find(key) != nullptr;
-}
 
 bool is_hub_name(const std::string& name) {
   std::error_code ignored;
@@ -85,7 +56,7 @@ std::string recipe_of(const ModelCard& card) {
   std::string text;
   for (const auto& [key, value] : card.options.items()) {
     const auto usual = card.defaults.find(key);
-    if (is_left_out(key) || value.is_null() || (usual != card.defaults.end() && *usual == value)) continue;
+    if (value.is_null() || usual == card.defaults.end() || *usual == value) continue;
     const Json shown = without_paths(value);
     text += text_of(key, ": ",
                     shown.is_string() ? yaml_quoted(shown.get<std::string>())
@@ -106,6 +77,14 @@ std::string front_matter(const ModelCard& card) {
 }
 
 }  // namespace
+
+Json computed_keys(const OptionTable& table) {
+  Json json = option_json(table);
+  for (const Option& option : table.options()) {
+    if (option.of_run) json.erase(option.name);
+  }
+  return json;
+}
 
 std::string model_card(const ModelCard& card) {
   const std::string base = text_of_key(card.options, "model_name_or_path");

@@ -113,7 +113,9 @@ struct DatasetOptions {
     v("dataset_train_split", dataset_train_split, "Split to train on");
     v("dataset_test_split", dataset_test_split, "Split to evaluate on, of eval_dataset_name or else of dataset_name");
     v("eval_dataset_name", eval_dataset_name, "File or folder to evaluate on; a file is taken whole");
-    v("token_cache", token_cache, "Keep encoded data in $HONE_CACHE, or in ~/.cache/hone, for the next start");
+    v.of_run([&] {
+      v("token_cache", token_cache, "Keep encoded data in $HONE_CACHE, or in ~/.cache/hone, for the next start");
+    });
   }
 };
 
@@ -199,7 +201,7 @@ struct TrainingOptions {
     v("seed", seed, "Of shuffling, initialisation and sampling", at_least(0));
     v("data_seed", data_seed, "Of shuffling alone; unset: seed", at_least(0));
     v("dataloader_drop_last", dataloader_drop_last, "Leave out an epoch's last batch where it is not full");
-    v("device", device, kDeviceHelp);
+    v.of_run([&] { v("device", device, kDeviceHelp); });
     gemm.fields(v);
 
     v.group("Optimizer");
@@ -220,13 +222,15 @@ struct TrainingOptions {
     v("warmup_ratio", warmup_ratio, "Share of the steps over which the rate rises from 0", within(0, 1));
     v("warmup_steps", warmup_steps, "Steps of the warm-up; above 0 it wins over warmup_ratio", at_least(0));
 
-    hub.fields(v);
+    v.of_run([&] { hub.fields(v); });
 
     v.group("Output");
-    v("output_dir", output_dir, "Folder of checkpoints, metrics and the final model");
-    v("overwrite_output_dir", overwrite_output_dir, "Start anew although output_dir holds a checkpoint");
-    v("resume_from_checkpoint", resume_from_checkpoint,
-      "A checkpoint's folder, or true for the latest; unset, the latest in output_dir is resumed where there is one");
+    v.of_run([&] {
+      v("output_dir", output_dir, "Folder of checkpoints, metrics and the final model");
+      v("overwrite_output_dir", overwrite_output_dir, "Start anew although output_dir holds a checkpoint");
+      v("resume_from_checkpoint", resume_from_checkpoint,
+        "A checkpoint's folder, or true for the latest; unset, the latest in output_dir is resumed where there is one");
+    });
     v("logging_strategy", logging_strategy, "When to log; no: the last step alone");
     v("logging_steps", logging_steps, "Steps between logged lines; below 1 a share of the run", above(0));
     v("logging_first_step", logging_first_step, "Log the first step too");
@@ -234,9 +238,11 @@ struct TrainingOptions {
     v("eval_steps", eval_steps, "Steps between evaluations; below 1 a share; unset: logging_steps", above(0));
     v("eval_on_start", eval_on_start, "Evaluate before the first step too");
     v("do_eval", do_eval, "Evaluate after the last step, where eval_strategy is no");
-    v("benchmarks", benchmarks,
-      "Tasks of hone eval that each saved checkpoint is scored on: aime24, aime25, math_500, gpqa, lcb, lcb_v4, all; "
-      "TASK=FILE: on problems of your own");
+    v.of_run([&] {
+      v("benchmarks", benchmarks,
+        "Tasks of hone eval that each saved checkpoint is scored on: aime24, aime25, math_500, gpqa, lcb, lcb_v4, all; "
+        "TASK=FILE: on problems of your own");
+    });
     v("save_strategy", save_strategy, "When to save a checkpoint; best: after each evaluation that is the best so far");
     v("save_steps", save_steps, "Steps between checkpoints; below 1 a share of the run", above(0));
     v("save_total_limit", save_total_limit, "Checkpoints to keep; the oldest go first", at_least(1));
@@ -245,12 +251,14 @@ struct TrainingOptions {
       "Leave the weights of the checkpoint whose evaluation was the best, which is never deleted");
     v("metric_for_best_model", metric_for_best_model, "What evaluations are compared by, with or without eval_");
     v("greater_is_better", greater_is_better, "Which of two is better; unset: the lower of a loss, else the greater");
-    v("run_name", run_name, "Name of the run in its log and in each row of metrics.jsonl");
-    v("metrics_block", metrics_block, "Log a step as a block of lines rather than as one");
-    v("report_to", report_to, "Who is told what is logged beside metrics.jsonl: " + tracker_list() + ", all, none");
-    keys_of_trackers.fields(v);
-    v("dry_run", dry_run, "Check and print everything up to the first step; train nothing, write nothing");
-    v("config_file", config_file, "accelerate's YAML");
+    v.of_run([&] {
+      v("run_name", run_name, "Name of the run in its log and in each row of metrics.jsonl");
+      v("metrics_block", metrics_block, "Log a step as a block of lines rather than as one");
+      v("report_to", report_to, "Who is told what is logged beside metrics.jsonl: " + tracker_list() + ", all, none");
+      keys_of_trackers.fields(v);
+      v("dry_run", dry_run, "Check and print everything up to the first step; train nothing, write nothing");
+      v("config_file", config_file, "accelerate's YAML");
+    });
     v.alias("evaluation_strategy", "eval_strategy");
   }
 

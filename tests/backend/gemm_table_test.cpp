@@ -3,12 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <functional>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "core/strings.h"
+#include "support/environment.h"
 #include "support/paths.h"
 
 namespace hone::test {
@@ -194,14 +194,34 @@ TEST_F(GemmTableTest, RefusesFieldsThatMakeNoSense) {
 
 TEST_F(GemmTableTest, LiesInTheCacheFolder) {
   const GemmTable table("NVIDIA H100 80GB HBM3", 130100);
-  ::setenv("HONE_CACHE", "/some/where", 1);
-  EXPECT_EQ(table.default_path(), "/some/where/gemm-NVIDIA_H100_80GB_HBM3-130100.csv");
-  ::unsetenv("HONE_CACHE");
-  const char* home = std::getenv("HOME");
-  const std::string before = home == nullptr ? "" : home;
-  ::setenv("HOME", "/home/of/someone", 1);
-  EXPECT_EQ(table.default_path(), "/home/of/someone/.cache/hone/gemm-NVIDIA_H100_80GB_HBM3-130100.csv");
-  ::setenv("HOME", before.c_str(), 1);
+  const std::string name = "gemm-NVIDIA_H100_80GB_HBM3-130100.csv";
+  const auto with = [&](Variables variables) {  // and no others of these
+    variables.insert({{"HONE_CACHE", {}}, {"XDG_CACHE_HOME", {}}, {"HOME", {}}});
+    const Environment environment(variables);
+    return table.default_path();
+  };
+  EXPECT_EQ(with({{"HONE_CACHE", "/some/where"}, {"XDG_CACHE_HOME", "/the/cache"}}), "/some/where/" + name);
+  EXPECT_EQ(with({{"XDG_CACHE_HOME", "/the/cache"}, {"HOME", "/home/of/someone"}}), "/the/cache/hone/" + name);
+  EXPECT_EQ(with({{"HOME", "/home/of/someone"}}), "/home/of/someone/.cache/hone/" + name);
+  EXPECT_EQ(with({}), "./" + name);
+}
+
+TEST_F(GemmTableTest, IsFoundInItsFormerFolder) {
+  const std::filesystem::path home = path().parent_path() / "home";
+  const std::filesystem::path cache = path().parent_path() / "cache";
+  const GemmTable table(kDevice, kVersion);
+  const Environment environment({{"HONE_CACHE", {}}, {"XDG_CACHE_HOME", cache.string()}, {"HOME", home.string()}});
+  const std::filesystem::path now = table.default_path();
+  EXPECT_EQ(now.parent_path(), cache / "hone");
+  const std::filesystem::path former = home / ".cache" / "hone" / now.filename();
+  table.write(former);
+  EXPECT_EQ(table.default_path(), former);
+  {
+    const Environment own({{"HONE_CACHE", (home / "own").string()}});
+    EXPECT_EQ(table.default_path(), home / "own" / now.filename());
+  }
+  table.write(now);
+  EXPECT_EQ(table.default_path(), now);
 }
 
 TEST(GemmKey, SaysItsFlopsAndItself) {

@@ -4,12 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 
 #include "core/error.h"
 #include "core/files.h"
+#include "support/environment.h"
 #include "support/paths.h"
 
 namespace hone {
@@ -140,25 +140,6 @@ TEST_F(ModelFolder, ChecksTheIndex) {
   EXPECT_THAT([&] { ModelDirectory{path()}; }, ThrowsMessage<Error>(HasSubstr("interrupted")));
 }
 
-// Sets an environment variable for a test's life; null unsets it.
-class Environment {
- public:
-  Environment(const char* name, const char* value) : name_(name) {
-    const char* old = std::getenv(name);
-    had_ = old != nullptr;
-    if (had_) old_ = old;
-    value != nullptr ? ::setenv(name, value, 1) : ::unsetenv(name);
-  }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-  ~Environment() { had_ ? ::setenv(name_, old_.c_str(), 1) : ::unsetenv(name_); }
-
- private:
-  const char* name_;
-  bool had_ = false;
-  std::string old_;
-};
-
 TEST(ResolveModel, FindsAFolder) {
   const TemporaryDirectory folder;
   EXPECT_EQ(resolve_model(folder.path().string()), folder.path());
@@ -173,9 +154,7 @@ TEST(ResolveModel, FindsAFolder) {
 
 TEST(ResolveModel, FindsASnapshotInTheCache) {
   const TemporaryDirectory home;
-  const Environment hf_home("HF_HOME", home.path().c_str());
-  const Environment offline("HF_HUB_OFFLINE", "1");
-  const Environment hub_cache("HF_HUB_CACHE", nullptr);
+  test::Environment environment({{"HF_HOME", home.path().string()}, {"HF_HUB_OFFLINE", "1"}, {"HF_HUB_CACHE", {}}});
   const fs::path cached = home.path() / "hub" / "models--Org--Model-1.5B";
   const auto message = [](std::string_view name, std::string_view revision = "main") -> std::string {
     try {
@@ -196,8 +175,8 @@ TEST(ResolveModel, FindsASnapshotInTheCache) {
   write_file(cached / "refs" / "main", "../../../etc");
   EXPECT_THAT(message("Org/Model-1.5B"), HasSubstr("does not name a commit"));
 
-  const Environment other("HF_HUB_CACHE", (home.path() / "hub").c_str());
-  const Environment moved("HF_HOME", "/nowhere");
+  environment.set("HF_HUB_CACHE", (home.path() / "hub").string());
+  environment.set("HF_HOME", "/nowhere");
   EXPECT_EQ(resolve_model("Org/Model-1.5B", "0123abcd"), cached / "snapshots" / "0123abcd");
 }
 

@@ -38,14 +38,7 @@ TEST(Download, OntoAFullDiskIsSaidAndGoesOnWhenThereIsRoom) {
   }
   SmallHub hub;
   hub.add("models/Org/Small", files);
-  const Environment environment({{"HF_HOME", path("cache")},
-                                 {"HF_ENDPOINT", hub.endpoint()},
-                                 {"HF_HUB_CACHE", std::nullopt},
-                                 {"HF_HUB_OFFLINE", std::nullopt},
-                                 {"TRANSFORMERS_OFFLINE", std::nullopt},
-                                 {"http_proxy", std::nullopt},
-                                 {"all_proxy", std::nullopt},
-                                 {"ALL_PROXY", std::nullopt}});
+  const Environment environment(hub.variables(path("cache")));
   const std::vector<std::string> convert{"convert", "Org/Small", "--output_dir", path("out")};
 
   const auto on_a_full_disk = [&] {

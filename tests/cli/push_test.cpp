@@ -59,16 +59,7 @@ class PushRuns : public testing::Test {
                               with({"--max_steps", "3", "--save_steps", "1", "--output_dir", at("out")}, more));
   }
   [[nodiscard]] Environment environment(const std::optional<std::string>& token = kSecret) const {
-    return Environment({{"HF_HOME", at("hf")},
-                        {"HF_ENDPOINT", hub_.endpoint()},
-                        {"HF_TOKEN", token},
-                        {"HF_TOKEN_PATH", std::nullopt},
-                        {"HF_HUB_CACHE", std::nullopt},
-                        {"HF_HUB_OFFLINE", std::nullopt},
-                        {"TRANSFORMERS_OFFLINE", std::nullopt},
-                        {"http_proxy", std::nullopt},
-                        {"all_proxy", std::nullopt},
-                        {"ALL_PROXY", std::nullopt}});
+    return Environment(hub_.variables(at("hf"), token));
   }
   // Runs to its end; the token is nowhere in what it says and leaves.
   static Ended run(const std::vector<std::string>& arguments) {

@@ -165,12 +165,7 @@ class PushingRecipes : public Recipes {
   PushingRecipes() { hub_.needed_token = "hf_token"; }
 
   SmallHub hub_;
-  const Environment endpoint_{Variables{{"HF_ENDPOINT", hub_.endpoint()},
-                                        {"HF_TOKEN", std::nullopt},
-                                        {"HF_HUB_OFFLINE", std::nullopt},
-                                        {"http_proxy", std::nullopt},
-                                        {"all_proxy", std::nullopt},
-                                        {"ALL_PROXY", std::nullopt}}};
+  const Environment endpoint_{hub_.variables(root() / "hf")};
 };
 
 TEST_F(PushingRecipes, AreTakenAsTheyStand) {

@@ -4,12 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "checkpoint/model_directory.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "data/dataset.h"
+#include "support/environment.h"
 #include "support/paths.h"
 #include "support/small_hub.h"
 
@@ -36,24 +35,11 @@ std::string weights_of(std::size_t size) {
 class HubTest : public testing::Test {
  protected:
   HubTest() {
-    set("HF_HOME", home_.path().string());
-    set("HF_ENDPOINT", hub.endpoint());
-    for (const char* name : {"HF_HUB_CACHE", "HF_DATASETS_CACHE", "HF_TOKEN", "HF_TOKEN_PATH", "HF_HUB_OFFLINE",
-                             "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE", "http_proxy", "all_proxy", "ALL_PROXY"}) {
-      unsetenv(name);
-    }
     hub.add("models/Org/Small", {{"config.json", {.content = "{\"a\": 1}"}},
                                  {"tokenizer.json", {.content = "{}"}},
                                  {"model.safetensors", {.content = weights_of(300'000), .is_lfs = true}},
                                  {"consolidated.safetensors", {.content = "twice", .is_lfs = true}},
                                  {"onnx/model.onnx", {.content = "other"}}});
-  }
-  ~HubTest() override {
-    for (const std::string& name : set_) unsetenv(name.c_str());
-  }
-  void set(const std::string& name, const std::string& value) {
-    setenv(name.c_str(), value.c_str(), 1);
-    set_.push_back(name);
   }
   [[nodiscard]] fs::path cache() const { return home_.path() / "hub"; }
   [[nodiscard]] fs::path blobs() const { return cache() / "models--Org--Small" / "blobs"; }
@@ -66,10 +52,8 @@ class HubTest : public testing::Test {
   }
 
   SmallHub hub;
-
- private:
   test::TemporaryDirectory home_;
-  std::vector<std::string> set_;
+  test::Environment environment_{hub.variables(home_.path())};
 };
 
 TEST_F(HubTest, AModelIsDownloadedIntoTheCacheOnce) {
@@ -181,9 +165,9 @@ TEST_F(HubTest, Refusals) {
   hub.gated.clear();
   hub.needed_token = "secret";
   EXPECT_THAT(failure("Org/Small"), AllOf(HasSubstr("it is private (401)"), HasSubstr("HF_TOKEN")));
-  set("HF_TOKEN", "secret");
+  environment_.set("HF_TOKEN", "secret");
   EXPECT_THAT(failure("Org/Small"), HasSubstr("found"));
-  set("HF_ENDPOINT", "http://127.0.0.1:1");
+  environment_.set("HF_ENDPOINT", "http://127.0.0.1:1");
   EXPECT_THAT(failure("Org/Other"),
               AllOf(HasSubstr("there is no answer from http://127.0.0.1:1"), HasSubstr("HF_HUB_OFFLINE")));
   EXPECT_THAT(failure("Org/Small"), HasSubstr("found"));
@@ -196,7 +180,7 @@ TEST_F(HubTest, ATokenInAFile) {
 }
 
 TEST_F(HubTest, OfflineNothingIsAsked) {
-  set("HF_HUB_OFFLINE", "1");
+  environment_.set("HF_HUB_OFFLINE", "1");
   EXPECT_THAT(failure("Org/Small"), AllOf(HasSubstr("not found"), HasSubstr("HF_HUB_OFFLINE")));
   EXPECT_THAT(hub.requests(), SizeIs(0));
 }
@@ -244,13 +228,13 @@ TEST_F(HubTest, DatasetsByConfigAndSplit) {
   EXPECT_THAT(message({.name = "Org/Data"}, "dev"), HasSubstr("has no split 'dev'; it has: train, test"));
   EXPECT_THAT(message({.name = "Org/None"}, "train"), HasSubstr("nor such a dataset on the hub (404)"));
   const std::size_t requests = hub.requests().size();
-  set("HF_HUB_OFFLINE", "1");
+  environment_.set("HF_HUB_OFFLINE", "1");
   EXPECT_THAT(rows_of({.name = "Org/Data"}, "train"), ElementsAre("{\"n\":1}", "{\"n\":2}"));
   EXPECT_EQ(hub.requests().size(), requests);
 }
 
 TEST_F(HubTest, WhatDatasetsHasPreparedIsRead) {
-  set("HF_HUB_OFFLINE", "1");
+  environment_.set("HF_HUB_OFFLINE", "1");
   const fs::path prepared = cache().parent_path() / "datasets" / "org___data" / "default" / "0.0.0" / "abc";
   hone::create_directories(prepared);
   fs::copy_file(test::fixture("data/tables/delta.stream.arrow"), prepared / "data-train.arrow");

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 
 #include "core/error.h"
@@ -14,6 +13,7 @@
 #include "core/json_value.h"
 #include "core/strings.h"
 #include "hub/hub.h"
+#include "support/environment.h"
 #include "support/paths.h"
 #include "support/small_hub.h"
 
@@ -41,22 +41,7 @@ std::string noise(std::size_t size, std::uint32_t seed) {
 
 class PushTest : public testing::Test {
  protected:
-  PushTest() {
-    set("HF_HOME", (home_.path() / "cache").string());
-    set("HF_ENDPOINT", hub.endpoint());
-    for (const char* name : {"HF_HUB_CACHE", "HF_TOKEN", "HF_TOKEN_PATH", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE",
-                             "HF_DATASETS_OFFLINE", "http_proxy", "all_proxy", "ALL_PROXY"}) {
-      unsetenv(name);
-    }
-    hub.needed_token = kToken;
-  }
-  ~PushTest() override {
-    for (const std::string& name : set_) unsetenv(name.c_str());
-  }
-  void set(const std::string& name, const std::string& value) {
-    setenv(name.c_str(), value.c_str(), 1);
-    set_.push_back(name);
-  }
+  PushTest() { hub.needed_token = kToken; }
   fs::path write(const std::string& name, const std::string& content) {
     write_file(home_.path() / name, content);
     return home_.path() / name;
@@ -91,7 +76,7 @@ class PushTest : public testing::Test {
   }
   // The repository, downloaded by hone, holds these files byte for byte.
   void expect_downloads(const std::vector<UploadFile>& files, const HubRepo& repo = kRepo) {
-    set("HF_TOKEN", kToken);
+    environment_.set("HF_TOKEN", kToken);
     fs::remove_all(home_.path() / "cache");
     const HubListing listing = list_repo(repo);
     std::vector<std::string> paths;
@@ -102,9 +87,7 @@ class PushTest : public testing::Test {
 
   SmallHub hub;
   TemporaryDirectory home_;
-
- private:
-  std::vector<std::string> set_;
+  Environment environment_{hub.variables(home_.path() / "cache")};
 };
 
 TEST_F(PushTest, WhatIsPushedDownloadsAgain) {
@@ -262,7 +245,7 @@ TEST_F(PushTest, RefusalsAreOneLine) {
   };
   for (const auto& row : table) {
     SmallHub fresh;
-    set("HF_ENDPOINT", fresh.endpoint());
+    environment_.set("HF_ENDPOINT", fresh.endpoint());
     fresh.fail(row[0], row[1], 4, row[2]);
     const std::string line = failure([&] { push(files); });
     EXPECT_THAT(line, HasSubstr(row[3])) << row[0] << " " << row[1];
@@ -287,9 +270,9 @@ TEST_F(PushTest, TheTokenIsChecked) {
   EXPECT_THAT(user("two words"), HasSubstr("the token holds blanks"));
   hub.role = "read";
   EXPECT_THAT(user(kToken), HasSubstr("the token of someone may only read"));
-  set("HF_ENDPOINT", "http://127.0.0.1:1");
+  environment_.set("HF_ENDPOINT", "http://127.0.0.1:1");
   EXPECT_THAT(user(kToken), AllOf(HasSubstr("no answer from http://127.0.0.1:1"), HasSubstr("asked 4 times")));
-  set("HF_HUB_OFFLINE", "1");
+  environment_.set("HF_HUB_OFFLINE", "1");
   EXPECT_THAT(user(kToken), HasSubstr("HF_HUB_OFFLINE forbids it"));
 }
 

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "core/json_value.h"
 #include "rl/reward_options.h"
 #include "rl/reward_rows.h"
+#include "support/environment.h"
 #include "support/option_flags.h"
 #include "support/paths.h"
 #include "support/sandbox.h"
@@ -38,13 +38,7 @@ const Json& stored_fixture() {
 class ContestRewards : public testing::Test {
  protected:
   ContestRewards() {
-    for (const char* name :
-         {"CF_TESTS_FOLDER", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "HF_TOKEN", "HF_TOKEN_PATH", "HF_HUB_OFFLINE",
-          "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE", "http_proxy", "all_proxy", "ALL_PROXY"}) {
-      unsetenv(name);
-    }
-    setenv("HF_HOME", home_.path().c_str(), 1);
-    setenv("HF_ENDPOINT", hub_.endpoint().c_str(), 1);
+    environment_.set("CF_TESTS_FOLDER", std::nullopt);
     std::map<std::string, test::SmallHubFile> files;
     const fs::path folder = test::fixture("reward/ioi_test_cases");
     for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -53,9 +47,6 @@ class ContestRewards : public testing::Test {
       files[path] = {.content = read_file(entry.path()), .is_lfs = path.ends_with(".parquet"), .served = {}};
     }
     hub_.add("datasets/open-r1/ioi-test-cases", std::move(files));
-  }
-  ~ContestRewards() override {
-    for (const char* name : {"CF_TESTS_FOLDER", "HF_HOME", "HF_ENDPOINT", "HF_HUB_OFFLINE"}) unsetenv(name);
   }
 
   void SetUp() override { SKIP_WITHOUT_SANDBOX(); }
@@ -113,6 +104,7 @@ class ContestRewards : public testing::Test {
 
   test::SmallHub hub_;
   test::TemporaryDirectory home_;
+  test::Environment environment_{hub_.variables(home_.path())};
 };
 
 TEST_F(ContestRewards, cf_code_with_generated_tests_agrees_with_open_r1) {
@@ -126,9 +118,9 @@ TEST_F(ContestRewards, cf_code_with_generated_tests_agrees_with_open_r1) {
   // The variable names the folder too, and the key wins.
   set(keys, "--code_eval_scoring_mode=pass_fail");
   set(keys, "--code_eval_test_batch_size=-1");
-  setenv("CF_TESTS_FOLDER", "/no/such/folder", 1);
+  environment_.set("CF_TESTS_FOLDER", "/no/such/folder");
   expect_scores(keys, cases, "pass_fail");
-  setenv("CF_TESTS_FOLDER", cf_tests().c_str(), 1);
+  environment_.set("CF_TESTS_FOLDER", cf_tests());
   set(keys, "--cf_tests_folder=");
   expect_scores(keys, cases, "pass_fail");
 }
@@ -146,7 +138,7 @@ TEST_F(ContestRewards, what_is_amiss_with_generated_tests_is_one_line) {
   EXPECT_THAT(refusal(keys, cf_row("12/A")), HasSubstr(text_of("name ", (empty / "generated_tests").string())));
   set(keys, "--cf_tests_folder=" + (empty / "missing").string());
   EXPECT_THAT(refusal(keys, cf_row("12/A")), AllOf(HasSubstr("cf_tests_folder"), HasSubstr("is not a folder")));
-  setenv("CF_TESTS_FOLDER", (empty / "missing").c_str(), 1);
+  environment_.set("CF_TESTS_FOLDER", empty / "missing");
   set(keys, "--cf_tests_folder=");
   EXPECT_THAT(refusal(keys, cf_row("12/A")), AllOf(HasSubstr("CF_TESTS_FOLDER"), HasSubstr("is not a folder")));
   set(keys, "--cf_tests_folder=" + cf_tests().string());
@@ -173,7 +165,7 @@ TEST_F(ContestRewards, ioi_code_takes_tests_from_the_hub_and_agrees_with_open_r1
   const std::vector<std::string> requests = hub_.requests();
   EXPECT_THAT(requests, Contains(HasSubstr("2020/train-00001-of-00002.parquet")));
   // The next time they are in the cache, which does without the hub.
-  setenv("HF_HUB_OFFLINE", "1", 1);
+  environment_.set("HF_HUB_OFFLINE", "1");
   expect_scores(keys, cases, "score");
   EXPECT_EQ(hub_.requests(), requests);
 }
@@ -196,8 +188,8 @@ TEST_F(ContestRewards, what_is_amiss_with_the_hubs_tests_is_one_line) {
   EXPECT_THAT(refusal(keys, ioi_row(1989, "sums")), AllOf(HasSubstr("1989"), HasSubstr("2021")));
   row.erase("year");
   EXPECT_THAT(refusal(keys, row), HasSubstr("neither test_cases nor a year"));
-  setenv("HF_HUB_OFFLINE", "1", 1);
-  setenv("HF_HOME", (home_.path() / "new").c_str(), 1);
+  environment_.set("HF_HUB_OFFLINE", "1");
+  environment_.set("HF_HOME", home_.path() / "new");
   EXPECT_THAT(refusal(keys, ioi_row(2020, "sums")),
               AllOf(HasSubstr("open-r1/ioi-test-cases"), HasSubstr("HF_HUB_OFFLINE")));
 }

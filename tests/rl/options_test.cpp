@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "core/error.h"
 #include "support/golden.h"
 #include "support/paths.h"
@@ -152,6 +155,47 @@ TEST(GrpoOptions, ForeignKeysAreNoOptions) {
   GrpoOptions options;
   const OptionTable table(options);
   for (const ForeignKey& key : training_foreign_keys()) EXPECT_EQ(table.find(key.name), nullptr) << key.name;
+}
+
+// A model's card leaves them out: where and how it ran, and nothing of what was computed.
+TEST(GrpoOptions, KeysOfTheRunAreMarked) {
+  GrpoOptions options;
+  const OptionTable table(options);
+  std::vector<std::string> marked;
+  for (const Option& option : table.options()) {
+    if (option.of_run) marked.push_back(option.name);
+  }
+  EXPECT_EQ(marked, (std::vector<std::string>{"token_cache",
+                                              "vllm_server_url",
+                                              "rollout_key_variable",
+                                              "rollout_weights_dir",
+                                              "device",
+                                              "push_to_hub",
+                                              "hub_model_id",
+                                              "hub_strategy",
+                                              "hub_always_push",
+                                              "hub_private_repo",
+                                              "hub_revision",
+                                              "hub_token",
+                                              "hub_required",
+                                              "push_to_hub_revision",
+                                              "hub_model_revision",
+                                              "overwrite_hub_revision",
+                                              "callbacks",
+                                              "output_dir",
+                                              "overwrite_output_dir",
+                                              "resume_from_checkpoint",
+                                              "benchmarks",
+                                              "run_name",
+                                              "metrics_block",
+                                              "report_to",
+                                              "logging_dir",
+                                              "wandb_project",
+                                              "wandb_entity",
+                                              "wandb_run_group",
+                                              "dry_run",
+                                              "config_file",
+                                              "log_completions"}));
 }
 
 TEST(GrpoOptions, HelpIsFrozen) {

@@ -7,6 +7,15 @@
 
 namespace hone::test {
 
+Variables SmallHub::variables(const std::filesystem::path& home, const std::optional<std::string>& token) const {
+  Variables all = {{"HF_HOME", home.string()}, {"HF_ENDPOINT", endpoint()}, {"HF_TOKEN", token}};
+  for (const char* name : {"HF_HUB_CACHE", "HF_DATASETS_CACHE", "HF_TOKEN_PATH", "HF_HUB_OFFLINE",
+                           "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE", "http_proxy", "all_proxy", "ALL_PROXY"}) {
+    all[name] = std::nullopt;
+  }
+  return all;
+}
+
 std::string small_hub_etag(const SmallHubFile& file) {
   if (file.is_lfs) {
     Sha256 sha;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 #include <list>
 #include <map>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "support/environment.h"
 #include "support/loopback.h"
 
 namespace hone::test {
@@ -26,6 +28,9 @@ inline constexpr const char* kSmallHubCommit = "0123456789abcdef0123456789abcdef
 class SmallHub {
  public:
   [[nodiscard]] std::string endpoint() const { return server_.url(); }
+  // This hub and no other, reached directly, with the caches below `home` and nothing in them that a user has set.
+  [[nodiscard]] Variables variables(const std::filesystem::path& home,
+                                    const std::optional<std::string>& token = std::nullopt) const;
   // "models/Org/Name" or "datasets/Org/Name", at the revision main.
   void add(const std::string& repo, SmallHubFiles files);
 

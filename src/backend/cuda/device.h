@@ -37,6 +37,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] const cudaDeviceProp& properties() const { return properties_; }
   // 90 for sm_90.
   [[nodiscard]] int compute_capability() const { return properties_.major * 10 + properties_.minor; }
+  // For grids that only cover work; what fixes the order of a sum must not depend on it (ops/slices.h).
+  [[nodiscard]] int multiprocessors() const { return properties_.multiProcessorCount; }
   [[nodiscard]] Cublas& cublas();
 
  private:

@@ -63,8 +63,8 @@ struct Rates {
 
 // "8192 x 4608 x 3584, forward".
 std::string label_of(const Program& program, const Node& node) {
-  const Shape& a = program.value(node.inputs[0]).type.shape;
-  const Shape& b = program.value(node.inputs[1]).type.shape;
+  const Shape& a = program.value(node.inputs[LinearFactorsIn::a]).type.shape;
+  const Shape& b = program.value(node.inputs[LinearFactorsIn::b]).type.shape;
   if (node.op->name() == "linear") return text_of(a[0].size, " x ", b[0].size, " x ", a[1].size, ", forward");
   if (node.op->name() == "linear_input_gradient") {
     return text_of(a[0].size, " x ", b[1].size, " x ", a[1].size, ", input gradient");
@@ -106,7 +106,7 @@ class Table {
 
   void add(const Program& program, const Node& node, const std::string& label) {
     const Rates rates = rates_of(program, node, device_, options_);
-    const DType dtype = program.value(node.inputs[0]).type.dtype;
+    const DType dtype = program.value(node.inputs[LinearFactorsIn::a]).type.dtype;
     const double best = rates.measured.value_or(rates.first);
     std::printf("%-44s %-8s %9.1f ", label.c_str(), std::string(name_of(dtype)).c_str(), rates.first / unit_.scale);
     if (rates.measured) {

@@ -20,7 +20,9 @@ struct GrpoCommandOptions : GrpoOptions {
   template <class Visitor>
   void fields(Visitor& v) {
     GrpoOptions::fields(v);
-    v("show", show, "RUN STEP: train nothing, but print that step's completions; without STEP the last one's");
+    v.of_run([&] {
+      v("show", show, "RUN STEP: train nothing, but print that step's completions; without STEP the last one's");
+    });
   }
 };
 

@@ -17,7 +17,7 @@ class Adamw final : public Op {
   OpCategory category() const override { return OpCategory::optimizer; }
   Attributes default_attributes() const override { return AdamwAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& weight = required(inputs, 0, name());
+    const Type& weight = required(inputs, AdamwIn::weight, name());
     expect(is_floating(weight.dtype), name(), text_of("the weight is ", to_text(weight), "; wanted a floating type"));
     const DType wide = accumulator_of(weight.dtype);
     const auto check = [&](std::size_t index, const char* what, const Shape& shape, DType other = DType::f64) {
@@ -26,27 +26,27 @@ class Adamw final : public Op {
       expect(seen == wanted || (other == DType::bf16 && seen == Type{other, shape}), name(),
              text_of(what, " is ", to_text(seen), "; wanted ", to_text(wanted)));
     };
-    check(1, "the gradient", weight.shape, weight.dtype);
-    check(2, "m", weight.shape, weight.dtype);
-    check(3, "v", weight.shape, weight.dtype);
-    const Type& m = required(inputs, 2, name());
-    const Type& v = required(inputs, 3, name());
+    check(AdamwIn::gradient, "the gradient", weight.shape, weight.dtype);
+    check(AdamwIn::m, "m", weight.shape, weight.dtype);
+    check(AdamwIn::v, "v", weight.shape, weight.dtype);
+    const Type& m = required(inputs, AdamwIn::m, name());
+    const Type& v = required(inputs, AdamwIn::v, name());
     expect(m.dtype == v.dtype, name(), text_of("m is ", to_text(m), ", v ", to_text(v), "; wanted one type"));
-    check(5, "the norm", {1});
-    if (inputs[4]) {
-      check(4, "the master weight", weight.shape);
+    check(AdamwIn::norm, "the norm", {1});
+    if (inputs[AdamwIn::master]) {
+      check(AdamwIn::master, "the master weight", weight.shape);
       expect(weight.dtype != wide, name(), text_of("the weight is ", to_text(weight), " and needs no master weight"));
     }
-    check(6, "hyper", {kAdamwHypers});
-    expect(required(inputs, 7, name()) == Type{DType::i32, {1}}, name(),
-           text_of("bad is ", to_text(required(inputs, 7, name())), "; wanted i32[1]"));
-    std::vector<Type> outputs{weight, required(inputs, 1, name()), m, v};
-    if (inputs[4]) outputs.push_back(required(inputs, 4, name()));
+    check(AdamwIn::hyper, "hyper", {kAdamwHypers});
+    expect(required(inputs, AdamwIn::bad, name()) == Type{DType::i32, {1}}, name(),
+           text_of("bad is ", to_text(required(inputs, AdamwIn::bad, name())), "; wanted i32[1]"));
+    std::vector<Type> outputs{weight, required(inputs, AdamwIn::gradient, name()), m, v};
+    if (inputs[AdamwIn::master]) outputs.push_back(required(inputs, AdamwIn::master, name()));
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 14.0 * static_cast<double>(outputs[0].elements());
+    cost.flops = 14.0 * static_cast<double>(outputs[AdamwOut::weight].elements());
     return cost;
   }
   std::optional<std::size_t> alias(std::size_t output) const override { return output; }
@@ -60,7 +60,8 @@ AdamwTensors adamw(const AdamwTensors& tensors, const AdamwStep& step, const Ada
   const std::vector<Tensor> inputs{tensors.weight, tensors.gradient, tensors.m,  tensors.v,
                                    tensors.master, step.norm,        step.hyper, step.bad};
   const std::vector<Tensor> outputs = tensors.weight.program().append(kAdamw, attributes, inputs);
-  return {outputs[0], outputs[1], outputs[2], outputs[3], outputs.size() > 4 ? outputs[4] : Tensor()};
+  return {outputs[AdamwOut::weight], outputs[AdamwOut::gradient], outputs[AdamwOut::m], outputs[AdamwOut::v],
+          outputs.size() > AdamwOut::master ? outputs[AdamwOut::master] : Tensor()};
 }
 
 void register_adamw(OpRegistry& registry) { registry.add(kAdamw); }

@@ -1,9 +1,19 @@
 // AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", 2019), as torch.optim.AdamW computes it.
 #pragma once
 
+#include <cstddef>
+
 #include "program/program.h"
 
 namespace hone {
+
+// The operands, in order.
+struct AdamwIn {
+  enum : std::size_t { weight, gradient, m, v, master, norm, hyper, bad };
+};
+struct AdamwOut {
+  enum : std::size_t { weight, gradient, m, v, master };
+};
 
 struct AdamwAttributes {
   double beta1 = 0.9;

@@ -50,28 +50,31 @@ struct Update {
 template <class T, class W, class S, class G>
 void update(const KernelCall& call, W* kept, T* rounded) {
   using A = Accumulator<T>;
-  const AdamwNumbers<A> step(call.attributes_as<AdamwAttributes>(), call.in(6).as<A>(), *call.in(5).as<A>());
-  const Update<T, W, S, G> all{kept, rounded, call.out(1).as<G>(), call.out(2).as<S>(), call.out(3).as<S>()};
-  parallel_for(call.out(0).elements(), 16384, [&](std::int64_t begin, std::int64_t end) { all.run(step, begin, end); });
+  const AdamwNumbers<A> step(call.attributes_as<AdamwAttributes>(), call.in(AdamwIn::hyper).as<A>(),
+                             *call.in(AdamwIn::norm).as<A>());
+  const Update<T, W, S, G> all{kept, rounded, call.out(AdamwOut::gradient).as<G>(), call.out(AdamwOut::m).as<S>(),
+                               call.out(AdamwOut::v).as<S>()};
+  parallel_for(call.out(AdamwOut::weight).elements(), 16384,
+               [&](std::int64_t begin, std::int64_t end) { all.run(step, begin, end); });
 }
 
 template <class T>
 void forward(const KernelCall& call) {
   using A = Accumulator<T>;
-  if (*call.in(7).as<std::int32_t>() != 0) {
-    std::memset(call.out(1).data, 0, call.out(1).type->bytes());
+  if (*call.in(AdamwIn::bad).as<std::int32_t>() != 0) {
+    std::memset(call.out(AdamwOut::gradient).data, 0, call.out(AdamwOut::gradient).type->bytes());
     return;
   }
-  T* weight = call.out(0).as<T>();
+  T* weight = call.out(AdamwOut::weight).as<T>();
   const auto with_types = [&]<class S, class G>() {
-    if (call.in(4)) {
-      update<T, A, S, G>(call, call.out(4).as<A>(), weight);
+    if (call.in(AdamwIn::master)) {
+      update<T, A, S, G>(call, call.out(AdamwOut::master).as<A>(), weight);
     } else {
       update<T, T, S, G>(call, weight, nullptr);
     }
   };
-  const bool narrow_gradient = call.in(1).dtype() == DType::bf16;
-  const bool narrow_states = call.in(2).dtype() == DType::bf16;
+  const bool narrow_gradient = call.in(AdamwIn::gradient).dtype() == DType::bf16;
+  const bool narrow_states = call.in(AdamwIn::m).dtype() == DType::bf16;
   if constexpr (std::is_same_v<T, BFloat16>) {
     if (narrow_states && narrow_gradient) return with_types.template operator()<T, T>();
     if (narrow_states) return with_types.template operator()<T, A>();
@@ -83,9 +86,11 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_adamw_cpu(KernelRegistry& registry) {
-  registry.add(
-      "adamw", DeviceKind::cpu,
-      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+  registry.add("adamw", DeviceKind::cpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.in(AdamwIn::weight).dtype(), [&]<class T>() { forward<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

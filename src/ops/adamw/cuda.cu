@@ -1,15 +1,17 @@
 #include <algorithm>
 
+#include "ops/adamw/adamw.h"
 #include "ops/adamw/packs.cuh"
 #include "ops/adamw/step.cuh"
 #include "ops/registry.h"
+#include "ops/slices.h"
 
 namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kResident = 3;            // blocks that a multiprocessor holds
-constexpr int kWave = 132 * kResident;  // blocks that run at once on a large GPU
+constexpr int kResident = 3;                               // blocks that a multiprocessor holds
+constexpr int kWave = kSlicedMultiprocessors * kResident;  // blocks that run at once
 // Packs of a thread, a wave apart, so that what is under way lies close together. A block then ends, for the next
 // wave's to start where there is room: multiprocessors are not equally fast.
 constexpr int kRounds = 4;
@@ -143,13 +145,13 @@ void launch(const KernelCall& call, W* kept, T* rounded) {
   using All = Tensors<T, W, S, G>;
   const All tensors{.kept = kept,
                     .rounded = rounded,
-                    .gradient = cuda_data<G>(call.out(1)),
-                    .m = cuda_data<S>(call.out(2)),
-                    .v = cuda_data<S>(call.out(3)),
-                    .norm = cuda_data<A>(call.in(5)),
-                    .hyper = cuda_data<A>(call.in(6)),
-                    .bad = cuda_data<std::int32_t>(call.in(7)),
-                    .elements = call.out(0).elements()};
+                    .gradient = cuda_data<G>(call.out(AdamwOut::gradient)),
+                    .m = cuda_data<S>(call.out(AdamwOut::m)),
+                    .v = cuda_data<S>(call.out(AdamwOut::v)),
+                    .norm = cuda_data<A>(call.in(AdamwIn::norm)),
+                    .hyper = cuda_data<A>(call.in(AdamwIn::hyper)),
+                    .bad = cuda_data<std::int32_t>(call.in(AdamwIn::bad)),
+                    .elements = call.out(AdamwOut::weight).elements()};
   const std::int64_t packs = ceil_div(tensors.elements, kThreads * All::kPack);  // of blocks
   const std::int64_t blocks = std::min(packs, ceil_div(packs, kRounds * kWave) * kWave);
   if (blocks == 0) return;
@@ -161,16 +163,16 @@ void launch(const KernelCall& call, W* kept, T* rounded) {
 template <class T>
 void forward(const KernelCall& call) {
   using A = CudaAccumulator<T>;
-  T* weight = cuda_data<T>(call.out(0));
+  T* weight = cuda_data<T>(call.out(AdamwOut::weight));
   const auto with_types = [&]<class S, class G>() {
-    if (call.in(4)) {
-      launch<T, A, S, G>(call, cuda_data<A>(call.out(4)), weight);
+    if (call.in(AdamwIn::master)) {
+      launch<T, A, S, G>(call, cuda_data<A>(call.out(AdamwOut::master)), weight);
     } else {
       launch<T, T, S, G>(call, weight, nullptr);
     }
   };
-  const bool narrow_gradient = call.in(1).dtype() == DType::bf16;
-  const bool narrow_states = call.in(2).dtype() == DType::bf16;
+  const bool narrow_gradient = call.in(AdamwIn::gradient).dtype() == DType::bf16;
+  const bool narrow_states = call.in(AdamwIn::m).dtype() == DType::bf16;
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
     if (narrow_states && narrow_gradient) return with_types.template operator()<T, T>();
     if (narrow_states) return with_types.template operator()<T, A>();
@@ -182,10 +184,11 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_adamw_cuda(KernelRegistry& registry) {
-  registry.add(
-      "adamw", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
-       {}});
+  registry.add("adamw", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(AdamwIn::weight).dtype(), [&]<class T>() { forward<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

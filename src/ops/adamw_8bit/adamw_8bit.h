@@ -1,10 +1,20 @@
 // AdamW with m and v in 8 bits an element, as bitsandbytes keeps them (dynamic_map.h).
 #pragma once
 
+#include <cstddef>
+
 #include "ops/adamw/adamw.h"
 #include "ops/adamw_8bit/dynamic_map.h"
 
 namespace hone {
+
+// The operands, in order.
+struct Adamw8bitIn {
+  enum : std::size_t { weight, gradient, m, v, m_scale, v_scale, norm, hyper, bad };
+};
+struct Adamw8bitOut {
+  enum : std::size_t { weight, gradient, m, v, m_scale, v_scale };
+};
 
 // One weight, of f32 or bf16 (rounded stochastically then, there is no master weight), and what belongs to it. The
 // gradient is f32 or the weight's type.

@@ -63,15 +63,15 @@ struct Update {
 
 template <class T, class G>
 void update(const KernelCall& call) {
-  const AdamwNumbers<float> step(call.attributes_as<AdamwAttributes>(), call.in(7).as<float>(),
-                                 *call.in(6).as<float>());
-  const std::int64_t elements = call.out(0).elements();
-  const Update<T, G> all{call.out(0).as<T>(),
-                         call.out(1).as<G>(),
-                         call.out(2).as<std::uint8_t>(),
-                         call.out(3).as<std::uint8_t>(),
-                         call.out(4).as<float>(),
-                         call.out(5).as<float>(),
+  const AdamwNumbers<float> step(call.attributes_as<AdamwAttributes>(), call.in(Adamw8bitIn::hyper).as<float>(),
+                                 *call.in(Adamw8bitIn::norm).as<float>());
+  const std::int64_t elements = call.out(Adamw8bitOut::weight).elements();
+  const Update<T, G> all{call.out(Adamw8bitOut::weight).as<T>(),
+                         call.out(Adamw8bitOut::gradient).as<G>(),
+                         call.out(Adamw8bitOut::m).as<std::uint8_t>(),
+                         call.out(Adamw8bitOut::v).as<std::uint8_t>(),
+                         call.out(Adamw8bitOut::m_scale).as<float>(),
+                         call.out(Adamw8bitOut::v_scale).as<float>(),
                          elements};
   parallel_for(scales_of(elements), 64, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) all.run(step, block);
@@ -79,12 +79,12 @@ void update(const KernelCall& call) {
 }
 
 void forward(const KernelCall& call) {
-  if (*call.in(8).as<std::int32_t>() != 0) {
-    std::memset(call.out(1).data, 0, call.out(1).type->bytes());
+  if (*call.in(Adamw8bitIn::bad).as<std::int32_t>() != 0) {
+    std::memset(call.out(Adamw8bitOut::gradient).data, 0, call.out(Adamw8bitOut::gradient).type->bytes());
     return;
   }
-  const bool narrow_gradient = call.in(1).dtype() == DType::bf16;
-  if (call.in(0).dtype() == DType::f32) return update<float, float>(call);
+  const bool narrow_gradient = call.in(Adamw8bitIn::gradient).dtype() == DType::bf16;
+  if (call.in(Adamw8bitIn::weight).dtype() == DType::f32) return update<float, float>(call);
   if (narrow_gradient) return update<BFloat16, BFloat16>(call);
   update<BFloat16, float>(call);
 }

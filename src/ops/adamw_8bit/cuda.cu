@@ -7,15 +7,16 @@
 #include "ops/adamw_8bit/adamw_8bit.h"
 #include "ops/adamw_8bit/code_table.h"
 #include "ops/registry.h"
+#include "ops/slices.h"
 
 namespace hone {
 namespace {
 
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
-constexpr int kPack = static_cast<int>(kStateBlock) / 32;  // also the elements that share random bits
-constexpr int kResident = 2;                               // blocks that a multiprocessor holds
-constexpr std::int64_t kWave = 132 * kResident;            // blocks that run at once on a large GPU
+constexpr int kPack = static_cast<int>(kStateBlock) / 32;           // also the elements that share random bits
+constexpr int kResident = 2;                                        // blocks that a multiprocessor holds
+constexpr std::int64_t kWave = kSlicedMultiprocessors * kResident;  // blocks that run at once
 // What a warp takes, about: few enough for fast multiprocessors to run more blocks, enough for tables to be worth it.
 constexpr std::int64_t kRounds = 7;
 
@@ -285,20 +286,20 @@ __global__ void __launch_bounds__(kThreads, kResident) adamw_8bit_kernel(Tensors
 
 template <class T, class G>
 void launch(const KernelCall& call) {
-  const std::int64_t elements = call.out(0).elements();
+  const std::int64_t elements = call.out(Adamw8bitOut::weight).elements();
   const std::int64_t blocks = ceil_div(scales_of(elements), kWarps);
   if (blocks == 0) return;
   const std::int64_t rounds = ceil_div(blocks, kWave);  // if there were one wave
   const std::int64_t waves = std::max<std::int64_t>(1, (rounds + kRounds / 2) / kRounds);
-  const Tensors<T, G> tensors{.weight = cuda_data<T>(call.out(0)),
-                              .gradient = cuda_data<G>(call.out(1)),
-                              .m = cuda_data<std::uint8_t>(call.out(2)),
-                              .v = cuda_data<std::uint8_t>(call.out(3)),
-                              .m_scale = cuda_data<float>(call.out(4)),
-                              .v_scale = cuda_data<float>(call.out(5)),
-                              .norm = cuda_data<float>(call.in(6)),
-                              .hyper = cuda_data<float>(call.in(7)),
-                              .bad = cuda_data<std::int32_t>(call.in(8)),
+  const Tensors<T, G> tensors{.weight = cuda_data<T>(call.out(Adamw8bitOut::weight)),
+                              .gradient = cuda_data<G>(call.out(Adamw8bitOut::gradient)),
+                              .m = cuda_data<std::uint8_t>(call.out(Adamw8bitOut::m)),
+                              .v = cuda_data<std::uint8_t>(call.out(Adamw8bitOut::v)),
+                              .m_scale = cuda_data<float>(call.out(Adamw8bitOut::m_scale)),
+                              .v_scale = cuda_data<float>(call.out(Adamw8bitOut::v_scale)),
+                              .norm = cuda_data<float>(call.in(Adamw8bitIn::norm)),
+                              .hyper = cuda_data<float>(call.in(Adamw8bitIn::hyper)),
+                              .bad = cuda_data<std::int32_t>(call.in(Adamw8bitIn::bad)),
                               .elements = elements,
                               .rounds = ceil_div(rounds, waves)};
   const auto kernel = adamw_8bit_kernel<T, G>;
@@ -311,8 +312,8 @@ void launch(const KernelCall& call) {
 }
 
 void forward(const KernelCall& call) {
-  const bool narrow_gradient = call.in(1).dtype() == DType::bf16;
-  if (call.in(0).dtype() == DType::f32) return launch<float, float>(call);
+  const bool narrow_gradient = call.in(Adamw8bitIn::gradient).dtype() == DType::bf16;
+  if (call.in(Adamw8bitIn::weight).dtype() == DType::f32) return launch<float, float>(call);
   if (narrow_gradient) return launch<__nv_bfloat16, __nv_bfloat16>(call);
   launch<__nv_bfloat16, float>(call);
 }

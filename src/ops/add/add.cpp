@@ -12,15 +12,15 @@ class Add final : public Op {
   std::string_view name() const override { return "add"; }
   OpCategory category() const override { return OpCategory::elementwise; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& a = required(inputs, 0, name());
-    const Type& b = required(inputs, 1, name());
+    const Type& a = required(inputs, AddIn::a, name());
+    const Type& b = required(inputs, AddIn::b, name());
     expect(a == b, name(), text_of("the sides are ", to_text(a), " and ", to_text(b)));
     return {a};
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(0);
     if (!dy) return;
-    for (std::size_t i = 0; i < 2; ++i) {
+    for (const std::size_t i : {AddIn::a, AddIn::b}) {
       if (builder.needs(i)) builder.add(i, dy);
     }
   }

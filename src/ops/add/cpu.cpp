@@ -1,3 +1,4 @@
+#include "ops/add/add.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 
@@ -6,9 +7,9 @@ namespace {
 
 template <class T>
 void forward(const KernelCall& call) {
-  const TensorView& a = call.in(0);
+  const TensorView& a = call.in(AddIn::a);
   const T* as = a.as<T>();
-  const T* bs = call.in(1).as<T>();
+  const T* bs = call.in(AddIn::b).as<T>();
   T* ys = call.out(0).as<T>();
   parallel_for(a.rows() * a.row_size(), 16384, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) ys[i] = static_cast<T>(widen(as[i]) + widen(bs[i]));
@@ -21,7 +22,8 @@ void forward(const KernelCall& call) {
 void register_add_cpu(KernelRegistry& registry) {
   registry.add(
       "add", DeviceKind::cpu,
-      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+      {[](const KernelCall& call) { for_floating(call.in(AddIn::a).dtype(), [&]<class T>() { forward<T>(call); }); },
+       {}});
 }
 
 }  // namespace hone

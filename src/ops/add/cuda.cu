@@ -1,3 +1,4 @@
+#include "ops/add/add.h"
 #include "ops/elementwise.cuh"
 #include "ops/registry.h"
 
@@ -13,17 +14,18 @@ struct Sum {
 
 template <class T>
 void forward(const KernelCall& call) {
-  launch_elementwise<T, Sum, T, T>(call, cuda_data<T>(call.out(0)), {}, cuda_data<T>(call.in(0)),
-                                   cuda_data<T>(call.in(1)));
+  launch_elementwise<T, Sum, T, T>(call, cuda_data<T>(call.out(0)), {}, cuda_data<T>(call.in(AddIn::a)),
+                                   cuda_data<T>(call.in(AddIn::b)));
 }
 
 }  // namespace
 
 void register_add_cuda(KernelRegistry& registry) {
-  registry.add(
-      "add", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
-       {}});
+  registry.add("add", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(AddIn::a).dtype(), [&]<class T>() { forward<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "ops/add/add.h"
+#include "ops/layer_norm/layer_norm.h"
 #include "ops/layer_norm/norm_accumulator.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
@@ -17,20 +19,22 @@ class AddLayerNormBackward final : public Op {
   std::string_view name() const override { return "add_layer_norm_backward"; }
   OpCategory category() const override { return OpCategory::normalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    std::vector<Type> outputs{required(inputs, 2, name())};
-    if (inputs.size() > 6 && inputs[6]) {
-      outputs.push_back(required(inputs, 6, name()));
-      outputs.push_back(required(inputs, 7, name()));
+    std::vector<Type> outputs{required(inputs, AddLayerNormBackwardIn::x, name())};
+    if (inputs.size() > AddLayerNormBackwardIn::dweight && inputs[AddLayerNormBackwardIn::dweight]) {
+      outputs.push_back(required(inputs, AddLayerNormBackwardIn::dweight, name()));
+      outputs.push_back(required(inputs, AddLayerNormBackwardIn::dbias, name()));
     }
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 13.0 * static_cast<double>(outputs[0].elements());
+    cost.flops = 13.0 * static_cast<double>(outputs[AddLayerNormBackwardOut::dx].elements());
     return cost;
   }
   std::optional<std::size_t> alias(std::size_t output) const override {
-    return output > 0 ? std::optional<std::size_t>(5 + output) : std::nullopt;
+    if (output == AddLayerNormBackwardOut::dweight) return AddLayerNormBackwardIn::dweight;
+    if (output == AddLayerNormBackwardOut::dbias) return AddLayerNormBackwardIn::dbias;
+    return std::nullopt;
   }
 };
 
@@ -47,10 +51,10 @@ class AddLayerNorm final : public FusedOp {
   OpCategory category() const override { return OpCategory::normalization; }
   Attributes default_attributes() const override { return LayerNormAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& x = required(inputs, 0, name());
-    const Type& residual = required(inputs, 1, name());
-    const Type& weight = required(inputs, 2, name());
-    const Type& bias = required(inputs, 3, name());
+    const Type& x = required(inputs, AddLayerNormIn::x, name());
+    const Type& residual = required(inputs, AddLayerNormIn::residual, name());
+    const Type& weight = required(inputs, AddLayerNormIn::weight, name());
+    const Type& bias = required(inputs, AddLayerNormIn::bias, name());
     expect(x == residual, name(), text_of("the sides are ", to_text(x), " and ", to_text(residual)));
     expect(x.shape.size() == 2 && weight.shape.size() == 1 && x.shape[1] == weight.shape[0] && weight == bias &&
                x.dtype == weight.dtype,
@@ -62,25 +66,33 @@ class AddLayerNorm final : public FusedOp {
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 8.0 * static_cast<double>(outputs[0].elements());
+    cost.flops = 8.0 * static_cast<double>(outputs[AddLayerNormOut::sum].elements());
     return cost;
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
-    const Tensor dsum = builder.output_gradient(0);
-    const Tensor dnormalised = builder.output_gradient(1);
+    const Tensor dsum = builder.output_gradient(AddLayerNormOut::sum);
+    const Tensor dnormalised = builder.output_gradient(AddLayerNormOut::y);
     Tensor gradient = dsum;
     if (dnormalised) {
-      const Tensor dweight = norm_accumulator(builder, 2, 3);
-      const Tensor dbias = norm_accumulator(builder, 3, 2);
-      const std::vector<Tensor> inputs{
-          dsum, dnormalised, builder.output(0), builder.input(2), builder.output(2), builder.output(3), dweight, dbias};
+      const Tensor dweight = norm_accumulator(builder, AddLayerNormIn::weight, AddLayerNormIn::bias);
+      const Tensor dbias = norm_accumulator(builder, AddLayerNormIn::bias, AddLayerNormIn::weight);
+      const std::vector<Tensor> inputs{dsum,
+                                       dnormalised,
+                                       builder.output(AddLayerNormOut::sum),
+                                       builder.input(AddLayerNormIn::weight),
+                                       builder.output(AddLayerNormOut::mean),
+                                       builder.output(AddLayerNormOut::rstd),
+                                       dweight,
+                                       dbias};
       const std::vector<Tensor> outputs = builder.program().append(kBackward, {}, inputs);
-      gradient = outputs[0];
-      if (builder.needs(2)) builder.set_accumulator(2, outputs[1]);
-      if (builder.needs(3)) builder.set_accumulator(3, outputs[2]);
+      gradient = outputs[AddLayerNormBackwardOut::dx];
+      if (builder.needs(AddLayerNormIn::weight))
+        builder.set_accumulator(AddLayerNormIn::weight, outputs[AddLayerNormBackwardOut::dweight]);
+      if (builder.needs(AddLayerNormIn::bias))
+        builder.set_accumulator(AddLayerNormIn::bias, outputs[AddLayerNormBackwardOut::dbias]);
     }
     if (!gradient) return;
-    for (std::size_t i = 0; i < 2; ++i) {
+    for (const std::size_t i : {AddLayerNormIn::x, AddLayerNormIn::residual}) {
       if (builder.needs(i)) builder.add(i, gradient);
     }
   }
@@ -96,18 +108,22 @@ class AddLayerNorm final : public FusedOp {
     while (second < nodes.size() && !reads(nodes[second], total)) ++second;
     if (second == nodes.size() || nodes[second].op->name() != "layer_norm") return std::nullopt;
     const Node& norm = nodes[second];
-    const ValueId weight = norm.inputs[1];
-    const ValueId bias = norm.inputs[2];
-    if (norm.inputs[0] != total || program.value(weight).producer >= 0 || program.value(bias).producer >= 0) {
+    const ValueId weight = norm.inputs[LayerNormIn::weight];
+    const ValueId bias = norm.inputs[LayerNormIn::bias];
+    if (norm.inputs[LayerNormIn::x] != total || program.value(weight).producer >= 0 ||
+        program.value(bias).producer >= 0) {
       return std::nullopt;
     }
     for (std::size_t i = first + 1; i < second; ++i) {
       if (reads(nodes[i], weight) || reads(nodes[i], bias)) return std::nullopt;
     }
     return Fusion{.nodes = {first, second},
-                  .inputs = {sum.inputs[0], sum.inputs[1], weight, bias},
+                  .inputs = {sum.inputs[AddIn::a], sum.inputs[AddIn::b], weight, bias},
                   .attributes = norm.attributes,
-                  .outputs = {{total, 0}, {norm.outputs[0], 1}, {norm.outputs[1], 2}, {norm.outputs[2], 3}}};
+                  .outputs = {{total, AddLayerNormOut::sum},
+                              {norm.outputs[LayerNormOut::y], AddLayerNormOut::y},
+                              {norm.outputs[LayerNormOut::mean], AddLayerNormOut::mean},
+                              {norm.outputs[LayerNormOut::rstd], AddLayerNormOut::rstd}}};
   }
 };
 
@@ -119,7 +135,7 @@ std::pair<Tensor, Tensor> add_layer_norm(Tensor x, Tensor residual, Tensor weigh
                                          const LayerNormAttributes& attributes) {
   const std::vector<Tensor> inputs{x, residual, weight, bias};
   const std::vector<Tensor> outputs = x.program().append(kAddLayerNorm, attributes, inputs);
-  return {outputs[0], outputs[1]};
+  return {outputs[AddLayerNormOut::sum], outputs[AddLayerNormOut::y]};
 }
 
 void register_add_layer_norm(OpRegistry& registry) {

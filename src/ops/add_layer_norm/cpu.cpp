@@ -9,16 +9,16 @@ namespace {
 template <class T>
 void forward(const KernelCall& call) {
   using A = Accumulator<T>;
-  const TensorView& x = call.in(0);
+  const TensorView& x = call.in(AddLayerNormIn::x);
   const std::int64_t n = x.row_size();
   const T* xs = x.as<T>();
-  const T* residuals = call.in(1).as<T>();
-  const T* weight = call.in(2).as<T>();
-  const T* bias = call.in(3).as<T>();
-  T* sums = call.out(0).as<T>();
-  T* ys = call.out(1).as<T>();
-  A* means = call.out(2).as<A>();
-  A* rstds = call.out(3).as<A>();
+  const T* residuals = call.in(AddLayerNormIn::residual).as<T>();
+  const T* weight = call.in(AddLayerNormIn::weight).as<T>();
+  const T* bias = call.in(AddLayerNormIn::bias).as<T>();
+  T* sums = call.out(AddLayerNormOut::sum).as<T>();
+  T* ys = call.out(AddLayerNormOut::y).as<T>();
+  A* means = call.out(AddLayerNormOut::mean).as<A>();
+  A* rstds = call.out(AddLayerNormOut::rstd).as<A>();
   const auto epsilon = static_cast<A>(call.attributes_as<LayerNormAttributes>().epsilon);
   for_rows(x.rows(), 3 * n, [&](std::int64_t row) {
     T* sum = sums + row * n;
@@ -31,21 +31,25 @@ void forward(const KernelCall& call) {
   for (std::size_t i = 0; i < 4; ++i) zero_tail(call.out(i));
 }
 
-// Inputs: the sum's gradient (or none), then those of layer_norm's backward pass.
 template <class T>
 void backward(const KernelCall& call) {
-  layer_norm_backward<T>(call, 1, call.in(0) ? call.in(0).as<T>() : nullptr);
+  const TensorView& dsum = call.in(AddLayerNormBackwardIn::dsum);
+  layer_norm_backward<T, AddLayerNormBackwardIn, AddLayerNormBackwardOut>(call, dsum ? dsum.as<T>() : nullptr);
 }
 
 }  // namespace
 
 void register_add_layer_norm_cpu(KernelRegistry& registry) {
-  registry.add(
-      "add_layer_norm", DeviceKind::cpu,
-      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
-  registry.add(
-      "add_layer_norm_backward", DeviceKind::cpu,
-      {[](const KernelCall& call) { for_floating(call.in(1).dtype(), [&]<class T>() { backward<T>(call); }); }, {}});
+  registry.add("add_layer_norm", DeviceKind::cpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.in(AddLayerNormIn::x).dtype(), [&]<class T>() { forward<T>(call); });
+                },
+                {}});
+  registry.add("add_layer_norm_backward", DeviceKind::cpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.in(AddLayerNormBackwardIn::dy).dtype(), [&]<class T>() { backward<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

@@ -8,15 +8,15 @@ namespace {
 template <class T>
 void forward(const KernelCall& call) {
   using A = CudaAccumulator<T>;
-  const TensorView& x = call.in(0);
+  const TensorView& x = call.in(AddLayerNormIn::x);
   launch_layer_norm<T, true>(call, {.x = cuda_data<T>(x),
-                                    .residual = cuda_data<T>(call.in(1)),
-                                    .weight = cuda_data<T>(call.in(2)),
-                                    .bias = cuda_data<T>(call.in(3)),
-                                    .sum = cuda_data<T>(call.out(0)),
-                                    .y = cuda_data<T>(call.out(1)),
-                                    .mean = cuda_data<A>(call.out(2)),
-                                    .rstd = cuda_data<A>(call.out(3)),
+                                    .residual = cuda_data<T>(call.in(AddLayerNormIn::residual)),
+                                    .weight = cuda_data<T>(call.in(AddLayerNormIn::weight)),
+                                    .bias = cuda_data<T>(call.in(AddLayerNormIn::bias)),
+                                    .sum = cuda_data<T>(call.out(AddLayerNormOut::sum)),
+                                    .y = cuda_data<T>(call.out(AddLayerNormOut::y)),
+                                    .mean = cuda_data<A>(call.out(AddLayerNormOut::mean)),
+                                    .rstd = cuda_data<A>(call.out(AddLayerNormOut::rstd)),
                                     .rows = row_count(call, x),
                                     .n = x.row_size(),
                                     .inverse = A(1) / static_cast<A>(x.row_size()),
@@ -26,42 +26,45 @@ void forward(const KernelCall& call) {
 template <class T>
 void backward(const KernelCall& call) {
   using A = CudaAccumulator<T>;
-  const TensorView& sum = call.in(2);
-  const bool trained = static_cast<bool>(call.in(6));
+  const TensorView& sum = call.in(AddLayerNormBackwardIn::x);
+  const bool trained = static_cast<bool>(call.in(AddLayerNormBackwardIn::dweight));
   launch_layer_norm_backward<T>(call,
-                                {.dsum = cuda_data<T>(call.in(0)),
-                                 .dy = cuda_data<T>(call.in(1)),
+                                {.dsum = cuda_data<T>(call.in(AddLayerNormBackwardIn::dsum)),
+                                 .dy = cuda_data<T>(call.in(AddLayerNormBackwardIn::dy)),
                                  .x = cuda_data<T>(sum),
-                                 .weight = cuda_data<T>(call.in(3)),
-                                 .mean = cuda_data<A>(call.in(4)),
-                                 .rstd = cuda_data<A>(call.in(5)),
-                                 .dx = cuda_data<T>(call.out(0)),
+                                 .weight = cuda_data<T>(call.in(AddLayerNormBackwardIn::weight)),
+                                 .mean = cuda_data<A>(call.in(AddLayerNormBackwardIn::mean)),
+                                 .rstd = cuda_data<A>(call.in(AddLayerNormBackwardIn::rstd)),
+                                 .dx = cuda_data<T>(call.out(AddLayerNormBackwardOut::dx)),
                                  .dweight_partials = nullptr,
                                  .dbias_partials = nullptr,
                                  .rows = row_count(call, sum),
                                  .n = sum.row_size()},
-                                trained ? cuda_data<A>(call.out(1)) : nullptr,
-                                trained ? cuda_data<A>(call.out(2)) : nullptr);
+                                trained ? cuda_data<A>(call.out(AddLayerNormBackwardOut::dweight)) : nullptr,
+                                trained ? cuda_data<A>(call.out(AddLayerNormBackwardOut::dbias)) : nullptr);
 }
 
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
   std::size_t bytes = 0;
-  if (!inputs[6]) return bytes;
-  for_cuda_floating(inputs[2]->dtype, [&]<class T>() { bytes = layer_norm_workspace<T>(*inputs[2]); });
+  if (!inputs[AddLayerNormBackwardIn::dweight]) return bytes;
+  for_cuda_floating(inputs[AddLayerNormBackwardIn::x]->dtype,
+                    [&]<class T>() { bytes = layer_norm_workspace<T>(*inputs[AddLayerNormBackwardIn::x]); });
   return bytes;
 }
 
 }  // namespace
 
 void register_add_layer_norm_cuda(KernelRegistry& registry) {
-  registry.add(
-      "add_layer_norm", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
-       {}});
-  registry.add(
-      "add_layer_norm_backward", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(1).dtype(), [&]<class T>() { backward<T>(call); }); },
-       workspace});
+  registry.add("add_layer_norm", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(AddLayerNormIn::x).dtype(), [&]<class T>() { forward<T>(call); });
+                },
+                {}});
+  registry.add("add_layer_norm_backward", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(AddLayerNormBackwardIn::dy).dtype(), [&]<class T>() { backward<T>(call); });
+                },
+                workspace});
 }
 
 }  // namespace hone

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "ops/add/add.h"
 #include "ops/registry.h"
+#include "ops/rms_norm/rms_norm.h"
 #include "program/gradient_builder.h"
 #include "program/kernel.h"
 
@@ -17,17 +19,19 @@ class AddRmsNormBackward final : public Op {
   std::string_view name() const override { return "add_rms_norm_backward"; }
   OpCategory category() const override { return OpCategory::normalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    std::vector<Type> outputs{required(inputs, 2, name())};
-    if (inputs.size() > 5 && inputs[5]) outputs.push_back(required(inputs, 5, name()));
+    std::vector<Type> outputs{required(inputs, AddRmsNormBackwardIn::x, name())};
+    if (inputs.size() > AddRmsNormBackwardIn::dweight && inputs[AddRmsNormBackwardIn::dweight])
+      outputs.push_back(required(inputs, AddRmsNormBackwardIn::dweight, name()));
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 9.0 * static_cast<double>(outputs[0].elements());
+    cost.flops = 9.0 * static_cast<double>(outputs[AddRmsNormBackwardOut::dx].elements());
     return cost;
   }
   std::optional<std::size_t> alias(std::size_t output) const override {
-    return output == 1 ? std::optional<std::size_t>(5) : std::nullopt;
+    return output == AddRmsNormBackwardOut::dweight ? std::optional<std::size_t>(AddRmsNormBackwardIn::dweight)
+                                                    : std::nullopt;
   }
 };
 
@@ -44,9 +48,9 @@ class AddRmsNorm final : public FusedOp {
   OpCategory category() const override { return OpCategory::normalization; }
   Attributes default_attributes() const override { return RmsNormAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& x = required(inputs, 0, name());
-    const Type& residual = required(inputs, 1, name());
-    const Type& weight = required(inputs, 2, name());
+    const Type& x = required(inputs, AddRmsNormIn::x, name());
+    const Type& residual = required(inputs, AddRmsNormIn::residual, name());
+    const Type& weight = required(inputs, AddRmsNormIn::weight, name());
     expect(x == residual, name(), text_of("the sides are ", to_text(x), " and ", to_text(residual)));
     expect(x.shape.size() == 2 && weight.shape.size() == 1 && x.shape[1] == weight.shape[0] && x.dtype == weight.dtype,
            name(), text_of("x is ", to_text(x), ", weight ", to_text(weight), "; wanted [rows, n] and [n]"));
@@ -54,23 +58,27 @@ class AddRmsNorm final : public FusedOp {
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 5.0 * static_cast<double>(outputs[0].elements());
+    cost.flops = 5.0 * static_cast<double>(outputs[AddRmsNormOut::sum].elements());
     return cost;
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
-    const Tensor dsum = builder.output_gradient(0);
-    const Tensor dnormalised = builder.output_gradient(1);
+    const Tensor dsum = builder.output_gradient(AddRmsNormOut::sum);
+    const Tensor dnormalised = builder.output_gradient(AddRmsNormOut::y);
     Tensor gradient = dsum;
     if (dnormalised) {
-      const Tensor dweight = builder.needs(2) ? builder.accumulator(2) : Tensor();
-      const std::vector<Tensor> inputs{dsum,   dnormalised, builder.output(0), builder.input(2), builder.output(2),
+      const Tensor dweight = builder.needs(AddRmsNormIn::weight) ? builder.accumulator(AddRmsNormIn::weight) : Tensor();
+      const std::vector<Tensor> inputs{dsum,
+                                       dnormalised,
+                                       builder.output(AddRmsNormOut::sum),
+                                       builder.input(AddRmsNormIn::weight),
+                                       builder.output(AddRmsNormOut::rstd),
                                        dweight};
       const std::vector<Tensor> outputs = builder.program().append(kBackward, {}, inputs);
-      gradient = outputs[0];
-      if (dweight) builder.set_accumulator(2, outputs[1]);
+      gradient = outputs[AddRmsNormBackwardOut::dx];
+      if (dweight) builder.set_accumulator(AddRmsNormIn::weight, outputs[AddRmsNormBackwardOut::dweight]);
     }
     if (!gradient) return;
-    for (std::size_t i = 0; i < 2; ++i) {
+    for (const std::size_t i : {AddRmsNormIn::x, AddRmsNormIn::residual}) {
       if (builder.needs(i)) builder.add(i, gradient);
     }
   }
@@ -86,8 +94,8 @@ class AddRmsNorm final : public FusedOp {
     while (second < nodes.size() && !reads(nodes[second], total)) ++second;
     if (second == nodes.size() || nodes[second].op->name() != "rms_norm") return std::nullopt;
     const Node& norm = nodes[second];
-    const ValueId weight = norm.inputs[1];
-    if (norm.inputs[0] != total || program.value(weight).producer >= 0 ||
+    const ValueId weight = norm.inputs[RmsNormIn::weight];
+    if (norm.inputs[RmsNormIn::x] != total || program.value(weight).producer >= 0 ||
         program.value(weight).type.dtype != program.value(total).type.dtype) {
       return std::nullopt;
     }
@@ -95,9 +103,11 @@ class AddRmsNorm final : public FusedOp {
       if (reads(nodes[i], weight)) return std::nullopt;
     }
     return Fusion{.nodes = {first, second},
-                  .inputs = {sum.inputs[0], sum.inputs[1], weight},
+                  .inputs = {sum.inputs[AddIn::a], sum.inputs[AddIn::b], weight},
                   .attributes = norm.attributes,
-                  .outputs = {{total, 0}, {norm.outputs[0], 1}, {norm.outputs[1], 2}}};
+                  .outputs = {{total, AddRmsNormOut::sum},
+                              {norm.outputs[RmsNormOut::y], AddRmsNormOut::y},
+                              {norm.outputs[RmsNormOut::rstd], AddRmsNormOut::rstd}}};
   }
 };
 
@@ -108,7 +118,7 @@ const AddRmsNorm kAddRmsNorm;
 std::pair<Tensor, Tensor> add_rms_norm(Tensor x, Tensor residual, Tensor weight, const RmsNormAttributes& attributes) {
   const std::vector<Tensor> inputs{x, residual, weight};
   const std::vector<Tensor> outputs = x.program().append(kAddRmsNorm, attributes, inputs);
-  return {outputs[0], outputs[1]};
+  return {outputs[AddRmsNormOut::sum], outputs[AddRmsNormOut::y]};
 }
 
 void register_add_rms_norm(OpRegistry& registry) {

@@ -1,3 +1,4 @@
+#include "ops/add_rms_norm/add_rms_norm.h"
 #include "ops/registry.h"
 #include "ops/rms_norm/row.cuh"
 
@@ -5,19 +6,20 @@ namespace hone {
 namespace {
 
 void forward(const KernelCall& call) {
-  for_cuda_floating(call.in(0).dtype(), [&]<class T>() { launch_rms_norm<T, true>(call); });
+  for_cuda_floating(call.in(AddRmsNormIn::x).dtype(),
+                    [&]<class T>() { launch_rms_norm<T, AddRmsNormIn, AddRmsNormOut>(call); });
 }
 
 void backward(const KernelCall& call) {
-  for_cuda_floating(call.in(1).dtype(),
-                    [&]<class T>() { launch_rms_norm_backward<T, 1>(call, cuda_data<T>(call.in(0))); });
+  for_cuda_floating(call.in(AddRmsNormBackwardIn::dy).dtype(),
+                    [&]<class T>() { launch_rms_norm_backward<T, AddRmsNormBackwardIn, AddRmsNormBackwardOut>(call); });
 }
 
 }  // namespace
 
 void register_add_rms_norm_cuda(KernelRegistry& registry) {
   registry.add("add_rms_norm", DeviceKind::cuda, {forward, {}});
-  registry.add("add_rms_norm_backward", DeviceKind::cuda, {backward, rms_norm_workspace<1>});
+  registry.add("add_rms_norm_backward", DeviceKind::cuda, {backward, rms_norm_workspace<AddRmsNormBackwardIn>});
 }
 
 }  // namespace hone

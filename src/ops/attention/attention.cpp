@@ -26,7 +26,7 @@ class AttentionBackward final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const auto& a = attributes.as<AttentionAttributes>();
     expect_sizes(name(), {a.heads, a.kv_heads, a.head_dim});
-    return {required(inputs, 1, name())};
+    return {required(inputs, AttentionBackwardIn::qkv, name())};
   }
   // Scores again, and the gradients of weights, values, queries and keys.
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
@@ -43,8 +43,8 @@ class Attention final : public Op {
   OpCategory category() const override { return OpCategory::attention; }
   Attributes default_attributes() const override { return AttentionAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
-    const Type& qkv = required(inputs, 0, name());
-    const Type& cu_seqlens = required(inputs, 1, name());
+    const Type& qkv = required(inputs, AttentionIn::qkv, name());
+    const Type& cu_seqlens = required(inputs, AttentionIn::cu_seqlens, name());
     const auto& a = attributes.as<AttentionAttributes>();
     expect_sizes(name(), {a.heads, a.kv_heads, a.head_dim});
     expect(qkv.shape.size() == 2 && qkv.shape[1].size == (a.heads + 2 * a.kv_heads) * a.head_dim, name(),
@@ -57,15 +57,16 @@ class Attention final : public Op {
             Type{accumulator_of(qkv.dtype), {qkv.shape[0], a.heads}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return attention_cost(Op::cost(inputs, outputs, attributes), required(inputs, 0, name()),
+    return attention_cost(Op::cost(inputs, outputs, attributes), required(inputs, AttentionIn::qkv, name()),
                           attributes.as<AttentionAttributes>(), 2);
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
-    const Tensor dy = builder.output_gradient(0);
-    if (!dy || !builder.needs(0)) return;
-    builder.add(
-        0, builder.program().append1(kBackward, node.attributes,
-                                     {dy, builder.input(0), builder.output(0), builder.output(1), builder.input(1)}));
+    const Tensor dy = builder.output_gradient(AttentionOut::o);
+    if (!dy || !builder.needs(AttentionIn::qkv)) return;
+    builder.add(AttentionIn::qkv,
+                builder.program().append1(kBackward, node.attributes,
+                                          {dy, builder.input(AttentionIn::qkv), builder.output(AttentionOut::o),
+                                           builder.output(AttentionOut::lse), builder.input(AttentionIn::cu_seqlens)}));
   }
 };
 

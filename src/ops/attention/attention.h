@@ -2,11 +2,23 @@
 // reads key and value head h / (heads / kv_heads).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "program/program.h"
 
 namespace hone {
+
+// The operands, in order.
+struct AttentionIn {
+  enum : std::size_t { qkv, cu_seqlens };
+};
+struct AttentionOut {
+  enum : std::size_t { o, lse };
+};
+struct AttentionBackwardIn {
+  enum : std::size_t { grad_o, qkv, o, lse, cu_seqlens };
+};
 
 struct AttentionAttributes {
   std::int64_t heads = 0;

@@ -31,13 +31,13 @@ std::span<const std::int32_t> ids(const TensorView& view) {
 template <class T>
 void forward(const KernelCall& call) {
   const auto& a = call.attributes_as<AttentionAttributes>();
-  const Packed<const T> qkv(call.in(0).as<T>(), a);
+  const Packed<const T> qkv(call.in(AttentionIn::qkv).as<T>(), a);
   attention_forward<T>({.queries = {.shape = shape_of(a),
-                                    .cu_seqlens = ids(call.in(1)),
-                                    .capacity = call.in(0).capacity(),
+                                    .cu_seqlens = ids(call.in(AttentionIn::cu_seqlens)),
+                                    .capacity = call.in(AttentionIn::qkv).capacity(),
                                     .q = qkv.q,
-                                    .o = {call.out(0).as<T>(), a.heads * a.head_dim},
-                                    .lse = call.out(1).as<Accumulator<T>>(),
+                                    .o = {call.out(AttentionOut::o).as<T>(), a.heads * a.head_dim},
+                                    .lse = call.out(AttentionOut::lse).as<Accumulator<T>>(),
                                     .workspace = call.workspace},
                         .k = qkv.k,
                         .v = qkv.v});
@@ -46,18 +46,18 @@ void forward(const KernelCall& call) {
 template <class T>
 void backward(const KernelCall& call) {
   const auto& a = call.attributes_as<AttentionAttributes>();
-  const Packed<const T> qkv(call.in(1).as<T>(), a);
+  const Packed<const T> qkv(call.in(AttentionBackwardIn::qkv).as<T>(), a);
   const Packed<T> gradient(call.out(0).as<T>(), a);
   const std::int64_t stride = a.heads * a.head_dim;
   attention_backward<T>({.shape = shape_of(a),
-                         .cu_seqlens = ids(call.in(4)),
-                         .capacity = call.in(1).capacity(),
+                         .cu_seqlens = ids(call.in(AttentionBackwardIn::cu_seqlens)),
+                         .capacity = call.in(AttentionBackwardIn::qkv).capacity(),
                          .q = qkv.q,
                          .k = qkv.k,
                          .v = qkv.v,
-                         .o = {call.in(2).as<T>(), stride},
-                         .grad_o = {call.in(0).as<T>(), stride},
-                         .lse = call.in(3).as<Accumulator<T>>(),
+                         .o = {call.in(AttentionBackwardIn::o).as<T>(), stride},
+                         .grad_o = {call.in(AttentionBackwardIn::grad_o).as<T>(), stride},
+                         .lse = call.in(AttentionBackwardIn::lse).as<Accumulator<T>>(),
                          .grad_q = gradient.q,
                          .grad_k = gradient.k,
                          .grad_v = gradient.v,
@@ -67,7 +67,7 @@ void backward(const KernelCall& call) {
 std::size_t forward_workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
   const AttentionShape shape = shape_of(attributes.as<AttentionAttributes>());
   std::size_t bytes = 0;
-  for_floating(required(inputs, 0, "attention").dtype,
+  for_floating(required(inputs, AttentionIn::qkv, "attention").dtype,
                [&]<class T>() { bytes = attention_workspace_bytes<T>(shape, thread_count()); });
   return bytes;
 }
@@ -75,7 +75,7 @@ std::size_t forward_workspace(InputTypes inputs, std::span<const Type>, const At
 std::size_t backward_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) {
   const AttentionShape shape = shape_of(attributes.as<AttentionAttributes>());
   std::size_t bytes = 0;
-  for_floating(required(inputs, 0, "attention").dtype, [&]<class T>() {
+  for_floating(required(inputs, AttentionBackwardIn::grad_o, "attention").dtype, [&]<class T>() {
     bytes = attention_backward_workspace_bytes<T>(shape, outputs[0].rows(), thread_count());
   });
   return bytes;
@@ -85,10 +85,14 @@ std::size_t backward_workspace(InputTypes inputs, std::span<const Type> outputs,
 
 void register_attention_cpu(KernelRegistry& registry) {
   registry.add("attention", DeviceKind::cpu,
-               {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
+               {[](const KernelCall& call) {
+                  for_floating(call.in(AttentionIn::qkv).dtype(), [&]<class T>() { forward<T>(call); });
+                },
                 forward_workspace});
   registry.add("attention_backward", DeviceKind::cpu,
-               {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { backward<T>(call); }); },
+               {[](const KernelCall& call) {
+                  for_floating(call.in(AttentionBackwardIn::grad_o).dtype(), [&]<class T>() { backward<T>(call); });
+                },
                 backward_workspace});
 }
 

@@ -21,20 +21,21 @@ template <class T>
 void forward(const KernelCall& call) {
   const auto& a = call.attributes_as<AttentionAttributes>();
   check_head_dim(a.head_dim);
-  const TensorView& qkv = call.in(0);
+  const TensorView& qkv = call.in(AttentionIn::qkv);
   const T* q = cuda_data<T>(qkv);
-  const TileQueries<T> queries{.sequences = sequences_of(call.in(1), qkv),
+  const TileQueries<T> queries{.sequences = sequences_of(call.in(AttentionIn::cu_seqlens), qkv),
                                .q = q,
                                .q_stride = qkv.row_size(),
-                               .o = cuda_data<T>(call.out(0)),
-                               .lse = cuda_data<CudaAccumulator<T>>(call.out(1)),
+                               .o = cuda_data<T>(call.out(AttentionOut::o)),
+                               .lse = cuda_data<CudaAccumulator<T>>(call.out(AttentionOut::lse)),
                                .heads = static_cast<std::int32_t>(a.heads),
                                .kv_heads = static_cast<std::int32_t>(a.kv_heads),
                                .head_dim = static_cast<std::int32_t>(a.head_dim),
                                .scale = static_cast<CudaAccumulator<T>>(a.scale)};
   const PackedKeys<T> keys{
       .k = q + a.heads * a.head_dim, .v = q + (a.heads + a.kv_heads) * a.head_dim, .stride = qkv.row_size()};
-  launch_attention_forward(queries, keys, plan_of(*qkv.type, *call.in(1).type, a), call.workspace, stream_of(call));
+  launch_attention_forward(queries, keys, plan_of(*qkv.type, *call.in(AttentionIn::cu_seqlens).type, a), call.workspace,
+                           stream_of(call));
 }
 
 // Inputs (do, qkv, o, lse, cu_seqlens).
@@ -43,19 +44,19 @@ void backward(const KernelCall& call) {
   using A = CudaAccumulator<T>;
   const auto& a = call.attributes_as<AttentionAttributes>();
   check_head_dim(a.head_dim);
-  const TensorView& qkv = call.in(1);
+  const TensorView& qkv = call.in(AttentionBackwardIn::qkv);
   const T* q = cuda_data<T>(qkv);
   T* grad_q = cuda_data<T>(call.out(0));
   const std::int64_t k = a.heads * a.head_dim;
   const std::int64_t v = k + a.kv_heads * a.head_dim;
-  const AttentionGradients<T> args{.sequences = sequences_of(call.in(4), qkv),
+  const AttentionGradients<T> args{.sequences = sequences_of(call.in(AttentionBackwardIn::cu_seqlens), qkv),
                                    .q = q,
                                    .k = q + k,
                                    .v = q + v,
                                    .stride = qkv.row_size(),
-                                   .o = cuda_data<T>(call.in(2)),
-                                   .grad_o = cuda_data<T>(call.in(0)),
-                                   .lse = cuda_data<A>(call.in(3)),
+                                   .o = cuda_data<T>(call.in(AttentionBackwardIn::o)),
+                                   .grad_o = cuda_data<T>(call.in(AttentionBackwardIn::grad_o)),
+                                   .lse = cuda_data<A>(call.in(AttentionBackwardIn::lse)),
                                    .overlap = reinterpret_cast<A*>(call.workspace.data()),
                                    .grad_q = grad_q,
                                    .grad_k = grad_q + k,
@@ -72,29 +73,35 @@ void backward(const KernelCall& call) {
 }
 
 std::size_t forward_workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
-  if (inputs[0]->dtype != DType::bf16) return 0;
-  return plan_of(*inputs[0], *inputs[1], attributes.as<AttentionAttributes>()).workspace_bytes;
+  if (inputs[AttentionIn::qkv]->dtype != DType::bf16) return 0;
+  return plan_of(*inputs[AttentionIn::qkv], *inputs[AttentionIn::cu_seqlens], attributes.as<AttentionAttributes>())
+      .workspace_bytes;
 }
 
 // A sum for each query head of a row, or what another kernel takes instead.
 std::size_t backward_workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
-  const std::size_t overlap = inputs[3]->bytes();
-  if (inputs[1]->dtype != DType::bf16) return overlap;
+  const std::size_t overlap = inputs[AttentionBackwardIn::lse]->bytes();
+  if (inputs[AttentionBackwardIn::qkv]->dtype != DType::bf16) return overlap;
   const auto& a = attributes.as<AttentionAttributes>();
-  return std::max(overlap, wgmma_backward_bytes(inputs[1]->rows(), inputs[4]->rows() - 1, a.heads, a.head_dim));
+  return std::max(overlap,
+                  wgmma_backward_bytes(inputs[AttentionBackwardIn::qkv]->rows(),
+                                       inputs[AttentionBackwardIn::cu_seqlens]->rows() - 1, a.heads, a.head_dim));
 }
 
 }  // namespace
 
 void register_attention_cuda(KernelRegistry& registry) {
-  registry.add(
-      "attention", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
-       forward_workspace});
-  registry.add(
-      "attention_backward", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { backward<T>(call); }); },
-       backward_workspace});
+  registry.add("attention", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(AttentionIn::qkv).dtype(), [&]<class T>() { forward<T>(call); });
+                },
+                forward_workspace});
+  registry.add("attention_backward", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(AttentionBackwardIn::grad_o).dtype(),
+                                    [&]<class T>() { backward<T>(call); });
+                },
+                backward_workspace});
 }
 
 }  // namespace hone

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <span>
 
+#include "backend/cuda/device.h"
 #include "backend/cuda/mma.cuh"
 #include "ops/attention/tensor_forward_state.cuh"
 #include "ops/attention/tiles.cuh"
@@ -217,11 +218,9 @@ struct ForwardPlan {
   ForwardPlan(std::int64_t rows, std::int64_t sequences, std::int64_t heads, std::int64_t kv_heads,
               std::int64_t head_dim, std::int64_t keys, bool decodes)
       : most_keys(keys) {
-    constexpr std::int64_t kBlocks = 264;  // that occupy a large GPU
     few = decodes && rows * (heads / kv_heads) <= 16 * sequences;
     const std::int64_t count = ceil_div(most_keys, kSplitKeys);
     if (few && count > 1) {
-      splits.blocks = static_cast<std::int32_t>(std::clamp(kBlocks / (sequences * kv_heads), std::int64_t{1}, count));
       splits.per_row = static_cast<std::int32_t>(count);
     }
     if (count > 1) {
@@ -230,6 +229,15 @@ struct ForwardPlan {
     if (!few && wgmma_forward_takes(heads / kv_heads, head_dim)) {
       workspace_bytes = std::max(workspace_bytes, wgmma_forward_bytes(rows, sequences, heads / kv_heads));
     }
+  }
+
+  // Shares the splits of a row among as many blocks as the device holds at once, two a multiprocessor, where there are
+  // tiles of so many sequences and key heads. Each split is summed by itself and they are merged in order: no bit
+  // depends on the blocks.
+  void share_splits(std::int64_t tiles, int multiprocessors) {
+    if (splits.per_row == 1) return;
+    splits.blocks = static_cast<std::int32_t>(
+        std::clamp<std::int64_t>(std::int64_t{2} * multiprocessors / tiles, 1, splits.per_row));
   }
 };
 
@@ -255,7 +263,8 @@ template <class Keys>
   if (!wgmma_forward_takes(queries.group(), queries.head_dim)) return false;
   const bool narrow = queries.head_dim == 64;
   if constexpr (Keys::kDecodes) {
-    const bool deep = queries.sequences.count.capacity * queries.kv_heads * plan.splits.blocks <= multiprocessors();
+    const bool deep =
+        queries.sequences.count.capacity * queries.kv_heads * plan.splits.blocks <= cuda_device().multiprocessors();
     if (plan.few && deep) {
       return narrow ? launch.template operator()<64, 1, true>() : launch.template operator()<128, 1, true>();
     }
@@ -274,6 +283,7 @@ void launch_attention_forward(const TileQueries<__nv_bfloat16>& queries, const K
   HONE_ASSERT(queries.scale > 0, "scores are scaled by ", queries.scale);
   HONE_ASSERT(workspace.size() >= plan.workspace_bytes, "a workspace of ", workspace.size(), " bytes");
   plan.splits.data = reinterpret_cast<float*>(workspace.data());
+  plan.share_splits(queries.sequences.count.capacity * queries.kv_heads, cuda_device().multiprocessors());
   const auto merge = [&] {
     const std::int64_t tiles = tiles_capacity(queries.sequences, queries.heads, kMergeRows);
     attention_merge<<<static_cast<unsigned>(tiles), kMergeRows * 32, 0, stream>>>(queries, keys, plan.splits);

@@ -8,108 +8,16 @@
 // and dk.
 #pragma once
 
-#include <algorithm>
 #include <limits>
 
-#include "backend/cuda/bulk_copy.cuh"
 #include "backend/cuda/wgmma.cuh"
 #include "ops/attention/simple_backward.cuh"
 #include "ops/attention/tensor_forward_state.cuh"
+#include "ops/attention/wgmma_backward_copy.cuh"
+#include "ops/attention/wgmma_backward_plan.cuh"
 #include "ops/attention/wgmma_schedule.cuh"
 
 namespace hone {
-
-inline constexpr int kWgmmaQueries = 64;  // of a tile
-inline constexpr int kWgmmaKeys = 128;    // of a block
-
-// Scratch memory; query tiles are those of sequence_tile(sequences, 1, kWgmmaQueries, index).
-struct WgmmaBackwardWork {
-  float* grad_q;        // [tiles, heads] of kWgmmaQueries x head_dim in the order of WgmmaBackward::grad_q_place
-  float* statistics;    // [tiles, heads, 2, kWgmmaQueries]: lse log2(e), overlap; of rows past the end infinity, 0
-  std::int32_t* turns;  // [tiles, heads]: how many blocks have added to grad_q
-  std::byte* schedule;  // AttentionSchedule of tiles of kWgmmaKeys
-
-  // Null pointers and the size in bytes, or pointers into `from`.
-  static std::size_t lay_out(std::int64_t rows, std::int64_t sequences, std::int64_t heads, std::int64_t head_dim,
-                             std::byte* from, WgmmaBackwardWork& work) {
-    const std::int64_t tiles = (rows / kWgmmaQueries + sequences + 1) * heads;
-    std::size_t bytes = 0;
-    const auto take = [&]<class T>(T*& pointer, std::int64_t count) {
-      pointer = from != nullptr ? reinterpret_cast<T*>(from + bytes) : nullptr;
-      bytes += static_cast<std::size_t>(ceil_div(count * static_cast<std::int64_t>(sizeof(T)), 256) * 256);
-    };
-    take(work.grad_q, tiles * kWgmmaQueries * head_dim);
-    take(work.statistics, tiles * 2 * kWgmmaQueries);
-    take(work.turns, tiles);
-    take(work.schedule, static_cast<std::int64_t>(AttentionSchedule::bytes(rows / kWgmmaKeys + sequences + 1)));
-    return bytes;
-  }
-};
-
-[[nodiscard]] inline bool wgmma_backward_takes(std::int64_t head_dim) { return head_dim == 64 || head_dim == 128; }
-
-template <int kWidth>
-struct WgmmaBackward {
-  static constexpr int kGroups = 2;  // warpgroups, 64 keys each; one more copies
-  static constexpr int kConsumers = kGroups * 128;
-  static constexpr int kWarps = kGroups * 4;  // that compute
-  static constexpr int kThreads = kConsumers + 128;
-  static constexpr int kStages = 2;
-  static constexpr int kColumns = kWidth / kGroups;  // of grad_q, a warpgroup's
-  // Tiles of 64 columns in shared memory.
-  static constexpr int kKeyTile = kWgmmaKeys * 128;
-  static constexpr int kQueryTile = kWgmmaQueries * 128;
-  static constexpr int kKeyBytes = kWidth / 64 * kKeyTile;
-  static constexpr int kQueryBytes = kWidth / 64 * kQueryTile;
-  static constexpr int kGradQBytes = kWgmmaQueries * kWidth * 4;
-  static constexpr int kStatisticBytes = 2 * kWgmmaQueries * 4;
-  // Offsets.
-  static constexpr int kK = 0;
-  static constexpr int kV = kK + kKeyBytes;
-  static constexpr int kQ = kV + kKeyBytes;
-  static constexpr int kGradO = kQ + kStages * kQueryBytes;
-  static constexpr int kGradScores = kGradO + kStages * kQueryBytes;
-  static constexpr int kGradQ = kGradScores + kStages * kKeyTile;
-  static constexpr int kStatistics = kGradQ + kStages * kGradQBytes;
-  static constexpr int kBarriers = kStatistics + kStages * kStatisticBytes;
-  static constexpr int kSharedBytes = kBarriers + 192;
-
-  // Where a thread of a warpgroup has four floats of its 64 x kColumns, those of columns [8 n, 8 n + 8).
-  [[nodiscard]] __device__ static int grad_q_place(int group, int thread, int n) {
-    return group * (kWgmmaQueries * kColumns) + (n * 128 + thread) * 4;
-  }
-};
-
-inline constexpr int kConsumersBarrier = 1;  // named
-
-inline constexpr int kGradQAdders = 3;                // warps that add to grad_q in turn
-inline constexpr int kGradQSlots = 2 * kGradQAdders;  // of stages and warps
-
-// Barriers in shared memory, of stages 0 and 1.
-struct WgmmaBackwardBarriers {
-  std::uint32_t base;
-  [[nodiscard]] __device__ std::uint32_t keys_ready() const { return base; }
-  [[nodiscard]] __device__ std::uint32_t q_ready(int stage) const { return at(1 + stage); }
-  [[nodiscard]] __device__ std::uint32_t q_free(int stage) const { return at(3 + stage); }
-  [[nodiscard]] __device__ std::uint32_t grad_o_ready(int stage) const { return at(5 + stage); }
-  [[nodiscard]] __device__ std::uint32_t grad_o_free(int stage) const { return at(7 + stage); }
-  [[nodiscard]] __device__ std::uint32_t grad_q_free(int stage) const { return at(9 + stage); }
-  // Of `slot` turn % kGradQSlots: a warp that adds waits for every phase of its slots.
-  [[nodiscard]] __device__ std::uint32_t grad_q_ready(int slot) const { return at(11 + slot); }
-  [[nodiscard]] __device__ std::uint32_t at(int i) const { return base + static_cast<std::uint32_t>(i) * 8; }
-  __device__ void init(int warps) const {
-    barrier_init(keys_ready(), 1);
-    for (int stage = 0; stage < 2; ++stage) {
-      barrier_init(q_ready(stage), 1);
-      barrier_init(q_free(stage), warps);
-      barrier_init(grad_o_ready(stage), 1);
-      barrier_init(grad_o_free(stage), warps);
-      barrier_init(grad_q_free(stage), 1);
-    }
-    for (int slot = 0; slot < kGradQSlots; ++slot) barrier_init(grad_q_ready(slot), warps);
-    barrier_init_done();
-  }
-};
 
 // lse and overlap as the kernel wants them, and turns of zero. A block to a query tile and head, half a warp to a row.
 template <int kWidth>
@@ -138,87 +46,6 @@ __global__ void __launch_bounds__(256)
     if (lane != 0) continue;
     statistics[row] = used ? args.lse[at] * kLog2e : std::numeric_limits<float>::infinity();
     statistics[kWgmmaQueries + row] = used ? sum : 0.0f;
-  }
-}
-
-// What a block goes over: query tiles from the last to the first, all heads of the group of each.
-struct WgmmaTurn {
-  int tile, head, first_head, end_head;
-  __device__ void next() {
-    if (++head < end_head) return;
-    head = first_head;
-    --tile;
-  }
-};
-
-template <int kWidth>
-__device__ void wgmma_backward_copy(const CUtensorMap& qkv, const CUtensorMap& grad_o, const CUtensorMap& statistics,
-                                    const SequenceTile& tile, WgmmaTurn turn, int turns, int heads, int kv_heads,
-                                    int kv_head, std::uint32_t shared, const WgmmaBackwardBarriers& barriers) {
-  using Plan = WgmmaBackward<kWidth>;
-  const auto token = static_cast<int>(tile.token);
-  const int first_tile = token / kWgmmaQueries + tile.sequence;
-  barrier_expect(barriers.keys_ready(), 2 * Plan::kKeyBytes);
-  for (int part = 0; part < kWidth / 64; ++part) {
-    for (int row = 0; row < kWgmmaKeys; row += kWgmmaQueries) {
-      const auto to = static_cast<std::uint32_t>(part * Plan::kKeyTile + row * 128);
-      bulk_copy_box(shared + Plan::kK + to, qkv, part * 64, heads + kv_head, token + tile.first + row,
-                    barriers.keys_ready());
-      bulk_copy_box(shared + Plan::kV + to, qkv, part * 64, heads + kv_heads + kv_head, token + tile.first + row,
-                    barriers.keys_ready());
-    }
-  }
-  for (int i = 0; i < turns; ++i, turn.next()) {
-    const int stage = i % 2;
-    const int parity = i / 2 % 2;
-    const int row = token + turn.tile * kWgmmaQueries;
-    barrier_wait(barriers.q_free(stage), parity ^ 1);
-    barrier_expect(barriers.q_ready(stage), Plan::kQueryBytes + Plan::kStatisticBytes);
-    for (int part = 0; part < kWidth / 64; ++part) {
-      bulk_copy_box(shared + Plan::kQ + static_cast<std::uint32_t>(stage * Plan::kQueryBytes + part * Plan::kQueryTile),
-                    qkv, part * 64, turn.head, row, barriers.q_ready(stage));
-    }
-    bulk_copy_row(shared + Plan::kStatistics + static_cast<std::uint32_t>(stage * Plan::kStatisticBytes), statistics,
-                  (first_tile + turn.tile) * heads + turn.head, barriers.q_ready(stage));
-    barrier_wait(barriers.grad_o_free(stage), parity ^ 1);
-    barrier_expect(barriers.grad_o_ready(stage), Plan::kQueryBytes);
-    for (int part = 0; part < kWidth / 64; ++part) {
-      bulk_copy_box(
-          shared + Plan::kGradO + static_cast<std::uint32_t>(stage * Plan::kQueryBytes + part * Plan::kQueryTile),
-          grad_o, part * 64, turn.head, row, barriers.grad_o_ready(stage));
-    }
-  }
-}
-
-// A thread of each of kGradQAdders warps, `adder` being its number: brings the block's parts of grad_q to memory, each
-// in its turn. From the wait for a turn to the word that it is over takes as long as two products, hence several warps.
-template <int kWidth>
-__device__ void wgmma_backward_add(const WgmmaBackwardWork& work, const SequenceTile& tile, WgmmaTurn turn, int turns,
-                                   int heads, int adder, std::uint32_t shared, const WgmmaBackwardBarriers& barriers) {
-  using Plan = WgmmaBackward<kWidth>;
-  const auto first_tile = static_cast<int>(tile.token) / kWgmmaQueries + tile.sequence;
-  const int block = tile.first / kWgmmaKeys;
-  for (int i = 0, slot = 0, parity = 0; i < turns; ++i, turn.next()) {
-    if (slot % kGradQAdders == adder) {
-      const int at = (first_tile + turn.tile) * heads + turn.head;
-      float* to = work.grad_q + static_cast<std::int64_t>(at) * (kWgmmaQueries * kWidth);
-      const std::uint32_t from = shared + Plan::kGradQ + static_cast<std::uint32_t>(slot % 2 * Plan::kGradQBytes);
-      while (block > 0 && load_acquire(work.turns + at) != block) {
-      }
-      fence_async();
-      barrier_wait(barriers.grad_q_ready(slot), parity);
-      if (block == 0) {
-        bulk_store(to, from, Plan::kGradQBytes);
-      } else {
-        bulk_add(to, from, Plan::kGradQBytes);
-      }
-      bulk_commit();
-      bulk_wait_read();
-      barrier_arrive(barriers.grad_q_free(slot % 2));
-      bulk_wait();
-      store_release(work.turns + at, block + 1);
-    }
-    if (++slot == kGradQSlots) slot = 0, parity ^= 1;
   }
 }
 
@@ -511,14 +338,6 @@ template <int kWidth>
   wgmma_backward_finish<kWidth><<<tiles, 256, 0, stream>>>(args, work);
   check_launch("attention_backward's rounding");
   return true;
-}
-
-// Bytes that launch_wgmma_attention_backward wants, 0 for heads that it does not take.
-[[nodiscard]] inline std::size_t wgmma_backward_bytes(std::int64_t rows, std::int64_t sequences, std::int64_t heads,
-                                                      std::int64_t head_dim) {
-  if (!wgmma_backward_takes(head_dim)) return 0;
-  WgmmaBackwardWork work{};
-  return WgmmaBackwardWork::lay_out(rows, sequences, heads, head_dim, nullptr, work);
 }
 
 // The whole backward pass, args.overlap included; false and nothing done where head or device want another.

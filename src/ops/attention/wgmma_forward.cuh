@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "backend/cuda/device.h"
 #include "ops/attention/wgmma_forward_copy.cuh"
 #include "ops/attention/wgmma_forward_rows.cuh"
 
@@ -311,14 +312,6 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups, kDeep>::kThread
   return AttentionSchedule::bytes(rows / tokens + sequences + 1);
 }
 
-[[nodiscard]] inline int multiprocessors() {
-  int device = 0;
-  int count = 0;
-  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
-  return count;
-}
-
 // False and nothing done where the device wants another kernel. `few`: sequences have few rows each. `most_keys` of a
 // row; splits.data or the schedule lie in `workspace`.
 template <int kWidth, int kGroups, bool kDeep, class Keys>
@@ -347,7 +340,7 @@ template <int kWidth, int kGroups, bool kDeep, class Keys>
   std::int64_t blocks = items * queries.kv_heads * splits.blocks;
   AttentionSchedule schedule{};
   if constexpr (kGroups > 1) {
-    blocks = std::min<std::int64_t>(blocks, multiprocessors());
+    blocks = std::min<std::int64_t>(blocks, cuda_device().multiprocessors());
     schedule = AttentionSchedule::in(workspace);
     attention_schedule<<<1, kScheduleBins, 0, stream>>>(queries.sequences, ForwardOrder<Keys>{keys}, item_tokens,
                                                         schedule);

@@ -1,4 +1,5 @@
 #include "ops/cuda_kernel.cuh"
+#include "ops/document_mean/document_mean.h"
 #include "ops/registry.h"
 
 namespace hone {
@@ -33,22 +34,23 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 void forward(const KernelCall& call) {
   const TensorView& y = call.out(0);
-  const std::int64_t documents = call.in(2).capacity() - 1;
+  const std::int64_t documents = call.in(DocumentMeanIn::cu_seqlens).capacity() - 1;
   check_cuda(cudaMemsetAsync(y.data, 0, y.type->bytes(), stream_of(call)), "cudaMemset");
   if (documents <= 0) return;
   mean_kernel<T><<<static_cast<unsigned>(documents), kThreads, 0, stream_of(call)>>>(
-      cuda_data<T>(call.in(0)), cuda_data<std::int32_t>(call.in(1)), cuda_data<std::int32_t>(call.in(2)), y.capacity(),
-      cuda_data<T>(y));
+      cuda_data<T>(call.in(DocumentMeanIn::x)), cuda_data<std::int32_t>(call.in(DocumentMeanIn::member)),
+      cuda_data<std::int32_t>(call.in(DocumentMeanIn::cu_seqlens)), y.capacity(), cuda_data<T>(y));
   check_launch("document_mean");
 }
 
 }  // namespace
 
 void register_document_mean_cuda(KernelRegistry& registry) {
-  registry.add(
-      "document_mean", DeviceKind::cuda,
-      {[](const KernelCall& call) { call.in(0).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call); },
-       {}});
+  registry.add("document_mean", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  call.in(DocumentMeanIn::x).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call);
+                },
+                {}});
 }
 
 }  // namespace hone

@@ -13,9 +13,9 @@ class DocumentMean final : public Op {
   std::string_view name() const override { return "document_mean"; }
   OpCategory category() const override { return OpCategory::loss; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& x = required(inputs, 0, name());
-    const Type& member = required(inputs, 1, name());
-    const Type& cu_seqlens = required(inputs, 2, name());
+    const Type& x = required(inputs, DocumentMeanIn::x, name());
+    const Type& member = required(inputs, DocumentMeanIn::member, name());
+    const Type& cu_seqlens = required(inputs, DocumentMeanIn::cu_seqlens, name());
     expect(x.shape.size() == 1 && x.dtype == accumulator_of(x.dtype), name(),
            text_of("x is ", to_text(x), "; wanted f32[tokens]"));
     expect(member.dtype == DType::i32 && member.shape == x.shape, name(),
@@ -31,8 +31,9 @@ class DocumentMean final : public Op {
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(0);
-    if (!dy || !builder.needs(0)) return;
-    builder.add(0, document_mean(dy, builder.input(1), builder.input(2)));
+    if (!dy || !builder.needs(DocumentMeanIn::x)) return;
+    builder.add(DocumentMeanIn::x,
+                document_mean(dy, builder.input(DocumentMeanIn::member), builder.input(DocumentMeanIn::cu_seqlens)));
   }
 };
 

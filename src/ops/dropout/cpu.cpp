@@ -10,9 +10,9 @@ namespace {
 template <class T>
 void forward(const KernelCall& call) {
   using A = Accumulator<T>;
-  const TensorView& x = call.in(0);
+  const TensorView& x = call.in(DropoutIn::x);
   const auto& a = call.attributes_as<DropoutAttributes>();
-  const auto* given = call.in(1).as<std::int32_t>();
+  const auto* given = call.in(DropoutIn::draw).as<std::int32_t>();
   std::array<std::uint32_t, kDropoutDraw> draw{};
   for (std::size_t i = 0; i < draw.size(); ++i) draw[i] = static_cast<std::uint32_t>(given[i]);
   const std::uint32_t threshold = dropout_threshold(a.probability);
@@ -38,9 +38,11 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_dropout_cpu(KernelRegistry& registry) {
-  registry.add(
-      "dropout", DeviceKind::cpu,
-      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+  registry.add("dropout", DeviceKind::cpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.in(DropoutIn::x).dtype(), [&]<class T>() { forward<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

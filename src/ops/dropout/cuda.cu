@@ -65,14 +65,14 @@ __global__ void __launch_bounds__(kThreads) dropout_kernel(Dropping<T> p) {
 
 template <class T>
 void forward(const KernelCall& call) {
-  const TensorView& x = call.in(0);
+  const TensorView& x = call.in(DropoutIn::x);
   const auto& a = call.attributes_as<DropoutAttributes>();
   const std::uint32_t threshold = dropout_threshold(a.probability);
   const std::int64_t blocks = ceil_div(x.elements(), kDropoutBlock * kThreads * kHeld);
   if (blocks == 0) return;
   dropout_kernel<T><<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call)>>>(
       {.x = cuda_data<T>(x),
-       .draw = cuda_data<std::int32_t>(call.in(1)),
+       .draw = cuda_data<std::int32_t>(call.in(DropoutIn::draw)),
        .y = cuda_data<T>(call.out(0)),
        .rows = row_count(call, x),
        .row_size = x.row_size(),
@@ -85,10 +85,11 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_dropout_cuda(KernelRegistry& registry) {
-  registry.add(
-      "dropout", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
-       {}});
+  registry.add("dropout", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(DropoutIn::x).dtype(), [&]<class T>() { forward<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

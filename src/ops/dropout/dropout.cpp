@@ -17,8 +17,8 @@ class Dropout final : public Op {
   OpCategory category() const override { return OpCategory::elementwise; }
   Attributes default_attributes() const override { return DropoutAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
-    const Type& x = required(inputs, 0, name());
-    const Type& draw = required(inputs, 1, name());
+    const Type& x = required(inputs, DropoutIn::x, name());
+    const Type& draw = required(inputs, DropoutIn::draw, name());
     const auto& a = attributes.as<DropoutAttributes>();
     expect(is_floating(x.dtype) && draw == Type{DType::i32, {kDropoutDraw}}, name(),
            text_of("x is ", to_text(x), ", draw ", to_text(draw), "; wanted a floating type and i32[4]"));
@@ -35,8 +35,8 @@ class Dropout final : public Op {
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);
-    if (!dy || !builder.needs(0)) return;
-    builder.add(0, builder.program().append1(*this, node.attributes, {dy, builder.input(1)}));
+    if (!dy || !builder.needs(DropoutIn::x)) return;
+    builder.add(DropoutIn::x, builder.program().append1(*this, node.attributes, {dy, builder.input(DropoutIn::draw)}));
   }
 };
 

@@ -3,12 +3,18 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/random.h"
 #include "program/program.h"
 
 namespace hone {
+
+// The operands, in order.
+struct DropoutIn {
+  enum : std::size_t { x, draw };
+};
 
 struct DropoutAttributes {
   double probability = 0.1;

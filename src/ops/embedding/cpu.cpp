@@ -9,8 +9,8 @@ namespace {
 
 template <class T>
 void forward(const KernelCall& call) {
-  const TensorView& tokens = call.in(0);
-  const TensorView& weight = call.in(1);
+  const TensorView& tokens = call.in(EmbeddingIn::tokens);
+  const TensorView& weight = call.in(EmbeddingIn::weight);
   const std::int64_t n = weight.row_size();
   const auto* ids = tokens.as<std::int32_t>();
   const T* table = weight.as<T>();
@@ -26,10 +26,10 @@ void forward(const KernelCall& call) {
 // Each thread adds all rows, in order, into its own columns of the table. A table of bf16 is rounded at each addition.
 template <class T, class G>
 void gradient(const KernelCall& call) {
-  const TensorView& dy = call.in(0);
+  const TensorView& dy = call.in(EmbeddingGradientIn::dy);
   const std::int64_t n = dy.row_size();
   const T* dys = dy.as<T>();
-  const auto* ids = call.in(1).as<std::int32_t>();
+  const auto* ids = call.in(EmbeddingGradientIn::tokens).as<std::int32_t>();
   G* dweight = call.out(0).as<G>();
   parallel_for(n, 64, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = 0; row < dy.rows(); ++row) {
@@ -42,12 +42,14 @@ void gradient(const KernelCall& call) {
 }  // namespace
 
 void register_embedding_cpu(KernelRegistry& registry) {
-  registry.add(
-      "embedding", DeviceKind::cpu,
-      {[](const KernelCall& call) { for_floating(call.in(1).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+  registry.add("embedding", DeviceKind::cpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.in(EmbeddingIn::weight).dtype(), [&]<class T>() { forward<T>(call); });
+                },
+                {}});
   registry.add("embedding_gradient", DeviceKind::cpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(0).dtype(), [&]<class T>() {
+                  for_floating(call.in(EmbeddingGradientIn::dy).dtype(), [&]<class T>() {
                     if (call.out(0).dtype() == DType::bf16) return gradient<T, BFloat16>(call);
                     gradient<T, Accumulator<T>>(call);
                   });

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ops/embedding/embedding.h"
 #include "ops/gather.cuh"
 #include "ops/registry.h"
 
@@ -9,10 +10,12 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kMostThreads = 1024;  // of a block that takes a row
 constexpr int kWarps = kThreads / 32;
-constexpr int kLong = 32;                  // rows; the sum over more of them is spread over warps
-constexpr std::int64_t kLongBlocks = 528;  // for such tokens; there seldom are many
+constexpr int kLong = 32;                // rows; the sum over more of them is spread over warps
+constexpr std::int64_t kLongBlocks = 4;  // of a multiprocessor for such tokens; there seldom are many
 
-void forward(const KernelCall& call) { launch_gather(call, call.in(1), call.in(0), call.out(0)); }
+void forward(const KernelCall& call) {
+  launch_gather(call, call.in(EmbeddingIn::weight), call.in(EmbeddingIn::tokens), call.out(0));
+}
 
 // The rows of each token, in the workspace: a list of those of one with few rows, in the order in which threads came,
 // and an ascending array of those of one with many. Only which rows they are reaches the sums, which go by their order.
@@ -209,12 +212,12 @@ __global__ void __launch_bounds__(kThreads)
 // Of the table only the rows of tokens that occur are touched. A token's rows are added in their order.
 template <class T, class G>
 void gradient(const KernelCall& call) {
-  const TensorView& dy = call.in(0);
+  const TensorView& dy = call.in(EmbeddingGradientIn::dy);
   const std::int64_t n = dy.row_size();
   const std::int64_t vocab = call.out(0).dim(0);
   const RowCount rows = row_count(call, dy);
   if (dy.elements() == 0) return;
-  const auto* tokens = cuda_data<std::int32_t>(call.in(1));
+  const auto* tokens = cuda_data<std::int32_t>(call.in(EmbeddingGradientIn::tokens));
   const cudaStream_t stream = stream_of(call);
   const Groups groups(call.workspace.data(), rows.capacity, vocab);
   const auto packs = static_cast<std::int64_t>(groups.zeroed() / sizeof(uint4));
@@ -232,13 +235,14 @@ void gradient(const KernelCall& call) {
                   groups, dweight);
     if (longs == 0) return;
     const std::int64_t tiles = ceil_div(n, 32 * kPack);
-    launch_behind(call, long_kernel<T, G, kPack>, static_cast<unsigned>(std::min(longs * tiles, kLongBlocks)), kThreads,
-                  cuda_data<T>(dy), n, static_cast<int>(tiles), groups, dweight);
+    launch_behind(call, long_kernel<T, G, kPack>,
+                  static_cast<unsigned>(std::min(longs * tiles, kLongBlocks * cuda_device_of(call).multiprocessors())),
+                  kThreads, cuda_data<T>(dy), n, static_cast<int>(tiles), groups, dweight);
   });
 }
 
 std::size_t workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
-  return Groups(nullptr, inputs[0]->rows(), outputs[0].rows()).bytes();
+  return Groups(nullptr, inputs[EmbeddingGradientIn::dy]->rows(), outputs[0].rows()).bytes();
 }
 
 }  // namespace
@@ -247,7 +251,7 @@ void register_embedding_cuda(KernelRegistry& registry) {
   registry.add("embedding", DeviceKind::cuda, {forward, {}});
   registry.add("embedding_gradient", DeviceKind::cuda,
                {[](const KernelCall& call) {
-                  for_cuda_floating(call.in(0).dtype(), [&]<class T>() {
+                  for_cuda_floating(call.in(EmbeddingGradientIn::dy).dtype(), [&]<class T>() {
                     if (call.out(0).dtype() == DType::bf16) return gradient<T, __nv_bfloat16>(call);
                     gradient<T, CudaAccumulator<T>>(call);
                   });

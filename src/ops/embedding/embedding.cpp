@@ -12,17 +12,22 @@ class EmbeddingGradient final : public Op {
  public:
   std::string_view name() const override { return "embedding_gradient"; }
   OpCategory category() const override { return OpCategory::memory; }
-  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 2, name())}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    return {required(inputs, EmbeddingGradientIn::dweight, name())};
+  }
   // A row of the table is read and written for each row of dy, not the table.
   Cost cost(InputTypes inputs, std::span<const Type>, const Attributes&) const override {
-    const Type& dy = required(inputs, 0, name());
+    const Type& dy = required(inputs, EmbeddingGradientIn::dy, name());
     const auto elements = static_cast<double>(dy.elements());
-    const double accumulated = elements * static_cast<double>(size_of(required(inputs, 2, name()).dtype));
-    return {.flops = elements,
-            .bytes_read = static_cast<double>(dy.bytes() + required(inputs, 1, name()).bytes()) + accumulated,
-            .bytes_written = accumulated};
+    const double accumulated =
+        elements * static_cast<double>(size_of(required(inputs, EmbeddingGradientIn::dweight, name()).dtype));
+    return {
+        .flops = elements,
+        .bytes_read = static_cast<double>(dy.bytes() + required(inputs, EmbeddingGradientIn::tokens, name()).bytes()) +
+                      accumulated,
+        .bytes_written = accumulated};
   }
-  std::optional<std::size_t> alias(std::size_t) const override { return 2; }
+  std::optional<std::size_t> alias(std::size_t) const override { return EmbeddingGradientIn::dweight; }
 };
 
 const EmbeddingGradient kGradient;
@@ -33,8 +38,8 @@ class Embedding final : public Op {
   std::string_view name() const override { return "embedding"; }
   OpCategory category() const override { return OpCategory::memory; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& tokens = required(inputs, 0, name());
-    const Type& weight = required(inputs, 1, name());
+    const Type& tokens = required(inputs, EmbeddingIn::tokens, name());
+    const Type& weight = required(inputs, EmbeddingIn::weight, name());
     expect(tokens.dtype == DType::i32 && tokens.shape.size() == 1 && weight.shape.size() == 2, name(),
            text_of("tokens are ", to_text(tokens), ", weight ", to_text(weight),
                    "; wanted i32[rows] and [vocab, hidden]"));
@@ -42,13 +47,15 @@ class Embedding final : public Op {
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes&) const override {
     const auto bytes = static_cast<double>(outputs[0].bytes());
-    return {.bytes_read = static_cast<double>(required(inputs, 0, name()).bytes()) + bytes, .bytes_written = bytes};
+    return {.bytes_read = static_cast<double>(required(inputs, EmbeddingIn::tokens, name()).bytes()) + bytes,
+            .bytes_written = bytes};
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(0);
-    if (!dy || !builder.needs(1)) return;
-    builder.set_accumulator(1,
-                            builder.program().append1(kGradient, {}, {dy, builder.input(0), builder.accumulator(1)}));
+    if (!dy || !builder.needs(EmbeddingIn::weight)) return;
+    builder.set_accumulator(EmbeddingIn::weight, builder.program().append1(kGradient, {},
+                                                                           {dy, builder.input(EmbeddingIn::tokens),
+                                                                            builder.accumulator(EmbeddingIn::weight)}));
   }
 };
 

@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "ops/gather_rows/gather_rows.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 
@@ -7,9 +8,9 @@ namespace hone {
 namespace {
 
 void forward(const KernelCall& call) {
-  const TensorView& x = call.in(0);
+  const TensorView& x = call.in(GatherRowsIn::x);
   const TensorView& y = call.out(0);
-  const auto* index = call.in(1).as<std::int32_t>();
+  const auto* index = call.in(GatherRowsIn::index).as<std::int32_t>();
   const std::size_t row_bytes = static_cast<std::size_t>(x.row_size()) * size_of(x.dtype());
   for (std::int64_t i = 0; i < y.rows(); ++i) {
     HONE_ASSERT(index[i] >= 0 && index[i] < x.rows(), "row ", index[i], " of ", x.rows(), " is wanted");

@@ -1,10 +1,13 @@
 #include "ops/gather.cuh"
+#include "ops/gather_rows/gather_rows.h"
 #include "ops/registry.h"
 
 namespace hone {
 namespace {
 
-void forward(const KernelCall& call) { launch_gather(call, call.in(0), call.in(1), call.out(0)); }
+void forward(const KernelCall& call) {
+  launch_gather(call, call.in(GatherRowsIn::x), call.in(GatherRowsIn::index), call.out(0));
+}
 
 }  // namespace
 

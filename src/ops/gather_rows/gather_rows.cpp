@@ -11,8 +11,8 @@ class GatherRows final : public Op {
   std::string_view name() const override { return "gather_rows"; }
   OpCategory category() const override { return OpCategory::memory; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& x = required(inputs, 0, name());
-    const Type& index = required(inputs, 1, name());
+    const Type& x = required(inputs, GatherRowsIn::x, name());
+    const Type& index = required(inputs, GatherRowsIn::index, name());
     expect(x.shape.size() == 2 && index.dtype == DType::i32 && index.shape.size() == 1, name(),
            text_of("x is ", to_text(x), ", index ", to_text(index), "; wanted [rows, n] and i32[samples]"));
     return {Type{x.dtype, {index.shape[0], x.shape[1]}}};
@@ -20,7 +20,8 @@ class GatherRows final : public Op {
   // Only the rows that are picked are read.
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes&) const override {
     const auto bytes = static_cast<double>(outputs[0].bytes());
-    return {.bytes_read = bytes + static_cast<double>(required(inputs, 1, name()).bytes()), .bytes_written = bytes};
+    return {.bytes_read = bytes + static_cast<double>(required(inputs, GatherRowsIn::index, name()).bytes()),
+            .bytes_written = bytes};
   }
 };
 

@@ -54,8 +54,8 @@ void forward(const KernelCall& call) {
 
 template <class T, class Function>
 void backward(const KernelCall& call) {
-  const TensorView& x = call.in(1);
-  const T* dys = call.in(0).as<T>();
+  const TensorView& x = call.in(GeluBackwardIn::x);
+  const T* dys = call.in(GeluBackwardIn::dy).as<T>();
   const T* xs = x.as<T>();
   T* dxs = call.out(0).as<T>();
   parallel_for(x.rows() * x.row_size(), 2048, [&](std::int64_t begin, std::int64_t end) {
@@ -80,7 +80,7 @@ void register_gelu_cpu(KernelRegistry& registry) {
                 {}});
   registry.add("gelu_backward", DeviceKind::cpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(0).dtype(), [&]<class T>() {
+                  for_floating(call.in(GeluBackwardIn::dy).dtype(), [&]<class T>() {
                     is_exact(call) ? backward<T, ExactGelu>(call) : backward<T, TanhGelu>(call);
                   });
                 },

@@ -61,7 +61,7 @@ struct Gradient {
 template <class Body>
 void for_form(const KernelCall& call, const Body& body) {
   const bool exact = call.attributes_as<GeluAttributes>().approximate == "none";
-  for_cuda_floating(call.in(0).dtype(), [&]<class T>() {
+  for_cuda_floating(call.inputs.front().dtype(), [&]<class T>() {
     if (exact) return body.template operator()<T, ExactGelu<T>>();
     body.template operator()<T, TanhGelu<T>>();
   });
@@ -75,8 +75,9 @@ void forward(const KernelCall& call) {
 
 void backward(const KernelCall& call) {
   for_form(call, [&]<class T, class Function>() {
-    launch_elementwise<T, Gradient<T, Function>, T, T>(call, cuda_data<T>(call.out(0)), {}, cuda_data<T>(call.in(0)),
-                                                       cuda_data<T>(call.in(1)));
+    launch_elementwise<T, Gradient<T, Function>, T, T>(call, cuda_data<T>(call.out(0)), {},
+                                                       cuda_data<T>(call.in(GeluBackwardIn::dy)),
+                                                       cuda_data<T>(call.in(GeluBackwardIn::x)));
   });
 }
 

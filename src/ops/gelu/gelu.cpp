@@ -13,7 +13,9 @@ class GeluBackward final : public Op {
   std::string_view name() const override { return "gelu_backward"; }
   OpCategory category() const override { return OpCategory::activation; }
   Attributes default_attributes() const override { return GeluAttributes{}; }
-  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    return {required(inputs, GeluBackwardIn::x, name())};
+  }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
     cost.flops = 15.0 * static_cast<double>(outputs[0].elements());

@@ -1,11 +1,17 @@
 // The Gaussian error linear unit (Hendrycks and Gimpel, 2016): y = x P(X <= x) of a standard normal X.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "program/program.h"
 
 namespace hone {
+
+// The operands, in order.
+struct GeluBackwardIn {
+  enum : std::size_t { dy, x };
+};
 
 struct GeluAttributes {
   // "none": exact. "tanh": y = x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), GPT-2's.

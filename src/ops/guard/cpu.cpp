@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "ops/guard/guard.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 
@@ -8,7 +9,7 @@ namespace {
 
 template <class T>
 void forward(const KernelCall& call) {
-  const TensorView& values = call.in(0);
+  const TensorView& values = call.in(GuardIn::values);
   const T* each = values.as<T>();
   for (std::int64_t i = 0; i < values.rows() * values.row_size(); ++i) {
     if (!std::isfinite(widen(each[i]))) *call.out(0).as<std::int32_t>() = 1;
@@ -18,9 +19,11 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_guard_cpu(KernelRegistry& registry) {
-  registry.add(
-      "guard", DeviceKind::cpu,
-      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+  registry.add("guard", DeviceKind::cpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.in(GuardIn::values).dtype(), [&]<class T>() { forward<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

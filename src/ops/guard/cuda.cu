@@ -1,4 +1,5 @@
 #include "ops/cuda_kernel.cuh"
+#include "ops/guard/guard.h"
 #include "ops/registry.h"
 
 namespace hone {
@@ -22,7 +23,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 void forward(const KernelCall& call) {
-  const TensorView& values = call.in(0);
+  const TensorView& values = call.in(GuardIn::values);
   const std::int64_t blocks = ceil_div(values.elements(), kBlock);
   if (blocks == 0) return;
   guard_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call)>>>(
@@ -33,10 +34,11 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_guard_cuda(KernelRegistry& registry) {
-  registry.add(
-      "guard", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
-       {}});
+  registry.add("guard", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(GuardIn::values).dtype(), [&]<class T>() { forward<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

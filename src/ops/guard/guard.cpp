@@ -11,13 +11,13 @@ class Guard final : public Op {
   std::string_view name() const override { return "guard"; }
   OpCategory category() const override { return OpCategory::optimizer; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& values = required(inputs, 0, name());
-    const Type& bad = required(inputs, 1, name());
+    const Type& values = required(inputs, GuardIn::values, name());
+    const Type& bad = required(inputs, GuardIn::bad, name());
     expect(is_floating(values.dtype) && bad == Type{DType::i32, {1}}, name(),
            text_of("values are ", to_text(values), ", bad ", to_text(bad), "; wanted a floating type and i32[1]"));
     return {bad};
   }
-  std::optional<std::size_t> alias(std::size_t) const override { return 1; }
+  std::optional<std::size_t> alias(std::size_t) const override { return GuardIn::bad; }
 };
 
 const Guard kGuard;

@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const Unit* qkv, const
 
 template <class T>
 void append(const KernelCall& call) {
-  const TensorView& qkv = call.in(0);
-  const TensorView& keys = call.out(0);
+  const TensorView& qkv = call.in(KvAppendIn::qkv);
+  const TensorView& keys = call.out(KvAppendOut::k_cache);
   const auto& a = call.attributes_as<KvAppendAttributes>();
   if (qkv.capacity() == 0) return;
   const std::int64_t width = a.kv_heads * a.head_dim;
@@ -46,8 +46,9 @@ void append(const KernelCall& call) {
     using Unit = Pack<T, kPack>;
     const Layout layout{qkv.row_size() / kPack, key / kPack, width / kPack, keys.dim(0) * keys.dim(1)};
     append_kernel<<<static_cast<unsigned>(qkv.capacity()), kThreads, 0, stream_of(call)>>>(
-        reinterpret_cast<const Unit*>(qkv.data), cuda_data<std::int32_t>(call.in(3)), row_count(call, qkv), layout,
-        reinterpret_cast<Unit*>(keys.data), reinterpret_cast<Unit*>(call.out(1).data));
+        reinterpret_cast<const Unit*>(qkv.data), cuda_data<std::int32_t>(call.in(KvAppendIn::slots)),
+        row_count(call, qkv), layout, reinterpret_cast<Unit*>(keys.data),
+        reinterpret_cast<Unit*>(call.out(KvAppendOut::v_cache).data));
   };
   if (key % kPackSize<T> == 0) {
     with_pack<T>(width, launch);
@@ -60,9 +61,11 @@ void append(const KernelCall& call) {
 }  // namespace
 
 void register_kv_append_cuda(KernelRegistry& registry) {
-  registry.add(
-      "kv_append", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { append<T>(call); }); }, {}});
+  registry.add("kv_append", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(KvAppendIn::qkv).dtype(), [&]<class T>() { append<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

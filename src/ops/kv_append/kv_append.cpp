@@ -13,10 +13,10 @@ class KvAppend final : public Op {
   OpCategory category() const override { return OpCategory::memory; }
   Attributes default_attributes() const override { return KvAppendAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
-    const Type& qkv = required(inputs, 0, name());
-    const Type& keys = required(inputs, 1, name());
-    const Type& values = required(inputs, 2, name());
-    const Type& slots = required(inputs, 3, name());
+    const Type& qkv = required(inputs, KvAppendIn::qkv, name());
+    const Type& keys = required(inputs, KvAppendIn::k_cache, name());
+    const Type& values = required(inputs, KvAppendIn::v_cache, name());
+    const Type& slots = required(inputs, KvAppendIn::slots, name());
     const auto& a = attributes.as<KvAppendAttributes>();
     expect_sizes(name(), {a.heads, a.kv_heads, a.head_dim});
     expect(qkv.shape.size() == 2 && qkv.shape[1].size == (a.heads + 2 * a.kv_heads) * a.head_dim, name(),
@@ -33,12 +33,15 @@ class KvAppend final : public Op {
   // The rows are moved, not the caches.
   Cost cost(InputTypes inputs, std::span<const Type>, const Attributes& attributes) const override {
     const auto& a = attributes.as<KvAppendAttributes>();
-    const Type& qkv = required(inputs, 0, name());
+    const Type& qkv = required(inputs, KvAppendIn::qkv, name());
     const auto moved =
         static_cast<double>(qkv.rows() * 2 * a.kv_heads * a.head_dim) * static_cast<double>(size_of(qkv.dtype));
-    return {.bytes_read = moved + static_cast<double>(required(inputs, 3, name()).bytes()), .bytes_written = moved};
+    return {.bytes_read = moved + static_cast<double>(required(inputs, KvAppendIn::slots, name()).bytes()),
+            .bytes_written = moved};
   }
-  std::optional<std::size_t> alias(std::size_t output) const override { return output + 1; }
+  std::optional<std::size_t> alias(std::size_t output) const override {
+    return output == KvAppendOut::k_cache ? KvAppendIn::k_cache : KvAppendIn::v_cache;
+  }
 };
 
 const KvAppend kKvAppend;
@@ -49,7 +52,7 @@ std::pair<Tensor, Tensor> kv_append(Tensor qkv, Tensor k_cache, Tensor v_cache, 
                                     const KvAppendAttributes& attributes) {
   const std::vector<Tensor> inputs{qkv, k_cache, v_cache, slots};
   const std::vector<Tensor> outputs = qkv.program().append(kKvAppend, attributes, inputs);
-  return {outputs[0], outputs[1]};
+  return {outputs[KvAppendOut::k_cache], outputs[KvAppendOut::v_cache]};
 }
 
 void register_kv_append(OpRegistry& registry) { registry.add(kKvAppend); }

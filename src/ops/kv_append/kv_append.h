@@ -1,12 +1,21 @@
 // Keys and values written to their pages.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
 #include "program/program.h"
 
 namespace hone {
+
+// The operands, in order.
+struct KvAppendIn {
+  enum : std::size_t { qkv, k_cache, v_cache, slots };
+};
+struct KvAppendOut {
+  enum : std::size_t { k_cache, v_cache };
+};
 
 struct KvAppendAttributes {
   std::int64_t heads = 0;

@@ -8,14 +8,14 @@ namespace {
 template <class T>
 void forward(const KernelCall& call) {
   using A = Accumulator<T>;
-  const TensorView& x = call.in(0);
+  const TensorView& x = call.in(LayerNormIn::x);
   const std::int64_t n = x.row_size();
   const T* xs = x.as<T>();
-  const T* weight = call.in(1).as<T>();
-  const T* bias = call.in(2).as<T>();
-  T* ys = call.out(0).as<T>();
-  A* means = call.out(1).as<A>();
-  A* rstds = call.out(2).as<A>();
+  const T* weight = call.in(LayerNormIn::weight).as<T>();
+  const T* bias = call.in(LayerNormIn::bias).as<T>();
+  T* ys = call.out(LayerNormOut::y).as<T>();
+  A* means = call.out(LayerNormOut::mean).as<A>();
+  A* rstds = call.out(LayerNormOut::rstd).as<A>();
   const auto epsilon = static_cast<A>(call.attributes_as<LayerNormAttributes>().epsilon);
   for_rows(x.rows(), 2 * n, [&](std::int64_t row) {
     const auto statistics = layer_norm_row(xs + row * n, weight, bias, n, epsilon, ys + row * n);
@@ -28,12 +28,16 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_layer_norm_cpu(KernelRegistry& registry) {
-  registry.add(
-      "layer_norm", DeviceKind::cpu,
-      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+  registry.add("layer_norm", DeviceKind::cpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.in(LayerNormIn::x).dtype(), [&]<class T>() { forward<T>(call); });
+                },
+                {}});
   registry.add("layer_norm_backward", DeviceKind::cpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(0).dtype(), [&]<class T>() { layer_norm_backward<T>(call, 0, nullptr); });
+                  for_floating(call.in(LayerNormBackwardIn::dy).dtype(), [&]<class T>() {
+                    layer_norm_backward<T, LayerNormBackwardIn, LayerNormBackwardOut>(call, nullptr);
+                  });
                 },
                 {}});
 }

@@ -8,15 +8,15 @@ namespace {
 template <class T>
 void forward(const KernelCall& call) {
   using A = CudaAccumulator<T>;
-  const TensorView& x = call.in(0);
+  const TensorView& x = call.in(LayerNormIn::x);
   launch_layer_norm<T, false>(call, {.x = cuda_data<T>(x),
                                      .residual = nullptr,
-                                     .weight = cuda_data<T>(call.in(1)),
-                                     .bias = cuda_data<T>(call.in(2)),
+                                     .weight = cuda_data<T>(call.in(LayerNormIn::weight)),
+                                     .bias = cuda_data<T>(call.in(LayerNormIn::bias)),
                                      .sum = nullptr,
-                                     .y = cuda_data<T>(call.out(0)),
-                                     .mean = cuda_data<A>(call.out(1)),
-                                     .rstd = cuda_data<A>(call.out(2)),
+                                     .y = cuda_data<T>(call.out(LayerNormOut::y)),
+                                     .mean = cuda_data<A>(call.out(LayerNormOut::mean)),
+                                     .rstd = cuda_data<A>(call.out(LayerNormOut::rstd)),
                                      .rows = row_count(call, x),
                                      .n = x.row_size(),
                                      .inverse = A(1) / static_cast<A>(x.row_size()),
@@ -26,42 +26,45 @@ void forward(const KernelCall& call) {
 template <class T>
 void backward(const KernelCall& call) {
   using A = CudaAccumulator<T>;
-  const TensorView& x = call.in(1);
-  const bool trained = static_cast<bool>(call.in(5));
+  const TensorView& x = call.in(LayerNormBackwardIn::x);
+  const bool trained = static_cast<bool>(call.in(LayerNormBackwardIn::dweight));
   launch_layer_norm_backward<T>(call,
                                 {.dsum = nullptr,
-                                 .dy = cuda_data<T>(call.in(0)),
+                                 .dy = cuda_data<T>(call.in(LayerNormBackwardIn::dy)),
                                  .x = cuda_data<T>(x),
-                                 .weight = cuda_data<T>(call.in(2)),
-                                 .mean = cuda_data<A>(call.in(3)),
-                                 .rstd = cuda_data<A>(call.in(4)),
-                                 .dx = cuda_data<T>(call.out(0)),
+                                 .weight = cuda_data<T>(call.in(LayerNormBackwardIn::weight)),
+                                 .mean = cuda_data<A>(call.in(LayerNormBackwardIn::mean)),
+                                 .rstd = cuda_data<A>(call.in(LayerNormBackwardIn::rstd)),
+                                 .dx = cuda_data<T>(call.out(LayerNormBackwardOut::dx)),
                                  .dweight_partials = nullptr,
                                  .dbias_partials = nullptr,
                                  .rows = row_count(call, x),
                                  .n = x.row_size()},
-                                trained ? cuda_data<A>(call.out(1)) : nullptr,
-                                trained ? cuda_data<A>(call.out(2)) : nullptr);
+                                trained ? cuda_data<A>(call.out(LayerNormBackwardOut::dweight)) : nullptr,
+                                trained ? cuda_data<A>(call.out(LayerNormBackwardOut::dbias)) : nullptr);
 }
 
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
   std::size_t bytes = 0;
-  if (!inputs[5]) return bytes;
-  for_cuda_floating(inputs[1]->dtype, [&]<class T>() { bytes = layer_norm_workspace<T>(*inputs[1]); });
+  if (!inputs[LayerNormBackwardIn::dweight]) return bytes;
+  for_cuda_floating(inputs[LayerNormBackwardIn::x]->dtype,
+                    [&]<class T>() { bytes = layer_norm_workspace<T>(*inputs[LayerNormBackwardIn::x]); });
   return bytes;
 }
 
 }  // namespace
 
 void register_layer_norm_cuda(KernelRegistry& registry) {
-  registry.add(
-      "layer_norm", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
-       {}});
-  registry.add(
-      "layer_norm_backward", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { backward<T>(call); }); },
-       workspace});
+  registry.add("layer_norm", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(LayerNormIn::x).dtype(), [&]<class T>() { forward<T>(call); });
+                },
+                {}});
+  registry.add("layer_norm_backward", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(LayerNormBackwardIn::dy).dtype(), [&]<class T>() { backward<T>(call); });
+                },
+                workspace});
 }
 
 }  // namespace hone

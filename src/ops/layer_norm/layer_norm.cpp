@@ -15,20 +15,22 @@ class LayerNormBackward final : public Op {
   std::string_view name() const override { return "layer_norm_backward"; }
   OpCategory category() const override { return OpCategory::normalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    std::vector<Type> outputs{required(inputs, 1, name())};
-    if (inputs.size() > 5 && inputs[5]) {
-      outputs.push_back(required(inputs, 5, name()));
-      outputs.push_back(required(inputs, 6, name()));
+    std::vector<Type> outputs{required(inputs, LayerNormBackwardIn::x, name())};
+    if (inputs.size() > LayerNormBackwardIn::dweight && inputs[LayerNormBackwardIn::dweight]) {
+      outputs.push_back(required(inputs, LayerNormBackwardIn::dweight, name()));
+      outputs.push_back(required(inputs, LayerNormBackwardIn::dbias, name()));
     }
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 12.0 * static_cast<double>(outputs[0].elements());
+    cost.flops = 12.0 * static_cast<double>(outputs[LayerNormBackwardOut::dx].elements());
     return cost;
   }
   std::optional<std::size_t> alias(std::size_t output) const override {
-    return output > 0 ? std::optional<std::size_t>(4 + output) : std::nullopt;
+    if (output == LayerNormBackwardOut::dweight) return LayerNormBackwardIn::dweight;
+    if (output == LayerNormBackwardOut::dbias) return LayerNormBackwardIn::dbias;
+    return std::nullopt;
   }
 };
 
@@ -41,9 +43,9 @@ class LayerNorm final : public Op {
   OpCategory category() const override { return OpCategory::normalization; }
   Attributes default_attributes() const override { return LayerNormAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& x = required(inputs, 0, name());
-    const Type& weight = required(inputs, 1, name());
-    const Type& bias = required(inputs, 2, name());
+    const Type& x = required(inputs, LayerNormIn::x, name());
+    const Type& weight = required(inputs, LayerNormIn::weight, name());
+    const Type& bias = required(inputs, LayerNormIn::bias, name());
     expect(x.shape.size() == 2 && weight.shape.size() == 1 && x.shape[1] == weight.shape[0] && weight == bias &&
                x.dtype == weight.dtype,
            name(),
@@ -54,20 +56,27 @@ class LayerNorm final : public Op {
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 7.0 * static_cast<double>(outputs[0].elements());
+    cost.flops = 7.0 * static_cast<double>(outputs[LayerNormOut::y].elements());
     return cost;
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
-    const Tensor dy = builder.output_gradient(0);
+    const Tensor dy = builder.output_gradient(LayerNormOut::y);
     if (!dy) return;
-    const Tensor dweight = norm_accumulator(builder, 1, 2);
-    const Tensor dbias = norm_accumulator(builder, 2, 1);
-    const std::vector<Tensor> inputs{
-        dy, builder.input(0), builder.input(1), builder.output(1), builder.output(2), dweight, dbias};
+    const Tensor dweight = norm_accumulator(builder, LayerNormIn::weight, LayerNormIn::bias);
+    const Tensor dbias = norm_accumulator(builder, LayerNormIn::bias, LayerNormIn::weight);
+    const std::vector<Tensor> inputs{dy,
+                                     builder.input(LayerNormIn::x),
+                                     builder.input(LayerNormIn::weight),
+                                     builder.output(LayerNormOut::mean),
+                                     builder.output(LayerNormOut::rstd),
+                                     dweight,
+                                     dbias};
     const std::vector<Tensor> outputs = builder.program().append(kBackward, {}, inputs);
-    if (builder.needs(0)) builder.add(0, outputs[0]);
-    if (builder.needs(1)) builder.set_accumulator(1, outputs[1]);
-    if (builder.needs(2)) builder.set_accumulator(2, outputs[2]);
+    if (builder.needs(LayerNormIn::x)) builder.add(LayerNormIn::x, outputs[LayerNormBackwardOut::dx]);
+    if (builder.needs(LayerNormIn::weight))
+      builder.set_accumulator(LayerNormIn::weight, outputs[LayerNormBackwardOut::dweight]);
+    if (builder.needs(LayerNormIn::bias))
+      builder.set_accumulator(LayerNormIn::bias, outputs[LayerNormBackwardOut::dbias]);
   }
 };
 

@@ -2,9 +2,25 @@
 // epsilon).
 #pragma once
 
+#include <cstddef>
+
 #include "program/program.h"
 
 namespace hone {
+
+// The operands, in order.
+struct LayerNormIn {
+  enum : std::size_t { x, weight, bias };
+};
+struct LayerNormOut {
+  enum : std::size_t { y, mean, rstd };
+};
+struct LayerNormBackwardIn {
+  enum : std::size_t { dy, x, weight, mean, rstd, dweight, dbias };
+};
+struct LayerNormBackwardOut {
+  enum : std::size_t { dx, dweight, dbias };
+};
 
 struct LayerNormAttributes {
   double epsilon = 1e-5;

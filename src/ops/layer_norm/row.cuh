@@ -7,6 +7,7 @@
 #include "ops/column_sum.cuh"
 #include "ops/held_row.cuh"
 #include "ops/row_ring.cuh"
+#include "ops/slices.h"
 
 namespace hone {
 
@@ -259,10 +260,10 @@ __global__ void __launch_bounds__(kMaxThreads) layer_norm_backward_kernel(LayerN
   }
 }
 
-// Slices of the rows: as many blocks as 132 multiprocessors hold with 1,024 threads each, since a few more would run
+// Slices of the rows: as many blocks as the multiprocessors hold with 1,024 threads each, since a few more would run
 // after all the others.
 [[nodiscard]] inline std::int64_t layer_norm_slices(std::int64_t rows, int threads) {
-  return std::min<std::int64_t>(rows, 132 * std::max(1, 1024 / threads));
+  return std::min<std::int64_t>(rows, kSlicedMultiprocessors * std::max(1, 1024 / threads));
 }
 
 template <class T, class Body>

@@ -43,31 +43,31 @@ void layer_norm_row_backward(const T* dy, const T* x, const T* weight, const Lay
   for (std::int64_t i = 0; i < n; ++i) dx[i] = static_cast<T>(s.rstd * (g(i) - mean - z(i) * slope));
 }
 
-// The backward pass of a norm whose inputs from `first` on are dy, x, weight, mean, rstd and, where they are trained,
-// the gradients of weight and bias so far; outputs: dx and those two. `dsums`, where there is one, is added to the
-// norm's gradient after that was rounded. The gradients of weight and bias are summed in the order of rows.
-template <class T>
-void layer_norm_backward(const KernelCall& call, std::size_t first, const T* dsums) {
+// The backward pass of a norm; In and Out are LayerNormBackwardIn and Out, or those of an operation that holds one and
+// so has their names. `dsums`, where there is one, is added to the norm's gradient after that was rounded. The
+// gradients of weight and bias are summed in the order of rows.
+template <class T, class In, class Out>
+void layer_norm_backward(const KernelCall& call, const T* dsums) {
   using A = Accumulator<T>;
-  const TensorView& x = call.in(first + 1);
+  const TensorView& x = call.in(In::x);
   const std::int64_t n = x.row_size();
   const std::int64_t rows = x.rows();
-  const T* dys = call.in(first).as<T>();
+  const T* dys = call.in(In::dy).template as<T>();
   const T* xs = x.as<T>();
-  const T* weight = call.in(first + 2).as<T>();
-  const A* means = call.in(first + 3).as<A>();
-  const A* rstds = call.in(first + 4).as<A>();
-  T* dxs = call.out(0).as<T>();
+  const T* weight = call.in(In::weight).template as<T>();
+  const A* means = call.in(In::mean).template as<A>();
+  const A* rstds = call.in(In::rstd).template as<A>();
+  T* dxs = call.out(Out::dx).template as<T>();
   for_rows(rows, 4 * n, [&](std::int64_t row) {
     T* dx = dxs + row * n;
     layer_norm_row_backward<T>(dys + row * n, xs + row * n, weight, {means[row], rstds[row]}, n, dx);
     if (dsums == nullptr) return;
     for (std::int64_t i = 0; i < n; ++i) dx[i] = static_cast<T>(widen(dsums[row * n + i]) + widen(dx[i]));
   });
-  zero_tail(call.out(0));
-  if (!call.in(first + 5)) return;
-  A* dweight = call.out(1).as<A>();
-  A* dbias = call.out(2).as<A>();
+  zero_tail(call.out(Out::dx));
+  if (!call.in(In::dweight)) return;
+  A* dweight = call.out(Out::dweight).template as<A>();
+  A* dbias = call.out(Out::dbias).template as<A>();
   parallel_for(n, 64, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = 0; row < rows; ++row) {
       const T* dy = dys + row * n;

@@ -1,13 +1,14 @@
 #include <algorithm>
 
 #include "ops/column_sum.cuh"
+#include "ops/linear/linear.h"
 #include "ops/registry.h"
 
 namespace hone {
 namespace {
 
 constexpr int kWarps = 8;
-constexpr std::int64_t kSlices = 64;
+constexpr std::int64_t kSlices = 64;  // fixes the order of the sum
 
 // A block takes 32 packs of columns of the rows of one slice: those whose number / 8 leaves the slice modulo the number
 // of slices. Warp w adds the rows with number % 8 = w; then the warps are added in order.
@@ -47,7 +48,7 @@ std::int64_t slices_of(std::int64_t rows) { return std::min(kSlices, ceil_div(ro
 template <class T>
 void bias_gradient(const KernelCall& call) {
   using A = CudaAccumulator<T>;
-  const TensorView& dy = call.in(0);
+  const TensorView& dy = call.in(LinearBiasGradientIn::dy);
   const std::int64_t n = dy.row_size();
   if (dy.elements() == 0) return;
   const std::int64_t slices = slices_of(dy.capacity());
@@ -62,7 +63,7 @@ void bias_gradient(const KernelCall& call) {
 }
 
 std::size_t workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
-  return static_cast<std::size_t>(slices_of(inputs[0]->rows())) * outputs[0].bytes();
+  return static_cast<std::size_t>(slices_of(inputs[LinearBiasGradientIn::dy]->rows())) * outputs[0].bytes();
 }
 
 }  // namespace
@@ -70,7 +71,8 @@ std::size_t workspace(InputTypes inputs, std::span<const Type> outputs, const At
 void register_linear_bias_gradient_cuda(KernelRegistry& registry) {
   registry.add("linear_bias_gradient", DeviceKind::cuda,
                {[](const KernelCall& call) {
-                  for_cuda_floating(call.in(0).dtype(), [&]<class T>() { bias_gradient<T>(call); });
+                  for_cuda_floating(call.in(LinearBiasGradientIn::dy).dtype(),
+                                    [&]<class T>() { bias_gradient<T>(call); });
                 },
                 workspace});
 }

@@ -10,39 +10,42 @@ namespace {
 // The kernel's memory for a product of its first two inputs and its output.
 template <auto product>
 std::size_t workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
-  return gemm_workspace_bytes(product(required(inputs, 0, "linear"), required(inputs, 1, "linear"), outputs[0]),
+  return gemm_workspace_bytes(product(required(inputs, LinearFactorsIn::a, "linear"),
+                                      required(inputs, LinearFactorsIn::b, "linear"), outputs[0]),
                               thread_count());
 }
 
 void multiply(const KernelCall& call, GemmArgs args) {
-  args.a = call.in(0).data;
-  args.b = call.in(1).data;
+  args.a = call.in(LinearFactorsIn::a).data;
+  args.b = call.in(LinearFactorsIn::b).data;
   args.c = call.out(0).data;
   args.workspace = call.workspace;
   gemm(args);
 }
 
 void forward(const KernelCall& call) {
-  GemmArgs args = linear_product(*call.in(0).type, *call.in(1).type, *call.out(0).type);
-  args.m = call.in(0).rows();
-  if (call.in(2)) {
-    args.bias = call.in(2).data;
-    args.bias_type = call.in(2).dtype();
+  GemmArgs args = linear_product(*call.in(LinearIn::x).type, *call.in(LinearIn::weight).type, *call.out(0).type);
+  args.m = call.in(LinearIn::x).rows();
+  if (call.in(LinearIn::bias)) {
+    args.bias = call.in(LinearIn::bias).data;
+    args.bias_type = call.in(LinearIn::bias).dtype();
   }
   multiply(call, args);
   zero_tail(call.out(0));
 }
 
 void input_gradient(const KernelCall& call) {
-  GemmArgs args = linear_input_product(*call.in(0).type, *call.in(1).type, *call.out(0).type);
-  args.m = call.in(0).rows();
+  GemmArgs args = linear_input_product(*call.in(LinearInputGradientIn::dy).type,
+                                       *call.in(LinearInputGradientIn::weight).type, *call.out(0).type);
+  args.m = call.in(LinearInputGradientIn::dy).rows();
   multiply(call, args);
   zero_tail(call.out(0));
 }
 
 void weight_gradient(const KernelCall& call) {
-  GemmArgs args = linear_weight_product(*call.in(0).type, *call.in(1).type, *call.out(0).type);
-  args.k = call.in(0).rows();
+  GemmArgs args = linear_weight_product(*call.in(LinearWeightGradientIn::dy).type,
+                                        *call.in(LinearWeightGradientIn::x).type, *call.out(0).type);
+  args.k = call.in(LinearWeightGradientIn::dy).rows();
   multiply(call, args);
 }
 
@@ -50,7 +53,7 @@ void weight_gradient(const KernelCall& call) {
 template <class T>
 void bias_gradient(const KernelCall& call) {
   using A = Accumulator<T>;
-  const TensorView& dy = call.in(0);
+  const TensorView& dy = call.in(LinearBiasGradientIn::dy);
   const std::int64_t n = dy.row_size();
   const T* dys = dy.as<T>();
   A* dbias = call.out(0).as<A>();
@@ -67,10 +70,11 @@ void register_linear_cpu(KernelRegistry& registry) {
   registry.add("linear", DeviceKind::cpu, {forward, workspace<linear_product>});
   registry.add("linear_input_gradient", DeviceKind::cpu, {input_gradient, workspace<linear_input_product>});
   registry.add("linear_weight_gradient", DeviceKind::cpu, {weight_gradient, workspace<linear_weight_product>});
-  registry.add(
-      "linear_bias_gradient", DeviceKind::cpu,
-      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { bias_gradient<T>(call); }); },
-       {}});
+  registry.add("linear_bias_gradient", DeviceKind::cpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.in(LinearBiasGradientIn::dy).dtype(), [&]<class T>() { bias_gradient<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

@@ -21,13 +21,13 @@ void multiply(const KernelCall& call, GemmArgs args) {
   if (args.a_type != args.b_type) {
     // A gradient in f32 beside operands of bf16: the library multiplies operands of one type.
     std::byte* narrowed = call.workspace.data() + kCublasWorkspace;
-    narrow_cuda(call, call.in(0).as<float>(), narrowed, call.in(0).elements());
+    narrow_cuda(call, call.in(LinearFactorsIn::a).as<float>(), narrowed, call.in(LinearFactorsIn::a).elements());
     args.a = narrowed;
     args.a_type = args.b_type;
   } else {
-    args.a = call.in(0).data;
+    args.a = call.in(LinearFactorsIn::a).data;
   }
-  args.b = call.in(1).data;
+  args.b = call.in(LinearFactorsIn::b).data;
   if (args.c == nullptr) args.c = call.out(0).data;
   args.workspace = call.workspace.first(kCublasWorkspace);
   auto& device = static_cast<CudaDevice&>(*call.device);
@@ -36,14 +36,14 @@ void multiply(const KernelCall& call, GemmArgs args) {
 
 void forward(const KernelCall& call) {
   const TensorView& y = call.out(0);
-  const TensorView& bias = call.in(2);
-  GemmArgs args = linear_product(*call.in(0).type, *call.in(1).type, *y.type);
+  const TensorView& bias = call.in(LinearIn::bias);
+  GemmArgs args = linear_product(*call.in(LinearIn::x).type, *call.in(LinearIn::weight).type, *y.type);
   const bool fused = bias && bias.dtype() == y.dtype();
   if (fused) {
     args.bias = bias.data;
     args.bias_type = bias.dtype();
   }
-  const std::int64_t stride = made_stride(*call.in(0).type, *y.type);
+  const std::int64_t stride = made_stride(*call.in(LinearIn::x).type, *y.type);
   if (stride == y.row_size()) {
     multiply(call, args);
   } else {
@@ -61,22 +61,24 @@ void forward(const KernelCall& call) {
 }
 
 void input_gradient(const KernelCall& call) {
-  multiply(call, linear_input_product(*call.in(0).type, *call.in(1).type, *call.out(0).type));
+  multiply(call, linear_input_product(*call.in(LinearInputGradientIn::dy).type,
+                                      *call.in(LinearInputGradientIn::weight).type, *call.out(0).type));
 }
 
 void weight_gradient(const KernelCall& call) {
-  multiply(call, linear_weight_product(*call.in(0).type, *call.in(1).type, *call.out(0).type));
+  multiply(call, linear_weight_product(*call.in(LinearWeightGradientIn::dy).type,
+                                       *call.in(LinearWeightGradientIn::x).type, *call.out(0).type));
 }
 
 std::size_t forward_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
-  const std::int64_t stride = made_stride(required(inputs, 0, "linear"), outputs[0]);
+  const std::int64_t stride = made_stride(required(inputs, LinearIn::x, "linear"), outputs[0]);
   if (stride == outputs[0].row_size()) return kCublasWorkspace;
   return kCublasWorkspace + static_cast<std::size_t>(outputs[0].rows() * stride) * size_of(outputs[0].dtype);
 }
 
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
-  const Type& first = required(inputs, 0, "linear");
-  const bool mixed = first.dtype != required(inputs, 1, "linear").dtype;
+  const Type& first = required(inputs, LinearFactorsIn::a, "linear");
+  const bool mixed = first.dtype != required(inputs, LinearFactorsIn::b, "linear").dtype;
   return kCublasWorkspace + (mixed ? static_cast<std::size_t>(first.elements()) * sizeof(BFloat16) : 0);
 }
 

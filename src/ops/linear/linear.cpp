@@ -20,14 +20,15 @@ class LinearInputGradient final : public Op {
   std::string_view name() const override { return "linear_input_gradient"; }
   OpCategory category() const override { return OpCategory::gemm; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& dy = required(inputs, 0, name());
-    const Type& weight = required(inputs, 1, name());
+    const Type& dy = required(inputs, LinearInputGradientIn::dy, name());
+    const Type& weight = required(inputs, LinearInputGradientIn::weight, name());
     expect(dy.shape.size() == 2 && weight.shape.size() == 2, name(),
            text_of("dy is ", to_text(dy), ", weight ", to_text(weight), "; wanted [rows, n] and [n, k]"));
     return {Type{weight.dtype, {dy.shape[0], weight.shape[1]}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return product_cost(Op::cost(inputs, outputs, attributes), outputs[0], required(inputs, 1, name()).shape[0].size);
+    return product_cost(Op::cost(inputs, outputs, attributes), outputs[0],
+                        required(inputs, LinearInputGradientIn::weight, name()).shape[0].size);
   }
 };
 
@@ -36,11 +37,14 @@ class LinearWeightGradient final : public Op {
  public:
   std::string_view name() const override { return "linear_weight_gradient"; }
   OpCategory category() const override { return OpCategory::gemm; }
-  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 2, name())}; }
-  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return product_cost(Op::cost(inputs, outputs, attributes), required(inputs, 1, name()), outputs[0].shape[0].size);
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    return {required(inputs, LinearWeightGradientIn::dweight, name())};
   }
-  std::optional<std::size_t> alias(std::size_t) const override { return 2; }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    return product_cost(Op::cost(inputs, outputs, attributes), required(inputs, LinearWeightGradientIn::x, name()),
+                        outputs[0].shape[0].size);
+  }
+  std::optional<std::size_t> alias(std::size_t) const override { return LinearWeightGradientIn::dweight; }
 };
 
 // (dy, dbias) -> dbias, in place.
@@ -48,13 +52,15 @@ class LinearBiasGradient final : public Op {
  public:
   std::string_view name() const override { return "linear_bias_gradient"; }
   OpCategory category() const override { return OpCategory::elementwise; }
-  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    return {required(inputs, LinearBiasGradientIn::dbias, name())};
+  }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = static_cast<double>(required(inputs, 0, name()).elements());
+    cost.flops = static_cast<double>(required(inputs, LinearBiasGradientIn::dy, name()).elements());
     return cost;
   }
-  std::optional<std::size_t> alias(std::size_t) const override { return 1; }
+  std::optional<std::size_t> alias(std::size_t) const override { return LinearBiasGradientIn::dbias; }
 };
 
 const LinearInputGradient kInputGradient;
@@ -68,12 +74,12 @@ class Linear final : public Op {
   OpCategory category() const override { return OpCategory::gemm; }
   Attributes default_attributes() const override { return LinearAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
-    const Type& x = required(inputs, 0, name());
-    const Type& weight = required(inputs, 1, name());
+    const Type& x = required(inputs, LinearIn::x, name());
+    const Type& weight = required(inputs, LinearIn::weight, name());
     expect(x.shape.size() == 2 && weight.shape.size() == 2 && x.shape[1] == weight.shape[1] && x.dtype == weight.dtype,
            name(), text_of("x is ", to_text(x), ", weight ", to_text(weight), "; wanted [rows, k] and [n, k]"));
-    if (inputs.size() > 2 && inputs[2]) {
-      const Type& bias = required(inputs, 2, name());
+    if (inputs.size() > LinearIn::bias && inputs[LinearIn::bias]) {
+      const Type& bias = required(inputs, LinearIn::bias, name());
       expect(bias.shape.size() == 1 && bias.shape[0] == weight.shape[0] && bias.dtype == x.dtype, name(),
              text_of("bias is ", to_text(bias), ", weight ", to_text(weight), "; wanted [n] and [n, k]"));
     }
@@ -81,17 +87,23 @@ class Linear final : public Op {
     return {Type{f32_output ? accumulator_of(x.dtype) : x.dtype, {x.shape[0], weight.shape[0].size}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return product_cost(Op::cost(inputs, outputs, attributes), required(inputs, 0, name()), outputs[0].shape[1].size);
+    return product_cost(Op::cost(inputs, outputs, attributes), required(inputs, LinearIn::x, name()),
+                        outputs[0].shape[1].size);
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(0);
     if (!dy) return;
     Program& program = builder.program();
-    if (builder.needs(1)) {
-      builder.set_accumulator(1, program.append1(kWeightGradient, {}, {dy, builder.input(0), builder.accumulator(1)}));
+    if (builder.needs(LinearIn::weight)) {
+      builder.set_accumulator(LinearIn::weight,
+                              program.append1(kWeightGradient, {},
+                                              {dy, builder.input(LinearIn::x), builder.accumulator(LinearIn::weight)}));
     }
-    if (builder.needs(2)) builder.set_accumulator(2, program.append1(kBiasGradient, {}, {dy, builder.accumulator(2)}));
-    if (builder.needs(0)) builder.add(0, program.append1(kInputGradient, {}, {dy, builder.input(1)}));
+    if (builder.needs(LinearIn::bias))
+      builder.set_accumulator(LinearIn::bias,
+                              program.append1(kBiasGradient, {}, {dy, builder.accumulator(LinearIn::bias)}));
+    if (builder.needs(LinearIn::x))
+      builder.add(LinearIn::x, program.append1(kInputGradient, {}, {dy, builder.input(LinearIn::weight)}));
   }
 };
 

@@ -1,9 +1,29 @@
 // The affine map y = x W^T + bias.
 #pragma once
 
+#include <cstddef>
+
 #include "program/program.h"
 
 namespace hone {
+
+// The operands, in order.
+struct LinearIn {
+  enum : std::size_t { x, weight, bias };
+};
+struct LinearInputGradientIn {
+  enum : std::size_t { dy, weight };
+};
+struct LinearWeightGradientIn {
+  enum : std::size_t { dy, x, dweight };
+};
+struct LinearBiasGradientIn {
+  enum : std::size_t { dy, dbias };
+};
+// What linear, linear_input_gradient and linear_weight_gradient multiply.
+struct LinearFactorsIn {
+  enum : std::size_t { a, b };
+};
 
 struct LinearAttributes {
   bool f32_output = false;  // y in f32 (f64 for f64) instead of in x's dtype

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/vector_math.h"
@@ -144,21 +145,22 @@ struct Operands {
   TensorView dx, dweight;              // outputs of the backward pass
 };
 
+// In and Out: those of the operation whose passes these are.
+template <class In, class Out>
 Operands operands_of(const KernelCall& call, Passes passes) {
-  const std::size_t x = passes == Passes::forward ? 0 : 1;
-  Operands o{.passes = passes, .x = call.in(x), .weight = call.in(x + 1), .targets = call.in(x + 2)};
-  std::size_t out = 0;
-  if (passes != Passes::backward) {
-    o.logp = call.out(out++);
-    o.entropy = call.out(out++);
-    o.hit = call.out(out++);
-    o.lse = call.out(out++);
+  Operands o{.passes = passes, .x = call.in(In::x), .weight = call.in(In::weight), .targets = call.in(In::targets)};
+  if constexpr (requires { Out::logp; }) {
+    o.logp = call.out(Out::logp);
+    o.entropy = call.out(Out::entropy);
+    o.hit = call.out(Out::hit);
+    o.lse = call.out(Out::lse);
   }
-  if (passes == Passes::forward) return o;
-  o.dlogp = call.in(0);
-  if (passes == Passes::backward) o.kept_lse = call.in(4);
-  o.dx = call.out(out++);
-  if (call.in(passes == Passes::joint ? 4 : 5)) o.dweight = call.out(out);
+  if constexpr (requires { In::lse; }) o.kept_lse = call.in(In::lse);
+  if constexpr (requires { In::dlogp; }) {
+    o.dlogp = call.in(In::dlogp);
+    o.dx = call.out(Out::dx);
+    if (call.in(In::dweight)) o.dweight = call.out(Out::dweight);
+  }
   return o;
 }
 
@@ -294,28 +296,33 @@ class Head {
   const std::int32_t* block_rows_ = nullptr;
 };
 
-template <Passes passes>
+template <Passes passes, class In>
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
-  constexpr std::size_t kFirst = passes == Passes::forward ? 0 : 1;
-  const Type& x = required(inputs, kFirst, "linear_logprobs");
-  const Type& weight = required(inputs, kFirst + 1, "linear_logprobs");
+  const Type& x = required(inputs, In::x, "linear_logprobs");
+  const Type& weight = required(inputs, In::weight, "linear_logprobs");
   std::size_t bytes = 0;
   for_floating(x.dtype, [&]<class T>() { bytes = Workspace<T>(x, weight, passes, {}).bytes(); });
   return bytes;
 }
 
-template <Passes passes>
+template <Passes passes, class In, class Out>
 void run(const KernelCall& call) {
-  const Operands operands = operands_of(call, passes);
+  const Operands operands = operands_of<In, Out>(call, passes);
   for_floating(operands.x.dtype(), [&]<class T>() { Head<T>(call, operands).run(call); });
+}
+
+template <Passes passes, class In, class Out>
+void add_kernel(KernelRegistry& registry, std::string_view op) {
+  registry.add(op, DeviceKind::cpu, {run<passes, In, Out>, workspace<passes, In>});
 }
 
 }  // namespace
 
 void register_linear_logprobs_cpu(KernelRegistry& registry) {
-  registry.add("linear_logprobs", DeviceKind::cpu, {run<Passes::forward>, workspace<Passes::forward>});
-  registry.add("linear_logprobs_backward", DeviceKind::cpu, {run<Passes::backward>, workspace<Passes::backward>});
-  registry.add("linear_logprobs_joint", DeviceKind::cpu, {run<Passes::joint>, workspace<Passes::joint>});
+  add_kernel<Passes::forward, LinearLogprobsIn, LinearLogprobsOut>(registry, "linear_logprobs");
+  add_kernel<Passes::backward, LinearLogprobsBackwardIn, LinearLogprobsBackwardOut>(registry,
+                                                                                    "linear_logprobs_backward");
+  add_kernel<Passes::joint, LinearLogprobsJointIn, LinearLogprobsJointOut>(registry, "linear_logprobs_joint");
 }
 
 }  // namespace hone

@@ -6,11 +6,13 @@
 // workspace holds. Rows without a target are computed too: how many there are is known to the device only. Their
 // gradients are zero.
 #include <algorithm>
+#include <string_view>
 
 #include "ops/cuda_kernel.cuh"
 #include "ops/linear/products.h"
 #include "ops/linear_logprobs/linear_logprobs.h"
 #include "ops/linear_logprobs/log_softmax.cuh"
+#include "ops/linear_logprobs/logits.cuh"
 #include "ops/registry.h"
 
 namespace hone {
@@ -21,7 +23,6 @@ constexpr std::int64_t kGradientLogits = std::int64_t{64} << 20;  // at a time, 
 constexpr std::int64_t kGradientRows = 8192;                      // at a time, at most
 constexpr std::int64_t kJointLogits = std::int64_t{320} << 20;    // at a time, both passes joined
 constexpr std::int64_t kRowUnit = 256;                            // that blocks of rows are rounded down to
-constexpr int kMergeThreads = 64;
 
 // Which of the passes a launch runs.
 enum class Passes : std::uint8_t { forward, backward, joint };
@@ -74,214 +75,84 @@ struct Workspace {
   }
 };
 
-// A launch's block of rows and chunk of ids.
-template <class A>
-struct Piece {
-  A* logits;
-  std::int64_t stride;
-  std::int64_t first_row;
-  RowCount rows;
-  const std::int32_t* targets;
-  std::int32_t first_id, ids;
-  A temperature;
-};
-
-template <class A>
-struct ForwardOutputs {
-  A *logp, *entropy, *hit, *lse;
-};
-
-// A block of threads to a chunk of the vocabulary and a row; the piece holds all ids, `statistics` is that of the
-// piece's first row. The target's logit goes to `target_logits`, by row.
-template <class A>
-__global__ void __launch_bounds__(kLogSoftmaxThreads)
-    take_chunks(Piece<A> piece, ChunkStatistics<A>* statistics, A* target_logits) {
-  __shared__ LogSoftmaxScratch<A> scratch;
-  __shared__ std::int32_t shared_target;
-  const std::int64_t row = piece.first_row + blockIdx.x;
-  if (threadIdx.x == 0) shared_target = row < piece.rows.get() ? piece.targets[row] : -1;
-  // Loaded before it is known whether the row counts, so as not to wait for that.
-  const std::int32_t first = static_cast<std::int32_t>(blockIdx.y) * static_cast<std::int32_t>(kVocabChunk);
-  const int count = min(static_cast<int>(kVocabChunk), piece.ids - first);
-  const A* logits = piece.logits + blockIdx.x * piece.stride + first;
-  LogitChunk<A> chunk;
-  chunk.load(logits, count, reinterpret_cast<std::uintptr_t>(logits) % 16 == 0, -std::numeric_limits<A>::infinity());
-  __syncthreads();
-  const std::int32_t target = shared_target;
-  if (target < 0) return;
-  const ChunkStatistics<A> result = chunk_statistics(chunk, piece.temperature, scratch);
-  if (threadIdx.x != 0) return;
-  statistics[static_cast<std::int64_t>(blockIdx.x) * gridDim.y + blockIdx.y] = result;
-  if (target >= first && target - first < count) target_logits[row] = logits[target - first];
-}
-
-// A thread to a row of `count` from `first_row` on, whose `statistics` come first: its chunks are merged in order.
-// outputs.logp holds the targets' logits.
-template <class A>
-__global__ void __launch_bounds__(kMergeThreads)
-    merge_chunks(const ChunkStatistics<A>* statistics, std::int64_t first_row, std::int64_t count, std::int32_t chunks,
-                 std::int64_t vocab, RowCount rows, const std::int32_t* targets, A temperature,
-                 ForwardOutputs<A> outputs) {
-  const std::int64_t local = static_cast<std::int64_t>(blockIdx.x) * kMergeThreads + threadIdx.x;
-  if (local >= count) return;
-  const std::int64_t row = first_row + local;
-  const std::int32_t target = row < rows.get() ? targets[row] : -1;
-  if (target < 0) {
-    outputs.logp[row] = outputs.entropy[row] = outputs.hit[row] = outputs.lse[row] = A(0);
-    return;
-  }
-  LogSoftmaxState<A> state;
-  state.clear();
-  for (std::int32_t chunk = 0; chunk < chunks; ++chunk) {
-    state.add(statistics[local * chunks + chunk], chunk * static_cast<std::int32_t>(kVocabChunk));
-  }
-  // A target outside the vocabulary shows as NaN.
-  const A logit = target < vocab ? outputs.logp[row] : std::numeric_limits<A>::quiet_NaN();
-  const A lse = state.lse();
-  outputs.logp[row] = log_probability_of(logit, temperature, lse);
-  outputs.entropy[row] = state.entropy();
-  outputs.hit[row] = state.argmax == target ? A(1) : A(0);
-  outputs.lse[row] = lse;
-}
-
-// dlogit = (1 where it is the target's, else 0, less its probability) * dlogp / temperature. A block of threads to a
-// row, chunk after chunk: what it writes lies where the same or an earlier chunk was read.
-template <class T, class A>
-__global__ void __launch_bounds__(kLogSoftmaxThreads)
-    to_gradient(Piece<A> piece, const A* __restrict__ dlogp, const A* __restrict__ lse) {
-  const std::int64_t local = blockIdx.x;
-  const std::int64_t row = piece.first_row + local;
-  const bool used = row < piece.rows.get();
-  const std::int32_t target = used ? piece.targets[row] : -1;
-  const A weight = used ? dlogp[row] : A(0);
-  const A* logits = piece.logits + local * piece.stride;
-  T* gradients = reinterpret_cast<T*>(piece.logits + local * piece.stride);
-  const bool counts = target >= 0 && weight != A(0);
-  const A scale = counts ? weight / piece.temperature : A(0);
-  const A row_lse = counts ? lse[row] : A(0);
-  const std::int32_t target_place = target - piece.first_id;
-  for (std::int32_t at = 0; at < piece.ids; at += static_cast<std::int32_t>(kVocabChunk)) {
-    const int count = min(static_cast<int>(kVocabChunk), piece.ids - at);
-    LogitChunk<A> chunk;
-    if (counts) chunk.load(logits + at, count, true, A(0));
-    if constexpr (!std::is_same_v<T, A>) __syncthreads();
-#pragma unroll
-    for (int i = 0; i < kLogSoftmaxPacks; ++i) {
-      const int place = LogitChunk<A>::place(i);
-      Pack<T, 4> result;
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        A gradient = A(0);
-        if (counts) {
-          gradient = -scale * std::exp(log_probability_of(chunk.values[i][e], piece.temperature, row_lse));
-          if (at + place + e == target_place) gradient += scale;
-        }
-        result[e] = narrowed<T>(gradient);
-      }
-      // Rows are whole chunks apart, so that what lies behind the last id may be written.
-      if (place < count) *reinterpret_cast<Pack<T, 4>*>(gradients + at + place) = result;
-    }
-  }
-}
-
-template <class T, class A>
-__global__ void narrow(const A* __restrict__ from, T* __restrict__ to, std::int64_t count) {
-  const std::int64_t at = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
-  if (at + 4 <= count) {
-    const auto wide = *reinterpret_cast<const Pack<A, 4>*>(from + at);
-    Pack<T, 4> result;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) result[i] = narrowed<T>(wide[i]);
-    *reinterpret_cast<Pack<T, 4>*>(to + at) = result;
-    return;
-  }
-  for (std::int64_t i = at; i < count; ++i) to[i] = narrowed<T>(from[i]);
-}
-
-// One launch.
-template <class T>
+// One launch. In and Out: those of the operation whose passes it runs.
+template <class T, class In, class Out>
 class Head {
  public:
   using A = CudaAccumulator<T>;
   static constexpr DType kType = DTypeOf<std::conditional_t<Workspace<T>::kNarrow, BFloat16, T>>::value;
   static constexpr DType kWide = std::is_same_v<A, double> ? DType::f64 : DType::f32;
 
-  // x's index among the inputs; weight and targets follow it.
-  static constexpr std::size_t x_input(Passes passes) { return passes == Passes::forward ? 0 : 1; }
-
   Head(const KernelCall& call, Passes passes)
       : call_(call),
-        work_(*call.in(x_input(passes)).type, *call.in(x_input(passes) + 1).type, passes, call.workspace.data()),
-        x_(cuda_data<T>(call.in(x_input(passes)))),
-        weight_(cuda_data<T>(call.in(x_input(passes) + 1))),
-        targets_(call.in(x_input(passes) + 2).template as<std::int32_t>()),
-        count_(row_count(call, call.in(x_input(passes)))),
-        hidden_(call.in(x_input(passes)).row_size()),
-        vocab_(call.in(x_input(passes) + 1).dim(0)),
+        work_(*call.in(In::x).type, *call.in(In::weight).type, passes, call.workspace.data()),
+        x_(cuda_data<T>(call.in(In::x))),
+        weight_(cuda_data<T>(call.in(In::weight))),
+        targets_(call.in(In::targets).template as<std::int32_t>()),
+        count_(row_count(call, call.in(In::x))),
+        hidden_(call.in(In::x).row_size()),
+        vocab_(call.in(In::weight).dim(0)),
         temperature_(static_cast<A>(call.attributes_as<LinearLogprobsAttributes>().temperature)) {
     HONE_ASSERT(call.workspace.size() >= work_.bytes, "a workspace of ", call.workspace.size(), " bytes");
   }
 
   void forward() {
-    for_pieces([&](const Piece<A>& piece, std::int64_t rows) {
+    for_pieces([&](const LogitsPiece<A>& piece, std::int64_t rows) {
       take(piece, rows, work_.statistics + piece.first_row * chunks());
     });
     merge(0, count_.capacity);
   }
 
-  // Inputs dlogp and lse at 0 and 4.
   void backward() {
-    const A* dlogp = cuda_data<A>(call_.in(0));
-    const A* lse = cuda_data<A>(call_.in(4));
-    T* dx = cuda_data<T>(call_.out(0));
-    const bool wanted = static_cast<bool>(call_.in(5));
-    for_pieces([&](const Piece<A>& piece, std::int64_t rows) {
+    const A* dlogp = cuda_data<A>(call_.in(In::dlogp));
+    const A* lse = cuda_data<A>(call_.in(In::lse));
+    T* dx = cuda_data<T>(call_.out(Out::dx));
+    const bool wanted = static_cast<bool>(call_.in(In::dweight));
+    for_pieces([&](const LogitsPiece<A>& piece, std::int64_t rows) {
       differentiate(piece, rows, dlogp, lse);
       input_gradient(piece, rows, dx + piece.first_row * hidden_);
-      if (wanted) weight_gradient(piece, rows, call_.out(1));
+      if (wanted) weight_gradient(piece, rows, call_.out(Out::dweight));
     });
   }
 
-  // dlogp at 0.
   void joint() {
-    const A* dlogp = cuda_data<A>(call_.in(0));
-    const A* lse = cuda_data<A>(call_.out(3));
-    T* dx = cuda_data<T>(call_.out(4));
-    const bool wanted = static_cast<bool>(call_.in(4));
-    for_pieces([&](const Piece<A>& piece, std::int64_t rows) {
+    const A* dlogp = cuda_data<A>(call_.in(In::dlogp));
+    const A* lse = cuda_data<A>(call_.out(Out::lse));
+    T* dx = cuda_data<T>(call_.out(Out::dx));
+    const bool wanted = static_cast<bool>(call_.in(In::dweight));
+    for_pieces([&](const LogitsPiece<A>& piece, std::int64_t rows) {
       take(piece, rows, work_.statistics);
       merge(piece.first_row, rows);
       differentiate(piece, rows, dlogp, lse);
       input_gradient(piece, rows, dx + piece.first_row * hidden_);
-      if (wanted) weight_gradient(piece, rows, call_.out(5));
+      if (wanted) weight_gradient(piece, rows, call_.out(Out::dweight));
     });
   }
 
  private:
   [[nodiscard]] std::int64_t chunks() const { return ceil_div(vocab_, kVocabChunk); }
 
-  // The outputs of the forward pass come first.
-  [[nodiscard]] ForwardOutputs<A> outputs() const {
-    return {cuda_data<A>(call_.out(0)), cuda_data<A>(call_.out(1)), cuda_data<A>(call_.out(2)),
-            cuda_data<A>(call_.out(3))};
+  [[nodiscard]] LogprobOutputs<A> outputs() const {
+    return {cuda_data<A>(call_.out(Out::logp)), cuda_data<A>(call_.out(Out::entropy)),
+            cuda_data<A>(call_.out(Out::hit)), cuda_data<A>(call_.out(Out::lse))};
   }
 
-  void take(const Piece<A>& piece, std::int64_t rows, ChunkStatistics<A>* statistics) {
-    take_chunks<<<dim3(static_cast<unsigned>(rows), static_cast<unsigned>(chunks())), kLogSoftmaxThreads, 0,
-                  stream_of(call_)>>>(piece, statistics, outputs().logp);
+  void take(const LogitsPiece<A>& piece, std::int64_t rows, ChunkStatistics<A>* statistics) {
+    logprob_chunks<<<dim3(static_cast<unsigned>(rows), static_cast<unsigned>(chunks())), kLogSoftmaxThreads, 0,
+                     stream_of(call_)>>>(piece, statistics, outputs().logp);
     check_launch("linear_logprobs");
   }
 
   void merge(std::int64_t first_row, std::int64_t rows) {
     if (rows == 0) return;
-    merge_chunks<<<static_cast<unsigned>(ceil_div(rows, kMergeThreads)), kMergeThreads, 0, stream_of(call_)>>>(
-        work_.statistics, first_row, rows, static_cast<std::int32_t>(chunks()), vocab_, count_, targets_, temperature_,
-        outputs());
+    logprob_merge<<<static_cast<unsigned>(ceil_div(rows, kLogprobMergeThreads)), kLogprobMergeThreads, 0,
+                    stream_of(call_)>>>(work_.statistics, first_row, rows, static_cast<std::int32_t>(chunks()), vocab_,
+                                        count_, targets_, temperature_, outputs());
     check_launch("linear_logprobs: merge");
   }
 
-  void differentiate(const Piece<A>& piece, std::int64_t rows, const A* dlogp, const A* lse) {
-    to_gradient<T><<<static_cast<unsigned>(rows), kLogSoftmaxThreads, 0, stream_of(call_)>>>(piece, dlogp, lse);
+  void differentiate(const LogitsPiece<A>& piece, std::int64_t rows, const A* dlogp, const A* lse) {
+    logits_to_gradient<T><<<static_cast<unsigned>(rows), kLogSoftmaxThreads, 0, stream_of(call_)>>>(piece, dlogp, lse);
     check_launch("linear_logprobs: gradients of logits");
   }
 
@@ -305,14 +176,14 @@ class Head {
                   .lda = hidden_,
                   .ldb = hidden_,
                   .ldc = work_.chunk});
-        body(Piece<A>{.logits = work_.logits,
-                      .stride = work_.chunk,
-                      .first_row = row,
-                      .rows = count_,
-                      .targets = targets_,
-                      .first_id = static_cast<std::int32_t>(id),
-                      .ids = static_cast<std::int32_t>(ids),
-                      .temperature = temperature_},
+        body(LogitsPiece<A>{.logits = work_.logits,
+                            .stride = work_.chunk,
+                            .first_row = row,
+                            .rows = count_,
+                            .targets = targets_,
+                            .first_id = static_cast<std::int32_t>(id),
+                            .ids = static_cast<std::int32_t>(ids),
+                            .temperature = temperature_},
              rows);
       }
     }
@@ -324,7 +195,7 @@ class Head {
   }
 
   // dx = dlogits weight, summed over the chunks.
-  void input_gradient(const Piece<A>& piece, std::int64_t rows, T* dx) {
+  void input_gradient(const LogitsPiece<A>& piece, std::int64_t rows, T* dx) {
     const bool has_sum = work_.dx != nullptr;
     multiply({.m = rows,
               .n = hidden_,
@@ -341,12 +212,13 @@ class Head {
               .accumulate = piece.first_id > 0});
     if (!has_sum || piece.first_id + piece.ids < vocab_) return;
     const std::int64_t count = rows * hidden_;
-    narrow<T><<<static_cast<unsigned>(ceil_div(count, 4 * 256)), 256, 0, stream_of(call_)>>>(work_.dx, dx, count);
+    narrowed_rows<T>
+        <<<static_cast<unsigned>(ceil_div(count, 4 * 256)), 256, 0, stream_of(call_)>>>(work_.dx, dx, count);
     check_launch("linear_logprobs: gradients of rows");
   }
 
   // dweight += dlogits^T x
-  void weight_gradient(const Piece<A>& piece, std::int64_t rows, const TensorView& dweight) {
+  void weight_gradient(const LogitsPiece<A>& piece, std::int64_t rows, const TensorView& dweight) {
     const std::size_t row_bytes = static_cast<std::size_t>(hidden_) * size_of(dweight.dtype());
     multiply({.m = piece.ids,
               .n = hidden_,
@@ -379,31 +251,36 @@ class Head {
   A temperature_;
 };
 
-template <Passes passes>
+template <Passes passes, class In>
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
-  constexpr std::size_t x = passes == Passes::forward ? 0 : 1;
+  const Type& x = *inputs[In::x];
   std::size_t bytes = 0;
-  for_cuda_floating(inputs[x]->dtype,
-                    [&]<class T>() { bytes = Workspace<T>(*inputs[x], *inputs[x + 1], passes, nullptr).bytes; });
+  for_cuda_floating(x.dtype, [&]<class T>() { bytes = Workspace<T>(x, *inputs[In::weight], passes, nullptr).bytes; });
   return bytes;
 }
 
-template <Passes passes>
+template <Passes passes, class In, class Out>
 void run(const KernelCall& call) {
-  for_cuda_floating(call.in(passes == Passes::forward ? 0 : 1).dtype(), [&]<class T>() {
-    Head<T> head(call, passes);
+  for_cuda_floating(call.in(In::x).dtype(), [&]<class T>() {
+    Head<T, In, Out> head(call, passes);
     if constexpr (passes == Passes::forward) head.forward();
     if constexpr (passes == Passes::backward) head.backward();
     if constexpr (passes == Passes::joint) head.joint();
   });
 }
 
+template <Passes passes, class In, class Out>
+void add_kernel(KernelRegistry& registry, std::string_view op) {
+  registry.add(op, DeviceKind::cuda, {run<passes, In, Out>, workspace<passes, In>});
+}
+
 }  // namespace
 
 void register_linear_logprobs_cuda(KernelRegistry& registry) {
-  registry.add("linear_logprobs", DeviceKind::cuda, {run<Passes::forward>, workspace<Passes::forward>});
-  registry.add("linear_logprobs_backward", DeviceKind::cuda, {run<Passes::backward>, workspace<Passes::backward>});
-  registry.add("linear_logprobs_joint", DeviceKind::cuda, {run<Passes::joint>, workspace<Passes::joint>});
+  add_kernel<Passes::forward, LinearLogprobsIn, LinearLogprobsOut>(registry, "linear_logprobs");
+  add_kernel<Passes::backward, LinearLogprobsBackwardIn, LinearLogprobsBackwardOut>(registry,
+                                                                                    "linear_logprobs_backward");
+  add_kernel<Passes::joint, LinearLogprobsJointIn, LinearLogprobsJointOut>(registry, "linear_logprobs_joint");
 }
 
 }  // namespace hone

@@ -19,18 +19,22 @@ class LinearLogprobsBackward final : public Op {
   OpCategory category() const override { return OpCategory::loss; }
   Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    std::vector<Type> outputs{required(inputs, 1, name())};
-    if (inputs.size() > 5 && inputs[5]) outputs.push_back(required(inputs, 5, name()));
+    std::vector<Type> outputs{required(inputs, LinearLogprobsBackwardIn::x, name())};
+    if (inputs.size() > LinearLogprobsBackwardIn::dweight && inputs[LinearLogprobsBackwardIn::dweight])
+      outputs.push_back(required(inputs, LinearLogprobsBackwardIn::dweight, name()));
     return outputs;
   }
   // The logits are computed again.
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = (outputs.size() > 1 ? 3.0 : 2.0) * products(required(inputs, 1, name()), required(inputs, 2, name()));
+    cost.flops = (outputs.size() > LinearLogprobsBackwardOut::dweight ? 3.0 : 2.0) *
+                 products(required(inputs, LinearLogprobsBackwardIn::x, name()),
+                          required(inputs, LinearLogprobsBackwardIn::weight, name()));
     return cost;
   }
   std::optional<std::size_t> alias(std::size_t output) const override {
-    return output == 1 ? std::optional<std::size_t>(5) : std::nullopt;
+    return output == LinearLogprobsBackwardOut::dweight ? std::optional<std::size_t>(LinearLogprobsBackwardIn::dweight)
+                                                        : std::nullopt;
   }
 };
 
@@ -42,9 +46,9 @@ class LinearLogprobsOp final : public Op {
   OpCategory category() const override { return OpCategory::loss; }
   Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
-    const Type& x = required(inputs, 0, name());
-    const Type& weight = required(inputs, 1, name());
-    const Type& targets = required(inputs, 2, name());
+    const Type& x = required(inputs, LinearLogprobsIn::x, name());
+    const Type& weight = required(inputs, LinearLogprobsIn::weight, name());
+    const Type& targets = required(inputs, LinearLogprobsIn::targets, name());
     expect(is_floating(x.dtype) && x.dtype == weight.dtype && x.shape.size() == 2 && weight.shape.size() == 2 &&
                x.shape[1] == weight.shape[1],
            name(),
@@ -57,18 +61,24 @@ class LinearLogprobsOp final : public Op {
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = products(required(inputs, 0, name()), required(inputs, 1, name()));
+    cost.flops =
+        products(required(inputs, LinearLogprobsIn::x, name()), required(inputs, LinearLogprobsIn::weight, name()));
     return cost;
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
-    const Tensor dlogp = builder.output_gradient(0);
+    const Tensor dlogp = builder.output_gradient(LinearLogprobsOut::logp);
     if (!dlogp) return;
-    const Tensor dweight = builder.needs(1) ? builder.accumulator(1) : Tensor();
-    const std::vector<Tensor> inputs{dlogp,  builder.input(0), builder.input(1), builder.input(2), builder.output(3),
+    const Tensor dweight =
+        builder.needs(LinearLogprobsIn::weight) ? builder.accumulator(LinearLogprobsIn::weight) : Tensor();
+    const std::vector<Tensor> inputs{dlogp,
+                                     builder.input(LinearLogprobsIn::x),
+                                     builder.input(LinearLogprobsIn::weight),
+                                     builder.input(LinearLogprobsIn::targets),
+                                     builder.output(LinearLogprobsOut::lse),
                                      dweight};
     const std::vector<Tensor> outputs = builder.program().append(kBackward, node.attributes, inputs);
-    if (builder.needs(0)) builder.add(0, outputs[0]);
-    if (dweight) builder.set_accumulator(1, outputs[1]);
+    if (builder.needs(LinearLogprobsIn::x)) builder.add(LinearLogprobsIn::x, outputs[LinearLogprobsBackwardOut::dx]);
+    if (dweight) builder.set_accumulator(LinearLogprobsIn::weight, outputs[LinearLogprobsBackwardOut::dweight]);
   }
 };
 
@@ -81,39 +91,51 @@ class LinearLogprobsJoint final : public FusedOp {
   OpCategory category() const override { return OpCategory::loss; }
   Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
-    expect(inputs.size() >= 4, name(), text_of(inputs.size(), " inputs; wanted at least 4"));
-    std::vector<Type> outputs = kForward.infer(inputs.subspan(1, 3), attributes);
-    const Type& dlogp = required(inputs, 0, name());
-    expect(dlogp == outputs[0], name(), text_of("dlogp is ", to_text(dlogp), "; wanted ", to_text(outputs[0])));
-    outputs.push_back(required(inputs, 1, name()));
-    if (inputs.size() > 4 && inputs[4]) outputs.push_back(required(inputs, 4, name()));
+    expect(inputs.size() > LinearLogprobsJointIn::targets, name(),
+           text_of(inputs.size(), " inputs; wanted at least 4"));
+    std::vector<Type> outputs = kForward.infer(inputs.subspan(LinearLogprobsJointIn::x, 3), attributes);
+    const Type& dlogp = required(inputs, LinearLogprobsJointIn::dlogp, name());
+    expect(dlogp == outputs[LinearLogprobsJointOut::logp], name(),
+           text_of("dlogp is ", to_text(dlogp), "; wanted ", to_text(outputs[LinearLogprobsJointOut::logp])));
+    outputs.push_back(required(inputs, LinearLogprobsJointIn::x, name()));
+    if (inputs.size() > LinearLogprobsJointIn::dweight && inputs[LinearLogprobsJointIn::dweight])
+      outputs.push_back(required(inputs, LinearLogprobsJointIn::dweight, name()));
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = (outputs.size() > 5 ? 3.0 : 2.0) * products(required(inputs, 1, name()), required(inputs, 2, name()));
+    cost.flops = (outputs.size() > LinearLogprobsJointOut::dweight ? 3.0 : 2.0) *
+                 products(required(inputs, LinearLogprobsJointIn::x, name()),
+                          required(inputs, LinearLogprobsJointIn::weight, name()));
     return cost;
   }
   std::optional<std::size_t> alias(std::size_t output) const override {
-    return output == 5 ? std::optional<std::size_t>(4) : std::nullopt;
+    return output == LinearLogprobsJointOut::dweight ? std::optional<std::size_t>(LinearLogprobsJointIn::dweight)
+                                                     : std::nullopt;
   }
   int fusion_place() const override { return 300; }
   std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
     const std::vector<Node>& nodes = program.nodes();
     const Node& forward = nodes[first];
     if (forward.op != &kForward) return std::nullopt;
-    const ValueId lse = forward.outputs[3];
+    const ValueId lse = forward.outputs[LinearLogprobsOut::lse];
     std::size_t second = first + 1;
-    while (second < nodes.size() && (nodes[second].op != &kBackward || nodes[second].inputs[4] != lse)) ++second;
+    while (second < nodes.size() &&
+           (nodes[second].op != &kBackward || nodes[second].inputs[LinearLogprobsBackwardIn::lse] != lse))
+      ++second;
     if (second == nodes.size()) return std::nullopt;
     const Node& backward = nodes[second];
     Fusion fusion{.nodes = {first, second},
-                  .inputs = {backward.inputs[0], forward.inputs[0], forward.inputs[1], forward.inputs[2],
-                             backward.inputs.size() > 5 ? backward.inputs[5] : kNoValue},
+                  .inputs = {backward.inputs[LinearLogprobsBackwardIn::dlogp], forward.inputs[LinearLogprobsIn::x],
+                             forward.inputs[LinearLogprobsIn::weight], forward.inputs[LinearLogprobsIn::targets],
+                             backward.inputs.size() > LinearLogprobsBackwardIn::dweight
+                                 ? backward.inputs[LinearLogprobsBackwardIn::dweight]
+                                 : kNoValue},
                   .attributes = forward.attributes,
                   .outputs = {}};
     for (std::size_t i = 0; i < forward.outputs.size(); ++i) fusion.outputs.emplace_back(forward.outputs[i], i);
-    for (std::size_t i = 0; i < backward.outputs.size(); ++i) fusion.outputs.emplace_back(backward.outputs[i], 4 + i);
+    for (std::size_t i = 0; i < backward.outputs.size(); ++i)
+      fusion.outputs.emplace_back(backward.outputs[i], LinearLogprobsJointOut::dx + i);
     return fusion;
   }
 };
@@ -125,7 +147,8 @@ const LinearLogprobsJoint kJoint;
 LinearLogprobs linear_logprobs(Tensor x, Tensor weight, Tensor targets, const LinearLogprobsAttributes& attributes) {
   const std::vector<Tensor> inputs{x, weight, targets};
   const std::vector<Tensor> outputs = x.program().append(kForward, attributes, inputs);
-  return {outputs[0], outputs[1], outputs[2], outputs[3]};
+  return {outputs[LinearLogprobsOut::logp], outputs[LinearLogprobsOut::entropy], outputs[LinearLogprobsOut::hit],
+          outputs[LinearLogprobsOut::lse]};
 }
 
 void register_linear_logprobs(OpRegistry& registry) {

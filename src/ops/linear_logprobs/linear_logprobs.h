@@ -2,9 +2,31 @@
 // of rows and a chunk of the vocabulary at a time, so that the logits are never whole in memory.
 #pragma once
 
+#include <cstddef>
+
 #include "program/program.h"
 
 namespace hone {
+
+// The operands, in order.
+struct LinearLogprobsIn {
+  enum : std::size_t { x, weight, targets };
+};
+struct LinearLogprobsOut {
+  enum : std::size_t { logp, entropy, hit, lse };
+};
+struct LinearLogprobsBackwardIn {
+  enum : std::size_t { dlogp, x, weight, targets, lse, dweight };
+};
+struct LinearLogprobsBackwardOut {
+  enum : std::size_t { dx, dweight };
+};
+struct LinearLogprobsJointIn {
+  enum : std::size_t { dlogp, x, weight, targets, dweight };
+};
+struct LinearLogprobsJointOut {
+  enum : std::size_t { logp, entropy, hit, lse, dx, dweight };
+};
 
 struct LinearLogprobsAttributes {
   double temperature = 1;

@@ -37,10 +37,10 @@ void collect(const KernelCall& call) {
   using A = Accumulator<D>;
   const LoraParts parts = parts_of(call);
   const auto scale = static_cast<A>(call.attributes_as<LoraAttributes>().scale);
-  const D* dup = call.in(0).as<D>();
+  const D* dup = call.in(LoraCollectIn::dup).as<D>();
   G* db = call.out(0).as<G>();
   const std::int64_t rank = call.out(0).row_size();
-  const std::int64_t width = call.in(0).row_size();
+  const std::int64_t width = call.in(LoraCollectIn::dup).row_size();
   for_rows(call.out(0).capacity(), rank, [&](std::int64_t row) {
     const int part = parts.of(row);
     if (part < 0) return;
@@ -61,21 +61,22 @@ void collect(const KernelCall& call) {
 }
 
 void adapted(const KernelCall& call) {
-  GemmArgs args = linear_product(*call.in(0).type, *call.in(1).type, *call.out(0).type);
-  args.m = call.in(0).rows();
-  args.a = call.in(0).data;
-  args.b = call.in(1).data;
+  GemmArgs args =
+      linear_product(*call.in(LoraLinearIn::x).type, *call.in(LoraLinearIn::weight).type, *call.out(0).type);
+  args.m = call.in(LoraLinearIn::x).rows();
+  args.a = call.in(LoraLinearIn::x).data;
+  args.b = call.in(LoraLinearIn::weight).data;
   args.c = call.out(0).data;
   args.workspace = call.workspace;
-  if (call.in(2)) {
-    args.bias = call.in(2).data;
-    args.bias_type = call.in(2).dtype();
+  if (call.in(LoraLinearIn::bias)) {
+    args.bias = call.in(LoraLinearIn::bias).data;
+    args.bias_type = call.in(LoraLinearIn::bias).dtype();
   }
   gemm(args);
-  GemmArgs more = linear_product(*call.in(3).type, *call.in(4).type, *call.out(0).type);
+  GemmArgs more = linear_product(*call.in(LoraLinearIn::h).type, *call.in(LoraLinearIn::up).type, *call.out(0).type);
   more.m = args.m;
-  more.a = call.in(3).data;
-  more.b = call.in(4).data;
+  more.a = call.in(LoraLinearIn::h).data;
+  more.b = call.in(LoraLinearIn::up).data;
   more.c = call.out(0).data;
   more.accumulate = true;
   more.workspace = call.workspace;
@@ -84,21 +85,22 @@ void adapted(const KernelCall& call) {
 }
 
 std::size_t adapted_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
-  GemmArgs more = linear_product(required(inputs, 3, "lora"), required(inputs, 4, "lora"), outputs[0]);
+  GemmArgs more =
+      linear_product(required(inputs, LoraLinearIn::h, "lora"), required(inputs, LoraLinearIn::up, "lora"), outputs[0]);
   more.accumulate = true;
-  return std::max(
-      gemm_workspace_bytes(linear_product(required(inputs, 0, "lora"), required(inputs, 1, "lora"), outputs[0]),
-                           thread_count()),
-      gemm_workspace_bytes(more, thread_count()));
+  return std::max(gemm_workspace_bytes(linear_product(required(inputs, LoraLinearIn::x, "lora"),
+                                                      required(inputs, LoraLinearIn::weight, "lora"), outputs[0]),
+                                       thread_count()),
+                  gemm_workspace_bytes(more, thread_count()));
 }
 
 template <class T>
 void norm(const KernelCall& call) {
   using A = Accumulator<T>;
-  const T* weight = call.in(0).as<T>();
-  const T* delta = call.in(1).as<T>();
+  const T* weight = call.in(LoraDoraNormIn::weight).as<T>();
+  const T* delta = call.in(LoraDoraNormIn::delta).as<T>();
   A* norms = call.out(0).as<A>();
-  const std::int64_t n = call.in(0).row_size();
+  const std::int64_t n = call.in(LoraDoraNormIn::weight).row_size();
   for_rows(call.out(0).capacity(), n, [&](std::int64_t row) {
     const A sum = lane_sum<A>(n, [&](std::int64_t i) {
       const A value = widen(weight[row * n + i]) + widen(delta[row * n + i]);
@@ -112,14 +114,15 @@ template <class T>
 void scale(const KernelCall& call) {
   using A = Accumulator<T>;
   const LoraParts parts = parts_of(call);
-  const TensorView& z = call.in(0);
+  const TensorView& z = call.in(LoraDoraScaleIn::z);
   const std::int64_t n = z.row_size();
   std::vector<A> factors(static_cast<std::size_t>(n), A(1));
   std::vector<A> biases(static_cast<std::size_t>(n), A(0));
   for (std::int64_t i = 0; i < n; ++i) {
     const auto at = static_cast<std::size_t>(i);
-    if (parts.of(i) >= 0) factors[at] = widen(call.in(1).as<T>()[i]) / call.in(2).as<A>()[i];
-    if (call.in(3)) biases[at] = widen(call.in(3).as<T>()[i]);
+    if (parts.of(i) >= 0)
+      factors[at] = widen(call.in(LoraDoraScaleIn::magnitude).as<T>()[i]) / call.in(LoraDoraScaleIn::norm).as<A>()[i];
+    if (call.in(LoraDoraScaleIn::bias)) biases[at] = widen(call.in(LoraDoraScaleIn::bias).as<T>()[i]);
   }
   const T* from = z.as<T>();
   T* to = call.out(0).as<T>();
@@ -136,11 +139,11 @@ template <class T>
 void product(const KernelCall& call) {
   using A = Accumulator<T>;
   const LoraParts parts = parts_of(call);
-  const TensorView& dy = call.in(0);
+  const TensorView& dy = call.in(LoraDoraProductIn::dy);
   const std::int64_t n = dy.row_size();
   const T* dys = dy.as<T>();
-  const T* zs = call.in(1).as<T>();
-  const A* norms = call.in(2).as<A>();
+  const T* zs = call.in(LoraDoraProductIn::z).as<T>();
+  const A* norms = call.in(LoraDoraProductIn::norm).as<A>();
   T* to = call.out(0).as<T>();
   std::vector<char> has_part(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i) has_part[static_cast<std::size_t>(i)] = parts.of(i) >= 0 ? 1 : 0;
@@ -159,7 +162,8 @@ void choose_bias(const KernelCall& call) {
   const LoraParts parts = parts_of(call);
   const std::int64_t n = call.out(0).elements();
   for (std::int64_t i = 0; i < n; ++i) {
-    call.out(0).as<T>()[i] = parts.of(i) >= 0 ? call.in(0).as<T>()[i] : call.in(1).as<T>()[i];
+    call.out(0).as<T>()[i] =
+        parts.of(i) >= 0 ? call.in(LoraBiasIn::trained).as<T>()[i] : call.in(LoraBiasIn::frozen).as<T>()[i];
   }
 }
 
@@ -168,20 +172,20 @@ void collect_bias(const KernelCall& call) {
   const LoraParts parts = parts_of(call);
   const std::int64_t n = call.out(0).elements();
   for (std::int64_t i = 0; i < n; ++i) {
-    if (parts.of(i) >= 0) call.out(0).as<Accumulator<T>>()[i] += widen(call.in(0).as<T>()[i]);
+    if (parts.of(i) >= 0) call.out(0).as<Accumulator<T>>()[i] += widen(call.in(LoraBiasCollectIn::dbias).as<T>()[i]);
   }
 }
 
 template <class T>
 void join(const KernelCall& call) {
   const TensorView& to = call.out(0);
-  const auto left = static_cast<std::size_t>(call.in(0).row_size());
-  const auto right = static_cast<std::size_t>(call.in(1).row_size());
+  const auto left = static_cast<std::size_t>(call.in(LoraJoinIn::a).row_size());
+  const auto right = static_cast<std::size_t>(call.in(LoraJoinIn::b).row_size());
   for_rows(to.rows(), to.row_size(), [&](std::int64_t row) {
     const auto at = static_cast<std::size_t>(row);
     T* begin = to.as<T>() + at * (left + right);
-    std::copy_n(call.in(0).as<T>() + at * left, left, begin);
-    std::copy_n(call.in(1).as<T>() + at * right, right, begin + left);
+    std::copy_n(call.in(LoraJoinIn::a).as<T>() + at * left, left, begin);
+    std::copy_n(call.in(LoraJoinIn::b).as<T>() + at * right, right, begin + left);
   });
   zero_tail(to);
 }
@@ -203,20 +207,27 @@ void register_lora_cpu(KernelRegistry& registry) {
   const auto add = [&](std::string_view op, auto run) { registry.add(op, DeviceKind::cpu, {std::move(run), {}}); };
   add("lora_spread",
       [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { spread<T>(call); }); });
-  add("lora_collect",
-      [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { collect<T>(call); }); });
+  add("lora_collect", [](const KernelCall& call) {
+    for_floating(call.in(LoraCollectIn::dup).dtype(), [&]<class T>() { collect<T>(call); });
+  });
   registry.add("lora_linear", DeviceKind::cpu, {adapted, adapted_workspace});
-  add("lora_dora_norm",
-      [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { norm<T>(call); }); });
-  add("lora_dora_scale",
-      [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { scale<T>(call); }); });
-  add("lora_dora_product",
-      [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { product<T>(call); }); });
-  add("lora_bias",
-      [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { choose_bias<T>(call); }); });
-  add("lora_bias_collect",
-      [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { collect_bias<T>(call); }); });
-  add("lora_join", [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { join<T>(call); }); });
+  add("lora_dora_norm", [](const KernelCall& call) {
+    for_floating(call.in(LoraDoraNormIn::weight).dtype(), [&]<class T>() { norm<T>(call); });
+  });
+  add("lora_dora_scale", [](const KernelCall& call) {
+    for_floating(call.in(LoraDoraScaleIn::z).dtype(), [&]<class T>() { scale<T>(call); });
+  });
+  add("lora_dora_product", [](const KernelCall& call) {
+    for_floating(call.in(LoraDoraProductIn::dy).dtype(), [&]<class T>() { product<T>(call); });
+  });
+  add("lora_bias", [](const KernelCall& call) {
+    for_floating(call.in(LoraBiasIn::trained).dtype(), [&]<class T>() { choose_bias<T>(call); });
+  });
+  add("lora_bias_collect", [](const KernelCall& call) {
+    for_floating(call.in(LoraBiasCollectIn::dbias).dtype(), [&]<class T>() { collect_bias<T>(call); });
+  });
+  add("lora_join",
+      [](const KernelCall& call) { for_floating(call.in(LoraJoinIn::a).dtype(), [&]<class T>() { join<T>(call); }); });
   add("lora_columns",
       [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { take<T>(call); }); });
 }

@@ -58,7 +58,8 @@ void collect(const KernelCall& call) {
   const TensorView& db = call.out(0);
   if (db.elements() == 0) return;
   collect_kernel<D, G><<<blocks_for(db.elements()), kThreads, 0, stream_of(call)>>>(
-      cuda_data<D>(call.in(0)), cuda_data<G>(db), parts_of(call), db.row_size(), call.in(0).row_size(), db.elements(),
+      cuda_data<D>(call.in(LoraCollectIn::dup)), cuda_data<G>(db), parts_of(call), db.row_size(),
+      call.in(LoraCollectIn::dup).row_size(), db.elements(),
       static_cast<CudaAccumulator<D>>(call.attributes_as<LoraAttributes>().scale));
   check_launch("lora_collect");
 }
@@ -74,19 +75,20 @@ void collect(const KernelCall& call) {
 
 void adapted(const KernelCall& call) {
   CudaDevice& device = cuda_device_of(call);
-  GemmArgs args = linear_product(*call.in(0).type, *call.in(1).type, *call.out(0).type);
-  args.a = call.in(0).data;
-  args.b = call.in(1).data;
+  GemmArgs args =
+      linear_product(*call.in(LoraLinearIn::x).type, *call.in(LoraLinearIn::weight).type, *call.out(0).type);
+  args.a = call.in(LoraLinearIn::x).data;
+  args.b = call.in(LoraLinearIn::weight).data;
   args.c = call.out(0).data;
   args.workspace = call.workspace.first(kCublasWorkspace);
-  if (call.in(2)) {
-    args.bias = call.in(2).data;
-    args.bias_type = call.in(2).dtype();
+  if (call.in(LoraLinearIn::bias)) {
+    args.bias = call.in(LoraLinearIn::bias).data;
+    args.bias_type = call.in(LoraLinearIn::bias).dtype();
   }
   device.cublas().gemm(args, device.stream());
-  GemmArgs more = linear_product(*call.in(3).type, *call.in(4).type, *call.out(0).type);
-  more.a = call.in(3).data;
-  more.b = call.in(4).data;
+  GemmArgs more = linear_product(*call.in(LoraLinearIn::h).type, *call.in(LoraLinearIn::up).type, *call.out(0).type);
+  more.a = call.in(LoraLinearIn::h).data;
+  more.b = call.in(LoraLinearIn::up).data;
   more.c = call.out(0).data;
   more.accumulate = true;
   more.workspace = args.workspace;
@@ -119,8 +121,8 @@ void norm(const KernelCall& call) {
   const std::int64_t rows = call.out(0).elements();
   if (rows == 0) return;
   norm_kernel<T><<<static_cast<unsigned>(rows), kThreads, 0, stream_of(call)>>>(
-      cuda_data<T>(call.in(0)), cuda_data<T>(call.in(1)), call.in(0).row_size(),
-      cuda_data<CudaAccumulator<T>>(call.out(0)));
+      cuda_data<T>(call.in(LoraDoraNormIn::weight)), cuda_data<T>(call.in(LoraDoraNormIn::delta)),
+      call.in(LoraDoraNormIn::weight).row_size(), cuda_data<CudaAccumulator<T>>(call.out(0)));
   check_launch("lora_dora_norm");
 }
 
@@ -152,11 +154,12 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 void scale(const KernelCall& call) {
-  const TensorView& z = call.in(0);
+  const TensorView& z = call.in(LoraDoraScaleIn::z);
   if (z.elements() == 0) return;
   const std::int64_t tiles = ceil_div(z.row_size(), kThreads * kColumns);
   scale_kernel<T><<<static_cast<unsigned>(z.capacity() * tiles), kThreads, 0, stream_of(call)>>>(
-      cuda_data<T>(z), cuda_data<T>(call.in(1)), cuda_data<CudaAccumulator<T>>(call.in(2)), cuda_data<T>(call.in(3)),
+      cuda_data<T>(z), cuda_data<T>(call.in(LoraDoraScaleIn::magnitude)),
+      cuda_data<CudaAccumulator<T>>(call.in(LoraDoraScaleIn::norm)), cuda_data<T>(call.in(LoraDoraScaleIn::bias)),
       cuda_data<T>(call.out(0)), row_count(call, z), z.row_size(), tiles, parts_of(call));
   check_launch("lora_dora_scale");
 }
@@ -179,12 +182,13 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 void product(const KernelCall& call) {
-  const TensorView& dy = call.in(0);
+  const TensorView& dy = call.in(LoraDoraProductIn::dy);
   if (dy.elements() == 0) return;
   const std::int64_t tiles = ceil_div(dy.row_size(), kThreads * kColumns);
   product_kernel<T><<<static_cast<unsigned>(dy.capacity() * tiles), kThreads, 0, stream_of(call)>>>(
-      cuda_data<T>(dy), cuda_data<T>(call.in(1)), cuda_data<CudaAccumulator<T>>(call.in(2)), cuda_data<T>(call.out(0)),
-      row_count(call, dy), dy.row_size(), tiles, parts_of(call));
+      cuda_data<T>(dy), cuda_data<T>(call.in(LoraDoraProductIn::z)),
+      cuda_data<CudaAccumulator<T>>(call.in(LoraDoraProductIn::norm)), cuda_data<T>(call.out(0)), row_count(call, dy),
+      dy.row_size(), tiles, parts_of(call));
   check_launch("lora_dora_product");
 }
 
@@ -200,7 +204,8 @@ void choose_bias(const KernelCall& call) {
   const TensorView& to = call.out(0);
   if (to.elements() == 0) return;
   bias_kernel<T><<<blocks_for(to.elements()), kThreads, 0, stream_of(call)>>>(
-      cuda_data<T>(call.in(0)), cuda_data<T>(call.in(1)), cuda_data<T>(to), parts_of(call), to.elements());
+      cuda_data<T>(call.in(LoraBiasIn::trained)), cuda_data<T>(call.in(LoraBiasIn::frozen)), cuda_data<T>(to),
+      parts_of(call), to.elements());
   check_launch("lora_bias");
 }
 
@@ -216,7 +221,8 @@ void collect_bias(const KernelCall& call) {
   const TensorView& sum = call.out(0);
   if (sum.elements() == 0) return;
   bias_collect_kernel<T><<<blocks_for(sum.elements()), kThreads, 0, stream_of(call)>>>(
-      cuda_data<T>(call.in(0)), cuda_data<CudaAccumulator<T>>(sum), parts_of(call), sum.elements());
+      cuda_data<T>(call.in(LoraBiasCollectIn::dbias)), cuda_data<CudaAccumulator<T>>(sum), parts_of(call),
+      sum.elements());
   check_launch("lora_bias_collect");
 }
 
@@ -240,8 +246,8 @@ void join(const KernelCall& call) {
   const TensorView& to = call.out(0);
   if (to.elements() == 0) return;
   join_kernel<T><<<blocks_for(to.elements()), kThreads, 0, stream_of(call)>>>(
-      cuda_data<T>(call.in(0)), cuda_data<T>(call.in(1)), cuda_data<T>(to), row_count(call, to), call.in(0).row_size(),
-      call.in(1).row_size());
+      cuda_data<T>(call.in(LoraJoinIn::a)), cuda_data<T>(call.in(LoraJoinIn::b)), cuda_data<T>(to), row_count(call, to),
+      call.in(LoraJoinIn::a).row_size(), call.in(LoraJoinIn::b).row_size());
   check_launch("lora_join");
 }
 
@@ -270,21 +276,28 @@ void register_lora_cuda(KernelRegistry& registry) {
   const auto add = [&](std::string_view op, auto run) { registry.add(op, DeviceKind::cuda, {std::move(run), {}}); };
   add("lora_spread",
       [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { spread<T>(call); }); });
-  add("lora_collect",
-      [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { collect<T>(call); }); });
+  add("lora_collect", [](const KernelCall& call) {
+    for_cuda_floating(call.in(LoraCollectIn::dup).dtype(), [&]<class T>() { collect<T>(call); });
+  });
   registry.add("lora_linear", DeviceKind::cuda, {adapted, adapted_workspace});
-  add("lora_dora_norm",
-      [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { norm<T>(call); }); });
-  add("lora_dora_scale",
-      [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { scale<T>(call); }); });
-  add("lora_dora_product",
-      [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { product<T>(call); }); });
-  add("lora_bias",
-      [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { choose_bias<T>(call); }); });
-  add("lora_bias_collect",
-      [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { collect_bias<T>(call); }); });
-  add("lora_join",
-      [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { join<T>(call); }); });
+  add("lora_dora_norm", [](const KernelCall& call) {
+    for_cuda_floating(call.in(LoraDoraNormIn::weight).dtype(), [&]<class T>() { norm<T>(call); });
+  });
+  add("lora_dora_scale", [](const KernelCall& call) {
+    for_cuda_floating(call.in(LoraDoraScaleIn::z).dtype(), [&]<class T>() { scale<T>(call); });
+  });
+  add("lora_dora_product", [](const KernelCall& call) {
+    for_cuda_floating(call.in(LoraDoraProductIn::dy).dtype(), [&]<class T>() { product<T>(call); });
+  });
+  add("lora_bias", [](const KernelCall& call) {
+    for_cuda_floating(call.in(LoraBiasIn::trained).dtype(), [&]<class T>() { choose_bias<T>(call); });
+  });
+  add("lora_bias_collect", [](const KernelCall& call) {
+    for_cuda_floating(call.in(LoraBiasCollectIn::dbias).dtype(), [&]<class T>() { collect_bias<T>(call); });
+  });
+  add("lora_join", [](const KernelCall& call) {
+    for_cuda_floating(call.in(LoraJoinIn::a).dtype(), [&]<class T>() { join<T>(call); });
+  });
   add("lora_columns",
       [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { take<T>(call); }); });
 }

@@ -28,8 +28,8 @@ class LoraCollect final : public Op {
   OpCategory category() const override { return OpCategory::memory; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
-    const Type& dup = required(inputs, 0, name());
-    const Type& db = required(inputs, 1, name());
+    const Type& dup = required(inputs, LoraCollectIn::dup, name());
+    const Type& db = required(inputs, LoraCollectIn::db, name());
     const std::int64_t parts = parts_of(attributes).count;
     expect(is_floating(dup.dtype) && is_floating(db.dtype) && accumulator_of(dup.dtype) == accumulator_of(db.dtype) &&
                dup.shape.size() == 2 && db.shape.size() == 2 && dup.shape[0] == db.shape[0] &&
@@ -37,7 +37,7 @@ class LoraCollect final : public Op {
            name(), text_of(to_text(dup), " into ", to_text(db), " of ", parts, " parts"));
     return {db};
   }
-  std::optional<std::size_t> alias(std::size_t) const override { return 1; }
+  std::optional<std::size_t> alias(std::size_t) const override { return LoraCollectIn::db; }
 };
 
 const LoraCollect kCollect;
@@ -69,10 +69,10 @@ class LinearAdapted final : public Op {
   std::string_view name() const override { return "lora_linear"; }
   OpCategory category() const override { return OpCategory::gemm; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& x = required(inputs, 0, name());
-    const Type& weight = required(inputs, 1, name());
-    const Type& h = required(inputs, 3, name());
-    const Type& up = required(inputs, 4, name());
+    const Type& x = required(inputs, LoraLinearIn::x, name());
+    const Type& weight = required(inputs, LoraLinearIn::weight, name());
+    const Type& h = required(inputs, LoraLinearIn::h, name());
+    const Type& up = required(inputs, LoraLinearIn::up, name());
     const auto product = [](const Type& a, const Type& b) {
       return a.shape.size() == 2 && b.shape.size() == 2 && a.shape[1] == b.shape[1] && a.dtype == b.dtype;
     };
@@ -81,29 +81,31 @@ class LinearAdapted final : public Op {
            name(),
            text_of("x is ", to_text(x), ", weight ", to_text(weight), ", h ", to_text(h), ", up ", to_text(up),
                    "; wanted [rows, k], [n, k], [rows, q], [n, q]"));
-    if (inputs[2]) expect_vector(inputs, 2, name(), "bias", {x.dtype, {weight.shape[0]}});
+    if (inputs[LoraLinearIn::bias])
+      expect_vector(inputs, LoraLinearIn::bias, name(), "bias", {x.dtype, {weight.shape[0]}});
     return {Type{x.dtype, {x.shape[0], weight.shape[0].size}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops =
-        2.0 * static_cast<double>(outputs[0].elements()) *
-        static_cast<double>(required(inputs, 1, name()).shape[1].size + required(inputs, 4, name()).shape[1].size);
+    cost.flops = 2.0 * static_cast<double>(outputs[0].elements()) *
+                 static_cast<double>(required(inputs, LoraLinearIn::weight, name()).shape[1].size +
+                                     required(inputs, LoraLinearIn::up, name()).shape[1].size);
     return cost;
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);
     if (!dy) return;
-    HONE_ASSERT(!builder.needs(1), "at ", node.scope, ": a weight with an adapter is not frozen");
+    HONE_ASSERT(!builder.needs(LoraLinearIn::weight), "at ", node.scope, ": a weight with an adapter is not frozen");
     Program& program = builder.program();
-    if (builder.needs(2)) builder.set_accumulator(2, column_sum(dy, builder.accumulator(2)));
-    const Tensor up = builder.input(4);
-    if (builder.needs(4)) {
+    if (builder.needs(LoraLinearIn::bias))
+      builder.set_accumulator(LoraLinearIn::bias, column_sum(dy, builder.accumulator(LoraLinearIn::bias)));
+    const Tensor up = builder.input(LoraLinearIn::up);
+    if (builder.needs(LoraLinearIn::up)) {
       const Tensor sum = fill(program, {accumulator_of(up.dtype()), up.shape()}, 0.0);
-      builder.add(4, transposed_product(dy, builder.input(3), sum));
+      builder.add(LoraLinearIn::up, transposed_product(dy, builder.input(LoraLinearIn::h), sum));
     }
-    if (builder.needs(3)) builder.add(3, product(dy, up));
-    if (builder.needs(0)) builder.add(0, product(dy, builder.input(1)));
+    if (builder.needs(LoraLinearIn::h)) builder.add(LoraLinearIn::h, product(dy, up));
+    if (builder.needs(LoraLinearIn::x)) builder.add(LoraLinearIn::x, product(dy, builder.input(LoraLinearIn::weight)));
   }
 };
 
@@ -112,14 +114,14 @@ class DoraNorm final : public Op {
   std::string_view name() const override { return "lora_dora_norm"; }
   OpCategory category() const override { return OpCategory::normalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& weight = required(inputs, 0, name());
-    expect_vector(inputs, 1, name(), "delta", weight);
+    const Type& weight = required(inputs, LoraDoraNormIn::weight, name());
+    expect_vector(inputs, LoraDoraNormIn::delta, name(), "delta", weight);
     expect(is_floating(weight.dtype) && weight.shape.size() == 2, name(), text_of("the weight is ", to_text(weight)));
     return {Type{accumulator_of(weight.dtype), {weight.shape[0]}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 3.0 * static_cast<double>(required(inputs, 0, name()).elements());
+    cost.flops = 3.0 * static_cast<double>(required(inputs, LoraDoraNormIn::weight, name()).elements());
     return cost;
   }
   void gradient(GradientBuilder&, const Node&) const override {}
@@ -132,10 +134,10 @@ class DoraProduct final : public Op {
   OpCategory category() const override { return OpCategory::elementwise; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& dy = required(inputs, 0, name());
-    expect(required(inputs, 1, name()) == dy, name(),
-           text_of("dy is ", to_text(dy), ", z ", to_text(required(inputs, 1, name()))));
-    expect_vector(inputs, 2, name(), "the norm", {accumulator_of(dy.dtype), {dy.shape[1]}});
+    const Type& dy = required(inputs, LoraDoraProductIn::dy, name());
+    expect(required(inputs, LoraDoraProductIn::z, name()) == dy, name(),
+           text_of("dy is ", to_text(dy), ", z ", to_text(required(inputs, LoraDoraProductIn::z, name()))));
+    expect_vector(inputs, LoraDoraProductIn::norm, name(), "the norm", {accumulator_of(dy.dtype), {dy.shape[1]}});
     return {dy};
   }
 };
@@ -149,12 +151,13 @@ class DoraScale final : public Op {
   OpCategory category() const override { return OpCategory::elementwise; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& z = required(inputs, 0, name());
+    const Type& z = required(inputs, LoraDoraScaleIn::z, name());
     expect(is_floating(z.dtype) && z.shape.size() == 2, name(), text_of("z is ", to_text(z)));
     const Shape columns{z.shape[1]};
-    expect_vector(inputs, 1, name(), "the magnitude", {z.dtype, columns});
-    expect_vector(inputs, 2, name(), "the norm", {accumulator_of(z.dtype), columns});
-    if (inputs.size() > 3 && inputs[3]) expect_vector(inputs, 3, name(), "bias", {z.dtype, columns});
+    expect_vector(inputs, LoraDoraScaleIn::magnitude, name(), "the magnitude", {z.dtype, columns});
+    expect_vector(inputs, LoraDoraScaleIn::norm, name(), "the norm", {accumulator_of(z.dtype), columns});
+    if (inputs.size() > LoraDoraScaleIn::bias && inputs[LoraDoraScaleIn::bias])
+      expect_vector(inputs, LoraDoraScaleIn::bias, name(), "bias", {z.dtype, columns});
     return {z};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
@@ -166,14 +169,17 @@ class DoraScale final : public Op {
     const Tensor dy = builder.output_gradient(0);
     if (!dy) return;
     Program& program = builder.program();
-    if (builder.needs(3)) builder.set_accumulator(3, column_sum(dy, builder.accumulator(3)));
-    const Tensor norm = builder.input(2);
-    if (builder.needs(1)) {
-      const Tensor each = program.append1(kProduct, node.attributes, {dy, builder.input(0), norm});
-      builder.set_accumulator(1, column_sum(each, builder.accumulator(1)));
+    if (builder.needs(LoraDoraScaleIn::bias))
+      builder.set_accumulator(LoraDoraScaleIn::bias, column_sum(dy, builder.accumulator(LoraDoraScaleIn::bias)));
+    const Tensor norm = builder.input(LoraDoraScaleIn::norm);
+    if (builder.needs(LoraDoraScaleIn::magnitude)) {
+      const Tensor each = program.append1(kProduct, node.attributes, {dy, builder.input(LoraDoraScaleIn::z), norm});
+      builder.set_accumulator(LoraDoraScaleIn::magnitude,
+                              column_sum(each, builder.accumulator(LoraDoraScaleIn::magnitude)));
     }
-    if (builder.needs(0)) {
-      builder.add(0, program.append1(*this, node.attributes, {dy, builder.input(1), norm, Tensor()}));
+    if (builder.needs(LoraDoraScaleIn::z)) {
+      builder.add(LoraDoraScaleIn::z, program.append1(*this, node.attributes,
+                                                      {dy, builder.input(LoraDoraScaleIn::magnitude), norm, Tensor()}));
     }
   }
 };
@@ -185,12 +191,12 @@ class BiasCollect final : public Op {
   OpCategory category() const override { return OpCategory::elementwise; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& dbias = required(inputs, 0, name());
+    const Type& dbias = required(inputs, LoraBiasCollectIn::dbias, name());
     expect(is_floating(dbias.dtype) && dbias.shape.size() == 1, name(), text_of("dbias is ", to_text(dbias)));
-    expect_vector(inputs, 1, name(), "dtrained", {accumulator_of(dbias.dtype), dbias.shape});
-    return {required(inputs, 1, name())};
+    expect_vector(inputs, LoraBiasCollectIn::sum, name(), "dtrained", {accumulator_of(dbias.dtype), dbias.shape});
+    return {required(inputs, LoraBiasCollectIn::sum, name())};
   }
-  std::optional<std::size_t> alias(std::size_t) const override { return 1; }
+  std::optional<std::size_t> alias(std::size_t) const override { return LoraBiasCollectIn::sum; }
 };
 
 const BiasCollect kBiasCollect;
@@ -202,16 +208,17 @@ class Bias final : public Op {
   OpCategory category() const override { return OpCategory::elementwise; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& trained = required(inputs, 0, name());
+    const Type& trained = required(inputs, LoraBiasIn::trained, name());
     expect(is_floating(trained.dtype) && trained.shape.size() == 1, name(), text_of("trained is ", to_text(trained)));
-    expect_vector(inputs, 1, name(), "frozen", trained);
+    expect_vector(inputs, LoraBiasIn::frozen, name(), "frozen", trained);
     return {trained};
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dbias = builder.output_gradient(0);
-    if (!dbias || !builder.needs(0)) return;
-    builder.set_accumulator(0,
-                            builder.program().append1(kBiasCollect, node.attributes, {dbias, builder.accumulator(0)}));
+    if (!dbias || !builder.needs(LoraBiasIn::trained)) return;
+    builder.set_accumulator(
+        LoraBiasIn::trained,
+        builder.program().append1(kBiasCollect, node.attributes, {dbias, builder.accumulator(LoraBiasIn::trained)}));
   }
 };
 
@@ -240,8 +247,8 @@ class JoinColumns final : public Op {
   std::string_view name() const override { return "lora_join"; }
   OpCategory category() const override { return OpCategory::memory; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& a = required(inputs, 0, name());
-    const Type& b = required(inputs, 1, name());
+    const Type& a = required(inputs, LoraJoinIn::a, name());
+    const Type& b = required(inputs, LoraJoinIn::b, name());
     expect(is_floating(a.dtype) && a.dtype == b.dtype && a.shape.size() == 2 && b.shape.size() == 2 &&
                a.shape[0] == b.shape[0],
            name(), text_of("a is ", to_text(a), ", b ", to_text(b), "; wanted [rows, m] and [rows, n]"));
@@ -251,7 +258,7 @@ class JoinColumns final : public Op {
     const Tensor dy = builder.output_gradient(0);
     if (!dy) return;
     std::int64_t first = 0;
-    for (const std::size_t index : {0, 1}) {
+    for (const std::size_t index : {LoraJoinIn::a, LoraJoinIn::b}) {
       const std::int64_t count = builder.input(index).dim(1);
       if (builder.needs(index)) {
         builder.add(index, builder.program().append1(kTakeColumns, LoraColumns{.first = first, .count = count}, {dy}));

@@ -3,12 +3,39 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "program/program.h"
 
 namespace hone {
+
+// The operands, in order.
+struct LoraCollectIn {
+  enum : std::size_t { dup, db };
+};
+struct LoraLinearIn {
+  enum : std::size_t { x, weight, bias, h, up };
+};
+struct LoraDoraNormIn {
+  enum : std::size_t { weight, delta };
+};
+struct LoraDoraProductIn {
+  enum : std::size_t { dy, z, norm };
+};
+struct LoraDoraScaleIn {
+  enum : std::size_t { z, magnitude, norm, bias };
+};
+struct LoraBiasIn {
+  enum : std::size_t { trained, frozen };
+};
+struct LoraBiasCollectIn {
+  enum : std::size_t { dbias, sum };
+};
+struct LoraJoinIn {
+  enum : std::size_t { a, b };
+};
 
 // Rows of the block that have an adapter, part by part.
 struct LoraParts {

@@ -10,7 +10,7 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMostBlocks = 1056;
+constexpr std::int64_t kResident = 8;  // blocks that a multiprocessor holds
 
 // Packs of kPack elements; a thread's next one lies a grid's width further on.
 template <int kPack, class Body>
@@ -21,8 +21,9 @@ __device__ void for_packs(std::int64_t elements, const Body& body) {
   for (; at < elements; ++at) body.template operator()<1>(at);
 }
 
-unsigned blocks_for(std::int64_t elements, int pack) {
-  return static_cast<unsigned>(std::min(ceil_div(elements, static_cast<std::int64_t>(kThreads) * pack), kMostBlocks));
+unsigned blocks_for(const KernelCall& call, std::int64_t elements, int pack) {
+  return static_cast<unsigned>(std::min(ceil_div(elements, static_cast<std::int64_t>(kThreads) * pack),
+                                        kResident * cuda_device_of(call).multiprocessors()));
 }
 
 // body.operator()<kPack>() where what begins `first` elements into a tensor may be read in packs.
@@ -64,14 +65,15 @@ template <class G>
 void momentum(const KernelCall& call) {
   using A = CudaAccumulator<G>;
   const auto& attributes = call.attributes_as<MuonMomentumAttributes>();
-  const std::int64_t first = attributes.first_row * call.out(0).row_size();
-  const std::int64_t elements = call.out(2).elements();
+  const std::int64_t first = attributes.first_row * call.out(MuonMomentumOut::gradient).row_size();
+  const std::int64_t elements = call.out(MuonMomentumOut::direction).elements();
   if (elements == 0) return;
   with_aligned_pack<A>(first, [&]<int kPack>() {
-    momentum_kernel<G, kPack><<<blocks_for(elements, kPack), kThreads, 0, stream_of(call)>>>(
-        cuda_data<G>(call.out(0)) + first, cuda_data<A>(call.out(1)) + first, cuda_data<A>(call.out(2)),
-        cuda_data<A>(call.in(2)), cuda_data<A>(call.in(3)), cuda_data<std::int32_t>(call.in(4)), elements,
-        attributes.momentum, attributes.nesterov);
+    momentum_kernel<G, kPack><<<blocks_for(call, elements, kPack), kThreads, 0, stream_of(call)>>>(
+        cuda_data<G>(call.out(MuonMomentumOut::gradient)) + first,
+        cuda_data<A>(call.out(MuonMomentumOut::momentum)) + first, cuda_data<A>(call.out(MuonMomentumOut::direction)),
+        cuda_data<A>(call.in(MuonMomentumIn::norm)), cuda_data<A>(call.in(MuonMomentumIn::hyper)),
+        cuda_data<std::int32_t>(call.in(MuonMomentumIn::bad)), elements, attributes.momentum, attributes.nesterov);
   });
   check_launch("muon_momentum");
 }
@@ -90,8 +92,8 @@ template <class T>
 void unit(const KernelCall& call) {
   using A = CudaAccumulator<T>;
   const auto epsilon = static_cast<A>(call.attributes_as<MuonUnitAttributes>().epsilon);
-  launch_elementwise<T, Unit<T>, A>(call, cuda_data<T>(call.out(0)), {cuda_data<A>(call.in(1)), epsilon},
-                                    cuda_data<A>(call.in(0)));
+  launch_elementwise<T, Unit<T>, A>(call, cuda_data<T>(call.out(0)), {cuda_data<A>(call.in(MuonUnitIn::norm)), epsilon},
+                                    cuda_data<A>(call.in(MuonUnitIn::x)));
 }
 
 template <class T, class Y>
@@ -104,14 +106,14 @@ template <class T, class Y>
 void combine(const KernelCall& call) {
   using A = CudaAccumulator<T>;
   const auto& attributes = call.attributes_as<MuonCombineAttributes>();
-  launch_elementwise<T, Combination<T, Y>, T, Y>(call, cuda_data<T>(call.out(0)),
-                                                 {static_cast<A>(attributes.a), static_cast<A>(attributes.b)},
-                                                 cuda_data<T>(call.in(0)), cuda_data<Y>(call.in(1)));
+  launch_elementwise<T, Combination<T, Y>, T, Y>(
+      call, cuda_data<T>(call.out(0)), {static_cast<A>(attributes.a), static_cast<A>(attributes.b)},
+      cuda_data<T>(call.in(MuonCombineIn::x)), cuda_data<Y>(call.in(MuonCombineIn::y)));
 }
 
 template <class T>
 void combine(const KernelCall& call) {
-  if (call.in(1).dtype() == call.in(0).dtype()) {
+  if (call.in(MuonCombineIn::y).dtype() == call.in(MuonCombineIn::x).dtype()) {
     combine<T, T>(call);
   } else {
     combine<T, CudaAccumulator<T>>(call);
@@ -151,22 +153,23 @@ template <class T, class W>
 void launch_apply(const KernelCall& call, W* kept, T* rounded) {
   using A = CudaAccumulator<T>;
   const auto& attributes = call.attributes_as<MuonApplyAttributes>();
-  const std::int64_t first = attributes.first_row * call.out(0).row_size();
-  const std::int64_t elements = call.in(1).elements();
+  const std::int64_t first = attributes.first_row * call.out(MuonApplyOut::weight).row_size();
+  const std::int64_t elements = call.in(MuonApplyIn::move).elements();
   if (elements == 0) return;
   with_aligned_pack<A>(first, [&]<int kPack>() {
-    apply_kernel<T, W, kPack><<<blocks_for(elements, kPack), kThreads, 0, stream_of(call)>>>(
-        kept + first, rounded == nullptr ? nullptr : rounded + first, cuda_data<T>(call.in(1)),
-        cuda_data<A>(call.in(3)), cuda_data<std::int32_t>(call.in(4)), first, elements, attributes);
+    apply_kernel<T, W, kPack><<<blocks_for(call, elements, kPack), kThreads, 0, stream_of(call)>>>(
+        kept + first, rounded == nullptr ? nullptr : rounded + first, cuda_data<T>(call.in(MuonApplyIn::move)),
+        cuda_data<A>(call.in(MuonApplyIn::hyper)), cuda_data<std::int32_t>(call.in(MuonApplyIn::bad)), first, elements,
+        attributes);
   });
   check_launch("muon_apply");
 }
 
 template <class T>
 void apply(const KernelCall& call) {
-  T* weight = cuda_data<T>(call.out(0));
-  if (call.in(2)) {
-    launch_apply(call, cuda_data<CudaAccumulator<T>>(call.out(1)), weight);
+  T* weight = cuda_data<T>(call.out(MuonApplyOut::weight));
+  if (call.in(MuonApplyIn::master)) {
+    launch_apply(call, cuda_data<CudaAccumulator<T>>(call.out(MuonApplyOut::master)), weight);
   } else {
     launch_apply<T, T>(call, weight, nullptr);
   }
@@ -178,14 +181,17 @@ void register_muon_cuda(KernelRegistry& registry) {
   const auto add = [&](std::string_view op, auto with_type) {
     registry.add(op, DeviceKind::cuda, {std::move(with_type), {}});
   };
-  add("muon_momentum",
-      [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { momentum<T>(call); }); });
+  add("muon_momentum", [](const KernelCall& call) {
+    for_cuda_floating(call.in(MuonMomentumIn::gradient).dtype(), [&]<class T>() { momentum<T>(call); });
+  });
   add("muon_unit",
       [](const KernelCall& call) { for_cuda_floating(call.out(0).dtype(), [&]<class T>() { unit<T>(call); }); });
-  add("muon_combine",
-      [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { combine<T>(call); }); });
-  add("muon_apply",
-      [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { apply<T>(call); }); });
+  add("muon_combine", [](const KernelCall& call) {
+    for_cuda_floating(call.in(MuonCombineIn::x).dtype(), [&]<class T>() { combine<T>(call); });
+  });
+  add("muon_apply", [](const KernelCall& call) {
+    for_cuda_floating(call.in(MuonApplyIn::weight).dtype(), [&]<class T>() { apply<T>(call); });
+  });
 }
 
 }  // namespace hone

@@ -39,24 +39,25 @@ class MuonMomentum final : public Op {
   Attributes default_attributes() const override { return MuonMomentumAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const auto& own = attributes.as<MuonMomentumAttributes>();
-    const Type& gradient = required(inputs, 0, name());
+    const Type& gradient = required(inputs, MuonMomentumIn::gradient, name());
     expect_matrix(gradient, own.first_row, own.rows, name());
     const DType wide = accumulator_of(gradient.dtype);
-    expect_type(inputs, 1, name(), "the momentum", {wide, gradient.shape});
-    expect_type(inputs, 2, name(), "the norm", {wide, {1}});
-    expect_type(inputs, 3, name(), "hyper", {wide, {kAdamwHypers}});
-    expect_type(inputs, 4, name(), "bad", {DType::i32, {1}});
-    return {gradient, required(inputs, 1, name()), Type{wide, {own.rows, gradient.shape[1]}}};
+    expect_type(inputs, MuonMomentumIn::momentum, name(), "the momentum", {wide, gradient.shape});
+    expect_type(inputs, MuonMomentumIn::norm, name(), "the norm", {wide, {1}});
+    expect_type(inputs, MuonMomentumIn::hyper, name(), "hyper", {wide, {kAdamwHypers}});
+    expect_type(inputs, MuonMomentumIn::bad, name(), "bad", {DType::i32, {1}});
+    return {gradient, required(inputs, MuonMomentumIn::momentum, name()), Type{wide, {own.rows, gradient.shape[1]}}};
   }
   Cost cost(InputTypes, std::span<const Type> outputs, const Attributes&) const override {
-    const std::int64_t elements = outputs[2].elements();
+    const std::int64_t elements = outputs[MuonMomentumOut::direction].elements();
     Cost cost;
-    cost.bytes_read = static_cast<double>(elements) * static_cast<double>(size_of(outputs[0].dtype) + sizeof(float));
-    cost.bytes_written = cost.bytes_read + static_cast<double>(outputs[2].bytes());
+    cost.bytes_read = static_cast<double>(elements) *
+                      static_cast<double>(size_of(outputs[MuonMomentumOut::gradient].dtype) + sizeof(float));
+    cost.bytes_written = cost.bytes_read + static_cast<double>(outputs[MuonMomentumOut::direction].bytes());
     return elementwise(cost, 7.0, elements);
   }
   std::optional<std::size_t> alias(std::size_t output) const override {
-    return output < 2 ? std::optional(output) : std::nullopt;
+    return output < MuonMomentumOut::direction ? std::optional(output) : std::nullopt;
   }
 };
 
@@ -67,11 +68,11 @@ class MuonUnit final : public Op {
   OpCategory category() const override { return OpCategory::optimizer; }
   Attributes default_attributes() const override { return MuonUnitAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
-    const Type& x = required(inputs, 0, name());
+    const Type& x = required(inputs, MuonUnitIn::x, name());
     const DType dtype = dtype_from_name(attributes.as<MuonUnitAttributes>().dtype);
     expect(accumulator_of(x.dtype) == x.dtype && is_floating(dtype) && accumulator_of(dtype) == x.dtype, name(),
            text_of("from ", to_text(x), " to ", name_of(dtype)));
-    expect_type(inputs, 1, name(), "the norm", {x.dtype, {1}});
+    expect_type(inputs, MuonUnitIn::norm, name(), "the norm", {x.dtype, {1}});
     return {Type{dtype, x.shape}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
@@ -86,8 +87,8 @@ class MuonCombine final : public Op {
   OpCategory category() const override { return OpCategory::optimizer; }
   Attributes default_attributes() const override { return MuonCombineAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& x = required(inputs, 0, name());
-    const Type& y = required(inputs, 1, name());
+    const Type& x = required(inputs, MuonCombineIn::x, name());
+    const Type& y = required(inputs, MuonCombineIn::y, name());
     expect(is_floating(x.dtype) && x.shape == y.shape && (y.dtype == x.dtype || y.dtype == accumulator_of(x.dtype)),
            name(), text_of(to_text(x), " and ", to_text(y)));
     return {x};
@@ -104,24 +105,24 @@ class MuonApply final : public Op {
   OpCategory category() const override { return OpCategory::optimizer; }
   Attributes default_attributes() const override { return MuonApplyAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
-    const Type& weight = required(inputs, 0, name());
-    const Type& move = required(inputs, 1, name());
+    const Type& weight = required(inputs, MuonApplyIn::weight, name());
+    const Type& move = required(inputs, MuonApplyIn::move, name());
     expect_matrix(weight, attributes.as<MuonApplyAttributes>().first_row, move.rows(), name());
     const DType wide = accumulator_of(weight.dtype);
     expect(move.dtype == weight.dtype && move.shape.size() == 2 && move.shape[1] == weight.shape[1], name(),
            text_of("the weight is ", to_text(weight), ", its move ", to_text(move)));
     std::vector<Type> outputs{weight};
-    if (const auto& master = inputs[2]) {
-      expect_type(inputs, 2, name(), "the master weight", {wide, weight.shape});
+    if (const auto& master = inputs[MuonApplyIn::master]) {
+      expect_type(inputs, MuonApplyIn::master, name(), "the master weight", {wide, weight.shape});
       expect(weight.dtype != wide, name(), text_of("the weight is ", to_text(weight), " and needs no master weight"));
       outputs.push_back(*master);
     }
-    expect_type(inputs, 3, name(), "hyper", {wide, {kAdamwHypers}});
-    expect_type(inputs, 4, name(), "bad", {DType::i32, {1}});
+    expect_type(inputs, MuonApplyIn::hyper, name(), "hyper", {wide, {kAdamwHypers}});
+    expect_type(inputs, MuonApplyIn::bad, name(), "bad", {DType::i32, {1}});
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes&) const override {
-    const Type& move = required(inputs, 1, name());
+    const Type& move = required(inputs, MuonApplyIn::move, name());
     const std::int64_t elements = move.elements();
     Cost cost;
     for (const Type& output : outputs) cost.bytes_written += static_cast<double>(size_of(output.dtype));
@@ -129,7 +130,9 @@ class MuonApply final : public Op {
     cost.bytes_read = cost.bytes_written + static_cast<double>(move.bytes());
     return elementwise(cost, 4.0, elements);
   }
-  std::optional<std::size_t> alias(std::size_t output) const override { return output == 0 ? 0 : 2; }
+  std::optional<std::size_t> alias(std::size_t output) const override {
+    return output == MuonApplyOut::weight ? MuonApplyIn::weight : MuonApplyIn::master;
+  }
 };
 
 const MuonMomentum kMomentum;
@@ -190,8 +193,8 @@ MuonTensors muon(const MuonTensors& tensors, const AdamwStep& step, const MuonAt
   apply.first_row = attributes.rows.first;
   const std::vector<Tensor> outputs = program.append(
       kApply, apply, std::vector<Tensor>{tensors.weight, direction, tensors.master, step.hyper, step.bad});
-  updated.weight = outputs[0];
-  if (tensors.master) updated.master = outputs[1];
+  updated.weight = outputs[MuonApplyOut::weight];
+  if (tensors.master) updated.master = outputs[MuonApplyOut::master];
   return updated;
 }
 

@@ -2,11 +2,32 @@
 // momentum of a matrix, made orthogonal by Newton-Schulz iterations, is what the matrix moves by.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "ops/adamw/adamw.h"
 
 namespace hone {
+
+// The operands, in order.
+struct MuonMomentumIn {
+  enum : std::size_t { gradient, momentum, norm, hyper, bad };
+};
+struct MuonMomentumOut {
+  enum : std::size_t { gradient, momentum, direction };
+};
+struct MuonUnitIn {
+  enum : std::size_t { x, norm };
+};
+struct MuonCombineIn {
+  enum : std::size_t { x, y };
+};
+struct MuonApplyIn {
+  enum : std::size_t { weight, move, master, hyper, bad };
+};
+struct MuonApplyOut {
+  enum : std::size_t { weight, master };
+};
 
 // Rows of a block that are a matrix of their own (q of q, k and v).
 struct MuonRows {

@@ -1,12 +1,15 @@
 #include <cstring>
 
+#include "ops/offload/offload.h"
 #include "ops/registry.h"
 
 namespace hone {
 namespace {
 
 // The host has one memory and no second hand: a copy is done when it has started.
-void copy(const KernelCall& call) { std::memcpy(call.out(0).data, call.in(0).data, call.in(0).type->bytes()); }
+void copy(const KernelCall& call) {
+  std::memcpy(call.out(0).data, call.in(OffloadIn::x).data, call.in(OffloadIn::x).type->bytes());
+}
 
 void nothing(const KernelCall&) {}
 

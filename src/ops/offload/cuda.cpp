@@ -9,7 +9,8 @@ int slot_of(const KernelCall& call) { return static_cast<int>(call.attributes_as
 
 // The whole capacity: counts are the device's.
 void start(const KernelCall& call, cudaMemcpyKind kind) {
-  side_copies().start(slot_of(call), call.out(0).data, call.in(0).data, call.in(0).type->bytes(), kind);
+  side_copies().start(slot_of(call), call.out(0).data, call.in(OffloadIn::x).data, call.in(OffloadIn::x).type->bytes(),
+                      kind);
 }
 
 void wait(const KernelCall& call) { side_copies().wait(slot_of(call)); }

@@ -14,12 +14,12 @@ class Offload final : public Op {
   OpCategory category() const override { return OpCategory::memory; }
   Attributes default_attributes() const override { return OffloadAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& x = required(inputs, 0, name_);
-    const Type& home = required(inputs, 1, name_);
+    const Type& x = required(inputs, OffloadIn::x, name_);
+    const Type& home = required(inputs, OffloadIn::home, name_);
     expect(x == home, name_, text_of("x is ", to_text(x), ", its home ", to_text(home)));
     return {home};
   }
-  std::optional<std::size_t> alias(std::size_t) const override { return 1; }
+  std::optional<std::size_t> alias(std::size_t) const override { return OffloadIn::home; }
 
  private:
   std::string_view name_;

@@ -1,9 +1,16 @@
 // Activations that wait in another memory for the backward pass: copies out and back beside the device's other work.
 #pragma once
 
+#include <cstddef>
+
 #include "program/program.h"
 
 namespace hone {
+
+// The operands, in order.
+struct OffloadIn {
+  enum : std::size_t { x, home };
+};
 
 // `slot` names a copy from its start to its wait; no two that overlap share one.
 struct OffloadAttributes {

@@ -19,10 +19,10 @@ std::span<const std::int32_t> ids(const TensorView& view, std::int64_t rows) {
 
 // Every page that holds a position which a row sees. The counts themselves are checked by paged_attention_forward.
 void check_pages(const KernelCall& call, std::int64_t block_size) {
-  const TensorView& table = call.in(3);
-  const auto* cu_seqlens = call.in(4).as<std::int32_t>();
-  const auto* starts = call.in(5).as<std::int32_t>();
-  const std::int64_t num_blocks = call.in(1).dim(0);
+  const TensorView& table = call.in(PagedAttentionIn::block_table);
+  const auto* cu_seqlens = call.in(PagedAttentionIn::cu_seqlens).as<std::int32_t>();
+  const auto* starts = call.in(PagedAttentionIn::starts).as<std::int32_t>();
+  const std::int64_t num_blocks = call.in(PagedAttentionIn::k_cache).dim(0);
   for (std::int64_t s = 0; s < table.rows(); ++s) {
     const std::int64_t rows = cu_seqlens[s + 1] - cu_seqlens[s];
     const std::int64_t pages = rows == 0 ? 0 : (starts[s] + rows + block_size - 1) / block_size;
@@ -37,30 +37,30 @@ void check_pages(const KernelCall& call, std::int64_t block_size) {
 template <class T>
 void forward(const KernelCall& call) {
   const auto& a = call.attributes_as<PagedAttentionAttributes>();
-  const TensorView& qkv = call.in(0);
-  const TensorView& table = call.in(3);
+  const TensorView& qkv = call.in(PagedAttentionIn::qkv);
+  const TensorView& table = call.in(PagedAttentionIn::block_table);
   const std::int64_t sequences = table.rows();
   check_pages(call, a.block_size);
   paged_attention_forward<T>({.queries = {.shape = shape_of(a),
-                                          .cu_seqlens = ids(call.in(4), sequences + 1),
+                                          .cu_seqlens = ids(call.in(PagedAttentionIn::cu_seqlens), sequences + 1),
                                           .capacity = qkv.capacity(),
                                           .q = {qkv.as<T>(), qkv.row_size()},
-                                          .o = {call.out(0).as<T>(), a.heads * a.head_dim},
-                                          .lse = call.out(1).as<Accumulator<T>>(),
+                                          .o = {call.out(PagedAttentionOut::o).as<T>(), a.heads * a.head_dim},
+                                          .lse = call.out(PagedAttentionOut::lse).as<Accumulator<T>>(),
                                           .workspace = call.workspace},
-                              .k_cache = call.in(1).as<T>(),
-                              .v_cache = call.in(2).as<T>(),
-                              .num_blocks = call.in(1).dim(0),
+                              .k_cache = call.in(PagedAttentionIn::k_cache).as<T>(),
+                              .v_cache = call.in(PagedAttentionIn::v_cache).as<T>(),
+                              .num_blocks = call.in(PagedAttentionIn::k_cache).dim(0),
                               .block_size = a.block_size,
                               .block_table = ids(table, sequences),
                               .max_blocks = table.dim(1),
-                              .start = ids(call.in(5), sequences)});
+                              .start = ids(call.in(PagedAttentionIn::starts), sequences)});
 }
 
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
   const AttentionShape shape = shape_of(attributes.as<PagedAttentionAttributes>());
   std::size_t bytes = 0;
-  for_floating(required(inputs, 0, "paged_attention").dtype,
+  for_floating(required(inputs, PagedAttentionIn::qkv, "paged_attention").dtype,
                [&]<class T>() { bytes = attention_workspace_bytes<T>(shape, thread_count()); });
   return bytes;
 }
@@ -69,7 +69,9 @@ std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes
 
 void register_paged_attention_cpu(KernelRegistry& registry) {
   registry.add("paged_attention", DeviceKind::cpu,
-               {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
+               {[](const KernelCall& call) {
+                  for_floating(call.in(PagedAttentionIn::qkv).dtype(), [&]<class T>() { forward<T>(call); });
+                },
                 workspace});
 }
 

@@ -16,39 +16,43 @@ template <class T>
 void forward(const KernelCall& call) {
   const auto& a = call.attributes_as<PagedAttentionAttributes>();
   check_head_dim(a.head_dim);
-  const TensorView& qkv = call.in(0);
-  const TensorView& table = call.in(3);
-  const TileQueries<T> queries{.sequences = {call.in(4).as<std::int32_t>(), row_count(call, table), qkv.capacity()},
-                               .q = cuda_data<T>(qkv),
-                               .q_stride = qkv.row_size(),
-                               .o = cuda_data<T>(call.out(0)),
-                               .lse = cuda_data<CudaAccumulator<T>>(call.out(1)),
-                               .heads = static_cast<std::int32_t>(a.heads),
-                               .kv_heads = static_cast<std::int32_t>(a.kv_heads),
-                               .head_dim = static_cast<std::int32_t>(a.head_dim),
-                               .scale = static_cast<CudaAccumulator<T>>(a.scale)};
-  const PagedKeys<T> keys{.k = cuda_data<T>(call.in(1)),
-                          .v = cuda_data<T>(call.in(2)),
+  const TensorView& qkv = call.in(PagedAttentionIn::qkv);
+  const TensorView& table = call.in(PagedAttentionIn::block_table);
+  const TileQueries<T> queries{
+      .sequences = {call.in(PagedAttentionIn::cu_seqlens).as<std::int32_t>(), row_count(call, table), qkv.capacity()},
+      .q = cuda_data<T>(qkv),
+      .q_stride = qkv.row_size(),
+      .o = cuda_data<T>(call.out(PagedAttentionOut::o)),
+      .lse = cuda_data<CudaAccumulator<T>>(call.out(PagedAttentionOut::lse)),
+      .heads = static_cast<std::int32_t>(a.heads),
+      .kv_heads = static_cast<std::int32_t>(a.kv_heads),
+      .head_dim = static_cast<std::int32_t>(a.head_dim),
+      .scale = static_cast<CudaAccumulator<T>>(a.scale)};
+  const PagedKeys<T> keys{.k = cuda_data<T>(call.in(PagedAttentionIn::k_cache)),
+                          .v = cuda_data<T>(call.in(PagedAttentionIn::v_cache)),
                           .stride = a.kv_heads * a.head_dim,
                           .table = table.as<std::int32_t>(),
-                          .starts = call.in(5).as<std::int32_t>(),
+                          .starts = call.in(PagedAttentionIn::starts).as<std::int32_t>(),
                           .max_blocks = static_cast<std::int32_t>(table.dim(1)),
                           .block_size = static_cast<std::int32_t>(a.block_size)};
   launch_attention_forward(queries, keys, plan_of(*qkv.type, *table.type, a), call.workspace, stream_of(call));
 }
 
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
-  if (inputs[0]->dtype != DType::bf16) return 0;
-  return plan_of(*inputs[0], *inputs[3], attributes.as<PagedAttentionAttributes>()).workspace_bytes;
+  if (inputs[PagedAttentionIn::qkv]->dtype != DType::bf16) return 0;
+  return plan_of(*inputs[PagedAttentionIn::qkv], *inputs[PagedAttentionIn::block_table],
+                 attributes.as<PagedAttentionAttributes>())
+      .workspace_bytes;
 }
 
 }  // namespace
 
 void register_paged_attention_cuda(KernelRegistry& registry) {
-  registry.add(
-      "paged_attention", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
-       workspace});
+  registry.add("paged_attention", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(PagedAttentionIn::qkv).dtype(), [&]<class T>() { forward<T>(call); });
+                },
+                workspace});
 }
 
 }  // namespace hone

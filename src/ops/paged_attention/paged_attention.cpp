@@ -14,7 +14,7 @@ class PagedAttention final : public Op {
   OpCategory category() const override { return OpCategory::attention; }
   Attributes default_attributes() const override { return PagedAttentionAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
-    const Type& qkv = required(inputs, 0, name());
+    const Type& qkv = required(inputs, PagedAttentionIn::qkv, name());
     const auto& a = attributes.as<PagedAttentionAttributes>();
     expect_sizes(name(), {a.heads, a.kv_heads, a.head_dim});
     expect(qkv.shape.size() == 2 && qkv.shape[1].size == (a.heads + 2 * a.kv_heads) * a.head_dim, name(),
@@ -28,24 +28,25 @@ class PagedAttention final : public Op {
   // As if every row saw all positions that a block table has room for, and every table were full.
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     const auto& a = attributes.as<PagedAttentionAttributes>();
-    const Type& tables = required(inputs, 3, name());
+    const Type& tables = required(inputs, PagedAttentionIn::block_table, name());
     const auto positions = static_cast<double>(tables.shape[1].size * a.block_size);
-    const auto element = static_cast<double>(size_of(required(inputs, 1, name()).dtype));
+    const auto element = static_cast<double>(size_of(required(inputs, PagedAttentionIn::k_cache, name()).dtype));
     Cost cost;
-    cost.flops = 4.0 * static_cast<double>(outputs[0].elements()) * positions;
-    cost.bytes_read = static_cast<double>(outputs[0].bytes() + tables.bytes()) +
+    cost.flops = 4.0 * static_cast<double>(outputs[PagedAttentionOut::o].elements()) * positions;
+    cost.bytes_read = static_cast<double>(outputs[PagedAttentionOut::o].bytes() + tables.bytes()) +
                       2.0 * static_cast<double>(tables.rows() * a.kv_heads * a.head_dim) * positions * element;
-    cost.bytes_written = static_cast<double>(outputs[0].bytes() + outputs[1].bytes());
+    cost.bytes_written =
+        static_cast<double>(outputs[PagedAttentionOut::o].bytes() + outputs[PagedAttentionOut::lse].bytes());
     return cost;
   }
 
  private:
   void expect_pages(InputTypes inputs, const Type& qkv, const PagedAttentionAttributes& a) const {
-    const Type& keys = required(inputs, 1, name());
-    const Type& values = required(inputs, 2, name());
-    const Type& table = required(inputs, 3, name());
-    const Type& cu_seqlens = required(inputs, 4, name());
-    const Type& starts = required(inputs, 5, name());
+    const Type& keys = required(inputs, PagedAttentionIn::k_cache, name());
+    const Type& values = required(inputs, PagedAttentionIn::v_cache, name());
+    const Type& table = required(inputs, PagedAttentionIn::block_table, name());
+    const Type& cu_seqlens = required(inputs, PagedAttentionIn::cu_seqlens, name());
+    const Type& starts = required(inputs, PagedAttentionIn::starts, name());
     expect(keys == values && keys.dtype == qkv.dtype && keys.shape.size() == 3 && keys.shape[1].size == a.block_size &&
                keys.shape[2].size == a.kv_heads * a.head_dim,
            name(),

@@ -1,11 +1,20 @@
 // Attention whose keys and values lie in pages (Kwon et al., "PagedAttention", 2023): prefill, chunks of it, decoding.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "program/program.h"
 
 namespace hone {
+
+// The operands, in order.
+struct PagedAttentionIn {
+  enum : std::size_t { qkv, k_cache, v_cache, block_table, cu_seqlens, starts };
+};
+struct PagedAttentionOut {
+  enum : std::size_t { o, lse };
+};
 
 struct PagedAttentionAttributes {
   std::int64_t heads = 0;

@@ -9,15 +9,16 @@
 namespace hone {
 namespace {
 
-// Reads the operands from input `first` on: logp, old_logp, ref_logp, advantages.
+// Reads the operands of policy_term; In says where they stand among the inputs of the call.
 template <class T>
 class Tokens {
  public:
-  Tokens(const KernelCall& call, std::size_t first)
-      : logp_(call.in(first).as<T>()),
-        old_(call.in(first + 1) ? call.in(first + 1).as<T>() : nullptr),
-        ref_(call.in(first + 2) ? call.in(first + 2).as<T>() : nullptr),
-        advantages_(call.in(first + 3).as<T>()),
+  template <class In>
+  Tokens(const KernelCall& call, In)
+      : logp_(call.in(In::logp).template as<T>()),
+        old_(call.in(In::old_logp) ? call.in(In::old_logp).template as<T>() : nullptr),
+        ref_(call.in(In::ref_logp) ? call.in(In::ref_logp).template as<T>() : nullptr),
+        advantages_(call.in(In::advantages).template as<T>()),
         attributes_(call.attributes_as<PolicyTermAttributes>()),
         cispo_(attributes_.kind == "cispo"),
         low_(cispo_ ? T(0) : static_cast<T>(1 - attributes_.epsilon)),
@@ -75,20 +76,20 @@ class Tokens {
 
 template <class T>
 void forward(const KernelCall& call) {
-  const Tokens<T> tokens(call, 0);
-  for_rows(call.in(0).rows(), 64, [&](std::int64_t i) {
-    call.out(0).as<T>()[i] = tokens.term(i);
-    call.out(1).as<T>()[i] = tokens.kl(i);
-    call.out(2).as<T>()[i] = tokens.clipped(i);
+  const Tokens<T> tokens(call, PolicyTermIn());
+  for_rows(call.in(PolicyTermIn::logp).rows(), 64, [&](std::int64_t i) {
+    call.out(PolicyTermOut::term).as<T>()[i] = tokens.term(i);
+    call.out(PolicyTermOut::kl).as<T>()[i] = tokens.kl(i);
+    call.out(PolicyTermOut::clipped).as<T>()[i] = tokens.clipped(i);
   });
   for (const TensorView& output : call.outputs) zero_tail(output);
 }
 
 template <class T>
 void backward(const KernelCall& call) {
-  const Tokens<T> tokens(call, 1);
-  const T* dterm = call.in(0).as<T>();
-  for_rows(call.in(1).rows(), 64,
+  const Tokens<T> tokens(call, PolicyTermBackwardIn());
+  const T* dterm = call.in(PolicyTermBackwardIn::dterm).as<T>();
+  for_rows(call.in(PolicyTermBackwardIn::logp).rows(), 64,
            [&](std::int64_t i) { call.out(0).as<T>()[i] = dterm[i] == T(0) ? T(0) : dterm[i] * tokens.derivative(i); });
   zero_tail(call.out(0));
 }
@@ -96,13 +97,15 @@ void backward(const KernelCall& call) {
 }  // namespace
 
 void register_policy_term_cpu(KernelRegistry& registry) {
-  registry.add(
-      "policy_term", DeviceKind::cpu,
-      {[](const KernelCall& call) { call.in(0).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call); },
-       {}});
+  registry.add("policy_term", DeviceKind::cpu,
+               {[](const KernelCall& call) {
+                  call.in(PolicyTermIn::logp).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call);
+                },
+                {}});
   registry.add("policy_term_backward", DeviceKind::cpu,
                {[](const KernelCall& call) {
-                  call.in(0).dtype() == DType::f64 ? backward<double>(call) : backward<float>(call);
+                  call.in(PolicyTermBackwardIn::dterm).dtype() == DType::f64 ? backward<double>(call)
+                                                                             : backward<float>(call);
                 },
                 {}});
 }

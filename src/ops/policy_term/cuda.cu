@@ -64,16 +64,16 @@ struct Tokens {
   [[nodiscard]] __device__ T clamped(T x) const { return x < low ? low : high < x ? high : x; }
 };
 
-// From input `first` on: logp, old_logp, ref_logp, advantages.
-template <class T>
-Tokens<T> tokens_of(const KernelCall& call, std::size_t first) {
+// The operands of policy_term; In says where they stand among the inputs of the call.
+template <class T, class In>
+Tokens<T> tokens_of(const KernelCall& call) {
   const auto& a = call.attributes_as<PolicyTermAttributes>();
   const bool cispo = a.kind == "cispo";
-  return {.logp = cuda_data<T>(call.in(first)),
-          .old_logp = cuda_data<T>(call.in(first + 1)),
-          .ref_logp = cuda_data<T>(call.in(first + 2)),
-          .advantages = cuda_data<T>(call.in(first + 3)),
-          .rows = row_count(call, call.in(first)),
+  return {.logp = cuda_data<T>(call.in(In::logp)),
+          .old_logp = cuda_data<T>(call.in(In::old_logp)),
+          .ref_logp = cuda_data<T>(call.in(In::ref_logp)),
+          .advantages = cuda_data<T>(call.in(In::advantages)),
+          .rows = row_count(call, call.in(In::logp)),
           .cispo = cispo,
           .low = cispo ? T(0) : static_cast<T>(1 - a.epsilon),
           .high = static_cast<T>(cispo ? a.epsilon_high : 1 + a.epsilon_high),
@@ -100,34 +100,37 @@ __global__ void __launch_bounds__(kThreads) derivative_kernel(Tokens<T> tokens, 
 
 template <class T>
 void forward(const KernelCall& call) {
-  const Tokens<T> tokens = tokens_of<T>(call, 0);
+  const Tokens<T> tokens = tokens_of<T, PolicyTermIn>(call);
   const auto blocks = static_cast<unsigned>(ceil_div(tokens.rows.capacity, kThreads));
   if (blocks == 0) return;
-  term_kernel<<<blocks, kThreads, 0, stream_of(call)>>>(tokens, cuda_data<T>(call.out(0)), cuda_data<T>(call.out(1)),
-                                                        cuda_data<T>(call.out(2)));
+  term_kernel<<<blocks, kThreads, 0, stream_of(call)>>>(tokens, cuda_data<T>(call.out(PolicyTermOut::term)),
+                                                        cuda_data<T>(call.out(PolicyTermOut::kl)),
+                                                        cuda_data<T>(call.out(PolicyTermOut::clipped)));
   check_launch("policy_term");
 }
 
 template <class T>
 void backward(const KernelCall& call) {
-  const Tokens<T> tokens = tokens_of<T>(call, 1);
+  const Tokens<T> tokens = tokens_of<T, PolicyTermBackwardIn>(call);
   const auto blocks = static_cast<unsigned>(ceil_div(tokens.rows.capacity, kThreads));
   if (blocks == 0) return;
-  derivative_kernel<<<blocks, kThreads, 0, stream_of(call)>>>(tokens, cuda_data<T>(call.in(0)),
-                                                              cuda_data<T>(call.out(0)));
+  derivative_kernel<<<blocks, kThreads, 0, stream_of(call)>>>(
+      tokens, cuda_data<T>(call.in(PolicyTermBackwardIn::dterm)), cuda_data<T>(call.out(0)));
   check_launch("policy_term_backward");
 }
 
 }  // namespace
 
 void register_policy_term_cuda(KernelRegistry& registry) {
-  registry.add(
-      "policy_term", DeviceKind::cuda,
-      {[](const KernelCall& call) { call.in(0).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call); },
-       {}});
+  registry.add("policy_term", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  call.in(PolicyTermIn::logp).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call);
+                },
+                {}});
   registry.add("policy_term_backward", DeviceKind::cuda,
                {[](const KernelCall& call) {
-                  call.in(0).dtype() == DType::f64 ? backward<double>(call) : backward<float>(call);
+                  call.in(PolicyTermBackwardIn::dterm).dtype() == DType::f64 ? backward<double>(call)
+                                                                             : backward<float>(call);
                 },
                 {}});
 }

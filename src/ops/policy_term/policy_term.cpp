@@ -14,7 +14,9 @@ class PolicyTermBackward final : public Op {
   std::string_view name() const override { return "policy_term_backward"; }
   OpCategory category() const override { return OpCategory::loss; }
   Attributes default_attributes() const override { return PolicyTermAttributes{}; }
-  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    return {required(inputs, PolicyTermBackwardIn::logp, name())};
+  }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
     cost.flops = 40.0 * static_cast<double>(outputs[0].elements());
@@ -31,11 +33,11 @@ class PolicyTermOp final : public Op {
   OpCategory category() const override { return OpCategory::loss; }
   Attributes default_attributes() const override { return PolicyTermAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
-    const Type& logp = required(inputs, 0, name());
+    const Type& logp = required(inputs, PolicyTermIn::logp, name());
     expect(logp.shape.size() == 1 && logp.dtype == accumulator_of(logp.dtype), name(),
            text_of("logp is ", to_text(logp), "; wanted f32[rows]"));
-    (void)required(inputs, 3, name());
-    for (const std::size_t i : {1, 2, 3}) {
+    (void)required(inputs, PolicyTermIn::advantages, name());
+    for (const std::size_t i : {PolicyTermIn::old_logp, PolicyTermIn::ref_logp, PolicyTermIn::advantages}) {
       const std::optional<Type>& input = inputs[i];
       expect(!input || *input == logp, name(),
              text_of("logp is ", to_text(logp), ", input ", i, " ", input ? to_text(*input) : ""));
@@ -44,19 +46,21 @@ class PolicyTermOp final : public Op {
     expect(options.kind == "clip" || options.kind == "cispo", name(),
            text_of("the kind is ", options.kind, "; wanted clip or cispo"));
     expect(options.kind != "cispo" || options.delta == 0, name(), "cispo takes no delta");
-    expect(options.beta == 0 || inputs[2], name(), text_of("beta is ", options.beta, " without ref_logp"));
+    expect(options.beta == 0 || inputs[PolicyTermIn::ref_logp], name(),
+           text_of("beta is ", options.beta, " without ref_logp"));
     return std::vector<Type>(3, logp);
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 40.0 * static_cast<double>(outputs[0].elements());
+    cost.flops = 40.0 * static_cast<double>(outputs[PolicyTermOut::term].elements());
     return cost;
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
-    const Tensor dterm = builder.output_gradient(0);
-    if (!dterm || !builder.needs(0)) return;
-    const std::vector<Tensor> inputs{dterm, builder.input(0), builder.input(1), builder.input(2), builder.input(3)};
-    builder.add(0, builder.program().append(kBackward, node.attributes, inputs)[0]);
+    const Tensor dterm = builder.output_gradient(PolicyTermOut::term);
+    if (!dterm || !builder.needs(PolicyTermIn::logp)) return;
+    const std::vector<Tensor> inputs{dterm, builder.input(PolicyTermIn::logp), builder.input(PolicyTermIn::old_logp),
+                                     builder.input(PolicyTermIn::ref_logp), builder.input(PolicyTermIn::advantages)};
+    builder.add(PolicyTermIn::logp, builder.program().append(kBackward, node.attributes, inputs)[0]);
   }
 };
 
@@ -68,7 +72,7 @@ PolicyTerm policy_term(Tensor logp, Tensor old_logp, Tensor ref_logp, Tensor adv
                        const PolicyTermAttributes& attributes) {
   const std::vector<Tensor> inputs{logp, old_logp, ref_logp, advantages};
   const std::vector<Tensor> outputs = logp.program().append(kForward, attributes, inputs);
-  return {outputs[0], outputs[1], outputs[2]};
+  return {outputs[PolicyTermOut::term], outputs[PolicyTermOut::kl], outputs[PolicyTermOut::clipped]};
 }
 
 void register_policy_term(OpRegistry& registry) {

@@ -2,11 +2,23 @@
 // al., "DeepSeekMath", 2024), and CISPO (MiniMax-M1, 2025).
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "program/program.h"
 
 namespace hone {
+
+// The operands, in order.
+struct PolicyTermIn {
+  enum : std::size_t { logp, old_logp, ref_logp, advantages };
+};
+struct PolicyTermOut {
+  enum : std::size_t { term, kl, clipped };
+};
+struct PolicyTermBackwardIn {
+  enum : std::size_t { dterm, logp, old_logp, ref_logp, advantages };
+};
 
 struct PolicyTermAttributes {
   std::string kind = "clip";  // or "cispo"

@@ -11,16 +11,16 @@ namespace {
 template <class T>
 void forward(const KernelCall& call) {
   using A = Accumulator<T>;
-  const TensorView& qkv = call.in(0);
+  const TensorView& qkv = call.in(QkNormIn::qkv);
   const auto& a = call.attributes_as<QkNormAttributes>();
   const std::int64_t n = qkv.row_size();
   const std::int64_t normed = a.heads + a.kv_heads;
   const auto epsilon = static_cast<A>(a.epsilon);
   const T* xs = qkv.as<T>();
-  const T* q_weight = call.in(1).as<T>();
-  const T* k_weight = call.in(2).as<T>();
-  T* ys = call.out(0).as<T>();
-  A* rstds = call.out(1).as<A>();
+  const T* q_weight = call.in(QkNormIn::q_weight).as<T>();
+  const T* k_weight = call.in(QkNormIn::k_weight).as<T>();
+  T* ys = call.out(QkNormOut::y).as<T>();
+  A* rstds = call.out(QkNormOut::rstd).as<A>();
   for_rows(qkv.rows(), n, [&](std::int64_t row) {
     for (std::int64_t head = 0; head < normed; ++head) {
       const std::int64_t at = row * n + head * a.head_dim;
@@ -29,22 +29,22 @@ void forward(const KernelCall& call) {
     }
     std::copy(xs + row * n + normed * a.head_dim, xs + (row + 1) * n, ys + row * n + normed * a.head_dim);
   });
-  zero_tail(call.out(0));
-  zero_tail(call.out(1));
+  zero_tail(call.out(QkNormOut::y));
+  zero_tail(call.out(QkNormOut::rstd));
 }
 
 template <class T>
 void input_gradient(const KernelCall& call) {
   using A = Accumulator<T>;
-  const TensorView& qkv = call.in(1);
+  const TensorView& qkv = call.in(QkNormInputGradientIn::qkv);
   const auto& a = call.attributes_as<QkNormAttributes>();
   const std::int64_t n = qkv.row_size();
   const std::int64_t normed = a.heads + a.kv_heads;
-  const T* dys = call.in(0).as<T>();
+  const T* dys = call.in(QkNormInputGradientIn::dy).as<T>();
   const T* xs = qkv.as<T>();
-  const T* q_weight = call.in(2).as<T>();
-  const T* k_weight = call.in(3).as<T>();
-  const A* rstds = call.in(4).as<A>();
+  const T* q_weight = call.in(QkNormInputGradientIn::q_weight).as<T>();
+  const T* k_weight = call.in(QkNormInputGradientIn::k_weight).as<T>();
+  const A* rstds = call.in(QkNormInputGradientIn::rstd).as<A>();
   T* dxs = call.out(0).as<T>();
   for_rows(qkv.rows(), 2 * n, [&](std::int64_t row) {
     for (std::int64_t head = 0; head < normed; ++head) {
@@ -61,14 +61,14 @@ void input_gradient(const KernelCall& call) {
 template <class T>
 void weight_gradient(const KernelCall& call) {
   using A = Accumulator<T>;
-  const TensorView& qkv = call.in(1);
+  const TensorView& qkv = call.in(QkNormWeightGradientIn::qkv);
   const auto& a = call.attributes_as<QkNormWeightAttributes>();
   const std::int64_t n = qkv.row_size();
-  const std::int64_t normed = call.in(2).row_size();
+  const std::int64_t normed = call.in(QkNormWeightGradientIn::rstd).row_size();
   const std::int64_t head_dim = call.out(0).elements();
-  const T* dys = call.in(0).as<T>();
+  const T* dys = call.in(QkNormWeightGradientIn::dy).as<T>();
   const T* xs = qkv.as<T>();
-  const A* rstds = call.in(2).as<A>();
+  const A* rstds = call.in(QkNormWeightGradientIn::rstd).as<A>();
   A* dweight = call.out(0).as<A>();
   parallel_for(head_dim, 16, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = 0; row < qkv.rows(); ++row) {
@@ -83,17 +83,22 @@ void weight_gradient(const KernelCall& call) {
 }  // namespace
 
 void register_qk_norm_cpu(KernelRegistry& registry) {
-  registry.add(
-      "qk_norm", DeviceKind::cpu,
-      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
-  registry.add(
-      "qk_norm_input_gradient", DeviceKind::cpu,
-      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { input_gradient<T>(call); }); },
-       {}});
-  registry.add(
-      "qk_norm_weight_gradient", DeviceKind::cpu,
-      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { weight_gradient<T>(call); }); },
-       {}});
+  registry.add("qk_norm", DeviceKind::cpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.in(QkNormIn::qkv).dtype(), [&]<class T>() { forward<T>(call); });
+                },
+                {}});
+  registry.add("qk_norm_input_gradient", DeviceKind::cpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.in(QkNormInputGradientIn::dy).dtype(), [&]<class T>() { input_gradient<T>(call); });
+                },
+                {}});
+  registry.add("qk_norm_weight_gradient", DeviceKind::cpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.in(QkNormWeightGradientIn::dy).dtype(),
+                               [&]<class T>() { weight_gradient<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

@@ -7,6 +7,7 @@
 #include "ops/qk_norm/parts.h"
 #include "ops/qk_norm/qk_norm.h"
 #include "ops/registry.h"
+#include "ops/slices.h"
 
 namespace hone {
 namespace {
@@ -239,14 +240,15 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 void forward(const KernelCall& call) {
   using A = CudaAccumulator<T>;
-  const TensorView& qkv = call.in(0);
+  const TensorView& qkv = call.in(QkNormIn::qkv);
   const auto& a = call.attributes_as<QkNormAttributes>();
   if (qkv.capacity() == 0) return;
   with_held_head<T, 2>(a.head_dim, [&]<int kPack, int kHeld>(int group) {
     forward_kernel<T, kPack, kHeld>
         <<<Place<T, kPack, kHeld>::blocks(qkv.capacity(), heads_of(a), group), kThreads, 0, stream_of(call)>>>(
-            cuda_data<T>(qkv), cuda_data<T>(call.in(1)), cuda_data<T>(call.in(2)), row_count(call, qkv), heads_of(a),
-            static_cast<A>(a.epsilon), group, cuda_data<T>(call.out(0)), cuda_data<A>(call.out(1)));
+            cuda_data<T>(qkv), cuda_data<T>(call.in(QkNormIn::q_weight)), cuda_data<T>(call.in(QkNormIn::k_weight)),
+            row_count(call, qkv), heads_of(a), static_cast<A>(a.epsilon), group, cuda_data<T>(call.out(QkNormOut::y)),
+            cuda_data<A>(call.out(QkNormOut::rstd)));
   });
   check_launch("qk_norm");
 }
@@ -254,59 +256,64 @@ void forward(const KernelCall& call) {
 template <class T>
 void input_gradient(const KernelCall& call) {
   using A = CudaAccumulator<T>;
-  const TensorView& qkv = call.in(1);
+  const TensorView& qkv = call.in(QkNormInputGradientIn::qkv);
   const auto& a = call.attributes_as<QkNormAttributes>();
   if (qkv.capacity() == 0) return;
   with_held_head<T, 4>(a.head_dim, [&]<int kPack, int kHeld>(int group) {
     input_gradient_kernel<T, kPack, kHeld>
         <<<Place<T, kPack, kHeld>::blocks(qkv.capacity(), heads_of(a), group), kThreads, 0, stream_of(call)>>>(
-            cuda_data<T>(call.in(0)), cuda_data<T>(qkv), cuda_data<T>(call.in(2)), cuda_data<T>(call.in(3)),
-            cuda_data<A>(call.in(4)), row_count(call, qkv), heads_of(a), group, cuda_data<T>(call.out(0)));
+            cuda_data<T>(call.in(QkNormInputGradientIn::dy)), cuda_data<T>(qkv),
+            cuda_data<T>(call.in(QkNormInputGradientIn::q_weight)),
+            cuda_data<T>(call.in(QkNormInputGradientIn::k_weight)), cuda_data<A>(call.in(QkNormInputGradientIn::rstd)),
+            row_count(call, qkv), heads_of(a), group, cuda_data<T>(call.out(0)));
   });
   check_launch("qk_norm_input_gradient");
 }
 
-std::int64_t slices_of(std::int64_t rows) { return std::min<std::int64_t>(rows, 132 * 6); }
+std::int64_t slices_of(std::int64_t rows) { return std::min<std::int64_t>(rows, kSlicedMultiprocessors * 6); }
 
 template <class T>
 void weight_gradient(const KernelCall& call) {
   using A = CudaAccumulator<T>;
-  const TensorView& qkv = call.in(1);
+  const TensorView& qkv = call.in(QkNormWeightGradientIn::qkv);
   const auto& a = call.attributes_as<QkNormWeightAttributes>();
   const std::int64_t head_dim = call.out(0).elements();
   const std::int64_t slices = slices_of(qkv.capacity());
   if (slices == 0 || a.heads == 0) return;
   auto* partials = reinterpret_cast<A*>(call.workspace.data());
   with_held_head<T, 2>(head_dim, [&]<int kPack, int kHeld>(int group) {
-    const Part part{qkv.row_size(), static_cast<int>(call.in(2).row_size()), static_cast<int>(a.first_head),
-                    static_cast<int>(a.heads), static_cast<int>(head_dim)};
+    const Part part{qkv.row_size(), static_cast<int>(call.in(QkNormWeightGradientIn::rstd).row_size()),
+                    static_cast<int>(a.first_head), static_cast<int>(a.heads), static_cast<int>(head_dim)};
     weight_gradient_kernel<T, kPack, kHeld><<<static_cast<unsigned>(slices), kThreads, 0, stream_of(call)>>>(
-        cuda_data<T>(call.in(0)), cuda_data<T>(qkv), cuda_data<A>(call.in(2)), row_count(call, qkv), part, group,
-        partials);
+        cuda_data<T>(call.in(QkNormWeightGradientIn::dy)), cuda_data<T>(qkv),
+        cuda_data<A>(call.in(QkNormWeightGradientIn::rstd)), row_count(call, qkv), part, group, partials);
   });
   check_launch("qk_norm_weight_gradient");
   add_column_sums(call, partials, slices, head_dim, cuda_data<A>(call.out(0)));
 }
 
 std::size_t weight_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
-  return static_cast<std::size_t>(slices_of(inputs[1]->rows())) * outputs[0].bytes();
+  return static_cast<std::size_t>(slices_of(inputs[QkNormWeightGradientIn::qkv]->rows())) * outputs[0].bytes();
 }
 
 }  // namespace
 
 void register_qk_norm_cuda(KernelRegistry& registry) {
-  registry.add(
-      "qk_norm", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
-       {}});
+  registry.add("qk_norm", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(QkNormIn::qkv).dtype(), [&]<class T>() { forward<T>(call); });
+                },
+                {}});
   registry.add("qk_norm_input_gradient", DeviceKind::cuda,
                {[](const KernelCall& call) {
-                  for_cuda_floating(call.in(0).dtype(), [&]<class T>() { input_gradient<T>(call); });
+                  for_cuda_floating(call.in(QkNormInputGradientIn::dy).dtype(),
+                                    [&]<class T>() { input_gradient<T>(call); });
                 },
                 {}});
   registry.add("qk_norm_weight_gradient", DeviceKind::cuda,
                {[](const KernelCall& call) {
-                  for_cuda_floating(call.in(0).dtype(), [&]<class T>() { weight_gradient<T>(call); });
+                  for_cuda_floating(call.in(QkNormWeightGradientIn::dy).dtype(),
+                                    [&]<class T>() { weight_gradient<T>(call); });
                 },
                 weight_workspace});
 }

@@ -18,7 +18,7 @@ class QkNormInputGradient final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const auto& a = attributes.as<QkNormAttributes>();
     expect_sizes(name(), {a.heads, a.kv_heads, a.head_dim});
-    return {required(inputs, 1, name())};
+    return {required(inputs, QkNormInputGradientIn::qkv, name())};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
@@ -36,17 +36,17 @@ class QkNormWeightGradient final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const auto& a = attributes.as<QkNormWeightAttributes>();
     expect_sizes(name(), {a.first_head, a.heads});
-    return {required(inputs, 3, name())};
+    return {required(inputs, QkNormWeightGradientIn::dweight, name())};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     const std::int64_t heads = attributes.as<QkNormWeightAttributes>().heads;
-    const Type& dy = required(inputs, 0, name());
+    const Type& dy = required(inputs, QkNormWeightGradientIn::dy, name());
     const double elements = static_cast<double>(dy.rows() * heads * outputs[0].elements());
     return {.flops = 3.0 * elements,
             .bytes_read = 2.0 * elements * static_cast<double>(size_of(dy.dtype)),
             .bytes_written = static_cast<double>(outputs[0].bytes())};
   }
-  std::optional<std::size_t> alias(std::size_t) const override { return 3; }
+  std::optional<std::size_t> alias(std::size_t) const override { return QkNormWeightGradientIn::dweight; }
 };
 
 const QkNormInputGradient kInputGradient;
@@ -59,9 +59,9 @@ class QkNorm final : public Op {
   OpCategory category() const override { return OpCategory::normalization; }
   Attributes default_attributes() const override { return QkNormAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
-    const Type& qkv = required(inputs, 0, name());
-    const Type& q_weight = required(inputs, 1, name());
-    const Type& k_weight = required(inputs, 2, name());
+    const Type& qkv = required(inputs, QkNormIn::qkv, name());
+    const Type& q_weight = required(inputs, QkNormIn::q_weight, name());
+    const Type& k_weight = required(inputs, QkNormIn::k_weight, name());
     const auto& a = attributes.as<QkNormAttributes>();
     expect_sizes(name(), {a.heads, a.kv_heads, a.head_dim});
     expect(qkv.shape.size() == 2 && qkv.shape[1].size == (a.heads + 2 * a.kv_heads) * a.head_dim, name(),
@@ -73,24 +73,26 @@ class QkNorm final : public Op {
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 4.0 * static_cast<double>(outputs[0].elements());
+    cost.flops = 4.0 * static_cast<double>(outputs[QkNormOut::y].elements());
     return cost;
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
-    const Tensor dy = builder.output_gradient(0);
+    const Tensor dy = builder.output_gradient(QkNormOut::y);
     if (!dy) return;
     Program& program = builder.program();
     const auto& a = node.attributes.as<QkNormAttributes>();
-    const QkNormWeightAttributes parts[] = {{0, a.heads}, {a.heads, a.kv_heads}};
-    for (std::size_t i = 0; i < 2; ++i) {
-      if (!builder.needs(1 + i)) continue;
-      builder.set_accumulator(1 + i,
-                              program.append1(kWeightGradient, parts[i],
-                                              {dy, builder.input(0), builder.output(1), builder.accumulator(1 + i)}));
-    }
-    if (!builder.needs(0)) return;
-    builder.add(0, program.append1(kInputGradient, a,
-                                   {dy, builder.input(0), builder.input(1), builder.input(2), builder.output(1)}));
+    const auto add_weight_gradient = [&](std::size_t weight, const QkNormWeightAttributes& heads) {
+      if (!builder.needs(weight)) return;
+      builder.set_accumulator(weight, program.append1(kWeightGradient, heads,
+                                                      {dy, builder.input(QkNormIn::qkv),
+                                                       builder.output(QkNormOut::rstd), builder.accumulator(weight)}));
+    };
+    add_weight_gradient(QkNormIn::q_weight, {0, a.heads});
+    add_weight_gradient(QkNormIn::k_weight, {a.heads, a.kv_heads});
+    if (!builder.needs(QkNormIn::qkv)) return;
+    builder.add(QkNormIn::qkv, program.append1(kInputGradient, a,
+                                               {dy, builder.input(QkNormIn::qkv), builder.input(QkNormIn::q_weight),
+                                                builder.input(QkNormIn::k_weight), builder.output(QkNormOut::rstd)}));
   }
 };
 

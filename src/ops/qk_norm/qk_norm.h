@@ -1,11 +1,26 @@
 // RMS normalisation of each query and key head (Dehghani et al., 2023; as in Qwen 3).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "program/program.h"
 
 namespace hone {
+
+// The operands, in order.
+struct QkNormIn {
+  enum : std::size_t { qkv, q_weight, k_weight };
+};
+struct QkNormOut {
+  enum : std::size_t { y, rstd };
+};
+struct QkNormInputGradientIn {
+  enum : std::size_t { dy, qkv, q_weight, k_weight, rstd };
+};
+struct QkNormWeightGradientIn {
+  enum : std::size_t { dy, qkv, rstd, dweight };
+};
 
 struct QkNormAttributes {
   std::int64_t heads = 0;

@@ -9,12 +9,12 @@ namespace {
 
 template <class A>
 void penalize(const KernelCall& call) {
-  const TensorView& logits = call.in(0);
+  const TensorView& logits = call.in(RepetitionPenaltyIn::logits);
   const std::int64_t vocab = logits.row_size();
   const A* from = logits.as<A>();
-  const A* penalties = call.in(1).as<A>();
-  const auto* offsets = call.in(2).as<std::int32_t>();
-  const auto* ids = call.in(3).as<std::int32_t>();
+  const A* penalties = call.in(RepetitionPenaltyIn::penalties).as<A>();
+  const auto* offsets = call.in(RepetitionPenaltyIn::offsets).as<std::int32_t>();
+  const auto* ids = call.in(RepetitionPenaltyIn::ids).as<std::int32_t>();
   A* to = call.out(0).as<A>();
   for_rows(logits.rows(), vocab, [&](std::int64_t row) {
     A* result = to + row * vocab;
@@ -32,7 +32,8 @@ void penalize(const KernelCall& call) {
 void register_repetition_penalty_cpu(KernelRegistry& registry) {
   registry.add("repetition_penalty", DeviceKind::cpu,
                {[](const KernelCall& call) {
-                  call.in(0).dtype() == DType::f64 ? penalize<double>(call) : penalize<float>(call);
+                  call.in(RepetitionPenaltyIn::logits).dtype() == DType::f64 ? penalize<double>(call)
+                                                                             : penalize<float>(call);
                 },
                 {}});
 }

@@ -34,13 +34,15 @@ __global__ void __launch_bounds__(kPenaltyThreads)
 
 template <class A>
 void penalize(const KernelCall& call) {
-  const TensorView& logits = call.in(0);
+  const TensorView& logits = call.in(RepetitionPenaltyIn::logits);
   if (logits.capacity() == 0) return;
   with_pack<A>(logits.row_size(), [&]<int kPack>() {
     repetition_penalty_kernel<A, kPack>
         <<<static_cast<unsigned>(logits.capacity()), kPenaltyThreads, 0, stream_of(call)>>>(
-            cuda_data<A>(logits), cuda_data<A>(call.in(1)), cuda_data<std::int32_t>(call.in(2)),
-            cuda_data<std::int32_t>(call.in(3)), row_count(call, logits), logits.row_size(), cuda_data<A>(call.out(0)));
+            cuda_data<A>(logits), cuda_data<A>(call.in(RepetitionPenaltyIn::penalties)),
+            cuda_data<std::int32_t>(call.in(RepetitionPenaltyIn::offsets)),
+            cuda_data<std::int32_t>(call.in(RepetitionPenaltyIn::ids)), row_count(call, logits), logits.row_size(),
+            cuda_data<A>(call.out(0)));
   });
   check_launch("repetition_penalty");
 }
@@ -50,7 +52,8 @@ void penalize(const KernelCall& call) {
 void register_repetition_penalty_cuda(KernelRegistry& registry) {
   registry.add("repetition_penalty", DeviceKind::cuda,
                {[](const KernelCall& call) {
-                  call.in(0).dtype() == DType::f64 ? penalize<double>(call) : penalize<float>(call);
+                  call.in(RepetitionPenaltyIn::logits).dtype() == DType::f64 ? penalize<double>(call)
+                                                                             : penalize<float>(call);
                 },
                 {}});
 }

@@ -12,7 +12,7 @@ class RepetitionPenalty final : public Op {
   std::string_view name() const override { return "repetition_penalty"; }
   OpCategory category() const override { return OpCategory::loss; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& logits = required(inputs, 0, name());
+    const Type& logits = required(inputs, RepetitionPenaltyIn::logits, name());
     expect(logits.shape.size() == 2 && logits.dtype == accumulator_of(logits.dtype), name(),
            text_of("logits are ", to_text(logits), "; wanted f32[samples, vocab]"));
     const Dim samples = logits.shape[0];
@@ -20,16 +20,16 @@ class RepetitionPenalty final : public Op {
       expect(required(inputs, index, name()) == wanted, name(),
              text_of(what, " are ", to_text(required(inputs, index, name())), "; wanted ", to_text(wanted)));
     };
-    check(1, "penalties", {logits.dtype, {samples}});
-    check(2, "offsets", {DType::i32, {samples.size + 1}});
-    const Type& ids = required(inputs, 3, name());
+    check(RepetitionPenaltyIn::penalties, "penalties", {logits.dtype, {samples}});
+    check(RepetitionPenaltyIn::offsets, "offsets", {DType::i32, {samples.size + 1}});
+    const Type& ids = required(inputs, RepetitionPenaltyIn::ids, name());
     expect(ids.dtype == DType::i32 && ids.shape.size() == 1, name(),
            text_of("ids are ", to_text(ids), "; wanted i32[any]"));
     return {logits};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = static_cast<double>(required(inputs, 3, name()).elements());
+    cost.flops = static_cast<double>(required(inputs, RepetitionPenaltyIn::ids, name()).elements());
     return cost;
   }
 };

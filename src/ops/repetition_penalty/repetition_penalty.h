@@ -1,9 +1,16 @@
 // Makes what has occurred less likely (Keskar et al., "CTRL", 2019; as vLLM and transformers do it).
 #pragma once
 
+#include <cstddef>
+
 #include "program/program.h"
 
 namespace hone {
+
+// The operands, in order.
+struct RepetitionPenaltyIn {
+  enum : std::size_t { logits, penalties, offsets, ids };
+};
 
 // logits [samples, vocab], f32 (f64 in programs of f64); penalties [samples] of the same type, above 0; offsets i32
 // [samples + 1]; ids i32 [any]: those of sample s are ids[offsets[s]] .. ids[offsets[s + 1] - 1], each once, in any

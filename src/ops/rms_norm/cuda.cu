@@ -1,22 +1,24 @@
 #include "ops/registry.h"
+#include "ops/rms_norm/rms_norm.h"
 #include "ops/rms_norm/row.cuh"
 
 namespace hone {
 namespace {
 
 void forward(const KernelCall& call) {
-  for_cuda_floating(call.in(0).dtype(), [&]<class T>() { launch_rms_norm<T, false>(call); });
+  for_cuda_floating(call.in(RmsNormIn::x).dtype(), [&]<class T>() { launch_rms_norm<T, RmsNormIn, RmsNormOut>(call); });
 }
 
 void backward(const KernelCall& call) {
-  for_cuda_floating(call.in(0).dtype(), [&]<class T>() { launch_rms_norm_backward<T, 0>(call, nullptr); });
+  for_cuda_floating(call.in(RmsNormBackwardIn::dy).dtype(),
+                    [&]<class T>() { launch_rms_norm_backward<T, RmsNormBackwardIn, RmsNormBackwardOut>(call); });
 }
 
 }  // namespace
 
 void register_rms_norm_cuda(KernelRegistry& registry) {
   registry.add("rms_norm", DeviceKind::cuda, {forward, {}});
-  registry.add("rms_norm_backward", DeviceKind::cuda, {backward, rms_norm_workspace<0>});
+  registry.add("rms_norm_backward", DeviceKind::cuda, {backward, rms_norm_workspace<RmsNormBackwardIn>});
 }
 
 }  // namespace hone

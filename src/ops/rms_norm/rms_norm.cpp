@@ -13,17 +13,19 @@ class RmsNormBackward final : public Op {
   std::string_view name() const override { return "rms_norm_backward"; }
   OpCategory category() const override { return OpCategory::normalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    std::vector<Type> outputs{required(inputs, 1, name())};
-    if (inputs.size() > 4 && inputs[4]) outputs.push_back(required(inputs, 4, name()));
+    std::vector<Type> outputs{required(inputs, RmsNormBackwardIn::x, name())};
+    if (inputs.size() > RmsNormBackwardIn::dweight && inputs[RmsNormBackwardIn::dweight])
+      outputs.push_back(required(inputs, RmsNormBackwardIn::dweight, name()));
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 8.0 * static_cast<double>(outputs[0].elements());
+    cost.flops = 8.0 * static_cast<double>(outputs[RmsNormBackwardOut::dx].elements());
     return cost;
   }
   std::optional<std::size_t> alias(std::size_t output) const override {
-    return output == 1 ? std::optional<std::size_t>(4) : std::nullopt;
+    return output == RmsNormBackwardOut::dweight ? std::optional<std::size_t>(RmsNormBackwardIn::dweight)
+                                                 : std::nullopt;
   }
 };
 
@@ -36,25 +38,26 @@ class RmsNorm final : public Op {
   OpCategory category() const override { return OpCategory::normalization; }
   Attributes default_attributes() const override { return RmsNormAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& x = required(inputs, 0, name());
-    const Type& weight = required(inputs, 1, name());
+    const Type& x = required(inputs, RmsNormIn::x, name());
+    const Type& weight = required(inputs, RmsNormIn::weight, name());
     expect(x.shape.size() == 2 && weight.shape.size() == 1 && x.shape[1] == weight.shape[0], name(),
            text_of("x is ", to_text(x), ", weight ", to_text(weight), "; wanted [rows, n] and [n]"));
     return {x, Type{accumulator_of(x.dtype), {x.shape[0]}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 4.0 * static_cast<double>(outputs[0].elements());
+    cost.flops = 4.0 * static_cast<double>(outputs[RmsNormOut::y].elements());
     return cost;
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
-    const Tensor dy = builder.output_gradient(0);
+    const Tensor dy = builder.output_gradient(RmsNormOut::y);
     if (!dy) return;
-    const Tensor dweight = builder.needs(1) ? builder.accumulator(1) : Tensor();
-    const std::vector<Tensor> inputs{dy, builder.input(0), builder.input(1), builder.output(1), dweight};
+    const Tensor dweight = builder.needs(RmsNormIn::weight) ? builder.accumulator(RmsNormIn::weight) : Tensor();
+    const std::vector<Tensor> inputs{dy, builder.input(RmsNormIn::x), builder.input(RmsNormIn::weight),
+                                     builder.output(RmsNormOut::rstd), dweight};
     const std::vector<Tensor> outputs = builder.program().append(kBackward, {}, inputs);
-    if (builder.needs(0)) builder.add(0, outputs[0]);
-    if (dweight) builder.set_accumulator(1, outputs[1]);
+    if (builder.needs(RmsNormIn::x)) builder.add(RmsNormIn::x, outputs[RmsNormBackwardOut::dx]);
+    if (dweight) builder.set_accumulator(RmsNormIn::weight, outputs[RmsNormBackwardOut::dweight]);
   }
 };
 

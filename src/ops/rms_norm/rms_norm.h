@@ -2,9 +2,25 @@
 // epsilon).
 #pragma once
 
+#include <cstddef>
+
 #include "program/program.h"
 
 namespace hone {
+
+// The operands, in order.
+struct RmsNormIn {
+  enum : std::size_t { x, weight };
+};
+struct RmsNormOut {
+  enum : std::size_t { y, rstd };
+};
+struct RmsNormBackwardIn {
+  enum : std::size_t { dy, x, weight, rstd, dweight };
+};
+struct RmsNormBackwardOut {
+  enum : std::size_t { dx, dweight };
+};
 
 struct RmsNormAttributes {
   double epsilon = 1e-6;

@@ -8,6 +8,7 @@
 #include "ops/held_row.cuh"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/row_ring.cuh"
+#include "ops/slices.h"
 
 namespace hone {
 
@@ -59,21 +60,26 @@ __global__ void __launch_bounds__(kMaxThreads, kHeld == 2 ? 3 : 1) rms_norm_kern
   if (threadIdx.x == 0) p.rstd[row] = rstd;
 }
 
-// A norm forward: inputs x, with kAdd the residual, and the weight; outputs with kAdd the sum, then y and rstd.
-template <class T, bool kAdd>
+// A norm forward. In and Out are RmsNormIn and Out, or those of an operation that holds one: with a residual among the
+// inputs, its sum with x is normalised and is an output too.
+template <class T, class In, class Out>
 void launch_rms_norm(const KernelCall& call) {
   using A = CudaAccumulator<T>;
-  constexpr std::size_t kBehindSum = kAdd ? 1 : 0;
-  const TensorView& x = call.in(0);
-  const RmsNormRows<T> p{.x = cuda_data<T>(x),
-                         .residual = kAdd ? cuda_data<T>(call.in(1)) : nullptr,
-                         .weight = cuda_data<T>(call.in(kBehindSum + 1)),
-                         .sum = kAdd ? cuda_data<T>(call.out(0)) : nullptr,
-                         .y = cuda_data<T>(call.out(kBehindSum)),
-                         .rstd = cuda_data<A>(call.out(kBehindSum + 1)),
-                         .rows = row_count(call, x),
-                         .n = x.row_size(),
-                         .epsilon = static_cast<A>(call.attributes_as<RmsNormAttributes>().epsilon)};
+  constexpr bool kAdd = requires { In::residual; };
+  const TensorView& x = call.in(In::x);
+  RmsNormRows<T> p{.x = cuda_data<T>(x),
+                   .residual = nullptr,
+                   .weight = cuda_data<T>(call.in(In::weight)),
+                   .sum = nullptr,
+                   .y = cuda_data<T>(call.out(Out::y)),
+                   .rstd = cuda_data<A>(call.out(Out::rstd)),
+                   .rows = row_count(call, x),
+                   .n = x.row_size(),
+                   .epsilon = static_cast<A>(call.attributes_as<RmsNormAttributes>().epsilon)};
+  if constexpr (kAdd) {
+    p.residual = cuda_data<T>(call.in(In::residual));
+    p.sum = cuda_data<T>(call.out(Out::sum));
+  }
   if (p.rows.capacity == 0) return;
   with_held_row<T, 2, 8, 512>(p.n, [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
     rms_norm_kernel<T, kPack, kHeld, kMaxThreads, kAdd>
@@ -157,10 +163,10 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(RmsNormG
   }
 }
 
-// Slices of the rows: as many blocks as 132 multiprocessors hold with 1,024 threads each, since a few more would run
+// Slices of the rows: as many blocks as the multiprocessors hold with 1,024 threads each, since a few more would run
 // after all the others.
 [[nodiscard]] inline std::int64_t rms_norm_slices(std::int64_t rows, int threads) {
-  return std::min<std::int64_t>(rows, 132 * std::max(1, 1024 / threads));
+  return std::min<std::int64_t>(rows, kSlicedMultiprocessors * std::max(1, 1024 / threads));
 }
 
 template <class T, class Body>
@@ -168,12 +174,12 @@ void with_rms_norm_gradient(std::int64_t n, const Body& body) {
   with_held_row<T, 1, 4, 1024>(n, body);
 }
 
-// The inputs of a norm's backward pass from `kFirst` on are dy, x, weight, rstd and, where the weight is trained, its
-// gradient so far; outputs: dx, dweight. Bytes for the partial sums of dweight.
-template <std::size_t kFirst>
+// Bytes for the partial sums of dweight in a norm's backward pass. Here and below In and Out are RmsNormBackwardIn and
+// Out, or those of an operation that holds a norm.
+template <class In>
 [[nodiscard]] std::size_t rms_norm_workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
-  const Type& x = *inputs[kFirst + 1];
-  if (!inputs[kFirst + 4]) return 0;
+  const Type& x = *inputs[In::x];
+  if (!inputs[In::dweight]) return 0;
   std::size_t bytes = 0;
   for_cuda_floating(x.dtype, [&]<class T>() {
     with_rms_norm_gradient<T>(x.row_size(), [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
@@ -184,18 +190,22 @@ template <std::size_t kFirst>
   return bytes;
 }
 
-// `dsum`, where there is one, is added to the norm's gradient after that was rounded. dweight grows by its gradient.
-template <class T, std::size_t kFirst>
-void launch_rms_norm_backward(const KernelCall& call, const T* dsum) {
+// dsum, where it is among the inputs and given, is added to the norm's gradient after that was rounded. dweight grows
+// by its gradient.
+template <class T, class In, class Out>
+void launch_rms_norm_backward(const KernelCall& call) {
   using A = CudaAccumulator<T>;
-  const TensorView& x = call.in(kFirst + 1);
-  A* dweight = call.in(kFirst + 4) ? cuda_data<A>(call.out(1)) : nullptr;
+  constexpr bool kMayAdd = requires { In::dsum; };
+  const T* dsum = nullptr;
+  if constexpr (kMayAdd) dsum = cuda_data<T>(call.in(In::dsum));
+  const TensorView& x = call.in(In::x);
+  A* dweight = call.in(In::dweight) ? cuda_data<A>(call.out(Out::dweight)) : nullptr;
   const RmsNormGradient<T> p{.dsum = dsum,
-                             .dy = cuda_data<T>(call.in(kFirst)),
+                             .dy = cuda_data<T>(call.in(In::dy)),
                              .x = cuda_data<T>(x),
-                             .weight = cuda_data<T>(call.in(kFirst + 2)),
-                             .rstd = cuda_data<A>(call.in(kFirst + 3)),
-                             .dx = cuda_data<T>(call.out(0)),
+                             .weight = cuda_data<T>(call.in(In::weight)),
+                             .rstd = cuda_data<A>(call.in(In::rstd)),
+                             .dx = cuda_data<T>(call.out(Out::dx)),
                              .partials = dweight != nullptr ? reinterpret_cast<A*>(call.workspace.data()) : nullptr,
                              .rows = row_count(call, x),
                              .n = x.row_size()};
@@ -210,8 +220,8 @@ void launch_rms_norm_backward(const KernelCall& call, const T* dsum) {
       kernel<<<static_cast<unsigned>(slices), threads, shared, stream_of(call)>>>(p);
     });
   };
-  if (kFirst > 0 && dsum != nullptr) {
-    launch.template operator()<(kFirst > 0)>();
+  if (kMayAdd && dsum != nullptr) {
+    launch.template operator()<kMayAdd>();
   } else {
     launch.template operator()<false>();
   }

@@ -36,29 +36,29 @@ void rms_norm_row_weight_gradient(const T* dy, const T* x, Accumulator<T> rstd, 
   for (std::int64_t i = begin; i < end; ++i) dweight[i] += widen(dy[i]) * widen(x[i]) * rstd;
 }
 
-// The backward pass of a norm whose inputs from `first` on are dy, x, weight, rstd and, where the weight is trained,
-// its gradient so far; outputs: dx, dweight. `dsums`, where there is one, is added to the norm's gradient after that
-// was rounded. dweight is summed in the order of rows.
-template <class T>
-void rms_norm_backward(const KernelCall& call, std::size_t first, const T* dsums) {
+// The backward pass of a norm; In and Out are RmsNormBackwardIn and Out, or those of an operation that holds one and so
+// has their names. `dsums`, where there is one, is added to the norm's gradient after that was rounded. dweight is
+// summed in the order of rows.
+template <class T, class In, class Out>
+void rms_norm_backward(const KernelCall& call, const T* dsums) {
   using A = Accumulator<T>;
-  const TensorView& x = call.in(first + 1);
+  const TensorView& x = call.in(In::x);
   const std::int64_t n = x.row_size();
   const std::int64_t rows = x.rows();
-  const T* dys = call.in(first).as<T>();
+  const T* dys = call.in(In::dy).template as<T>();
   const T* xs = x.as<T>();
-  const T* weight = call.in(first + 2).as<T>();
-  const A* rstds = call.in(first + 3).as<A>();
-  T* dxs = call.out(0).as<T>();
+  const T* weight = call.in(In::weight).template as<T>();
+  const A* rstds = call.in(In::rstd).template as<A>();
+  T* dxs = call.out(Out::dx).template as<T>();
   for_rows(rows, 3 * n, [&](std::int64_t row) {
     T* dx = dxs + row * n;
     rms_norm_row_backward(dys + row * n, xs + row * n, weight, rstds[row], n, dx);
     if (dsums == nullptr) return;
     for (std::int64_t i = 0; i < n; ++i) dx[i] = static_cast<T>(widen(dsums[row * n + i]) + widen(dx[i]));
   });
-  zero_tail(call.out(0));
-  if (!call.in(first + 4)) return;
-  A* dweight = call.out(1).as<A>();
+  zero_tail(call.out(Out::dx));
+  if (!call.in(In::dweight)) return;
+  A* dweight = call.out(Out::dweight).template as<A>();
   parallel_for(n, 64, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = 0; row < rows; ++row) {
       rms_norm_row_weight_gradient(dys + row * n, xs + row * n, rstds[row], begin, end, dweight);

@@ -30,13 +30,13 @@ void table(const KernelCall& call) {
 template <class T>
 void rotate(const KernelCall& call) {
   using A = Accumulator<T>;
-  const TensorView& x = call.in(0);
+  const TensorView& x = call.in(RopeIn::x);
   const auto& a = call.attributes_as<RopeAttributes>();
   const std::int64_t n = x.row_size();
   const std::int64_t half = a.head_dim / 2;
   const A sign = a.inverse ? A(-1) : A(1);
   const T* xs = x.as<T>();
-  const auto* rotations = call.in(1).as<float>();
+  const auto* rotations = call.in(RopeIn::table).as<float>();
   T* ys = call.out(0).as<T>();
   for_rows(x.rows(), n, [&](std::int64_t row) {
     const float* cosines = rotations + row * a.head_dim;
@@ -65,7 +65,8 @@ void register_rope_cpu(KernelRegistry& registry) {
   registry.add("rope_table", DeviceKind::cpu, {table, {}});
   registry.add(
       "rope", DeviceKind::cpu,
-      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { rotate<T>(call); }); }, {}});
+      {[](const KernelCall& call) { for_floating(call.in(RopeIn::x).dtype(), [&]<class T>() { rotate<T>(call); }); },
+       {}});
 }
 
 }  // namespace hone

@@ -106,7 +106,7 @@ __global__ void rope_kernel(const T* x, const float* table, RowCount rows, std::
 
 template <class T>
 void rotate(const KernelCall& call) {
-  const TensorView& x = call.in(0);
+  const TensorView& x = call.in(RopeIn::x);
   if (x.capacity() == 0) return;
   const auto& a = call.attributes_as<RopeAttributes>();
   const std::int64_t n = x.row_size();
@@ -114,7 +114,7 @@ void rotate(const KernelCall& call) {
     const std::int64_t items = (n - a.heads * a.head_dim / 2) / kPack;
     const auto threads = static_cast<unsigned>(std::clamp<std::int64_t>(ceil_div(items, 32) * 32, 32, 512));
     rope_kernel<T, kPack><<<static_cast<unsigned>(x.capacity()), threads, 0, stream_of(call)>>>(
-        cuda_data<T>(x), cuda_data<float>(call.in(1)), row_count(call, x), n,
+        cuda_data<T>(x), cuda_data<float>(call.in(RopeIn::table)), row_count(call, x), n,
         {static_cast<int>(a.heads), static_cast<int>(a.head_dim), a.inverse}, cuda_data<T>(call.out(0)));
   };
   if (a.head_dim / 2 % kPackSize<T> == 0) {
@@ -129,9 +129,11 @@ void rotate(const KernelCall& call) {
 
 void register_rope_cuda(KernelRegistry& registry) {
   registry.add("rope_table", DeviceKind::cuda, {table, {}});
-  registry.add(
-      "rope", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { rotate<T>(call); }); }, {}});
+  registry.add("rope", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(RopeIn::x).dtype(), [&]<class T>() { rotate<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

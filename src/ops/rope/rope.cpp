@@ -46,8 +46,8 @@ class Rope final : public Op {
   OpCategory category() const override { return OpCategory::rope; }
   Attributes default_attributes() const override { return RopeAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
-    const Type& x = required(inputs, 0, name());
-    const Type& table = required(inputs, 1, name());
+    const Type& x = required(inputs, RopeIn::x, name());
+    const Type& table = required(inputs, RopeIn::table, name());
     const auto& a = attributes.as<RopeAttributes>();
     expect_sizes(name(), {a.heads, a.head_dim});
     expect(x.shape.size() == 2 && table.shape.size() == 2 && table.dtype == DType::f32 &&
@@ -66,10 +66,10 @@ class Rope final : public Op {
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);
-    if (!dy || !builder.needs(0)) return;
+    if (!dy || !builder.needs(RopeIn::x)) return;
     RopeAttributes back = node.attributes.as<RopeAttributes>();
     back.inverse = !back.inverse;
-    builder.add(0, builder.program().append1(*this, back, {dy, builder.input(1)}));
+    builder.add(RopeIn::x, builder.program().append1(*this, back, {dy, builder.input(RopeIn::table)}));
   }
 };
 

@@ -2,6 +2,7 @@
 // element i + head_dim / 2.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,6 +10,11 @@
 #include "program/program.h"
 
 namespace hone {
+
+// The operands, in order.
+struct RopeIn {
+  enum : std::size_t { x, table };
+};
 
 struct RopeTableAttributes {
   std::int64_t head_dim = 0;

@@ -138,11 +138,11 @@ std::size_t slot_bytes(std::int64_t vocab) {
 // Each thread draws every n-th row with its own slot of the workspace.
 template <class A>
 void forward(const KernelCall& call) {
-  const TensorView& logits = call.in(0);
+  const TensorView& logits = call.in(SampleIn::logits);
   const std::int64_t vocab = logits.row_size();
-  const auto* keys = call.in(2).as<std::int64_t>();
-  auto* tokens = call.out(0).as<std::int32_t>();
-  A* logps = call.out(1).as<A>();
+  const auto* keys = call.in(SampleIn::keys).as<std::int64_t>();
+  auto* tokens = call.out(SampleOut::token).as<std::int32_t>();
+  A* logps = call.out(SampleOut::logp).as<A>();
   const std::size_t share = slot_bytes<A>(vocab);
   const auto slots = std::min(static_cast<std::int64_t>(call.workspace.size() / share), logits.rows());
   parallel_for(slots, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -150,25 +150,25 @@ void forward(const KernelCall& call) {
       auto* mass = reinterpret_cast<A*>(call.workspace.data() + static_cast<std::size_t>(slot) * share);
       for (std::int64_t row = slot; row < logits.rows(); row += slots) {
         const A* policy = logits.as<A>() + row * vocab;
-        const A* values = call.in(3) ? call.in(3).as<A>() + row * vocab : policy;
-        const Parameters<A> parameters(call.in(1).as<A>() + row * kSampleParameters);
+        const A* values = call.in(SampleIn::penalized) ? call.in(SampleIn::penalized).as<A>() + row * vocab : policy;
+        const Parameters<A> parameters(call.in(SampleIn::parameters).as<A>() + row * kSampleParameters);
         const bool greedy = !(parameters.temperature > A(0));
         const A temperature = greedy ? A(1) : parameters.temperature;
         const LogSoftmax<A> softmax = log_softmax(values, vocab, temperature);
         tokens[row] = greedy ? static_cast<std::int32_t>(softmax.argmax())
                              : Row<A>(values, vocab, mass, reinterpret_cast<std::int32_t*>(mass + vocab))
                                    .draw(parameters, softmax, uniform(keys[2 * row], keys[2 * row + 1]));
-        const A lse = call.in(3) ? log_softmax(policy, vocab, temperature).lse() : softmax.lse();
+        const A lse = call.in(SampleIn::penalized) ? log_softmax(policy, vocab, temperature).lse() : softmax.lse();
         logps[row] = log_probability(policy[tokens[row]], temperature, lse);
       }
     }
   });
-  zero_tail(call.out(0));
-  zero_tail(call.out(1));
+  zero_tail(call.out(SampleOut::token));
+  zero_tail(call.out(SampleOut::logp));
 }
 
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
-  const Type& logits = required(inputs, 0, "sample");
+  const Type& logits = required(inputs, SampleIn::logits, "sample");
   const std::int64_t vocab = logits.row_size();
   const std::size_t share = logits.dtype == DType::f64 ? slot_bytes<double>(vocab) : slot_bytes<float>(vocab);
   return share * static_cast<std::size_t>(std::min<std::int64_t>(logits.rows(), thread_count()));
@@ -177,10 +177,11 @@ std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes
 }  // namespace
 
 void register_sample_cpu(KernelRegistry& registry) {
-  registry.add(
-      "sample", DeviceKind::cpu,
-      {[](const KernelCall& call) { call.in(0).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call); },
-       workspace});
+  registry.add("sample", DeviceKind::cpu,
+               {[](const KernelCall& call) {
+                  call.in(SampleIn::logits).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call);
+                },
+                workspace});
 }
 
 }  // namespace hone

@@ -7,99 +7,13 @@
 #include "ops/registry.h"
 #include "ops/sample/random.cuh"
 #include "ops/sample/sample.h"
+#include "ops/sample/search.cuh"
 
 namespace hone {
 namespace {
 
-constexpr int kThreads = kLogSoftmaxThreads;
-constexpr int kDigitBits = 11;
-constexpr int kBins = 1 << kDigitBits;
-constexpr int kBinsAThread = kBins / kThreads;
-constexpr int kListed = 1024;  // tokens among which a place is found by comparing all pairs
 constexpr double kUnits = 0x1p44;
 constexpr std::uint64_t kStreamHash = stream_name_hash("sample");
-
-template <class A>
-using KeyOf = std::conditional_t<std::is_same_v<A, double>, std::uint64_t, std::uint32_t>;
-
-// Descends where the logit ascends. Both zeros are one.
-template <class A>
-[[nodiscard]] __device__ KeyOf<A> key_of(A logit) {
-  using Key = KeyOf<A>;
-  constexpr Key kSign = Key(1) << (8 * sizeof(Key) - 1);
-  Key bits;
-  if constexpr (std::is_same_v<A, double>) {
-    bits = static_cast<Key>(__double_as_longlong(logit + 0.0));
-  } else {
-    bits = __float_as_uint(logit + 0.0f);
-  }
-  return ~((bits & kSign) != 0 ? ~bits : bits | kSign);
-}
-
-// A place in the order of tokens, the most probable first, the lower id before the higher.
-template <class A>
-struct Place {
-  KeyOf<A> key;
-  std::int32_t id;
-  [[nodiscard]] __device__ bool operator<=(const Place& other) const {
-    return key != other.key ? key < other.key : id <= other.id;
-  }
-};
-
-template <class A>
-struct Histogram {
-  std::uint32_t tokens[kBins];
-  std::uint32_t low[kBins];  // the mass: 64 bits in two halves, as 32 bits have faster atomics
-  std::uint32_t high[kBins];
-};
-
-template <class A>
-struct List {
-  Place<A> place[kListed];
-  std::uint64_t amount[kListed];
-};
-
-constexpr int kChunks = sizeof(Histogram<float>) / sizeof(std::uint64_t);
-
-template <class A>
-struct Shared {
-  union {
-    Histogram<A> histogram;
-    List<A> list;
-    std::uint64_t chunk_mass[kChunks];
-  };
-  LogSoftmaxState<A> softmax;
-  LogSoftmaxScratch<A> scratch;
-  std::uint64_t warp_sums[kThreads / 32];
-  std::uint64_t left;   // of what a search looks for
-  std::uint32_t found;  // tokens in the bin that it lies in
-  std::uint32_t listed;
-  int bin;
-  int chunk;
-  std::int32_t token;
-  Place<A> last;  // of the tokens that are kept
-};
-
-// The sum of the values of this thread and those before it; `total` is that of all. Every thread of the block calls it.
-__device__ std::uint64_t block_scan(std::uint64_t value, std::uint64_t* warp_sums, std::uint64_t& total) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-#pragma unroll
-  for (int distance = 1; distance < 32; distance *= 2) {
-    const std::uint64_t before = __shfl_up_sync(0xFFFFFFFFu, value, distance);
-    if (lane >= distance) value += before;
-  }
-  __syncthreads();  // what an earlier call wrote has been read
-  if (lane == 31) warp_sums[warp] = value;
-  __syncthreads();
-  total = 0;
-#pragma unroll
-  for (int i = 0; i < kThreads / 32; ++i) {
-    if (i < warp) value += warp_sums[i];
-    total += warp_sums[i];
-  }
-  return value;
-}
 
 enum class Measure : std::uint8_t { tokens, mass };
 
@@ -107,9 +21,9 @@ enum class Measure : std::uint8_t { tokens, mass };
 template <class A>
 class Row {
  public:
-  using Key = KeyOf<A>;
+  using Key = SampleKey<A>;
 
-  __device__ Row(const A* logits, std::int64_t vocab, A temperature, A min_p, Shared<A>& shared)
+  __device__ Row(const A* logits, std::int64_t vocab, A temperature, A min_p, SampleShared<A>& shared)
       : logits_(logits),
         vocab_(vocab),
         temperature_(temperature),
@@ -152,7 +66,7 @@ class Row {
 
  private:
   struct Token {
-    Place<A> place;
+    SamplePlace<A> place;
     A difference;        // of its logit over the temperature to the largest
     std::uint64_t mass;  // its probability over the largest, in kUnits
     bool kept;
@@ -161,7 +75,7 @@ class Row {
   __device__ Token token_of(A logit, std::int32_t id) const {
     const A difference = tempered(logit, temperature_) - max_;
     const A mass = std::exp(difference);
-    const Place<A> place{key_of(logit), id};
+    const SamplePlace<A> place{sample_key_of(logit), id};
     const bool kept = mass > A(0) && mass >= min_p_ && (!cut_ || place <= shared_.last);  // not for NaN
     return {place, difference, kept ? __double2ull_rn(static_cast<double>(mass) * kUnits) : 0, kept};
   }
@@ -191,19 +105,19 @@ class Row {
   // The order by digits: of the logit's distance to the largest, in 64ths, which falls apart well in few bins; then of
   // the key, then of the id. Later digits may repeat bits of earlier ones.
   static constexpr int kKeyBits = 8 * sizeof(Key);
-  static constexpr int kKeyDigits = (kKeyBits + kDigitBits - 1) / kDigitBits;
+  static constexpr int kKeyDigits = (kKeyBits + kSampleDigitBits - 1) / kSampleDigitBits;
   static constexpr int kIdDigits = 3;
   static constexpr int kDigits = 1 + kKeyDigits + kIdDigits;
 
   static __device__ int digit(const Token& token, int level) {
     if (level == 0) {
       const A bin = token.difference * A(-64);
-      return bin < A(kBins - 1) ? static_cast<int>(bin) : kBins - 1;
+      return bin < A(kSampleBins - 1) ? static_cast<int>(bin) : kSampleBins - 1;
     }
-    const int of_key = kKeyBits - kDigitBits * level;
-    if (level <= kKeyDigits) return static_cast<int>(token.place.key >> (of_key > 0 ? of_key : 0)) & (kBins - 1);
-    const int of_id = kDigitBits * (kDigits - 1 - level);
-    return static_cast<int>(static_cast<std::int64_t>(token.place.id) >> of_id) & (kBins - 1);
+    const int of_key = kKeyBits - kSampleDigitBits * level;
+    if (level <= kKeyDigits) return static_cast<int>(token.place.key >> (of_key > 0 ? of_key : 0)) & (kSampleBins - 1);
+    const int of_id = kSampleDigitBits * (kDigits - 1 - level);
+    return static_cast<int>(static_cast<std::int64_t>(token.place.id) >> of_id) & (kSampleBins - 1);
   }
 
   // Whether a token lies in the bins chosen so far.
@@ -221,11 +135,11 @@ class Row {
     int levels = 0;
     do {
       count_bins(measure, bins, levels);
-      std::uint64_t amounts[kBinsAThread];
+      std::uint64_t amounts[kSampleBinsAThread];
       std::uint64_t mine = 0;
 #pragma unroll
-      for (int i = 0; i < kBinsAThread; ++i) {
-        amounts[i] = amount_in(measure, static_cast<int>(threadIdx.x) * kBinsAThread + i);
+      for (int i = 0; i < kSampleBinsAThread; ++i) {
+        amounts[i] = amount_in(measure, static_cast<int>(threadIdx.x) * kSampleBinsAThread + i);
         mine += amounts[i];
       }
       std::uint64_t all;
@@ -238,13 +152,13 @@ class Row {
         std::uint64_t left = wanted - (up_to - mine);
         int i = 0;
 #pragma unroll
-        for (int k = 0; k < kBinsAThread - 1; ++k) {
+        for (int k = 0; k < kSampleBinsAThread - 1; ++k) {
           if (i == k && left > amounts[k]) {
             left -= amounts[k];
             ++i;
           }
         }
-        shared_.bin = static_cast<int>(threadIdx.x) * kBinsAThread + i;
+        shared_.bin = static_cast<int>(threadIdx.x) * kSampleBinsAThread + i;
         shared_.left = left;
         shared_.found = shared_.histogram.tokens[shared_.bin];
         shared_.listed = 0;
@@ -252,7 +166,7 @@ class Row {
       __syncthreads();
       bins[levels++] = shared_.bin;
       wanted = shared_.left;
-    } while (shared_.found > kListed && levels < kDigits);
+    } while (shared_.found > kSampleListed && levels < kDigits);
     choose_last(measure, bins, levels, wanted);
   }
 
@@ -262,15 +176,15 @@ class Row {
   }
 
   __device__ std::uint64_t amount_in(Measure measure, int bin) const {
-    const Histogram<A>& histogram = shared_.histogram;
+    const SampleHistogram<A>& histogram = shared_.histogram;
     if (measure == Measure::tokens) return histogram.tokens[bin];
     return (std::uint64_t{histogram.high[bin]} << 32) + histogram.low[bin];
   }
 
   __device__ void count_bins(Measure measure, const int (&bins)[kDigits], int levels) {
-    Histogram<A>& histogram = shared_.histogram;
+    SampleHistogram<A>& histogram = shared_.histogram;
     __syncthreads();
-    for (int i = static_cast<int>(threadIdx.x); i < kBins; i += kThreads) {
+    for (int i = static_cast<int>(threadIdx.x); i < kSampleBins; i += kSampleThreads) {
       histogram.tokens[i] = histogram.low[i] = histogram.high[i] = 0;
     }
     __syncthreads();
@@ -278,7 +192,7 @@ class Row {
     for_tokens([&](const Token& token) {
       if (!within(token, bins, levels)) return;
       const int bin = digit(token, levels);
-      if (bin == kBins - 1) {
+      if (bin == kSampleBins - 1) {
         ++improbable;
       } else {
         atomicAdd(histogram.tokens + bin, 1u);
@@ -289,13 +203,13 @@ class Row {
       const std::uint32_t high = static_cast<std::uint32_t>(token.mass >> 32) + (before + low < before ? 1u : 0u);
       if (high != 0) atomicAdd(histogram.high + bin, high);
     });
-    if (improbable != 0) atomicAdd(histogram.tokens + kBins - 1, improbable);
+    if (improbable != 0) atomicAdd(histogram.tokens + kSampleBins - 1, improbable);
     __syncthreads();
   }
 
-  // Among the tokens of the bins, at most kListed.
+  // Among the tokens of the bins, at most kSampleListed.
   __device__ void choose_last(Measure measure, const int (&bins)[kDigits], int levels, std::uint64_t wanted) {
-    List<A>& list = shared_.list;
+    SampleList<A>& list = shared_.list;
     for_tokens([&](const Token& token) {
       if (!within(token, bins, levels)) return;
       const std::uint32_t at = atomicAdd(&shared_.listed, 1u);
@@ -304,8 +218,8 @@ class Row {
     });
     __syncthreads();
     const auto count = static_cast<int>(shared_.listed);
-    for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) {
-      const Place<A> place = list.place[i];
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += kSampleThreads) {
+      const SamplePlace<A> place = list.place[i];
       std::uint64_t up_to = 0;
       for (int other = 0; other < count; ++other) {
         if (list.place[other] <= place) up_to += list.amount[other];
@@ -323,7 +237,7 @@ class Row {
     for_chunk(chunk, [&](const Token& token) {
       // Of this thread's tokens; the compiler knows which one it is.
       const int at = token.place.id - first - static_cast<int>(threadIdx.x) * 4;
-      masses[at / (kThreads * 4)][at % 4] = token.mass;
+      masses[at / (kSampleThreads * 4)][at % 4] = token.mass;
     });
     std::uint64_t before = 0;
 #pragma unroll
@@ -348,15 +262,15 @@ class Row {
   A temperature_, min_p_, max_;
   bool aligned_;
   bool cut_ = false;  // shared_.last is set
-  Shared<A>& shared_;
+  SampleShared<A>& shared_;
 };
 
 // penalized: null, or what is drawn from in place of the logits.
 template <class A>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kSampleThreads)
     sample_kernel(const A* logits, const A* penalized, const A* parameters, const std::int64_t* keys, RowCount rows,
                   std::int64_t vocab, std::int32_t* tokens, A* logps) {
-  __shared__ Shared<A> shared;
+  __shared__ SampleShared<A> shared;
   const std::int64_t row = blockIdx.x;
   if (row >= rows.get()) {
     if (threadIdx.x == 0) {
@@ -395,23 +309,25 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class A>
 void forward(const KernelCall& call) {
-  const TensorView& logits = call.in(0);
+  const TensorView& logits = call.in(SampleIn::logits);
   const std::int64_t vocab = logits.row_size();
   if (logits.capacity() == 0) return;
-  HONE_ASSERT(ceil_div(vocab, kVocabChunk) <= kChunks, "a vocabulary of ", vocab);
-  sample_kernel<<<static_cast<unsigned>(logits.capacity()), kThreads, 0, stream_of(call)>>>(
-      cuda_data<A>(logits), cuda_data<A>(call.in(3)), cuda_data<A>(call.in(1)), cuda_data<std::int64_t>(call.in(2)),
-      row_count(call, logits), vocab, cuda_data<std::int32_t>(call.out(0)), cuda_data<A>(call.out(1)));
+  HONE_ASSERT(ceil_div(vocab, kVocabChunk) <= kSampleChunks, "a vocabulary of ", vocab);
+  sample_kernel<<<static_cast<unsigned>(logits.capacity()), kSampleThreads, 0, stream_of(call)>>>(
+      cuda_data<A>(logits), cuda_data<A>(call.in(SampleIn::penalized)), cuda_data<A>(call.in(SampleIn::parameters)),
+      cuda_data<std::int64_t>(call.in(SampleIn::keys)), row_count(call, logits), vocab,
+      cuda_data<std::int32_t>(call.out(SampleOut::token)), cuda_data<A>(call.out(SampleOut::logp)));
   check_launch("sample");
 }
 
 }  // namespace
 
 void register_sample_cuda(KernelRegistry& registry) {
-  registry.add(
-      "sample", DeviceKind::cuda,
-      {[](const KernelCall& call) { call.in(0).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call); },
-       {}});
+  registry.add("sample", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  call.in(SampleIn::logits).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call);
+                },
+                {}});
 }
 
 }  // namespace hone

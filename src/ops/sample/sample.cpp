@@ -12,7 +12,7 @@ class Sample final : public Op {
   std::string_view name() const override { return "sample"; }
   OpCategory category() const override { return OpCategory::loss; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& logits = required(inputs, 0, name());
+    const Type& logits = required(inputs, SampleIn::logits, name());
     expect(logits.shape.size() == 2 && logits.shape[1].size > 0 && logits.dtype == accumulator_of(logits.dtype), name(),
            text_of("logits are ", to_text(logits), "; wanted f32[samples, vocab]"));
     const Dim samples = logits.shape[0];
@@ -20,14 +20,14 @@ class Sample final : public Op {
       expect(required(inputs, index, name()) == wanted, name(),
              text_of(what, " are ", to_text(required(inputs, index, name())), "; wanted ", to_text(wanted)));
     };
-    check(1, "parameters", {logits.dtype, {samples, kSampleParameters}});
-    check(2, "keys", {DType::i64, {samples, 2}});
-    if (inputs[3]) check(3, "penalized logits", logits);
+    check(SampleIn::parameters, "parameters", {logits.dtype, {samples, kSampleParameters}});
+    check(SampleIn::keys, "keys", {DType::i64, {samples, 2}});
+    if (inputs[SampleIn::penalized]) check(SampleIn::penalized, "penalized logits", logits);
     return {Type{DType::i32, {samples}}, Type{logits.dtype, {samples}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 40.0 * static_cast<double>(required(inputs, 0, name()).elements());
+    cost.flops = 40.0 * static_cast<double>(required(inputs, SampleIn::logits, name()).elements());
     return cost;
   }
 };
@@ -39,7 +39,7 @@ const Sample kSample;
 Sampled sample(Tensor logits, Tensor parameters, Tensor keys, Tensor penalized) {
   const std::vector<Tensor> inputs{logits, parameters, keys, penalized};
   const std::vector<Tensor> outputs = logits.program().append(kSample, {}, inputs);
-  return {outputs[0], outputs[1]};
+  return {outputs[SampleOut::token], outputs[SampleOut::logp]};
 }
 
 void register_sample(OpRegistry& registry) { registry.add(kSample); }

@@ -1,9 +1,19 @@
 // Draws the next token of each sequence.
 #pragma once
 
+#include <cstddef>
+
 #include "program/program.h"
 
 namespace hone {
+
+// The operands, in order.
+struct SampleIn {
+  enum : std::size_t { logits, parameters, keys, penalized };
+};
+struct SampleOut {
+  enum : std::size_t { token, logp };
+};
 
 // The columns of `parameters`.
 enum class SampleParameter : std::uint8_t {

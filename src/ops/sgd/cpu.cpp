@@ -15,9 +15,10 @@ namespace {
 template <class T, class W, class G>
 void update(const KernelCall& call, W* kept, T* rounded, Accumulator<T>* momentum) {
   using A = Accumulator<T>;
-  const SgdNumbers<A> step(call.attributes_as<SgdAttributes>(), call.in(5).as<A>(), *call.in(4).as<A>());
-  G* gradients = call.out(1).as<G>();
-  parallel_for(call.out(0).elements(), 16384, [&](std::int64_t begin, std::int64_t end) {
+  const SgdNumbers<A> step(call.attributes_as<SgdAttributes>(), call.in(SgdIn::hyper).as<A>(),
+                           *call.in(SgdIn::norm).as<A>());
+  G* gradients = call.out(SgdOut::gradient).as<G>();
+  parallel_for(call.out(SgdOut::weight).elements(), 16384, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const A before = widen(kept[i]);
       const A g = step.gradient(widen(gradients[i]), before);
@@ -39,14 +40,14 @@ void update(const KernelCall& call, W* kept, T* rounded, Accumulator<T>* momentu
 template <class T>
 void forward(const KernelCall& call) {
   using A = Accumulator<T>;
-  if (*call.in(6).as<std::int32_t>() != 0) {
-    std::memset(call.out(1).data, 0, call.out(1).type->bytes());
+  if (*call.in(SgdIn::bad).as<std::int32_t>() != 0) {
+    std::memset(call.out(SgdOut::gradient).data, 0, call.out(SgdOut::gradient).type->bytes());
     return;
   }
   const bool has_momentum = call.attributes_as<SgdAttributes>().momentum != 0;
-  const std::size_t at_master = has_momentum ? 3 : 2;
-  A* momentum = has_momentum ? call.out(2).as<A>() : nullptr;
-  T* weight = call.out(0).as<T>();
+  const std::size_t at_master = sgd_master(call.attributes_as<SgdAttributes>());
+  A* momentum = has_momentum ? call.out(SgdOut::momentum).as<A>() : nullptr;
+  T* weight = call.out(SgdOut::weight).as<T>();
   const auto with_gradient = [&]<class G>() {
     if (call.in(at_master)) {
       update<T, A, G>(call, call.out(at_master).as<A>(), weight, momentum);
@@ -55,7 +56,7 @@ void forward(const KernelCall& call) {
     }
   };
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (call.in(1).dtype() == DType::bf16) return with_gradient.template operator()<T>();
+    if (call.in(SgdIn::gradient).dtype() == DType::bf16) return with_gradient.template operator()<T>();
   }
   with_gradient.template operator()<A>();
 }
@@ -63,9 +64,11 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_sgd_cpu(KernelRegistry& registry) {
-  registry.add(
-      "sgd", DeviceKind::cpu,
-      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+  registry.add("sgd", DeviceKind::cpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.in(SgdIn::weight).dtype(), [&]<class T>() { forward<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

@@ -9,7 +9,7 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMostBlocks = 1056;
+constexpr std::int64_t kResident = 8;  // blocks that a multiprocessor holds
 
 // Where everything lies. `kept` is the master weight, and `rounded` the weight; without a master weight, `kept` is the
 // weight and `rounded` null. `momentum` may be null.
@@ -78,13 +78,14 @@ void launch(const KernelCall& call, W* kept, T* rounded) {
   const SgdAttributes& attributes = call.attributes_as<SgdAttributes>();
   const All tensors{.kept = kept,
                     .rounded = rounded,
-                    .gradient = cuda_data<G>(call.out(1)),
-                    .momentum = attributes.momentum != 0 ? cuda_data<A>(call.out(2)) : nullptr,
-                    .norm = cuda_data<A>(call.in(4)),
-                    .hyper = cuda_data<A>(call.in(5)),
-                    .bad = cuda_data<std::int32_t>(call.in(6)),
-                    .elements = call.out(0).elements()};
-  const std::int64_t blocks = std::min(ceil_div(tensors.elements, kThreads * All::kPack), kMostBlocks);
+                    .gradient = cuda_data<G>(call.out(SgdOut::gradient)),
+                    .momentum = attributes.momentum != 0 ? cuda_data<A>(call.out(SgdOut::momentum)) : nullptr,
+                    .norm = cuda_data<A>(call.in(SgdIn::norm)),
+                    .hyper = cuda_data<A>(call.in(SgdIn::hyper)),
+                    .bad = cuda_data<std::int32_t>(call.in(SgdIn::bad)),
+                    .elements = call.out(SgdOut::weight).elements()};
+  const std::int64_t blocks =
+      std::min(ceil_div(tensors.elements, kThreads * All::kPack), kResident * cuda_device_of(call).multiprocessors());
   if (blocks == 0) return;
   sgd_kernel<T, W, G><<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call)>>>(tensors, attributes);
   check_launch("sgd");
@@ -93,8 +94,8 @@ void launch(const KernelCall& call, W* kept, T* rounded) {
 template <class T>
 void forward(const KernelCall& call) {
   using A = CudaAccumulator<T>;
-  const std::size_t at_master = call.attributes_as<SgdAttributes>().momentum != 0 ? 3 : 2;
-  T* weight = cuda_data<T>(call.out(0));
+  const std::size_t at_master = sgd_master(call.attributes_as<SgdAttributes>());
+  T* weight = cuda_data<T>(call.out(SgdOut::weight));
   const auto with_gradient = [&]<class G>() {
     if (call.in(at_master)) {
       launch<T, A, G>(call, cuda_data<A>(call.out(at_master)), weight);
@@ -103,7 +104,7 @@ void forward(const KernelCall& call) {
     }
   };
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    if (call.in(1).dtype() == DType::bf16) return with_gradient.template operator()<T>();
+    if (call.in(SgdIn::gradient).dtype() == DType::bf16) return with_gradient.template operator()<T>();
   }
   with_gradient.template operator()<A>();
 }
@@ -111,10 +112,11 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_sgd_cuda(KernelRegistry& registry) {
-  registry.add(
-      "sgd", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
-       {}});
+  registry.add("sgd", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(SgdIn::weight).dtype(), [&]<class T>() { forward<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

@@ -9,41 +9,42 @@
 namespace hone {
 namespace {
 
-// (weight, gradient, momentum, master, norm, hyper, bad) -> the first four as far as they are given, in place. Without
-// momentum the master takes its place, so that what is not given comes last.
+// (weight, gradient, momentum, master, norm, hyper, bad) -> the first four as far as they are given, in place
+// (sgd_master).
 class Sgd final : public Op {
  public:
   std::string_view name() const override { return "sgd"; }
   OpCategory category() const override { return OpCategory::optimizer; }
   Attributes default_attributes() const override { return SgdAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
-    const Type& weight = required(inputs, 0, name());
+    const Type& weight = required(inputs, SgdIn::weight, name());
     expect(is_floating(weight.dtype), name(), text_of("the weight is ", to_text(weight), "; wanted a floating type"));
     const DType wide = accumulator_of(weight.dtype);
     const auto check = [&](std::size_t index, const char* what, const Type& wanted) {
       const Type& seen = required(inputs, index, name());
       expect(seen == wanted, name(), text_of(what, " is ", to_text(seen), "; wanted ", to_text(wanted)));
     };
-    const Type& gradient = required(inputs, 1, name());
-    if (gradient != weight) check(1, "the gradient", {wide, weight.shape});
+    const Type& gradient = required(inputs, SgdIn::gradient, name());
+    if (gradient != weight) check(SgdIn::gradient, "the gradient", {wide, weight.shape});
     const bool has_momentum = attributes.as<SgdAttributes>().momentum != 0;
     std::vector<Type> outputs{weight, gradient};
-    if (has_momentum) check(2, "the momentum", {wide, weight.shape});
-    const std::size_t master = has_momentum ? 3 : 2;
+    if (has_momentum) check(SgdIn::momentum, "the momentum", {wide, weight.shape});
+    const std::size_t master = sgd_master(attributes.as<SgdAttributes>());
     if (inputs[master]) {
       check(master, "the master weight", {wide, weight.shape});
       expect(weight.dtype != wide, name(), text_of("the weight is ", to_text(weight), " and needs no master weight"));
     }
-    expect(has_momentum || !inputs[3], name(), "a fourth tensor without momentum");
-    for (std::size_t i = 2; i < 4 && inputs[i]; ++i) outputs.push_back(required(inputs, i, name()));
-    check(4, "the norm", {wide, {1}});
-    check(5, "hyper", {wide, {kAdamwHypers}});
-    check(6, "bad", {DType::i32, {1}});
+    expect(has_momentum || !inputs[SgdIn::master], name(), "a fourth tensor without momentum");
+    for (std::size_t i = SgdIn::momentum; i <= SgdIn::master && inputs[i]; ++i)
+      outputs.push_back(required(inputs, i, name()));
+    check(SgdIn::norm, "the norm", {wide, {1}});
+    check(SgdIn::hyper, "hyper", {wide, {kAdamwHypers}});
+    check(SgdIn::bad, "bad", {DType::i32, {1}});
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 7.0 * static_cast<double>(outputs[0].elements());
+    cost.flops = 7.0 * static_cast<double>(outputs[SgdOut::weight].elements());
     return cost;
   }
   std::optional<std::size_t> alias(std::size_t output) const override { return output; }
@@ -64,8 +65,8 @@ SgdTensors sgd(const SgdTensors& tensors, const AdamwStep& step, const SgdAttrib
                                    step.hyper,
                                    step.bad};
   const std::vector<Tensor> outputs = tensors.weight.program().append(kSgd, attributes, inputs);
-  SgdTensors updated{outputs[0], outputs[1], {}, {}};
-  if (has_momentum) updated.momentum = outputs[2];
+  SgdTensors updated{outputs[SgdOut::weight], outputs[SgdOut::gradient], {}, {}};
+  if (has_momentum) updated.momentum = outputs[SgdOut::momentum];
   if (tensors.master) updated.master = outputs.back();
   return updated;
 }

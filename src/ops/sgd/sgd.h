@@ -1,6 +1,8 @@
 // Stochastic gradient descent with momentum, as torch.optim.SGD computes it.
 #pragma once
 
+#include <cstddef>
+
 #include "ops/adamw/adamw.h"
 
 namespace hone {
@@ -23,6 +25,19 @@ struct SgdAttributes {
     v("stream", stream);
   }
 };
+
+// The operands, in order.
+struct SgdIn {
+  enum : std::size_t { weight, gradient, momentum, master, norm, hyper, bad };
+};
+struct SgdOut {
+  enum : std::size_t { weight, gradient, momentum, master };
+};
+// Where the master weight stands among inputs and outputs: without momentum it takes momentum's place, so that what is
+// not given comes last.
+[[nodiscard]] constexpr std::size_t sgd_master(const SgdAttributes& attributes) {
+  return attributes.momentum != 0 ? SgdIn::master : SgdIn::momentum;
+}
 
 // One weight and what belongs to it. The gradient may be bf16 beside a weight of bf16; a weight of bf16 without a
 // master is rounded stochastically.

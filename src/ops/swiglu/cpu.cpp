@@ -29,10 +29,10 @@ void forward(const KernelCall& call) {
 template <class T>
 void backward(const KernelCall& call) {
   using A = Accumulator<T>;
-  const TensorView& dy = call.in(0);
+  const TensorView& dy = call.in(SwigluBackwardIn::dy);
   const std::int64_t n = dy.row_size();
   const T* dys = dy.as<T>();
-  const T* gate_ups = call.in(1).as<T>();
+  const T* gate_ups = call.in(SwigluBackwardIn::gate_up).as<T>();
   T* dgate_ups = call.out(0).as<T>();
   for_rows(dy.rows(), 8 * n, [&](std::int64_t row) {
     const T* d = dys + row * n;
@@ -56,9 +56,11 @@ void register_swiglu_cpu(KernelRegistry& registry) {
   registry.add(
       "swiglu", DeviceKind::cpu,
       {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
-  registry.add(
-      "swiglu_backward", DeviceKind::cpu,
-      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { backward<T>(call); }); }, {}});
+  registry.add("swiglu_backward", DeviceKind::cpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.in(SwigluBackwardIn::dy).dtype(), [&]<class T>() { backward<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

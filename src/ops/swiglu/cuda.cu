@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "ops/registry.h"
 #include "ops/sigmoid.cuh"
+#include "ops/swiglu/swiglu.h"
 
 namespace hone {
 namespace {
@@ -95,11 +96,11 @@ void forward(const KernelCall& call) {
 
 template <class T>
 void backward(const KernelCall& call) {
-  const TensorView& dy = call.in(0);
+  const TensorView& dy = call.in(SwigluBackwardIn::dy);
   over_rows<T>(dy, [&]<int kPack>(unsigned blocks, int packs_a_row) {
-    swiglu_backward_kernel<T, kPack>
-        <<<blocks, kThreads, 0, stream_of(call)>>>(cuda_data<T>(dy), cuda_data<T>(call.in(1)), row_count(call, dy),
-                                                   dy.row_size(), packs_a_row, cuda_data<T>(call.out(0)));
+    swiglu_backward_kernel<T, kPack><<<blocks, kThreads, 0, stream_of(call)>>>(
+        cuda_data<T>(dy), cuda_data<T>(call.in(SwigluBackwardIn::gate_up)), row_count(call, dy), dy.row_size(),
+        packs_a_row, cuda_data<T>(call.out(0)));
   });
   check_launch("swiglu_backward");
 }
@@ -111,10 +112,11 @@ void register_swiglu_cuda(KernelRegistry& registry) {
       "swiglu", DeviceKind::cuda,
       {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
        {}});
-  registry.add(
-      "swiglu_backward", DeviceKind::cuda,
-      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { backward<T>(call); }); },
-       {}});
+  registry.add("swiglu_backward", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(SwigluBackwardIn::dy).dtype(), [&]<class T>() { backward<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

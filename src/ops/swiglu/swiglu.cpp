@@ -12,7 +12,9 @@ class SwigluBackward final : public Op {
  public:
   std::string_view name() const override { return "swiglu_backward"; }
   OpCategory category() const override { return OpCategory::activation; }
-  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    return {required(inputs, SwigluBackwardIn::gate_up, name())};
+  }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
     cost.flops = 6.0 * static_cast<double>(outputs[0].elements());

@@ -1,5 +1,6 @@
 #include "ops/elementwise.cuh"
 #include "ops/registry.h"
+#include "ops/weighted_sum/weighted_sum.h"
 
 namespace hone {
 namespace {
@@ -24,8 +25,9 @@ __global__ void __launch_bounds__(kThreads) sum_kernel(const T* values, const T*
 
 template <class T>
 void forward(const KernelCall& call) {
-  sum_kernel<<<1, kThreads, 0, stream_of(call)>>>(cuda_data<T>(call.in(0)), cuda_data<T>(call.in(1)),
-                                                  row_count(call, call.in(0)), cuda_data<T>(call.out(0)));
+  sum_kernel<<<1, kThreads, 0, stream_of(call)>>>(
+      cuda_data<T>(call.in(WeightedSumIn::values)), cuda_data<T>(call.in(WeightedSumIn::weights)),
+      row_count(call, call.in(WeightedSumIn::values)), cuda_data<T>(call.out(0)));
   check_launch("weighted_sum");
 }
 
@@ -37,20 +39,23 @@ struct Share {
 
 template <class T>
 void backward(const KernelCall& call) {
-  launch_elementwise<T, Share<T>, T>(call, cuda_data<T>(call.out(0)), {cuda_data<T>(call.in(0))},
-                                     cuda_data<T>(call.in(1)));
+  launch_elementwise<T, Share<T>, T>(call, cuda_data<T>(call.out(0)),
+                                     {cuda_data<T>(call.in(WeightedSumBackwardIn::dy))},
+                                     cuda_data<T>(call.in(WeightedSumBackwardIn::weights)));
 }
 
 }  // namespace
 
 void register_weighted_sum_cuda(KernelRegistry& registry) {
-  registry.add(
-      "weighted_sum", DeviceKind::cuda,
-      {[](const KernelCall& call) { call.in(0).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call); },
-       {}});
+  registry.add("weighted_sum", DeviceKind::cuda,
+               {[](const KernelCall& call) {
+                  call.in(WeightedSumIn::values).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call);
+                },
+                {}});
   registry.add("weighted_sum_backward", DeviceKind::cuda,
                {[](const KernelCall& call) {
-                  call.in(0).dtype() == DType::f64 ? backward<double>(call) : backward<float>(call);
+                  call.in(WeightedSumBackwardIn::dy).dtype() == DType::f64 ? backward<double>(call)
+                                                                           : backward<float>(call);
                 },
                 {}});
 }

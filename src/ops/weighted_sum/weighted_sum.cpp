@@ -12,7 +12,9 @@ class WeightedSumBackward final : public Op {
  public:
   std::string_view name() const override { return "weighted_sum_backward"; }
   OpCategory category() const override { return OpCategory::loss; }
-  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    return {required(inputs, WeightedSumBackwardIn::weights, name())};
+  }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
     cost.flops = static_cast<double>(outputs[0].elements());
@@ -27,21 +29,22 @@ class WeightedSum final : public Op {
   std::string_view name() const override { return "weighted_sum"; }
   OpCategory category() const override { return OpCategory::loss; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
-    const Type& values = required(inputs, 0, name());
-    const Type& weights = required(inputs, 1, name());
+    const Type& values = required(inputs, WeightedSumIn::values, name());
+    const Type& weights = required(inputs, WeightedSumIn::weights, name());
     expect(values == weights && values.shape.size() == 1 && values.dtype == accumulator_of(values.dtype), name(),
            text_of("values are ", to_text(values), ", weights ", to_text(weights), "; wanted f32[rows] twice"));
     return {Type{values.dtype, {1}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 2.0 * static_cast<double>(required(inputs, 0, name()).elements());
+    cost.flops = 2.0 * static_cast<double>(required(inputs, WeightedSumIn::values, name()).elements());
     return cost;
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(0);
-    if (!dy || !builder.needs(0)) return;
-    builder.add(0, builder.program().append1(kBackward, {}, {dy, builder.input(1)}));
+    if (!dy || !builder.needs(WeightedSumIn::values)) return;
+    builder.add(WeightedSumIn::values,
+                builder.program().append1(kBackward, {}, {dy, builder.input(WeightedSumIn::weights)}));
   }
 };
 

@@ -21,8 +21,8 @@ void forward(const KernelCall& call) {
 template <class T>
 void backward(const KernelCall& call) {
   using A = Accumulator<T>;
-  const TensorView& x = call.in(1);
-  const T* dys = call.in(0).as<T>();
+  const TensorView& x = call.in(ToySquareBackwardIn::x);
+  const T* dys = call.in(ToySquareBackwardIn::dy).as<T>();
   const T* xs = x.as<T>();
   T* dxs = call.out(0).as<T>();
   const auto factor = static_cast<A>(call.attributes_as<ToySquareAttributes>().factor);
@@ -38,9 +38,11 @@ void register_toy_square_cpu(KernelRegistry& registry) {
   registry.add(
       "toy_square", DeviceKind::cpu,
       {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
-  registry.add(
-      "toy_square_backward", DeviceKind::cpu,
-      {[](const KernelCall& call) { for_floating(call.in(1).dtype(), [&]<class T>() { backward<T>(call); }); }, {}});
+  registry.add("toy_square_backward", DeviceKind::cpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.in(ToySquareBackwardIn::x).dtype(), [&]<class T>() { backward<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

@@ -13,7 +13,9 @@ class ToySquareBackward final : public Op {
   std::string_view name() const override { return "toy_square_backward"; }
   OpCategory category() const override { return OpCategory::activation; }
   Attributes default_attributes() const override { return ToySquareAttributes{}; }
-  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 1, name())}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    return {required(inputs, ToySquareBackwardIn::x, name())};
+  }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
     cost.flops = 3.0 * static_cast<double>(outputs[0].elements());

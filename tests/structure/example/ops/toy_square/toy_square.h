@@ -1,9 +1,16 @@
 // Squares, as an activation function: y = factor x^2.
 #pragma once
 
+#include <cstddef>
+
 #include "program/program.h"
 
 namespace hone {
+
+// The operands, in order.
+struct ToySquareBackwardIn {
+  enum : std::size_t { dy, x };
+};
 
 struct ToySquareAttributes {
   double factor = 1;

@@ -1,0 +1,81 @@
+// The copying warpgroup of the backward pass on Hopper (wgmma_backward.cuh): one thread brings keys, values and the
+// queries' tiles to shared memory; a thread of each of three other warps adds the block's parts of grad_q to their
+// sums.
+#pragma once
+
+#include "ops/attention/wgmma_backward_plan.cuh"
+
+namespace hone {
+
+template <int kWidth>
+__device__ void wgmma_backward_copy(const CUtensorMap& qkv, const CUtensorMap& grad_o, const CUtensorMap& statistics,
+                                    const SequenceTile& tile, WgmmaTurn turn, int turns, int heads, int kv_heads,
+                                    int kv_head, std::uint32_t shared, const WgmmaBackwardBarriers& barriers) {
+  using Plan = WgmmaBackward<kWidth>;
+  const auto token = static_cast<int>(tile.token);
+  const int first_tile = token / kWgmmaQueries + tile.sequence;
+  barrier_expect(barriers.keys_ready(), 2 * Plan::kKeyBytes);
+  for (int part = 0; part < kWidth / 64; ++part) {
+    for (int row = 0; row < kWgmmaKeys; row += kWgmmaQueries) {
+      const auto to = static_cast<std::uint32_t>(part * Plan::kKeyTile + row * 128);
+      bulk_copy_box(shared + Plan::kK + to, qkv, part * 64, heads + kv_head, token + tile.first + row,
+                    barriers.keys_ready());
+      bulk_copy_box(shared + Plan::kV + to, qkv, part * 64, heads + kv_heads + kv_head, token + tile.first + row,
+                    barriers.keys_ready());
+    }
+  }
+  for (int i = 0; i < turns; ++i, turn.next()) {
+    const int stage = i % 2;
+    const int parity = i / 2 % 2;
+    const int row = token + turn.tile * kWgmmaQueries;
+    barrier_wait(barriers.q_free(stage), parity ^ 1);
+    barrier_expect(barriers.q_ready(stage), Plan::kQueryBytes + Plan::kStatisticBytes);
+    for (int part = 0; part < kWidth / 64; ++part) {
+      bulk_copy_box(shared + Plan::kQ + static_cast<std::uint32_t>(stage * Plan::kQueryBytes + part * Plan::kQueryTile),
+                    qkv, part * 64, turn.head, row, barriers.q_ready(stage));
+    }
+    bulk_copy_row(shared + Plan::kStatistics + static_cast<std::uint32_t>(stage * Plan::kStatisticBytes), statistics,
+                  (first_tile + turn.tile) * heads + turn.head, barriers.q_ready(stage));
+    barrier_wait(barriers.grad_o_free(stage), parity ^ 1);
+    barrier_expect(barriers.grad_o_ready(stage), Plan::kQueryBytes);
+    for (int part = 0; part < kWidth / 64; ++part) {
+      bulk_copy_box(
+          shared + Plan::kGradO + static_cast<std::uint32_t>(stage * Plan::kQueryBytes + part * Plan::kQueryTile),
+          grad_o, part * 64, turn.head, row, barriers.grad_o_ready(stage));
+    }
+  }
+}
+
+// A thread of each of kGradQAdders warps, `adder` being its number: brings the block's parts of grad_q to memory, each
+// in its turn. From the wait for a turn to the word that it is over takes as long as two products, hence several warps.
+template <int kWidth>
+__device__ void wgmma_backward_add(const WgmmaBackwardWork& work, const SequenceTile& tile, WgmmaTurn turn, int turns,
+                                   int heads, int adder, std::uint32_t shared, const WgmmaBackwardBarriers& barriers) {
+  using Plan = WgmmaBackward<kWidth>;
+  const auto first_tile = static_cast<int>(tile.token) / kWgmmaQueries + tile.sequence;
+  const int block = tile.first / kWgmmaKeys;
+  for (int i = 0, slot = 0, parity = 0; i < turns; ++i, turn.next()) {
+    if (slot % kGradQAdders == adder) {
+      const int at = (first_tile + turn.tile) * heads + turn.head;
+      float* to = work.grad_q + static_cast<std::int64_t>(at) * (kWgmmaQueries * kWidth);
+      const std::uint32_t from = shared + Plan::kGradQ + static_cast<std::uint32_t>(slot % 2 * Plan::kGradQBytes);
+      while (block > 0 && load_acquire(work.turns + at) != block) {
+      }
+      fence_async();
+      barrier_wait(barriers.grad_q_ready(slot), parity);
+      if (block == 0) {
+        bulk_store(to, from, Plan::kGradQBytes);
+      } else {
+        bulk_add(to, from, Plan::kGradQBytes);
+      }
+      bulk_commit();
+      bulk_wait_read();
+      barrier_arrive(barriers.grad_q_free(slot % 2));
+      bulk_wait();
+      store_release(work.turns + at, block + 1);
+    }
+    if (++slot == kGradQSlots) slot = 0, parity ^= 1;
+  }
+}
+
+}  // namespace hone
