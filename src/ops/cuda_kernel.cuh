@@ -45,7 +45,7 @@ struct RowCount {
   [[nodiscard]] __device__ std::int64_t get() const { return used != nullptr ? *used * factor : capacity; }
 };
 
-[[nodiscard]] inline RowCount row_count(const KernelCall&, const TensorView& view) {
+[[nodiscard]] inline RowCount row_count(const TensorView& view) {
   const Shape& shape = view.type->shape;
   return {view.device_count, shape.empty() ? 1 : shape[0].factor, view.capacity()};
 }

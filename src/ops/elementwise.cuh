@@ -76,7 +76,7 @@ void launch_elementwise(const KernelCall& call, To* to, const Function& function
   const std::int64_t blocks = ceil_div(view.elements(), kBlock);
   if (blocks == 0) return;
   elementwise_kernel<To><<<static_cast<unsigned>(blocks), kElementwiseThreads, 0, stream_of(call)>>>(
-      to, row_count(call, view), view.row_size(), function, from...);
+      to, row_count(view), view.row_size(), function, from...);
   check_launch("an elementwise kernel");
 }
 

@@ -45,9 +45,9 @@ inline void launch_gather(const KernelCall& call, const TensorView& from, const 
     const std::int64_t units = row_bytes / static_cast<std::int64_t>(sizeof(Unit));
     const dim3 grid(static_cast<unsigned>(to.capacity()),
                     static_cast<unsigned>(ceil_div(units, kGatherThreads * kGatherUnits)));
-    gather_kernel<<<grid, kGatherThreads, 0, stream_of(call)>>>(
-        reinterpret_cast<const Unit*>(from.data), row_count(call, from), cuda_data<std::int32_t>(index),
-        row_count(call, to), units, reinterpret_cast<Unit*>(to.data));
+    gather_kernel<<<grid, kGatherThreads, 0, stream_of(call)>>>(reinterpret_cast<const Unit*>(from.data),
+                                                                row_count(from), cuda_data<std::int32_t>(index),
+                                                                row_count(to), units, reinterpret_cast<Unit*>(to.data));
   };
   if (row_bytes % 16 == 0) {
     launch.template operator()<Pack<std::uint32_t, 4>>();

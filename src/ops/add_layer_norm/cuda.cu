@@ -17,7 +17,7 @@ void forward(const KernelCall& call) {
                                     .y = cuda_data<T>(call.out(AddLayerNormOut::y)),
                                     .mean = cuda_data<A>(call.out(AddLayerNormOut::mean)),
                                     .rstd = cuda_data<A>(call.out(AddLayerNormOut::rstd)),
-                                    .rows = row_count(call, x),
+                                    .rows = row_count(x),
                                     .n = x.row_size(),
                                     .inverse = A(1) / static_cast<A>(x.row_size()),
                                     .epsilon = static_cast<A>(call.attributes_as<LayerNormAttributes>().epsilon)});
@@ -38,7 +38,7 @@ void backward(const KernelCall& call) {
                                  .dx = cuda_data<T>(call.out(AddLayerNormBackwardOut::dx)),
                                  .dweight_partials = nullptr,
                                  .dbias_partials = nullptr,
-                                 .rows = row_count(call, sum),
+                                 .rows = row_count(sum),
                                  .n = sum.row_size()},
                                 trained ? cuda_data<A>(call.out(AddLayerNormBackwardOut::dweight)) : nullptr,
                                 trained ? cuda_data<A>(call.out(AddLayerNormBackwardOut::dbias)) : nullptr);

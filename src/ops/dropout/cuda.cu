@@ -74,7 +74,7 @@ void forward(const KernelCall& call) {
       {.x = cuda_data<T>(x),
        .draw = cuda_data<std::int32_t>(call.in(DropoutIn::draw)),
        .y = cuda_data<T>(call.out(0)),
-       .rows = row_count(call, x),
+       .rows = row_count(x),
        .row_size = x.row_size(),
        .site = static_cast<std::uint32_t>(a.site),
        .threshold = threshold,

@@ -215,7 +215,7 @@ void gradient(const KernelCall& call) {
   const TensorView& dy = call.in(EmbeddingGradientIn::dy);
   const std::int64_t n = dy.row_size();
   const std::int64_t vocab = call.out(0).dim(0);
-  const RowCount rows = row_count(call, dy);
+  const RowCount rows = row_count(dy);
   if (dy.elements() == 0) return;
   const auto* tokens = cuda_data<std::int32_t>(call.in(EmbeddingGradientIn::tokens));
   const cudaStream_t stream = stream_of(call);

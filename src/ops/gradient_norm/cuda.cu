@@ -112,7 +112,7 @@ void forward(const KernelCall& call) {
       const int at = batch.count++;
       batch.data[at] = gradient.data;
       batch.dtype[at] = gradient.dtype();
-      batch.rows[at] = row_count(call, gradient);
+      batch.rows[at] = row_count(gradient);
       batch.row_size[at] = gradient.row_size();
       batch.first_block[at + 1] = batch.first_block[at] + blocks_of(*gradient.type);
     }

@@ -27,7 +27,7 @@ void forward(const KernelCall& call) {
   const std::int64_t blocks = ceil_div(values.elements(), kBlock);
   if (blocks == 0) return;
   guard_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call)>>>(
-      cuda_data<T>(values), row_count(call, values), values.row_size(), cuda_data<std::int32_t>(call.out(0)));
+      cuda_data<T>(values), row_count(values), values.row_size(), cuda_data<std::int32_t>(call.out(0)));
   check_launch("guard");
 }
 

@@ -46,9 +46,8 @@ void append(const KernelCall& call) {
     using Unit = Pack<T, kPack>;
     const Layout layout{qkv.row_size() / kPack, key / kPack, width / kPack, keys.dim(0) * keys.dim(1)};
     append_kernel<<<static_cast<unsigned>(qkv.capacity()), kThreads, 0, stream_of(call)>>>(
-        reinterpret_cast<const Unit*>(qkv.data), cuda_data<std::int32_t>(call.in(KvAppendIn::slots)),
-        row_count(call, qkv), layout, reinterpret_cast<Unit*>(keys.data),
-        reinterpret_cast<Unit*>(call.out(KvAppendOut::v_cache).data));
+        reinterpret_cast<const Unit*>(qkv.data), cuda_data<std::int32_t>(call.in(KvAppendIn::slots)), row_count(qkv),
+        layout, reinterpret_cast<Unit*>(keys.data), reinterpret_cast<Unit*>(call.out(KvAppendOut::v_cache).data));
   };
   if (key % kPackSize<T> == 0) {
     with_pack<T>(width, launch);

@@ -56,7 +56,7 @@ void bias_gradient(const KernelCall& call) {
   with_pack<T>(n, [&]<int kPack>() {
     const std::int64_t tiles = ceil_div(n, 32 * kPack);
     bias_gradient_kernel<T, kPack><<<static_cast<unsigned>(slices * tiles), 32 * kWarps, 0, stream_of(call)>>>(
-        cuda_data<T>(dy), row_count(call, dy), n, static_cast<int>(tiles), partials);
+        cuda_data<T>(dy), row_count(dy), n, static_cast<int>(tiles), partials);
   });
   check_launch("linear_bias_gradient");
   add_column_sums(call, partials, slices, n, cuda_data<A>(call.out(0)));

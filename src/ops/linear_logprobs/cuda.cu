@@ -89,7 +89,7 @@ class Head {
         x_(cuda_data<T>(call.in(In::x))),
         weight_(cuda_data<T>(call.in(In::weight))),
         targets_(call.in(In::targets).template as<std::int32_t>()),
-        count_(row_count(call, call.in(In::x))),
+        count_(row_count(call.in(In::x))),
         hidden_(call.in(In::x).row_size()),
         vocab_(call.in(In::weight).dim(0)),
         temperature_(static_cast<A>(call.attributes_as<LinearLogprobsAttributes>().temperature)) {

@@ -160,7 +160,7 @@ void scale(const KernelCall& call) {
   scale_kernel<T><<<static_cast<unsigned>(z.capacity() * tiles), kThreads, 0, stream_of(call)>>>(
       cuda_data<T>(z), cuda_data<T>(call.in(LoraDoraScaleIn::magnitude)),
       cuda_data<CudaAccumulator<T>>(call.in(LoraDoraScaleIn::norm)), cuda_data<T>(call.in(LoraDoraScaleIn::bias)),
-      cuda_data<T>(call.out(0)), row_count(call, z), z.row_size(), tiles, parts_of(call));
+      cuda_data<T>(call.out(0)), row_count(z), z.row_size(), tiles, parts_of(call));
   check_launch("lora_dora_scale");
 }
 
@@ -187,7 +187,7 @@ void product(const KernelCall& call) {
   const std::int64_t tiles = ceil_div(dy.row_size(), kThreads * kColumns);
   product_kernel<T><<<static_cast<unsigned>(dy.capacity() * tiles), kThreads, 0, stream_of(call)>>>(
       cuda_data<T>(dy), cuda_data<T>(call.in(LoraDoraProductIn::z)),
-      cuda_data<CudaAccumulator<T>>(call.in(LoraDoraProductIn::norm)), cuda_data<T>(call.out(0)), row_count(call, dy),
+      cuda_data<CudaAccumulator<T>>(call.in(LoraDoraProductIn::norm)), cuda_data<T>(call.out(0)), row_count(dy),
       dy.row_size(), tiles, parts_of(call));
   check_launch("lora_dora_product");
 }
@@ -246,7 +246,7 @@ void join(const KernelCall& call) {
   const TensorView& to = call.out(0);
   if (to.elements() == 0) return;
   join_kernel<T><<<blocks_for(to.elements()), kThreads, 0, stream_of(call)>>>(
-      cuda_data<T>(call.in(LoraJoinIn::a)), cuda_data<T>(call.in(LoraJoinIn::b)), cuda_data<T>(to), row_count(call, to),
+      cuda_data<T>(call.in(LoraJoinIn::a)), cuda_data<T>(call.in(LoraJoinIn::b)), cuda_data<T>(to), row_count(to),
       call.in(LoraJoinIn::a).row_size(), call.in(LoraJoinIn::b).row_size());
   check_launch("lora_join");
 }
@@ -265,7 +265,7 @@ void take(const KernelCall& call) {
   const TensorView& to = call.out(0);
   if (to.elements() == 0) return;
   take_kernel<T><<<blocks_for(to.elements()), kThreads, 0, stream_of(call)>>>(
-      cuda_data<T>(call.in(0)), cuda_data<T>(to), row_count(call, to), call.in(0).row_size(),
+      cuda_data<T>(call.in(0)), cuda_data<T>(to), row_count(to), call.in(0).row_size(),
       call.attributes_as<LoraColumns>().first, to.row_size());
   check_launch("lora_columns");
 }

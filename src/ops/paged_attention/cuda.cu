@@ -19,7 +19,7 @@ void forward(const KernelCall& call) {
   const TensorView& qkv = call.in(PagedAttentionIn::qkv);
   const TensorView& table = call.in(PagedAttentionIn::block_table);
   const TileQueries<T> queries{
-      .sequences = {call.in(PagedAttentionIn::cu_seqlens).as<std::int32_t>(), row_count(call, table), qkv.capacity()},
+      .sequences = {call.in(PagedAttentionIn::cu_seqlens).as<std::int32_t>(), row_count(table), qkv.capacity()},
       .q = cuda_data<T>(qkv),
       .q_stride = qkv.row_size(),
       .o = cuda_data<T>(call.out(PagedAttentionOut::o)),

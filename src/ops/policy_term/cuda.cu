@@ -73,7 +73,7 @@ Tokens<T> tokens_of(const KernelCall& call) {
           .old_logp = cuda_data<T>(call.in(In::old_logp)),
           .ref_logp = cuda_data<T>(call.in(In::ref_logp)),
           .advantages = cuda_data<T>(call.in(In::advantages)),
-          .rows = row_count(call, call.in(In::logp)),
+          .rows = row_count(call.in(In::logp)),
           .cispo = cispo,
           .low = cispo ? T(0) : static_cast<T>(1 - a.epsilon),
           .high = static_cast<T>(cispo ? a.epsilon_high : 1 + a.epsilon_high),

@@ -247,7 +247,7 @@ void forward(const KernelCall& call) {
     forward_kernel<T, kPack, kHeld>
         <<<Place<T, kPack, kHeld>::blocks(qkv.capacity(), heads_of(a), group), kThreads, 0, stream_of(call)>>>(
             cuda_data<T>(qkv), cuda_data<T>(call.in(QkNormIn::q_weight)), cuda_data<T>(call.in(QkNormIn::k_weight)),
-            row_count(call, qkv), heads_of(a), static_cast<A>(a.epsilon), group, cuda_data<T>(call.out(QkNormOut::y)),
+            row_count(qkv), heads_of(a), static_cast<A>(a.epsilon), group, cuda_data<T>(call.out(QkNormOut::y)),
             cuda_data<A>(call.out(QkNormOut::rstd)));
   });
   check_launch("qk_norm");
@@ -265,7 +265,7 @@ void input_gradient(const KernelCall& call) {
             cuda_data<T>(call.in(QkNormInputGradientIn::dy)), cuda_data<T>(qkv),
             cuda_data<T>(call.in(QkNormInputGradientIn::q_weight)),
             cuda_data<T>(call.in(QkNormInputGradientIn::k_weight)), cuda_data<A>(call.in(QkNormInputGradientIn::rstd)),
-            row_count(call, qkv), heads_of(a), group, cuda_data<T>(call.out(0)));
+            row_count(qkv), heads_of(a), group, cuda_data<T>(call.out(0)));
   });
   check_launch("qk_norm_input_gradient");
 }
@@ -286,7 +286,7 @@ void weight_gradient(const KernelCall& call) {
                     static_cast<int>(a.first_head), static_cast<int>(a.heads), static_cast<int>(head_dim)};
     weight_gradient_kernel<T, kPack, kHeld><<<static_cast<unsigned>(slices), kThreads, 0, stream_of(call)>>>(
         cuda_data<T>(call.in(QkNormWeightGradientIn::dy)), cuda_data<T>(qkv),
-        cuda_data<A>(call.in(QkNormWeightGradientIn::rstd)), row_count(call, qkv), part, group, partials);
+        cuda_data<A>(call.in(QkNormWeightGradientIn::rstd)), row_count(qkv), part, group, partials);
   });
   check_launch("qk_norm_weight_gradient");
   add_column_sums(call, partials, slices, head_dim, cuda_data<A>(call.out(0)));

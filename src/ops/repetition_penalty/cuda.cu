@@ -41,7 +41,7 @@ void penalize(const KernelCall& call) {
         <<<static_cast<unsigned>(logits.capacity()), kPenaltyThreads, 0, stream_of(call)>>>(
             cuda_data<A>(logits), cuda_data<A>(call.in(RepetitionPenaltyIn::penalties)),
             cuda_data<std::int32_t>(call.in(RepetitionPenaltyIn::offsets)),
-            cuda_data<std::int32_t>(call.in(RepetitionPenaltyIn::ids)), row_count(call, logits), logits.row_size(),
+            cuda_data<std::int32_t>(call.in(RepetitionPenaltyIn::ids)), row_count(logits), logits.row_size(),
             cuda_data<A>(call.out(0)));
   });
   check_launch("repetition_penalty");

@@ -73,7 +73,7 @@ void launch_rms_norm(const KernelCall& call) {
                    .sum = nullptr,
                    .y = cuda_data<T>(call.out(Out::y)),
                    .rstd = cuda_data<A>(call.out(Out::rstd)),
-                   .rows = row_count(call, x),
+                   .rows = row_count(x),
                    .n = x.row_size(),
                    .epsilon = static_cast<A>(call.attributes_as<RmsNormAttributes>().epsilon)};
   if constexpr (kAdd) {
@@ -207,7 +207,7 @@ void launch_rms_norm_backward(const KernelCall& call) {
                              .rstd = cuda_data<A>(call.in(In::rstd)),
                              .dx = cuda_data<T>(call.out(Out::dx)),
                              .partials = dweight != nullptr ? reinterpret_cast<A*>(call.workspace.data()) : nullptr,
-                             .rows = row_count(call, x),
+                             .rows = row_count(x),
                              .n = x.row_size()};
   if (p.rows.capacity == 0) return;
   std::int64_t slices = 0;

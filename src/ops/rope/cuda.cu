@@ -44,8 +44,8 @@ void table(const KernelCall& call) {
     Frequencies frequencies{};
     std::copy_n(all.begin() + first, count, frequencies.values);
     const auto blocks = static_cast<unsigned>(ceil_div(positions.capacity() * count, kThreads));
-    table_kernel<<<blocks, kThreads, 0, stream_of(call)>>>(cuda_data<std::int32_t>(positions),
-                                                           row_count(call, positions), frequencies, first, count, half,
+    table_kernel<<<blocks, kThreads, 0, stream_of(call)>>>(cuda_data<std::int32_t>(positions), row_count(positions),
+                                                           frequencies, first, count, half,
                                                            cuda_data<float>(call.out(0)));
     check_launch("rope_table");
   }
@@ -114,7 +114,7 @@ void rotate(const KernelCall& call) {
     const std::int64_t items = (n - a.heads * a.head_dim / 2) / kPack;
     const auto threads = static_cast<unsigned>(std::clamp<std::int64_t>(ceil_div(items, 32) * 32, 32, 512));
     rope_kernel<T, kPack><<<static_cast<unsigned>(x.capacity()), threads, 0, stream_of(call)>>>(
-        cuda_data<T>(x), cuda_data<float>(call.in(RopeIn::table)), row_count(call, x), n,
+        cuda_data<T>(x), cuda_data<float>(call.in(RopeIn::table)), row_count(x), n,
         {static_cast<int>(a.heads), static_cast<int>(a.head_dim), a.inverse}, cuda_data<T>(call.out(0)));
   };
   if (a.head_dim / 2 % kPackSize<T> == 0) {

@@ -315,7 +315,7 @@ void forward(const KernelCall& call) {
   HONE_ASSERT(ceil_div(vocab, kVocabChunk) <= kSampleChunks, "a vocabulary of ", vocab);
   sample_kernel<<<static_cast<unsigned>(logits.capacity()), kSampleThreads, 0, stream_of(call)>>>(
       cuda_data<A>(logits), cuda_data<A>(call.in(SampleIn::penalized)), cuda_data<A>(call.in(SampleIn::parameters)),
-      cuda_data<std::int64_t>(call.in(SampleIn::keys)), row_count(call, logits), vocab,
+      cuda_data<std::int64_t>(call.in(SampleIn::keys)), row_count(logits), vocab,
       cuda_data<std::int32_t>(call.out(SampleOut::token)), cuda_data<A>(call.out(SampleOut::logp)));
   check_launch("sample");
 }

@@ -88,7 +88,7 @@ template <class T>
 void forward(const KernelCall& call) {
   const TensorView& y = call.out(0);
   over_rows<T>(y, [&]<int kPack>(unsigned blocks, int packs_a_row) {
-    swiglu_kernel<T, kPack><<<blocks, kThreads, 0, stream_of(call)>>>(cuda_data<T>(call.in(0)), row_count(call, y),
+    swiglu_kernel<T, kPack><<<blocks, kThreads, 0, stream_of(call)>>>(cuda_data<T>(call.in(0)), row_count(y),
                                                                       y.row_size(), packs_a_row, cuda_data<T>(y));
   });
   check_launch("swiglu");
@@ -99,8 +99,8 @@ void backward(const KernelCall& call) {
   const TensorView& dy = call.in(SwigluBackwardIn::dy);
   over_rows<T>(dy, [&]<int kPack>(unsigned blocks, int packs_a_row) {
     swiglu_backward_kernel<T, kPack><<<blocks, kThreads, 0, stream_of(call)>>>(
-        cuda_data<T>(dy), cuda_data<T>(call.in(SwigluBackwardIn::gate_up)), row_count(call, dy), dy.row_size(),
-        packs_a_row, cuda_data<T>(call.out(0)));
+        cuda_data<T>(dy), cuda_data<T>(call.in(SwigluBackwardIn::gate_up)), row_count(dy), dy.row_size(), packs_a_row,
+        cuda_data<T>(call.out(0)));
   });
   check_launch("swiglu_backward");
 }

@@ -25,9 +25,9 @@ __global__ void __launch_bounds__(kThreads) sum_kernel(const T* values, const T*
 
 template <class T>
 void forward(const KernelCall& call) {
-  sum_kernel<<<1, kThreads, 0, stream_of(call)>>>(
-      cuda_data<T>(call.in(WeightedSumIn::values)), cuda_data<T>(call.in(WeightedSumIn::weights)),
-      row_count(call, call.in(WeightedSumIn::values)), cuda_data<T>(call.out(0)));
+  sum_kernel<<<1, kThreads, 0, stream_of(call)>>>(cuda_data<T>(call.in(WeightedSumIn::values)),
+                                                  cuda_data<T>(call.in(WeightedSumIn::weights)),
+                                                  row_count(call.in(WeightedSumIn::values)), cuda_data<T>(call.out(0)));
   check_launch("weighted_sum");
 }
 
