@@ -38,7 +38,6 @@ void forward(const KernelCall& call) {
                            stream_of(call));
 }
 
-// Inputs (do, qkv, o, lse, cu_seqlens).
 template <class T>
 void backward(const KernelCall& call) {
   using A = CudaAccumulator<T>;
