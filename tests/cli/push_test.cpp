@@ -47,7 +47,7 @@ class PushRuns : public testing::Test {
   }
   static void TearDownTestSuite() { folder_.reset(); }
   PushRuns() {
-    hub_.needed_token = kSecret;
+    hub_.need_token(kSecret);
     fs::remove_all(at("out"));
     fs::remove_all(at("hf"));
   }

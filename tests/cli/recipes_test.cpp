@@ -162,7 +162,7 @@ TEST_F(Recipes, ADryRunSaysWhatWouldHappen) {
 // As open-r1 publishes them: they push, and score what they push.
 class PushingRecipes : public Recipes {
  protected:
-  PushingRecipes() { hub_.needed_token = "hf_token"; }
+  PushingRecipes() { hub_.need_token("hf_token"); }
 
   SmallHub hub_;
   const Environment endpoint_{hub_.variables(root() / "hf")};

@@ -163,7 +163,7 @@ TEST_F(HubTest, Refusals) {
   hub.gated = "models/Org/Small";
   EXPECT_THAT(failure("Org/Small"), AllOf(HasSubstr("refuses access (403)"), HasSubstr("HF_TOKEN")));
   hub.gated.clear();
-  hub.needed_token = "secret";
+  hub.need_token("secret");
   EXPECT_THAT(failure("Org/Small"), AllOf(HasSubstr("it is private (401)"), HasSubstr("HF_TOKEN")));
   environment_.set("HF_TOKEN", "secret");
   EXPECT_THAT(failure("Org/Small"), HasSubstr("found"));
@@ -174,7 +174,7 @@ TEST_F(HubTest, Refusals) {
 }
 
 TEST_F(HubTest, ATokenInAFile) {
-  hub.needed_token = "secret";
+  hub.need_token("secret");
   write_file(cache().parent_path() / "token", "secret\n");
   EXPECT_THAT(failure("Org/Small"), HasSubstr("found"));
 }

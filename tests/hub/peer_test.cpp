@@ -58,7 +58,7 @@ TEST(HubPeer, AsksAsHuggingfaceHubDoes) {
   for (const std::size_t chunk : {std::size_t{0}, std::size_t{3000}}) {
     SmallHub ours, theirs;
     for (SmallHub* hub : {&ours, &theirs}) {
-      hub->needed_token = kPeerToken;
+      hub->need_token(kPeerToken);
       hub->chunk_size = chunk;
     }
     {

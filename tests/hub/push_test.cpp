@@ -41,7 +41,7 @@ std::string noise(std::size_t size, std::uint32_t seed) {
 
 class PushTest : public testing::Test {
  protected:
-  PushTest() { hub.needed_token = kToken; }
+  PushTest() { hub.need_token(kToken); }
   fs::path write(const std::string& name, const std::string& content) {
     write_file(home_.path() / name, content);
     return home_.path() / name;

@@ -61,6 +61,11 @@ std::optional<std::string> SmallHub::fault_for(const std::string& line) {
   return std::nullopt;
 }
 
+void SmallHub::need_token(std::string token) {
+  const std::scoped_lock lock(mutex_);
+  needed_token_ = std::move(token);
+}
+
 std::vector<std::string> SmallHub::requests() {
   const std::scoped_lock lock(mutex_);
   return requests_;
@@ -121,7 +126,7 @@ std::string SmallHub::answer(const LoopbackRequest& request) {
     return answer_text("503 Service Unavailable", "", "busy", head);
   }
   const bool is_signed = path.starts_with("/complete/");  // its address is the permission
-  if (!is_signed && !needed_token.empty() && request.header("Authorization") != "Bearer " + needed_token) {
+  if (!is_signed && !needed_token_.empty() && request.header("Authorization") != "Bearer " + needed_token_) {
     return answer_text("401 Unauthorized", "X-Error-Code: RepoNotFound\r\n", "{}", head);
   }
   if (const auto fault = fault_for(line)) return *fault;

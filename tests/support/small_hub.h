@@ -40,7 +40,6 @@ class SmallHub {
   bool ignores_ranges = false;  // answers 200 to a request for a part
   bool lists_blobs = true;      // the listing names sizes and checksums
   std::atomic<int> busy = 0;    // answers 503 so many times
-  std::string needed_token;     // 401 without it
   std::string gated;            // a repository that is refused with 403
 
   // How uploads go.
@@ -57,6 +56,9 @@ class SmallHub {
   void release_uploads();
   // Answers a request, whose line holds `part`, with `status` ("403 Forbidden"), `times` times.
   void fail(const std::string& part, const std::string& status, int times, const std::string& body = "{}");
+
+  // Whoever has another token, or none, gets a 401.
+  void need_token(std::string token);
 
   // "GET /path [Range: bytes=n-]", in order; of the storage "PUT storage/path".
   [[nodiscard]] std::vector<std::string> requests();
@@ -104,6 +106,7 @@ class SmallHub {
 
   std::map<std::string, Repo> repos_;
   std::mutex mutex_;
+  std::string needed_token_;
   std::vector<std::string> requests_;
   std::vector<std::string> bodies_;
   std::vector<std::string> messages_;
