@@ -36,9 +36,17 @@ void add_remarks(std::string& text, const std::array<std::string_view, kCount>& 
 // numbers and signs by what they are in the problem, and later finds them in a question and a form that it has never
 // seen. In a fixed frame some seeds learn to copy by distance alone, at the same loss, and fail there.
 std::string plain_solution(const ArithmeticProblem& problem, std::uint64_t seed, std::uint64_t index) {
-  constexpr std::array<std::string_view, 8> kBefore{
-      "", "", "Compute ", "Let us work out ", "Here is a sum: ", "Take ", "Someone asked for ", "The problem was "};
-  constexpr std::array<std::string_view, 5> kAfter{"", ".", ":", "!", ", step by step."};
+  constexpr std::array<std::string_view, 10> kBefore{"",
+                                                     "",
+                                                     "Compute ",
+                                                     "Let us work out ",
+                                                     "Here is a sum: ",
+                                                     "Take ",
+                                                     "Someone asked for ",
+                                                     "The problem was ",
+                                                     "What is ",
+                                                     "How much is "};
+  constexpr std::array<std::string_view, 6> kAfter{"", ".", ":", "!", "?", ", step by step."};
   constexpr std::array<std::string_view, 8> kOpening{"From left to right.",
                                                      "Slowly.",
                                                      "Two steps are enough.",
@@ -50,14 +58,16 @@ std::string plain_solution(const ArithmeticProblem& problem, std::uint64_t seed,
   constexpr std::array<std::string_view, 4> kClosing{"Done.", "That was the last step.", "Now we see.",
                                                      "There are no more steps."};
   constexpr std::array<std::string_view, 3> kBreaks{"\n", "\n", "\n\n"};
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kEnd{{{"The answer is ", "."},
-                                                                               {"So it is ", "."},
-                                                                               {"That makes ", "."},
-                                                                               {"The answer: [", "]"},
-                                                                               {"It makes (", ")."},
-                                                                               {"So it is \"", "\"."},
-                                                                               {"Answer=", ""},
-                                                                               {"<", "> is the answer."}}};
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kEnd{{{"The answer is ", "."},
+                                                                                {"So it is ", "."},
+                                                                                {"That makes ", "."},
+                                                                                {"The answer: [", "]"},
+                                                                                {"It makes (", ")."},
+                                                                                {"So it is \"", "\"."},
+                                                                                {"Answer=", ""},
+                                                                                {"<", "> is the answer."},
+                                                                                {"The answer is \\boxed{", "}."},
+                                                                                {"\\boxed{", "}"}}};
   const RandomStream random(seed, "style", index);
   std::string text =
       text_of(kBefore[random.below(0, kBefore.size())], problem.expression(), kAfter[random.below(1, kAfter.size())]);

@@ -27,7 +27,7 @@ struct ArithmeticOptions {
   std::int64_t largest = 20;    // a term
   std::int64_t corpus = 58000;  // problems with plain worked solutions, for pre-training
   double small = 0.35;          // share of corpus, traces and prompts whose terms have one digit: few results have one
-  std::int64_t traces = 6000;   // conversations for SFT
+  std::int64_t traces = 1500;   // conversations for SFT
   double clumsy = 0.45;         // share of the traces that slip, guess or forget their tags
   std::int64_t prompts = 4000;  // for GRPO
   std::int64_t held_out = 500;  // for evaluation: none of them is in the other files

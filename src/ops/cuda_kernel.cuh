@@ -40,14 +40,14 @@ template <class T>
 // Rows in use of a tensor, read by the kernel when it runs.
 struct RowCount {
   const std::int64_t* used;  // null: all
-  std::int64_t factor;
   std::int64_t capacity;
+  std::int64_t factor = 1;  // rows a number that is counted
   [[nodiscard]] __device__ std::int64_t get() const { return used != nullptr ? *used * factor : capacity; }
 };
 
 [[nodiscard]] inline RowCount row_count(const TensorView& view) {
   const Shape& shape = view.type->shape;
-  return {view.device_count, shape.empty() ? 1 : shape[0].factor, view.capacity()};
+  return {view.device_count, view.capacity(), shape.empty() ? 1 : shape[0].factor};
 }
 
 [[nodiscard]] constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }

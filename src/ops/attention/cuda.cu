@@ -9,7 +9,7 @@ namespace hone {
 namespace {
 
 Sequences sequences_of(const TensorView& cu_seqlens, const TensorView& rows) {
-  return {cu_seqlens.as<std::int32_t>(), {nullptr, cu_seqlens.elements() - 1}, rows.capacity()};
+  return {cu_seqlens.as<std::int32_t>(), {.used = nullptr, .capacity = cu_seqlens.elements() - 1}, rows.capacity()};
 }
 
 // A sequence may have all rows.
