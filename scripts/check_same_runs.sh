@@ -98,17 +98,18 @@ plan() {
 
 mkdir "$root/old" "$root/new"
 base=(--tokenizer_name_or_path "$root/tokenizer" --dataset_name "$root/text.txt" --block_size 128 --learning_rate 1e-3
-  --per_device_train_batch_size 4 --gradient_accumulation_steps 2 --max_steps 6 --logging_steps 1 --seed 7)
+  --per_device_train_batch_size 4 --gradient_accumulation_steps 2 --max_steps 6 --logging_steps 1 --seed 7
+  --save_steps 3)
 qwen=(--model_config_path "$root/qwen3.json" "${base[@]}")
 half=(--torch_dtype bfloat16)
 chats=(--model_name_or_path "@/pretrain" --dataset_name "$root/chats.jsonl" --max_length 128 --learning_rate 1e-3
-  --per_device_train_batch_size 2 --max_steps 6 --logging_steps 1 --seed 7)
+  --per_device_train_batch_size 2 --max_steps 6 --logging_steps 1 --save_steps 3 --seed 7)
 prompts=(--model_name_or_path "@/sft" --dataset_name "$root/prompts.jsonl" --dataset_prompt_column problem
   --reward_funcs length --num_generations 4 --per_device_train_batch_size 8 --gradient_accumulation_steps 2
-  --max_completion_length 24 --max_steps 4 --learning_rate 1e-4 --logging_steps 1 --seed 7)
+  --max_completion_length 24 --max_steps 4 --learning_rate 1e-4 --logging_steps 1 --save_steps 2 --seed 7)
 adapter=(--use_peft true --lora_r 4 --lora_alpha 8)
 
-both pretrain pretrain "${qwen[@]}" --save_steps 3
+both pretrain pretrain "${qwen[@]}"
 both pretrain-bf16 pretrain "${qwen[@]}" "${half[@]}" --optim adamw_bf16 --gradient_dtype bfloat16
 both pretrain-masters pretrain "${qwen[@]}" "${half[@]}" --optim adamw_torch
 both pretrain-8bit pretrain "${qwen[@]}" "${half[@]}" --optim adamw_8bit
@@ -132,14 +133,26 @@ both grpo-lora grpo "${prompts[@]}" "${adapter[@]}" --beta 0.04
 both eval eval @/grpo --task jsonl --dataset_name "$root/prompts.jsonl" --max_model_len 256 --temperature 1.0
 both generate generate --model_name_or_path @/grpo --dataset_name "$root/prompts.jsonl" --max_new_tokens 16
 
-# A checkpoint of the old program, gone on from by both.
-for which in old new; do
-  mkdir -p "$root/$which/resumed" && cp -r "$root/old/pretrain/checkpoint-3" "$root/$which/resumed/"
-done
-both resumed pretrain "${qwen[@]}"
-if ! cmp -s "$root/old/pretrain/model.safetensors" "$root/new/resumed/model.safetensors"; then
-  report "resumed is the whole run" "DIFFERENT model.safetensors"
-fi
+# Checkpoints of the old program, gone on from by both: resumed NAME STEP COMMAND [keys], of the run NAME.
+resumed() {
+  local name=$1 step=$2 which file
+  shift 2
+  for which in old new; do
+    mkdir -p "$root/$which/resumed-$name" && cp -r "$root/old/$name/checkpoint-$step" "$root/$which/resumed-$name/"
+  done
+  both "resumed-$name" "$@"
+  for file in model.safetensors adapter_model.safetensors; do
+    if [[ -e $root/old/$name/$file ]] && ! cmp -s "$root/old/$name/$file" "$root/new/resumed-$name/$file"; then
+      report "resumed-$name is the whole run" "DIFFERENT $file"
+    fi
+  done
+}
+resumed pretrain 3 pretrain "${qwen[@]}"
+resumed pretrain-masters 3 pretrain "${qwen[@]}" "${half[@]}" --optim adamw_torch
+resumed pretrain-paged-8bit 3 pretrain "${qwen[@]}" "${half[@]}" --optim paged_adamw_8bit
+resumed pretrain-gpt2-dropout 3 pretrain --model_config_path "$root/gpt2.json" "${base[@]}"
+resumed sft-lora 3 sft "${chats[@]}" "${adapter[@]}"
+resumed grpo-synced-reference 2 grpo "${prompts[@]}" --beta 0.04 --sync_ref_model true --ref_model_sync_steps 2
 
 plan plan-pretrain pretrain "${qwen[@]}"
 plan plan-muon pretrain "${qwen[@]}" --optim muon

@@ -20,6 +20,13 @@
 
 namespace hone {
 
+// Tensors are read and written in pieces of at most so many bytes of the host's memory, where nothing else is said.
+inline constexpr std::size_t kPieceBytes = std::size_t{64} << 20;
+// Elements of a piece: at least one.
+[[nodiscard]] inline std::int64_t elements_in_piece(std::size_t piece_bytes, DType dtype) {
+  return piece_bytes < size_of(dtype) ? 1 : static_cast<std::int64_t>(piece_bytes / size_of(dtype));
+}
+
 // The element types that a file may hold; those without a DType can be listed, and f16 read converted.
 enum class StoredType : std::uint8_t {
   boolean,
@@ -63,6 +70,8 @@ struct StoredTensor {
 // where the types agree, else among F16, BF16, F32 and F64 by rounding to nearest even (F64 to BF16 by way of F32).
 // Throws Error naming file and tensor for any other pair.
 void read_as(const StoredTensor& tensor, DType wanted, std::span<std::byte> out);
+// The same of the out.size() / size_of(wanted) elements from `first` on.
+void read_as(const StoredTensor& tensor, DType wanted, std::int64_t first, std::span<std::byte> out);
 
 template <class T>
 [[nodiscard]] std::vector<T> read_values(const StoredTensor& tensor) {
@@ -91,26 +100,41 @@ class SafetensorsFile {
   std::unordered_map<std::string_view, std::size_t> index_;  // by the names in tensors_
 };
 
-// A tensor to be written. `bytes` is called once, when its turn comes, so that one staging buffer can serve them all;
-// what it returns must hold until the next call.
+// Where a box of a tensor lies in the whole (checkpoint/tensor_pieces.h).
+struct TensorPlace {
+  std::vector<std::int64_t> offset;  // by dimension
+  std::vector<std::int64_t> whole;   // shape; empty: the box is the whole
+};
+
+// A tensor to be written.
 struct TensorSource {
+  // Hands out bytes from `begin` on: at least one, at most `most`, which do not reach beyond the last. The writer takes
+  // one tensor after the other, each from its first byte to its last, so that one staging buffer can serve them all:
+  // what is returned must hold until the next call.
+  using Piece = std::function<std::span<const std::byte>(std::uint64_t begin, std::size_t most)>;
+
   std::string name;
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;
-  std::function<std::span<const std::byte>()> bytes;
+  Piece piece;
+  TensorPlace place = {};  // of less than the whole tensor `name`
 
   [[nodiscard]] std::uint64_t byte_count() const;
 };
 
-// A source over values that outlive the writing.
+// A source over bytes that outlive the writing.
+[[nodiscard]] TensorSource tensor_source(std::string name, DType dtype, std::vector<std::int64_t> shape,
+                                         std::span<const std::byte> bytes);
 template <class T>
 [[nodiscard]] TensorSource tensor_source(std::string name, std::vector<std::int64_t> shape, std::span<const T> values) {
-  return {std::move(name), DTypeOf<T>::value, std::move(shape), [values] { return std::as_bytes(values); }};
+  return tensor_source(std::move(name), DTypeOf<T>::value, std::move(shape), std::as_bytes(values));
 }
 
-// Writes one file, tensor by tensor, beside its place; it appears whole or not at all. The order of the sources does
-// not matter: tensors lie as the reference implementation lays them, by type (widest first), then by name.
+// Writes one file, tensor by tensor in pieces of at most piece_bytes (at least an element), beside its place; it
+// appears whole or not at all. The order of the sources does not matter: tensors lie as the reference implementation
+// lays them, by type (widest first), then by name.
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorSource> sources,
-                       const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+                       const std::map<std::string, std::string>& metadata = {{"format", "pt"}},
+                       std::size_t piece_bytes = kPieceBytes);
 
 }  // namespace hone

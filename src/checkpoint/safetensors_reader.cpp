@@ -76,16 +76,16 @@ bool convert_to(DType wanted, std::span<const std::byte> in, std::span<std::byte
   }
 }
 
-bool convert_to(DType wanted, const StoredTensor& tensor, std::span<std::byte> out) {
-  switch (tensor.type) {
+bool convert_to(DType wanted, StoredType type, std::span<const std::byte> in, std::span<std::byte> out) {
+  switch (type) {
     case StoredType::f16:
-      return convert_to<Float16>(wanted, tensor.bytes, out);
+      return convert_to<Float16>(wanted, in, out);
     case StoredType::bf16:
-      return convert_to<BFloat16>(wanted, tensor.bytes, out);
+      return convert_to<BFloat16>(wanted, in, out);
     case StoredType::f32:
-      return convert_to<float>(wanted, tensor.bytes, out);
+      return convert_to<float>(wanted, in, out);
     case StoredType::f64:
-      return convert_to<double>(wanted, tensor.bytes, out);
+      return convert_to<double>(wanted, in, out);
     default:
       return false;
   }
@@ -102,11 +102,21 @@ std::string shape_text(std::span<const std::int64_t> shape) {
 void read_as(const StoredTensor& tensor, DType wanted, std::span<std::byte> out) {
   HONE_ASSERT(out.size() == static_cast<std::size_t>(tensor.element_count()) * size_of(wanted), tensor.name, " ",
               shape_text(tensor.shape), " as ", name_of(wanted), " into ", out.size(), " bytes");
+  read_as(tensor, wanted, 0, out);
+}
+
+void read_as(const StoredTensor& tensor, DType wanted, std::int64_t first, std::span<std::byte> out) {
+  const std::size_t count = out.size() / size_of(wanted);
+  HONE_ASSERT(first >= 0 && static_cast<std::size_t>(first) + count <= static_cast<std::size_t>(tensor.element_count()),
+              tensor.name, " ", shape_text(tensor.shape), ": elements ", first, " to ",
+              static_cast<std::size_t>(first) + count);
+  const std::span<const std::byte> in =
+      tensor.bytes.subspan(static_cast<std::size_t>(first) * size_of(tensor.type), count * size_of(tensor.type));
   if (dtype_of(tensor.type) == wanted) {
-    if (!out.empty()) std::memcpy(out.data(), tensor.bytes.data(), out.size());
+    if (!out.empty()) std::memcpy(out.data(), in.data(), out.size());
     return;
   }
-  if (!convert_to(wanted, tensor, out)) {
+  if (!convert_to(wanted, tensor.type, in, out)) {
     throw Error(tensor.file, text_of("tensor ", quoted_name(tensor.name), " is ", name_of(tensor.type),
                                      ", which cannot be read as ", name_of(wanted)));
   }

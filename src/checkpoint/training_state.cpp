@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "checkpoint/safetensors_header.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
@@ -26,6 +27,7 @@ constexpr std::string_view kRemoved = ".removed";
 constexpr std::string_view kReplaced = ".replaced";
 constexpr const char* kStateFile = "training_state.json";
 constexpr const char* kTensorFile = "optimizer.safetensors";
+constexpr const char* kFormatKey = "hone_format";  // in the metadata of kTensorFile
 
 std::string folder_name(std::int64_t step) { return text_of(kPrefix, step); }
 std::string hidden_name(std::int64_t step, std::string_view suffix) { return text_of(".", kPrefix, step, suffix); }
@@ -84,6 +86,16 @@ std::shared_ptr<const Json> read_state(const fs::path& folder) {
   return state;
 }
 
+std::int64_t format_of(const SafetensorsFile& tensors) {
+  const auto found = tensors.metadata().find(kFormatKey);
+  if (found == tensors.metadata().end()) return 1;
+  if (found->second == text_of(kStateFormat)) return kStateFormat;
+  throw Error(tensors.name(),
+              text_of("is of format ", quoted_name(found->second), " (", kFormatKey, "), this hone knows those up to ",
+                      kStateFormat),
+              "resume with the hone that saved it");
+}
+
 }  // namespace
 
 std::vector<CheckpointFolder> checkpoints_in(const fs::path& output_dir) {
@@ -111,7 +123,10 @@ std::optional<CheckpointFolder> last_good_checkpoint(const fs::path& output_dir)
 }
 
 TrainingState::TrainingState(const fs::path& checkpoint)
-    : json_(read_state(checkpoint)), step_((*json_)["step"].get<std::int64_t>()), tensors_(checkpoint / kTensorFile) {}
+    : json_(read_state(checkpoint)),
+      step_((*json_)["step"].get<std::int64_t>()),
+      tensors_(checkpoint / kTensorFile),
+      format_(format_of(tensors_)) {}
 
 CheckpointStore::Lock::Lock(const fs::path& folder)
     : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
@@ -148,7 +163,7 @@ fs::path CheckpointStore::save(const CheckpointContent& content) {
   remove_path(partial);
   hone::create_directories(partial);
   if (content.write_model) content.write_model(partial);
-  write_safetensors(partial / kTensorFile, content.tensors);
+  write_safetensors(partial / kTensorFile, content.tensors, {{"format", "pt"}, {kFormatKey, text_of(kStateFormat)}});
   Json state{{"step", content.step}};
   state.update(content.state);
   state["files"] = file_sizes(partial);

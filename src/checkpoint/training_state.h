@@ -1,6 +1,7 @@
 // The checkpoint folders of a training run: OUTPUT_DIR/checkpoint-N holds the model of step N in Hugging Face's layout,
 // the optimizer's tensors (optimizer.safetensors) and training_state.json, which is written last and lists the size of
-// every other file.
+// every other file. What the tensors are called is the format's (kStateFormat), which the tensors' file says in
+// __metadata__ as hone_format; how one may lie there in pieces, checkpoint/tensor_pieces tells.
 //
 // A folder named checkpoint-N is whole from the moment it has that name to the moment it loses it: it is filled as
 // .checkpoint-N.partial, synced and renamed; to be deleted it is first renamed to .checkpoint-N.removed; to be
@@ -23,6 +24,10 @@
 
 namespace hone {
 
+// 1, which says no number: tensors are named by the blocks of the program that saved them. 2: by the parts of the
+// checkpoint's tensors (model/state_tensors).
+inline constexpr std::int64_t kStateFormat = 2;
+
 struct CheckpointFolder {
   std::int64_t step = 0;
   std::filesystem::path path;
@@ -34,7 +39,8 @@ struct CheckpointFolder {
 // The whole checkpoint of the highest step; damaged ones (cut short by a copy, say) are skipped with a warning.
 [[nodiscard]] std::optional<CheckpointFolder> last_good_checkpoint(const std::filesystem::path& output_dir);
 
-// What a checkpoint holds for resuming. Throws Error naming the file where the folder is not whole.
+// What a checkpoint holds for resuming. Throws Error naming the file where the folder is not whole, or of a format that
+// this hone does not know.
 class TrainingState {
  public:
   explicit TrainingState(const std::filesystem::path& checkpoint);
@@ -43,11 +49,13 @@ class TrainingState {
   // As given to CheckpointStore::save, with "step" and "files" added.
   [[nodiscard]] const Json& json() const { return *json_; }
   [[nodiscard]] const SafetensorsFile& tensors() const { return tensors_; }
+  [[nodiscard]] std::int64_t format() const { return format_; }  // of the tensors
 
  private:
   std::shared_ptr<const Json> json_;
   std::int64_t step_ = 0;
   SafetensorsFile tensors_;
+  std::int64_t format_;
 };
 
 // What to save. `state` is an object without "step", "files" or numbers that are not finite.

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
-#include "model/transpose.h"
+#include "model/weight_tensors.h"
 
 namespace hone {
 namespace fs = std::filesystem;
@@ -49,41 +49,12 @@ Json config_of(const LoraModel& model) {
           {"use_rslora", lora.rslora}};
 }
 
-std::vector<std::int64_t> shape_of(const WeightSpec& spec, const WeightPart& part) {
-  std::vector<std::int64_t> shape = spec.shape;
-  shape[0] = part.rows;
-  if (part.transposed) std::swap(shape[0], shape[1]);
-  return shape;
-}
-
 }  // namespace
 
 void save_adapter(const fs::path& folder, const LoraModel& model, const TensorStore& weights,
                   const Json* generation_config) {
   hone::create_directories(folder);
-  std::vector<TensorSource> sources;
-  std::vector<std::byte> staging;
-  std::vector<std::byte> transposed;
-  for (const WeightSpec& spec : model.weights()) {
-    if (spec.in_folder) continue;
-    for (const WeightPart& part : spec.parts) {
-      const Type& type = weights.type(spec.name);
-      const std::size_t row_bytes = static_cast<std::size_t>(type.row_size()) * size_of(type.dtype);
-      sources.push_back(
-          {part.name, type.dtype, shape_of(spec, part), [&weights, &staging, &transposed, &spec, &part, row_bytes] {
-             staging.resize(static_cast<std::size_t>(part.rows) * row_bytes);
-             weights.device().download(staging.data(),
-                                       weights.data(spec.name) + static_cast<std::size_t>(part.row) * row_bytes,
-                                       staging.size());
-             if (!part.transposed) return std::span<const std::byte>(staging);
-             transposed.resize(staging.size());
-             const Type& stored = weights.type(spec.name);
-             transpose(staging, part.rows, stored.row_size(), size_of(stored.dtype), transposed);
-             return std::span<const std::byte>(transposed);
-           }});
-    }
-  }
-  write_safetensors(folder / kWeights, sources);
+  write_safetensors(folder / kWeights, weight_sources(model.weights(), false, weights));
   write_json(folder / kConfig, config_of(model));
   if (generation_config != nullptr) write_json(folder / "generation_config.json", *generation_config);
 }
@@ -93,34 +64,16 @@ void load_adapter(const fs::path& folder, const LoraModel& model, TensorStore& w
     throw Error(folder.string(), "holds no adapter, and use_peft is set", "start anew in another output_dir");
   }
   const SafetensorsFile file(folder / kWeights);
-  std::vector<std::byte> block;
-  std::vector<std::byte> transposed;
-  for (const WeightSpec& spec : model.weights()) {
-    if (spec.in_folder) continue;
-    const Type& type = weights.type(spec.name);
-    // Rows of no part stay as they are.
-    block = weights.download(spec.name);
-    const std::size_t row_bytes = static_cast<std::size_t>(type.row_size()) * size_of(type.dtype);
-    for (const WeightPart& part : spec.parts) {
-      const StoredTensor& tensor = file.at(part.name);
-      const std::vector<std::int64_t> shape = shape_of(spec, part);
-      if (tensor.shape != shape) {
-        throw Error(
-            file.name(),
-            text_of("tensor ", part.name, " is ", shape_text(tensor.shape), ", the options want ", shape_text(shape)),
-            "resume with the lora options that it was begun with");
-      }
-      const std::span<std::byte> rows = std::span(block).subspan(static_cast<std::size_t>(part.row) * row_bytes,
-                                                                 static_cast<std::size_t>(part.rows) * row_bytes);
-      if (!part.transposed) {
-        read_as(tensor, type.dtype, rows);
-        continue;
-      }
-      transposed.resize(rows.size());
-      read_as(tensor, type.dtype, transposed);
-      transpose(transposed, shape[0], shape[1], size_of(type.dtype), rows);
+  // Rows of no part stay as they are.
+  for (const CheckpointTensor& wanted : checkpoint_tensors(model.weights(), false)) {
+    const StoredTensor& tensor = file.at(wanted.name);
+    if (tensor.shape != wanted.shape) {
+      throw Error(file.name(),
+                  text_of("tensor ", wanted.name, " is ", shape_text(tensor.shape), ", the options want ",
+                          shape_text(wanted.shape)),
+                  "resume with the lora options that it was begun with");
     }
-    weights.upload(spec.name, block);
+    for (const PartSlice& slice : wanted.slices) load_part(wanted, slice, tensor, weights);
   }
 }
 

@@ -81,17 +81,21 @@ class Decoder final : public Model {
 
   void describe_weights() {
     const ModelShape& s = config_.shape;
-    const auto matrix = [&](std::string name, std::int64_t rows, std::int64_t columns, std::string part,
+    const auto matrix = [&](std::string name, std::int64_t rows, std::int64_t columns, std::string part, PartAxis axis,
                             WeightKind kind = WeightKind::linear) {
-      specs_.push_back({std::move(name), {rows, columns}, {{std::move(part), 0, rows}}, kind});
+      specs_.push_back(
+          {std::move(name), {rows, columns}, {{.name = std::move(part), .rows = rows, .axes = {axis}}}, kind});
     };
     const auto norm = [&](std::string name, std::int64_t size, std::string part) {
       specs_.push_back({std::move(name), {size}, {{std::move(part), 0, size}}, WeightKind::norm, Initializer::ones});
     };
-    matrix("embedding", s.vocab_size, s.hidden_size, "model.embed_tokens.weight", WeightKind::embedding);
+    const PartAxis by_token{ShardAxis::vocabulary};
+    matrix("embedding", s.vocab_size, s.hidden_size, "model.embed_tokens.weight", by_token, WeightKind::embedding);
     for (std::int64_t layer = 0; layer < s.num_hidden_layers; ++layer) describe_layer(layer, matrix, norm);
     norm("norm", s.hidden_size, "model.norm.weight");
-    if (!config_.tie_word_embeddings) matrix("head", s.vocab_size, s.hidden_size, "lm_head.weight", WeightKind::head);
+    if (!config_.tie_word_embeddings) {
+      matrix("head", s.vocab_size, s.hidden_size, "lm_head.weight", by_token, WeightKind::head);
+    }
     check_size();
   }
 
@@ -116,9 +120,11 @@ class Decoder final : public Model {
     const std::int64_t kv = s.num_key_value_heads * s.head_dim;
     const std::string part = text_of("model.layers.", layer, ".");
     const auto qkv_parts = [&](std::string_view suffix) {
-      return std::vector<WeightPart>{{text_of(part, "self_attn.q_proj.", suffix), 0, q},
-                                     {text_of(part, "self_attn.k_proj.", suffix), q, kv},
-                                     {text_of(part, "self_attn.v_proj.", suffix), q + kv, kv}};
+      const std::vector<PartAxis> heads{{ShardAxis::heads, 0, s.head_dim}};
+      return std::vector<WeightPart>{
+          {.name = text_of(part, "self_attn.q_proj.", suffix), .row = 0, .rows = q, .axes = heads},
+          {.name = text_of(part, "self_attn.k_proj.", suffix), .row = q, .rows = kv, .axes = heads},
+          {.name = text_of(part, "self_attn.v_proj.", suffix), .row = q + kv, .rows = kv, .axes = heads}};
     };
     norm(layer_name(layer, "input_norm"), s.hidden_size, part + "input_layernorm.weight");
     specs_.push_back(
@@ -134,14 +140,17 @@ class Decoder final : public Model {
       norm(layer_name(layer, "attention.q_norm"), s.head_dim, part + "self_attn.q_norm.weight");
       norm(layer_name(layer, "attention.k_norm"), s.head_dim, part + "self_attn.k_norm.weight");
     }
-    matrix(layer_name(layer, "attention.out"), s.hidden_size, q, part + "self_attn.o_proj.weight");
+    matrix(layer_name(layer, "attention.out"), s.hidden_size, q, part + "self_attn.o_proj.weight",
+           {ShardAxis::heads, 1, s.head_dim});
     norm(layer_name(layer, "mlp_norm"), s.hidden_size, part + "post_attention_layernorm.weight");
     const std::int64_t inner = config_.intermediate_size;
+    const std::vector<PartAxis> rows{{ShardAxis::inner, 0}};
     specs_.push_back({layer_name(layer, "mlp.gate_up"),
                       {2 * inner, s.hidden_size},
-                      {{part + "mlp.gate_proj.weight", 0, inner}, {part + "mlp.up_proj.weight", inner, inner}},
+                      {{.name = part + "mlp.gate_proj.weight", .row = 0, .rows = inner, .axes = rows},
+                       {.name = part + "mlp.up_proj.weight", .row = inner, .rows = inner, .axes = rows}},
                       WeightKind::linear});
-    matrix(layer_name(layer, "mlp.down"), s.hidden_size, inner, part + "mlp.down_proj.weight");
+    matrix(layer_name(layer, "mlp.down"), s.hidden_size, inner, part + "mlp.down_proj.weight", {ShardAxis::inner, 1});
   }
 
   Json json_;

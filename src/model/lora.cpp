@@ -158,7 +158,11 @@ void LoraModel::add_adapters() {
   for (const WeightSpec& spec : base_->weights()) {
     if (spec.kind == WeightKind::embedding) {
       if (chosen(module_of(spec.parts[0].name))) add_embedding(spec);
-      if (tied && chosen(kHeadModule)) add_block(spec, {{std::string(kHeadModule) + ".weight", 0, spec.shape[0]}});
+      if (tied && chosen(kHeadModule)) {
+        WeightPart head = spec.parts[0];
+        head.name = std::string(kHeadModule) + ".weight";
+        add_block(spec, {head});
+      }
       continue;
     }
     if (spec.kind.traits().adapter != AdapterUse::allowed) continue;
@@ -182,7 +186,7 @@ void LoraModel::add_embedding(const WeightSpec& table) {
                   .parts = {},
                   .kind = WeightKind::table,
                   .in_folder = false};
-  down.parts.push_back({name + ".lora_embedding_A", 0, table.shape[0], true});
+  down.parts.push_back({name + ".lora_embedding_A", 0, table.shape[0], true, axes_along(table.parts[0], 0)});
   WeightSpec up{.name = kEmbeddingUp,
                 .shape = {table.shape[1], rank},
                 .parts = {},
@@ -205,9 +209,13 @@ void LoraModel::add_block(const WeightSpec& block, const std::vector<WeightPart>
   LoraParts adapted;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::string name = text_of(kPeftPrefix, module_of(parts[i].name));
-    down.parts.push_back({name + ".lora_A.weight", static_cast<std::int64_t>(i) * rank, rank});
-    up.parts.push_back({name + ".lora_B.weight", parts[i].row, parts[i].rows});
-    magnitude.parts.push_back({name + ".lora_magnitude_vector", parts[i].row, parts[i].rows});
+    const auto part = [&](std::string_view which, std::int64_t row, std::int64_t rows_of_part, std::int64_t dimension) {
+      return WeightPart{
+          .name = text_of(name, which), .row = row, .rows = rows_of_part, .axes = axes_along(parts[i], dimension)};
+    };
+    down.parts.push_back(part(".lora_A.weight", static_cast<std::int64_t>(i) * rank, rank, 1));
+    up.parts.push_back(part(".lora_B.weight", parts[i].row, parts[i].rows, 0));
+    magnitude.parts.push_back(part(".lora_magnitude_vector", parts[i].row, parts[i].rows, 0));
     adapted.add(parts[i].row, parts[i].rows);
   }
   for (WeightSpec* spec : {&down, &up, &magnitude}) {
@@ -227,6 +235,7 @@ void LoraModel::save_copy(const WeightSpec& from, std::string copy, const std::s
   spec.in_folder = false;
   spec.trainable = true;
   spec.parts[0].name = text_of(kPeftPrefix, part);
+  spec.parts[0].source = {};
   specs_.push_back(std::move(spec));
   saved_.push_back({from.name, std::move(copy), use, {}});
 }
@@ -279,7 +288,10 @@ void LoraModel::add_biases() {
       const bool adapted = std::ranges::find(targets_, module) != targets_.end();
       if (!adapted && config_.bias == LoraBias::lora_only) continue;
       // PEFT's names: a layer with an adapter lies inside of it.
-      copy.parts.push_back({text_of(kPeftPrefix, module, adapted ? ".base_layer" : "", kBias), part.row, part.rows});
+      WeightPart saved = part;
+      saved.name = text_of(kPeftPrefix, module, adapted ? ".base_layer" : "", kBias);
+      saved.source = {};
+      copy.parts.push_back(std::move(saved));
       trained.add(part.row, part.rows);
     }
     if (copy.parts.empty()) continue;

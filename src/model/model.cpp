@@ -29,12 +29,6 @@ Tensor WeightBinder::operator()(std::string_view name) {
   throw Defect(text_of("the model has no weight ", name));
 }
 
-void check_specs(const std::vector<WeightSpec>& specs) {
-  for (const WeightSpec& spec : specs) {
-    HONE_ASSERT(spec.kind.is_set(), "the family does not say what kind of weight ", spec.name, " is");
-  }
-}
-
 bool has_tied_head(const Model& model) {
   const auto is_head = [&](const WeightSpec& spec) { return spec.name == model.head(); };
   const auto head = std::ranges::find_if(model.weights(), is_head);

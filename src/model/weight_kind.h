@@ -27,6 +27,7 @@ struct WeightTraits {
   std::string_view name;
   bool decays = true;     // by weight_decay
   bool by_token = false;  // it has a row for each token of the vocabulary
+  bool has_axes = false;  // its parts must say along which axes several devices may share them (PartAxis)
   AdapterUse adapter = AdapterUse::none;
   MuonUse muon = MuonUse::adamw;
 };
@@ -56,11 +57,14 @@ class WeightKind {
 
 namespace weight_traits {
 
-inline constexpr WeightTraits kLinear{.name = "linear", .adapter = AdapterUse::allowed, .muon = MuonUse::matrices};
-inline constexpr WeightTraits kExpert{.name = "expert", .adapter = AdapterUse::refused, .muon = MuonUse::refused};
+inline constexpr WeightTraits kLinear{
+    .name = "linear", .has_axes = true, .adapter = AdapterUse::allowed, .muon = MuonUse::matrices};
+inline constexpr WeightTraits kExpert{
+    .name = "expert", .has_axes = true, .adapter = AdapterUse::refused, .muon = MuonUse::refused};
 inline constexpr WeightTraits kRouter{.name = "router"};
-inline constexpr WeightTraits kEmbedding{.name = "embedding", .by_token = true, .adapter = AdapterUse::allowed};
-inline constexpr WeightTraits kHead{.name = "head", .by_token = true, .adapter = AdapterUse::allowed};
+inline constexpr WeightTraits kEmbedding{
+    .name = "embedding", .by_token = true, .has_axes = true, .adapter = AdapterUse::allowed};
+inline constexpr WeightTraits kHead{.name = "head", .by_token = true, .has_axes = true, .adapter = AdapterUse::allowed};
 inline constexpr WeightTraits kNorm{.name = "norm", .decays = false};
 inline constexpr WeightTraits kBias{.name = "bias", .decays = false};
 inline constexpr WeightTraits kTable{.name = "table"};

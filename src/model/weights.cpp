@@ -10,7 +10,7 @@
 #include "core/random.h"
 #include "model/adapter_merge.h"
 #include "model/config_reader.h"
-#include "model/transpose.h"
+#include "model/weight_tensors.h"
 #include "ops/normal_fill/normal_fill.h"
 #include "ops/registry.h"
 #include "program/executable.h"
@@ -20,20 +20,6 @@ namespace hone {
 namespace {
 
 constexpr std::string_view kHeadTensor = "lm_head.weight";
-
-std::int64_t row_elements(const WeightSpec& spec) {
-  std::int64_t elements = 1;
-  for (std::size_t i = 1; i < spec.shape.size(); ++i) elements *= spec.shape[i];
-  return elements;
-}
-
-// As in the checkpoint.
-std::vector<std::int64_t> part_shape(const WeightSpec& spec, const WeightPart& part) {
-  std::vector<std::int64_t> shape = spec.shape;
-  shape[0] = part.rows;
-  if (part.transposed) std::swap(shape[0], shape[1]);
-  return shape;
-}
 
 // Tensors that checkpoints carry although the model derives them.
 bool is_derived(const Model& model, std::string_view name) {
@@ -60,9 +46,8 @@ const StoredTensor& stored(const Model& model, const ModelDirectory& directory, 
 void refuse_unexpected(const Model& model, const ModelDirectory& directory) {
   const WeightFiles& files = directory.weights();
   std::set<std::string, std::less<>> known;
-  for (const WeightSpec& spec : model.weights()) {
-    if (!spec.in_folder) continue;
-    for (const WeightPart& part : spec.parts) known.insert(stored(model, directory, part.name).name);
+  for (const CheckpointTensor& tensor : checkpoint_tensors(model.weights(), true)) {
+    known.insert(stored(model, directory, tensor.name).name);
   }
   for (const std::string& name : files.names()) {
     if (known.contains(name) || is_derived(model, name)) continue;
@@ -109,6 +94,27 @@ void fill_with_mean(std::span<std::byte> block, std::int64_t filled, std::int64_
   }
 }
 
+// A part that is not as it is stored: rows from `filled` on (0: none) become the mean of those before, adapters are
+// merged in f32. It is staged whole.
+void load_changed(const CheckpointTensor& tensor, const PartSlice& slice, const StoredTensor& from, std::int64_t filled,
+                  AdapterMerge& merge, TensorStore& store) {
+  const WeightSpec& spec = *slice.spec;
+  const std::int64_t columns = row_elements(spec);
+  const auto elements = static_cast<std::size_t>(slice.elements());
+  const DType held = store.type(spec.name).dtype;
+  const DType staged = merge.empty() ? held : DType::f32;
+  std::vector<std::byte> rows(elements * size_of(staged));
+  read_part(tensor, slice, from, staged, rows);
+  if (filled > 0) for_floating(staged, [&]<class T>() { fill_with_mean<T>(rows, filled, columns); });
+  if (!merge.empty()) {
+    const std::span<float> values(reinterpret_cast<float*>(rows.data()), elements);
+    merge.apply(*slice.part, values, columns);
+    if (held != staged) narrow(values, rows);
+  }
+  store.upload(spec.name, static_cast<std::size_t>(slice.part->row * columns) * size_of(held),
+               std::span(rows).first(elements * size_of(held)));
+}
+
 }  // namespace
 
 std::vector<NamedType> weight_types(const Model& model, DType dtype) {
@@ -131,62 +137,32 @@ void check_weights(const Model& model, const ModelDirectory& directory, Vocabula
   if (files.empty()) throw Error(directory.path().string(), "there are no weights (model.safetensors) in this folder");
   refuse_unexpected(model, directory);
   const std::int64_t stored_vocab = vocabulary == Vocabulary::may_grow ? smaller_vocabulary(model, directory) : 0;
-  for (const WeightSpec& spec : model.weights()) {
-    if (!spec.in_folder) continue;
-    for (const WeightPart& part : spec.parts) {
-      const StoredTensor& tensor = stored(model, directory, part.name);
-      std::vector<std::int64_t> shape = part_shape(spec, part);
-      if (stored_vocab > 0 && spec.is_by_token()) shape[0] = stored_vocab;
-      if (tensor.shape == shape) continue;
-      throw Error(tensor.file, text_of("tensor ", part.name, " is ", shape_text(tensor.shape), ", config.json wants ",
-                                       shape_text(shape)));
-    }
+  for (const CheckpointTensor& wanted : checkpoint_tensors(model.weights(), true)) {
+    const StoredTensor& tensor = stored(model, directory, wanted.name);
+    std::vector<std::int64_t> shape = wanted.shape;
+    if (stored_vocab > 0 && wanted.slices.front().spec->is_by_token()) shape[0] = stored_vocab;
+    if (tensor.shape == shape) continue;
+    throw Error(tensor.file, text_of("tensor ", wanted.name, " is ", shape_text(tensor.shape), ", config.json wants ",
+                                     shape_text(shape)));
   }
 }
 
 TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype, Device& device,
-                         Vocabulary vocabulary) {
+                         Vocabulary vocabulary, std::size_t piece_bytes) {
   check_weights(model, directory, vocabulary);
   TensorStore store(device, weight_types(model, dtype));
   AdapterMerge merge(directory);
-  std::vector<std::byte> block;
-  std::vector<std::byte> untransposed;
   const std::int64_t stored_vocab = vocabulary == Vocabulary::may_grow ? smaller_vocabulary(model, directory) : 0;
-  for (const WeightSpec& spec : model.weights()) {
-    if (!spec.in_folder) continue;
-    const DType held = store.type(spec.name).dtype;
-    const DType staged = merge.empty() ? held : DType::f32;  // adapters are merged in f32
-    const auto elements = static_cast<std::size_t>(store.type(spec.name).elements());
-    block.resize(elements * size_of(staged));
-    const bool grows = stored_vocab > 0 && spec.is_by_token();
-    const std::size_t row_bytes = static_cast<std::size_t>(row_elements(spec)) * size_of(staged);
-    for (const WeightPart& part : spec.parts) {
-      const StoredTensor& tensor = stored(model, directory, part.name);
-      std::vector<std::int64_t> shape = part_shape(spec, part);
-      if (grows) shape[0] = stored_vocab;
-      const std::size_t bytes = static_cast<std::size_t>(tensor.element_count()) * size_of(staged);
-      const std::span<std::byte> rows = std::span(block).subspan(static_cast<std::size_t>(part.row) * row_bytes, bytes);
-      if (!part.transposed) {
-        read_as(tensor, staged, rows);
-        continue;
+  for (const CheckpointTensor& tensor : checkpoint_tensors(model.weights(), true)) {
+    const StoredTensor& from = stored(model, directory, tensor.name);
+    for (const PartSlice& slice : tensor.slices) {
+      const bool grows = stored_vocab > 0 && slice.spec->is_by_token();
+      if (grows || !merge.empty()) {
+        load_changed(tensor, slice, from, grows ? stored_vocab : 0, merge, store);
+      } else {
+        load_part(tensor, slice, from, store, piece_bytes);
       }
-      untransposed.resize(bytes);
-      read_as(tensor, staged, untransposed);
-      transpose(untransposed, shape[0], shape[1], size_of(staged), rows);
     }
-    if (grows) {
-      for_floating(staged, [&]<class T>() { fill_with_mean<T>(block, stored_vocab, row_elements(spec)); });
-    }
-    if (!merge.empty()) {
-      const std::span<float> values(reinterpret_cast<float*>(block.data()), elements);
-      for (const WeightPart& part : spec.parts) {
-        const std::int64_t columns = row_elements(spec);
-        const auto first = static_cast<std::size_t>(part.row * columns);
-        merge.apply(part, values.subspan(first, static_cast<std::size_t>(part.rows * columns)), columns);
-      }
-      if (held != staged) narrow(values, block);
-    }
-    store.upload(spec.name, std::span(block).first(elements * size_of(held)));
   }
   merge.check_all_applied();
   return store;
@@ -219,27 +195,7 @@ TensorStore random_weights(const Model& model, std::uint64_t seed, DType dtype, 
 
 void save_model(const std::filesystem::path& path, const Model& model, const TensorStore& weights,
                 const Json* generation_config) {
-  std::vector<TensorSource> sources;
-  std::vector<std::byte> staging;
-  std::vector<std::byte> transposed;
-  for (const WeightSpec& spec : model.weights()) {
-    if (!spec.in_folder) continue;
-    for (const WeightPart& part : spec.parts) {
-      const Type& type = weights.type(spec.name);
-      const std::size_t row_bytes = static_cast<std::size_t>(type.row_size()) * size_of(type.dtype);
-      sources.push_back({part.name, type.dtype, part_shape(spec, part),
-                         [&weights, &staging, &transposed, &spec, &type, part, row_bytes] {
-                           staging.resize(static_cast<std::size_t>(part.rows) * row_bytes);
-                           weights.device().download(
-                               staging.data(), weights.data(spec.name) + static_cast<std::size_t>(part.row) * row_bytes,
-                               staging.size());
-                           if (!part.transposed) return std::span<const std::byte>(staging);
-                           transposed.resize(staging.size());
-                           transpose(staging, part.rows, type.row_size(), size_of(type.dtype), transposed);
-                           return std::span<const std::byte>(transposed);
-                         }});
-    }
-  }
+  const std::vector<TensorSource> sources = weight_sources(model.weights(), true, weights);
   Json config = model.config();
   const DType dtype = model_dtype(model, weights);
   const char* name = dtype == DType::bf16 ? "bfloat16" : "float32";

@@ -1,6 +1,7 @@
 // A model's weights in memory: read from a folder, made at random, written back.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <vector>
@@ -29,15 +30,18 @@ enum class Vocabulary : std::uint8_t {
 void check_weights(const Model& model, const ModelDirectory& directory, Vocabulary vocabulary = Vocabulary::as_stored);
 
 // Every weight read and converted. Throws Error where a tensor is missing, has another shape (both are shown) or is one
-// that the model does not have; nothing is returned half loaded.
+// that the model does not have; nothing is returned half loaded. Stages piece_bytes of the host's memory, or one part:
+// where the folder has adapters to be merged (in f32 then), holds the part transposed, or has fewer rows of it.
 [[nodiscard]] TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype, Device& device,
-                                       Vocabulary vocabulary = Vocabulary::as_stored);
+                                       Vocabulary vocabulary = Vocabulary::as_stored,
+                                       std::size_t piece_bytes = kPieceBytes);
 
 // Normal numbers of deviation initializer_range (config.json; 0.02), zeros and ones, as the specs say. Each depends on
 // the seed, its tensor's name in the checkpoint and its index alone.
 [[nodiscard]] TensorStore random_weights(const Model& model, std::uint64_t seed, DType dtype, Device& device);
 
-// Writes config.json and the weights for transformers to load. `generation_config` may be null.
+// Writes config.json and the weights for transformers to load, in pieces; a matrix that is stored transposed is staged
+// whole. `generation_config` may be null.
 void save_model(const std::filesystem::path& path, const Model& model, const TensorStore& weights,
                 const Json* generation_config);
 

@@ -49,6 +49,20 @@ std::vector<std::byte> TensorStore::download(std::string_view name) const {
   return bytes;
 }
 
+void TensorStore::upload(std::string_view name, std::size_t begin, std::span<const std::byte> bytes) {
+  const std::size_t size = type(name).bytes();
+  HONE_ASSERT(begin <= size && bytes.size() <= size - begin, name, ": bytes ", begin, " to ", begin + bytes.size(),
+              " of ", size);
+  device_->upload(data(name) + begin, bytes.data(), bytes.size());
+}
+
+void TensorStore::download(std::string_view name, std::size_t begin, std::span<std::byte> bytes) const {
+  const std::size_t size = type(name).bytes();
+  HONE_ASSERT(begin <= size && bytes.size() <= size - begin, name, ": bytes ", begin, " to ", begin + bytes.size(),
+              " of ", size);
+  device_->download(bytes.data(), data(name) + begin, bytes.size());
+}
+
 void TensorStore::copy_from(const TensorStore& other) {
   HONE_ASSERT(device_ == &other.device(), "the stores lie on two devices");
   for (const NamedType& tensor : tensors_) {

@@ -37,9 +37,12 @@ class TensorStore {
   [[nodiscard]] std::byte* data(std::string_view name) const;  // throws Defect where there is none
   [[nodiscard]] const Type& type(std::string_view name) const;
   [[nodiscard]] Device& device() const { return *device_; }
-  // Host copies of one tensor.
+  // Host copies of one tensor,
   void upload(std::string_view name, std::span<const std::byte> bytes);
   [[nodiscard]] std::vector<std::byte> download(std::string_view name) const;
+  // and of its bytes from `begin` on.
+  void upload(std::string_view name, std::size_t begin, std::span<const std::byte> bytes);
+  void download(std::string_view name, std::size_t begin, std::span<std::byte> bytes) const;
   void copy_from(const TensorStore& other);  // same tensors
   void fill_zero();
 

@@ -1,6 +1,8 @@
 #include "train/run_checkpoints.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "model/adapter_files.h"
+#include "model/state_tensors.h"
 #include "model/weights.h"
 #include "train/run_notes.h"
 
@@ -26,32 +29,6 @@ void write_model_folder(const fs::path& path, const TrainingSubject& subject) {
     save_model(path, subject.model, subject.weights, &generation_config);
   }
   subject.tokenizer.save(path);
-}
-
-void add_sources(std::vector<TensorSource>& sources, const TensorStore& store, const std::string& prefix,
-                 std::vector<std::byte>& staging) {
-  for (const NamedType& tensor : store.tensors()) {
-    std::vector<std::int64_t> shape;
-    shape.reserve(tensor.type.shape.size());
-    for (const Dim& dim : tensor.type.shape) shape.push_back(dim.size);
-    sources.push_back({prefix + tensor.name, tensor.type.dtype, shape, [&store, &staging, name = tensor.name] {
-                         staging = store.download(name);
-                         return std::span<const std::byte>(staging);
-                       }});
-  }
-}
-
-void load_store(TensorStore& store, const SafetensorsFile& file, const std::string& prefix) {
-  for (const NamedType& tensor : store.tensors()) {
-    const StoredTensor& stored = file.at(prefix + tensor.name);
-    std::vector<std::byte> bytes(tensor.type.bytes());
-    if (static_cast<std::int64_t>(bytes.size() / size_of(tensor.type.dtype)) != stored.element_count()) {
-      throw Error(file.name(), text_of("tensor ", stored.name, " is ", shape_text(stored.shape), ", expected ",
-                                       to_text(tensor.type)));
-    }
-    read_as(stored, tensor.type.dtype, bytes);
-    store.upload(tensor.name, bytes);
-  }
 }
 
 }  // namespace
@@ -90,8 +67,11 @@ Json RunCheckpoints::load(const fs::path& checkpoint, TrainingTask& task) {
                 "name it as model_name_or_path, with another output_dir");
   }
   load_model(checkpoint);
+  const StateLayout layout(subject_.model.weights(),
+                           state.format() == kStateFormat ? StateNames::parts : StateNames::blocks);
+  const PiecedTensors tensors(state.tensors());
   for (const auto& [prefix, store] : subject_.optimizer.workspace().saved_stores()) {
-    load_store(*store, state.tensors(), prefix);
+    load_states(layout, tensors, prefix, *store);
   }
   subject_.optimizer.set_steps(state.json().at("optimizer_steps").get<std::int64_t>());
   if (const auto best = state.json().find("best"); best != state.json().end() && options_.looks_for_best()) {
@@ -130,11 +110,11 @@ void RunCheckpoints::save(std::int64_t step, const TrainingTask& task) {
              {"model_only", options_.save_only_model},
              {"options", *options_json_}};
   if (best_) state["best"] = {{"step", best_->step}, {"value", best_->value}};
-  std::vector<std::byte> staging;
   std::vector<TensorSource> tensors;
   if (!options_.save_only_model) {
+    const StateLayout layout(subject_.model.weights());
     for (const auto& [prefix, store] : subject_.optimizer.workspace().saved_stores()) {
-      add_sources(tensors, *store, prefix, staging);
+      std::ranges::move(state_sources(layout, *store, prefix), std::back_inserter(tensors));
     }
   }
   store_->save({.step = step, .state = state, .tensors = tensors, .write_model = [this](const fs::path& folder) {

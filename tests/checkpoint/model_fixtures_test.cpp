@@ -45,8 +45,7 @@ TEST(ModelFixtures, ComeBackAsTheyAre) {
     std::vector<TensorSource> sources;
     for (const SafetensorsFile& file : original.weights().files()) {
       for (const StoredTensor& tensor : file.tensors()) {
-        sources.push_back(
-            {tensor.name, dtype_of(tensor.type).value(), tensor.shape, [bytes = tensor.bytes] { return bytes; }});
+        sources.push_back(tensor_source(tensor.name, dtype_of(tensor.type).value(), tensor.shape, tensor.bytes));
       }
     }
     const bool has_shards = original.weights().files().size() > 1;

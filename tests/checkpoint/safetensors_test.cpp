@@ -79,8 +79,7 @@ TEST(Safetensors, WritesTheReferencesBytes) {
   const SafetensorsFile file(reference);
   std::vector<TensorSource> sources;
   for (const StoredTensor& tensor : file.tensors()) {  // backwards: the order given does not matter
-    sources.insert(sources.begin(),
-                   {tensor.name, *dtype_of(tensor.type), tensor.shape, [bytes = tensor.bytes] { return bytes; }});
+    sources.insert(sources.begin(), tensor_source(tensor.name, *dtype_of(tensor.type), tensor.shape, tensor.bytes));
   }
   const TemporaryDirectory folder;
   write_safetensors(folder.path() / "copy.safetensors", sources);
@@ -91,9 +90,9 @@ TEST(Safetensors, WritesTheReferencesBytes) {
 TEST(Safetensors, OneBufferServesEverySource) {
   std::vector<float> buffer(2);
   const auto source = [&](const char* name, float value) {
-    return TensorSource{name, DType::f32, {2}, [&buffer, value] {
+    return TensorSource{name, DType::f32, {2}, [&buffer, value](std::uint64_t begin, std::size_t most) {
                           buffer.assign(2, value);
-                          return std::as_bytes(std::span(buffer));
+                          return std::as_bytes(std::span(buffer)).subspan(begin, most);
                         }};
   };
   const TemporaryDirectory folder;
@@ -112,7 +111,9 @@ TEST(Safetensors, AFailedWriteLeavesTheOldFile) {
   write_safetensors(path, good);
   const std::string before = read_file(path);
   const std::vector<TensorSource> bad{
-      {"a", DType::f32, {2}, []() -> std::span<const std::byte> { throw Error("lost the device"); }}};
+      {"a", DType::f32, {2}, [](std::uint64_t, std::size_t) -> std::span<const std::byte> {
+         throw Error("lost the device");
+       }}};
   EXPECT_THROW(write_safetensors(path, bad), Error);
   EXPECT_EQ(read_file(path), before);
   EXPECT_THAT(names_in(folder.path()), ElementsAre("x.safetensors"));

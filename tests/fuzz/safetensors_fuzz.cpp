@@ -3,6 +3,7 @@
 
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_header.h"
+#include "checkpoint/tensor_pieces.h"
 #include "fuzz/target.h"
 
 namespace hone::fuzz {
@@ -32,6 +33,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const StoredTensor& tensor : file.tensors()) {
       HONE_ASSERT(file.find(tensor.name) == &tensor, tensor.name, " is not found");
       fuzz::check(tensor);
+    }
+    const PiecedTensors pieces(file);
+    for (const StoredTensor& tensor : file.tensors()) {
+      fuzz::accepts([&] { (void)pieces.at(tensor.name, tensor.shape, 0, tensor.element_count()); });
     }
   });
   fuzz::accepts([&] { (void)parse_safetensors_header(text, fuzz::kDataSize, "header"); });

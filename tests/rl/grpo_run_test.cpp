@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
+#include "model/state_tensors.h"
 #include "rl/advantages.h"
 #include "rl/small_run.h"
 #include "support/device.h"
@@ -105,7 +106,6 @@ const std::set<std::string, std::less<>> kOfTheMachine{
 // In the middle of a generation that is used twice, with a reference model that moves.
 TEST(GrpoRun, ResumesBitwise) {
   const TemporaryDirectory whole;
-  const TemporaryDirectory resumed;
   GrpoOptions options = small_options(whole.path());
   options.num_iterations = 2;
   options.steps_per_generation = 2;
@@ -118,22 +118,26 @@ TEST(GrpoRun, ResumesBitwise) {
   const std::vector<MetricRow> rows = train_rows(options, 7);
   const fs::path checkpoint = whole.path() / "checkpoint-3";
   EXPECT_EQ(TrainingState(checkpoint).json().at("task").at("samples").size(), 8u);
-  options.output_dir = resumed.path().string();
-  options.resume_from_checkpoint = checkpoint.string();
-  const std::vector<MetricRow> later = train_rows(options, 7);
   ASSERT_EQ(rows.size(), 7u);
-  ASSERT_EQ(later.size(), 4u);
-  for (std::size_t i = 0; i < later.size(); ++i) {
-    const MetricRow& wanted = rows[i + 3];
-    EXPECT_EQ(later[i].step, wanted.step);
-    for (const auto& [name, value] : wanted.values) {
-      if (kOfTheMachine.contains(name)) continue;
-      EXPECT_EQ(value_of(later[i], name), value) << "step " << wanted.step << ", " << name;
+  for (const bool first_format : {false, true}) {
+    const TemporaryDirectory resumed;
+    if (first_format) write_as_first_format(checkpoint, *FixtureModel("qwen3").model);
+    options.output_dir = resumed.path().string();
+    options.resume_from_checkpoint = checkpoint.string();
+    const std::vector<MetricRow> later = train_rows(options, 7);
+    ASSERT_EQ(later.size(), 4u);
+    for (std::size_t i = 0; i < later.size(); ++i) {
+      const MetricRow& wanted = rows[i + 3];
+      EXPECT_EQ(later[i].step, wanted.step);
+      for (const auto& [name, value] : wanted.values) {
+        if (kOfTheMachine.contains(name)) continue;
+        EXPECT_EQ(value_of(later[i], name), value) << "step " << wanted.step << ", " << name;
+      }
     }
-  }
-  EXPECT_EQ(completions_of(options, 5).size(), 8u);
-  for (const char* file : {"model.safetensors", "completions/step-5.jsonl", "checkpoint-6/optimizer.safetensors"}) {
-    EXPECT_EQ(read_file(whole.path() / file), read_file(resumed.path() / file)) << file;
+    EXPECT_EQ(completions_of(options, 5).size(), 8u);
+    for (const char* file : {"model.safetensors", "completions/step-5.jsonl", "checkpoint-6/optimizer.safetensors"}) {
+      EXPECT_EQ(read_file(whole.path() / file), read_file(resumed.path() / file)) << file;
+    }
   }
 }
 
@@ -145,8 +149,11 @@ struct Both {
 Both read_both(const fs::path& checkpoint, const Model& model) {
   Both both{load_weights(model, ModelDirectory(checkpoint), DType::f32, cpu_device()), {}};
   const TrainingState state(checkpoint);
-  for (const NamedType& tensor : both.policy.tensors()) {
-    both.reference.push_back(read_values<float>(state.tensors().at("extra." + tensor.name)));
+  TensorStore reference(cpu_device(), both.policy.tensors());
+  load_states(StateLayout(model.weights()), PiecedTensors(state.tensors()), "extra.", reference);
+  for (const NamedType& tensor : reference.tensors()) {
+    const auto* values = reinterpret_cast<const float*>(reference.data(tensor.name));
+    both.reference.emplace_back(values, values + tensor.type.elements());
   }
   return both;
 }

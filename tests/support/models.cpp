@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "core/json_value.h"
 #include "support/device.h"
@@ -28,6 +30,68 @@ HostBatch FixtureModel::batch() const {
     documents.emplace_back(tokens.begin() + ends[d], tokens.begin() + ends[d + 1]);
   }
   return batch_of(documents);
+}
+
+namespace {
+
+// What is stored of a part, or of rows of no part, behind `name`: by what follows it, a state's name or nothing.
+std::map<std::string, const StoredTensor*> stored_after(const SafetensorsFile& file, const std::string& name) {
+  std::map<std::string, const StoredTensor*> found;
+  for (const StoredTensor& tensor : file.tensors()) {
+    if (tensor.name == name) found[""] = &tensor;
+    if (tensor.name.starts_with(name + ".")) found[tensor.name.substr(name.size())] = &tensor;
+  }
+  return found;
+}
+
+}  // namespace
+
+void write_as_first_format(const std::filesystem::path& checkpoint, const Model& model) {
+  const std::filesystem::path path = checkpoint / "optimizer.safetensors";
+  std::map<std::string, std::vector<std::byte>> bytes;  // by the names of blocks
+  std::vector<TensorSource> sources;
+  {
+    const SafetensorsFile file(path);
+    std::map<std::string, std::pair<DType, std::vector<std::int64_t>>> types;
+    std::set<std::string> seen;
+    const auto append = [&](const std::string& to, const StoredTensor& from) {
+      seen.insert(from.name);
+      bytes[to].insert(bytes[to].end(), from.bytes.begin(), from.bytes.end());
+      const auto [type, added] = types.emplace(to, std::pair(dtype_of(from.type).value(), from.shape));
+      if (!added) type->second.second[0] += from.shape[0];
+    };
+    for (const std::string prefix : {"optimizer.", "extra."}) {
+      for (const WeightSpec& spec : model.weights()) {
+        for (const auto& [state, first] : stored_after(file, prefix + spec.parts[0].name)) {
+          const std::string block = prefix + spec.name + state;
+          std::int64_t row = 0;
+          const auto append_gap = [&] {
+            const auto gap = std::ranges::find_if(file.tensors(), [&](const StoredTensor& tensor) {
+              const std::string begin = block + "@" + std::to_string(row);
+              return tensor.name == begin || tensor.name.starts_with(begin + ",");
+            });
+            if (gap != file.tensors().end()) append(block, *gap);
+          };
+          for (const WeightPart& part : spec.parts) {
+            if (part.row > row) append_gap();
+            append(block, file.at(prefix + part.name + state));
+            row = part.row + part.rows;
+          }
+          append_gap();
+        }
+      }
+    }
+    for (const StoredTensor& tensor : file.tensors()) {
+      if (!seen.contains(tensor.name)) append(tensor.name, tensor);
+    }
+    for (const auto& [name, type] : types) {
+      sources.push_back(tensor_source(name, type.first, type.second, bytes[name]));
+    }
+  }
+  write_safetensors(path, sources);
+  Json state = read_json(checkpoint / "training_state.json");
+  state["files"]["optimizer.safetensors"] = std::filesystem::file_size(path);
+  write_json(checkpoint / "training_state.json", state);
 }
 
 Tokenizer letter_tokenizer(std::int64_t size) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -38,6 +39,10 @@ struct FixtureModel {
 
 // Documents laid end to end, every next token a target.
 [[nodiscard]] HostBatch batch_of(std::span<const std::vector<TokenId>> documents);
+
+// Rewrites a checkpoint's optimizer.safetensors as the first format had it: each block of weights in one tensor of the
+// block's name, no format number.
+void write_as_first_format(const std::filesystem::path& checkpoint, const Model& model);
 
 // max|a - b| / max|b|.
 [[nodiscard]] double relative_difference(std::span<const float> a, std::span<const float> b);

@@ -47,11 +47,11 @@ TEST(Gpt2, ReadsAFolderOfTheBareModel) {
   const FixtureModel fixture("gpt2");
   const TemporaryDirectory folder;
   const std::vector<std::byte> mask(4);
-  std::vector<TensorSource> sources{{"h.0.attn.bias", DType::f32, {1, 1, 1, 1}, [&] { return std::span(mask); }}};
+  std::vector<TensorSource> sources{tensor_source("h.0.attn.bias", DType::f32, {1, 1, 1, 1}, mask)};
   for (const std::string& name : fixture.directory.weights().names()) {
     const StoredTensor& tensor = fixture.directory.weights().at(name);
-    sources.push_back({name.substr(std::string("transformer.").size()), DType::f32, tensor.shape,
-                       [bytes = tensor.bytes] { return bytes; }});
+    sources.push_back(
+        tensor_source(name.substr(std::string("transformer.").size()), DType::f32, tensor.shape, tensor.bytes));
   }
   write_model_directory(folder.path(), {.config = fixture.directory.config(), .weights = sources});
   const ModelDirectory bare(folder.path());

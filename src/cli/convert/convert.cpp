@@ -73,9 +73,9 @@ std::vector<TensorSource> sources_of(std::span<const StoredTensor* const> tensor
     if (!wanted && !stored && tensor.type != StoredType::f16) {
       throw Error(tensor.file, text_of("tensor ", name, " is ", name_of(tensor.type)), "give --torch_dtype");
     }
-    sources.push_back({name, dtype, tensor.shape, [&tensor, &buffer, dtype] {
-                         buffer.resize(static_cast<std::size_t>(tensor.element_count()) * size_of(dtype));
-                         read_as(tensor, dtype, buffer);
+    sources.push_back({name, dtype, tensor.shape, [&tensor, &buffer, dtype](std::uint64_t begin, std::size_t most) {
+                         buffer.resize(most);
+                         read_as(tensor, dtype, static_cast<std::int64_t>(begin / size_of(dtype)), buffer);
                          return std::span<const std::byte>(buffer);
                        }});
   }

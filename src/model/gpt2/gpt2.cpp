@@ -121,6 +121,7 @@ class Gpt2 final : public Model {
 
  private:
   static constexpr std::string_view kPrefix = "transformer.";
+  static constexpr PartAxis kByToken{ShardAxis::vocabulary};
 
   Tensor norm(WeightBinder& w, Tensor x, const std::string& name) const {
     return layer_norm(x, w(name), w(name + "_bias"), {.epsilon = config_.layer_norm_epsilon});
@@ -153,24 +154,28 @@ class Gpt2 final : public Model {
   void describe_weights() {
     const ModelShape& s = config_.shape;
     const std::int64_t hidden = s.hidden_size;
-    describe_table("embedding", s.vocab_size, "wte", WeightKind::embedding);
-    describe_table("positions", s.max_position_embeddings, "wpe", WeightKind::table);
+    describe_table("embedding", s.vocab_size, "wte", WeightKind::embedding, kByToken);
+    describe_table("positions", s.max_position_embeddings, "wpe", WeightKind::table, {});
     // The projections that add to the residual stream start smaller, as there are two of them a layer.
     const double residual = 1.0 / std::sqrt(2.0 * static_cast<double>(s.num_hidden_layers));
     for (std::int64_t layer = 0; layer < s.num_hidden_layers; ++layer) {
       const std::string part = text_of("h.", layer, ".");
       describe_norm(layer_name(layer, "attention.norm"), part + "ln_1");
-      describe_affine(layer_name(layer, "attention.qkv"), 3 * hidden, hidden, part + "attn.c_attn", 1.0);
-      describe_affine(layer_name(layer, "attention.out"), hidden, hidden, part + "attn.c_proj", residual);
+      describe_affine(layer_name(layer, "attention.qkv"), 3 * hidden, hidden, part + "attn.c_attn",
+                      {ShardAxis::heads, 0, s.head_dim, 3}, 1.0);
+      describe_affine(layer_name(layer, "attention.out"), hidden, hidden, part + "attn.c_proj",
+                      {ShardAxis::heads, 1, s.head_dim}, residual);
       describe_norm(layer_name(layer, "mlp.norm"), part + "ln_2");
-      describe_affine(layer_name(layer, "mlp.up"), config_.inner_size, hidden, part + "mlp.c_fc", 1.0);
-      describe_affine(layer_name(layer, "mlp.down"), hidden, config_.inner_size, part + "mlp.c_proj", residual);
+      describe_affine(layer_name(layer, "mlp.up"), config_.inner_size, hidden, part + "mlp.c_fc", {ShardAxis::inner, 0},
+                      1.0);
+      describe_affine(layer_name(layer, "mlp.down"), hidden, config_.inner_size, part + "mlp.c_proj",
+                      {ShardAxis::inner, 1}, residual);
     }
     describe_norm("norm", "ln_f");
     if (!config_.tie_word_embeddings) {
       specs_.push_back({.name = "head",
                         .shape = {s.vocab_size, hidden},
-                        .parts = {{"lm_head.weight", 0, s.vocab_size}},
+                        .parts = {{.name = "lm_head.weight", .rows = s.vocab_size, .axes = {kByToken}}},
                         .kind = WeightKind::head});
     }
     double parameters = 0;
@@ -187,17 +192,18 @@ class Gpt2 final : public Model {
   static std::string stored_name(const std::string& part, std::string_view suffix) {
     return text_of(kPrefix, part, ".", suffix);
   }
-  void describe_table(const std::string& name, std::int64_t rows, const std::string& part, WeightKind kind) {
+  void describe_table(const std::string& name, std::int64_t rows, const std::string& part, WeightKind kind,
+                      PartAxis axis) {
     specs_.push_back({.name = name,
                       .shape = {rows, config_.shape.hidden_size},
-                      .parts = {{stored_name(part, "weight"), 0, rows}},
+                      .parts = {{.name = stored_name(part, "weight"), .rows = rows, .axes = {axis}}},
                       .kind = kind});
   }
   void describe_vector(const std::string& name, std::int64_t size, std::string part, WeightKind kind,
-                       Initializer initializer) {
+                       Initializer initializer, std::vector<PartAxis> axes = {}) {
     specs_.push_back({.name = name,
                       .shape = {size},
-                      .parts = {{std::move(part), 0, size}},
+                      .parts = {{.name = std::move(part), .rows = size, .axes = std::move(axes)}},
                       .kind = kind,
                       .initializer = initializer});
   }
@@ -207,13 +213,16 @@ class Gpt2 final : public Model {
                     Initializer::zeros);
   }
   void describe_affine(const std::string& name, std::int64_t out, std::int64_t in, const std::string& part,
-                       double deviation) {
+                       PartAxis axis, double deviation) {
+    WeightPart weight{.name = stored_name(part, "weight"), .rows = out, .transposed = true, .axes = {axis}};
+    std::vector<PartAxis> along_rows = axes_along(weight, 0);
     specs_.push_back({.name = name,
                       .shape = {out, in},
-                      .parts = {{stored_name(part, "weight"), 0, out, true}},
+                      .parts = {std::move(weight)},
                       .kind = WeightKind::linear,
                       .deviation = deviation});
-    describe_vector(name + "_bias", out, stored_name(part, "bias"), WeightKind::bias, Initializer::zeros);
+    describe_vector(name + "_bias", out, stored_name(part, "bias"), WeightKind::bias, Initializer::zeros,
+                    std::move(along_rows));
   }
 
   Json json_;

@@ -72,27 +72,31 @@ class Toy final : public Model {
   void describe_weights() {
     const std::int64_t hidden = shape_.hidden_size;
     const std::int64_t heads = shape_.num_attention_heads * shape_.head_dim;
-    const auto matrix = [&](std::string name, std::int64_t rows, std::int64_t columns, std::string part,
+    const auto matrix = [&](std::string name, std::int64_t rows, std::int64_t columns, std::string part, PartAxis axis,
                             WeightKind kind = WeightKind::linear) {
-      specs_.push_back({std::move(name), {rows, columns}, {{std::move(part), 0, rows}}, kind});
+      specs_.push_back(
+          {std::move(name), {rows, columns}, {{.name = std::move(part), .rows = rows, .axes = {axis}}}, kind});
     };
     const auto norm = [&](std::string name, std::string part) {
       specs_.push_back(
           {std::move(name), {hidden}, {{std::move(part), 0, hidden}}, WeightKind::norm, Initializer::ones});
     };
-    matrix("embedding", shape_.vocab_size, hidden, "embed.weight", WeightKind::embedding);
+    matrix("embedding", shape_.vocab_size, hidden, "embed.weight", {ShardAxis::vocabulary}, WeightKind::embedding);
     for (std::int64_t layer = 0; layer < shape_.num_hidden_layers; ++layer) {
       const std::string part = text_of("blocks.", layer, ".");
       norm(layer_name(layer, "attention.norm"), part + "norm1.weight");
-      specs_.push_back(
-          {layer_name(layer, "attention.qkv"),
-           {3 * heads, hidden},
-           {{part + "q.weight", 0, heads}, {part + "k.weight", heads, heads}, {part + "v.weight", 2 * heads, heads}},
-           WeightKind::linear});
-      matrix(layer_name(layer, "attention.out"), hidden, heads, part + "o.weight");
+      const std::vector<PartAxis> by_head{{ShardAxis::heads, 0, shape_.head_dim}};
+      specs_.push_back({layer_name(layer, "attention.qkv"),
+                        {3 * heads, hidden},
+                        {{.name = part + "q.weight", .row = 0, .rows = heads, .axes = by_head},
+                         {.name = part + "k.weight", .row = heads, .rows = heads, .axes = by_head},
+                         {.name = part + "v.weight", .row = 2 * heads, .rows = heads, .axes = by_head}},
+                        WeightKind::linear});
+      matrix(layer_name(layer, "attention.out"), hidden, heads, part + "o.weight",
+             {ShardAxis::heads, 1, shape_.head_dim});
       norm(layer_name(layer, "mlp.norm"), part + "norm2.weight");
-      matrix(layer_name(layer, "mlp.up"), 2 * hidden, hidden, part + "up.weight");
-      matrix(layer_name(layer, "mlp.down"), hidden, 2 * hidden, part + "down.weight");
+      matrix(layer_name(layer, "mlp.up"), 2 * hidden, hidden, part + "up.weight", {ShardAxis::inner, 0});
+      matrix(layer_name(layer, "mlp.down"), hidden, 2 * hidden, part + "down.weight", {ShardAxis::inner, 1});
     }
     norm("norm", "norm.weight");
   }
