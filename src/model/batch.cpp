@@ -2,7 +2,10 @@
 
 #include "ops/attention/attention.h"
 #include "ops/dropout/dropout.h"
+#include "ops/head_columns/head_columns.h"
 #include "ops/kv_append/kv_append.h"
+#include "ops/latent_heads/latent_heads.h"
+#include "ops/linear/linear.h"
 #include "ops/paged_attention/paged_attention.h"
 
 namespace hone {
@@ -14,6 +17,15 @@ Tensor Batch::drop(Tensor x, double probability) {
   const Tensor draw =
       known != kNoValue ? program.tensor(known) : program.input(kDropoutInput, {DType::i32, {kDropoutDraw}});
   return dropout(x, draw, {.probability = probability, .site = sites_++});
+}
+
+Tensor Batch::attend(std::int64_t layer, const LatentHeads& h) {
+  const LatentHeadsAttributes sizes{
+      .heads = h.heads, .nope_dim = h.nope_dim, .rope_dim = h.rope_dim, .value_dim = h.value_dim};
+  const Tensor qkv = latent_heads(h.query, linear(h.latent, h.up), h.rope_key, sizes);
+  const Tensor o =
+      attend(layer, qkv, {.heads = h.heads, .kv_heads = h.heads, .head_dim = sizes.head_dim(), .scale = h.scale});
+  return head_columns(o, {.heads = h.heads, .head_dim = sizes.head_dim(), .columns = h.value_dim});
 }
 
 DocumentBatch::DocumentBatch(Program& program, const Capacity& capacity) {
