@@ -6,7 +6,10 @@
 #include "core/error.h"
 #include "ops/attention/attention.h"
 #include "ops/dropout/dropout.h"
+#include "ops/head_columns/head_columns.h"
 #include "ops/kv_append/kv_append.h"
+#include "ops/latent_heads/latent_heads.h"
+#include "ops/linear/linear.h"
 #include "ops/paged_attention/paged_attention.h"
 
 namespace hone {
@@ -34,6 +37,15 @@ void Batch::add_loss(AddedLoss loss) {
 void Batch::add_statistic(ModelStatistic statistic) {
   expect_new(statistic.name);
   statistics_.push_back(std::move(statistic));
+}
+
+Tensor Batch::attend(std::int64_t layer, const LatentHeads& h) {
+  const LatentHeadsAttributes sizes{
+      .heads = h.heads, .nope_dim = h.nope_dim, .rope_dim = h.rope_dim, .value_dim = h.value_dim};
+  const Tensor qkv = latent_heads(h.query, linear(h.latent, h.up), h.rope_key, sizes);
+  const Tensor o =
+      attend(layer, qkv, {.heads = h.heads, .kv_heads = h.heads, .head_dim = sizes.head_dim(), .scale = h.scale});
+  return head_columns(o, {.heads = h.heads, .head_dim = sizes.head_dim(), .columns = h.value_dim});
 }
 
 DocumentBatch::DocumentBatch(Program& program, const Capacity& capacity) {

@@ -18,6 +18,21 @@ struct HeadShape {
   double scale = 1.0;
 };
 
+// Multi-head latent attention (DeepSeek-V2, 2024, section 2.1): keys and values of all heads are made from one latent
+// row a token. A head of queries or keys is its nope part, then its rope part.
+struct LatentHeads {
+  Tensor query;     // [tokens, heads x (nope_dim + rope_dim)], the rope parts already rotated
+  Tensor latent;    // [tokens, kv_lora_rank], after its norm
+  Tensor rope_key;  // [tokens, rope_dim], already rotated, one for all heads
+  Tensor up;        // weight [heads x (nope_dim + value_dim), kv_lora_rank] (kv_b_proj of Hugging Face): each head has
+                    // the rows of its key's nope part, then those of its value
+  std::int64_t heads = 0;
+  std::int64_t nope_dim = 0;
+  std::int64_t rope_dim = 0;
+  std::int64_t value_dim = 0;  // at most nope_dim + rope_dim
+  double scale = 1.0;          // of the scores
+};
+
 class Batch {
  public:
   virtual ~Batch() = default;
@@ -42,6 +57,10 @@ class Batch {
 
   // qkv [tokens, (heads + 2 kv_heads) head_dim] -> [tokens, heads head_dim]. Layers count from 0.
   virtual Tensor attend(std::int64_t layer, Tensor qkv, const HeadShape& shape) = 0;
+  // -> [tokens, heads x value_dim]. The default makes keys and values of all heads from the latent rows and attends to
+  // them as packed heads, the values padded with zeros to head_dim = nope_dim + rope_dim. A page then holds heads x
+  // head_dim numbers a token of keys, and as many of values. Throws Error where value_dim exceeds head_dim.
+  virtual Tensor attend(std::int64_t layer, const LatentHeads& heads);
 
  private:
   void expect_new(std::string_view name) const;
@@ -66,6 +85,7 @@ struct Capacity {
 class DocumentBatch final : public Batch {
  public:
   DocumentBatch(Program& program, const Capacity& capacity);
+  using Batch::attend;
   Tensor attend(std::int64_t layer, Tensor qkv, const HeadShape& shape) override;
 
  private:
@@ -87,6 +107,7 @@ struct KvLayout {
 class PagedBatch final : public Batch {
  public:
   PagedBatch(Program& program, const Capacity& capacity, const KvLayout& layout, DType dtype);
+  using Batch::attend;
   Tensor attend(std::int64_t layer, Tensor qkv, const HeadShape& shape) override;
 
  private:

@@ -1,0 +1,37 @@
+#include <algorithm>
+
+#include "ops/head_columns/head_columns.h"
+#include "ops/registry.h"
+#include "ops/rows.h"
+
+namespace hone {
+namespace {
+
+// The first columns of each head of x, which is one head behind the other of all rows; where y's heads are the longer
+// ones, zeros behind them.
+template <class T>
+void copy_columns(const KernelCall& call) {
+  const auto& a = call.attributes_as<HeadColumnsAttributes>();
+  const TensorView& x = call.in(0);
+  const TensorView& y = call.out(0);
+  const std::int64_t from_width = x.row_size() / a.heads;
+  const std::int64_t to_width = y.row_size() / a.heads;
+  const T* xs = x.as<T>();
+  T* ys = y.as<T>();
+  for_rows(y.rows() * a.heads, a.head_dim, [&](std::int64_t head) {
+    T* end = std::copy_n(xs + head * from_width, a.columns, ys + head * to_width);
+    std::fill(end, ys + (head + 1) * to_width, T(0));
+  });
+  zero_tail(y);
+}
+
+}  // namespace
+
+void register_head_columns_cpu(KernelRegistry& registry) {
+  const Kernel kernel{
+      [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { copy_columns<T>(call); }); }, {}};
+  registry.add("head_columns", DeviceKind::cpu, kernel);
+  registry.add("head_columns_backward", DeviceKind::cpu, kernel);
+}
+
+}  // namespace hone

@@ -1,0 +1,71 @@
+#include "ops/head_columns/head_columns.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/gradient_builder.h"
+
+namespace hone {
+namespace {
+
+void expect_columns(std::string_view op, const Type& x, const HeadColumnsAttributes& a, std::int64_t width) {
+  expect_sizes(op, {a.heads, a.head_dim, a.columns});
+  expect(a.heads > 0 && a.columns > 0 && a.columns <= a.head_dim, op,
+         text_of(a.columns, " columns of ", a.heads, " heads of head_dim ", a.head_dim,
+                 "; wanted 1 to head_dim columns of 1 head or more"));
+  expect(is_floating(x.dtype) && x.shape.size() == 2 && x.shape[1].size == a.heads * width, op,
+         text_of("x is ", to_text(x), "; wanted [rows, ", a.heads * width, "] of a floating type"));
+}
+
+// (dy) -> dx
+class HeadColumnsBackward final : public Op {
+ public:
+  std::string_view name() const override { return "head_columns_backward"; }
+  OpCategory category() const override { return OpCategory::memory; }
+  Attributes default_attributes() const override { return HeadColumnsAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& dy = required(inputs, 0, name());
+    const auto& a = attributes.as<HeadColumnsAttributes>();
+    expect_columns(name(), dy, a, a.columns);
+    return {Type{dy.dtype, {dy.shape[0], a.heads * a.head_dim}}};
+  }
+};
+
+const HeadColumnsBackward kBackward;
+
+// (x) -> y
+class HeadColumns final : public Op {
+ public:
+  std::string_view name() const override { return "head_columns"; }
+  OpCategory category() const override { return OpCategory::memory; }
+  Attributes default_attributes() const override { return HeadColumnsAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& x = required(inputs, 0, name());
+    const auto& a = attributes.as<HeadColumnsAttributes>();
+    expect_columns(name(), x, a, a.head_dim);
+    return {Type{x.dtype, {x.shape[0], a.heads * a.columns}}};
+  }
+  // Only the columns that are kept are read.
+  Cost cost(InputTypes, std::span<const Type> outputs, const Attributes&) const override {
+    const auto bytes = static_cast<double>(outputs[0].bytes());
+    return {.bytes_read = bytes, .bytes_written = bytes};
+  }
+  void gradient(GradientBuilder& builder, const Node& node) const override {
+    const Tensor dy = builder.output_gradient(0);
+    if (dy && builder.needs(0)) builder.add(0, builder.program().append1(kBackward, node.attributes, {dy}));
+  }
+};
+
+const HeadColumns kForward;
+
+}  // namespace
+
+Tensor head_columns(Tensor x, const HeadColumnsAttributes& attributes) {
+  return x.program().append1(kForward, attributes, {x});
+}
+
+void register_head_columns(OpRegistry& registry) {
+  registry.add(kForward);
+  registry.add(kBackward);
+}
+
+}  // namespace hone

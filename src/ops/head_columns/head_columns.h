@@ -1,0 +1,27 @@
+// The first columns of each head.
+#pragma once
+
+#include <cstdint>
+
+#include "program/program.h"
+
+namespace hone {
+
+struct HeadColumnsAttributes {
+  std::int64_t heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t columns = 0;  // kept of each head, at most head_dim
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("heads", heads);
+    v("head_dim", head_dim);
+    v("columns", columns);
+  }
+};
+
+// x [rows, heads x head_dim] of any floating type -> [rows, heads x columns]. Rows past the count are zero. The
+// gradient of a column that is left out is zero.
+[[nodiscard]] Tensor head_columns(Tensor x, const HeadColumnsAttributes& attributes);
+
+}  // namespace hone

@@ -1,0 +1,184 @@
+// Rows are copied a pack a thread: blockIdx.x is the row, blockIdx.y a stretch of it.
+#include "ops/cuda_kernel.cuh"
+#include "ops/latent_heads/latent_heads.h"
+#include "ops/registry.h"
+
+namespace hone {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kPacks = 4;  // a thread
+
+struct Sizes {
+  int heads, nope, rope, value;
+
+  explicit Sizes(const LatentHeadsAttributes& a)
+      : heads(static_cast<int>(a.heads)),
+        nope(static_cast<int>(a.nope_dim)),
+        rope(static_cast<int>(a.rope_dim)),
+        value(static_cast<int>(a.value_dim)) {}
+  [[nodiscard]] __host__ __device__ int head_dim() const { return nope + rope; }
+  [[nodiscard]] __host__ __device__ int query_width() const { return heads * head_dim(); }
+  [[nodiscard]] __host__ __device__ int kv_width() const { return heads * (nope + value); }
+};
+
+// The thread's i-th element of a row: consecutive threads take consecutive packs.
+template <int kPack>
+[[nodiscard]] __device__ int place_of(int i) {
+  return static_cast<int>((blockIdx.y * kPacks + i) * kThreads + threadIdx.x) * kPack;
+}
+
+template <class T>
+struct Forward {
+  const T* query;
+  const T* kv;
+  const T* rope_key;
+  T* qkv;
+  RowCount rows;
+  Sizes sizes;
+};
+
+// A pack lies in one part of one head, since kPack divides all sizes.
+template <class T, int kPack>
+__global__ void __launch_bounds__(kThreads) forward_kernel(Forward<T> p) {
+  using Elements = Pack<T, kPack>;
+  const Sizes& s = p.sizes;
+  const int width = s.query_width();
+  const std::int64_t row = blockIdx.x;
+  const bool is_used = row < p.rows.get();
+  const T* query = p.query + row * width;
+  const T* kv = p.kv + row * s.kv_width();  // [heads, nope + value]
+  const T* rope_key = p.rope_key + row * s.rope;
+  // Where the element at `at` of qkv comes from; null where it is zero.
+  const auto source = [&](int at) -> const T* {
+    if (at < width) return query + at;
+    at -= width;
+    const bool is_value = at >= width;
+    if (is_value) at -= width;
+    const int head = at / s.head_dim();
+    const int i = at - head * s.head_dim();
+    const T* of_head = kv + head * (s.nope + s.value);
+    if (is_value) return i < s.value ? of_head + s.nope + i : nullptr;
+    return i < s.nope ? of_head + i : rope_key + (i - s.nope);
+  };
+#pragma unroll
+  for (int i = 0; i < kPacks; ++i) {
+    const int at = place_of<kPack>(i);
+    if (at >= 3 * width) return;
+    const T* from = is_used ? source(at) : nullptr;
+    *reinterpret_cast<Elements*>(p.qkv + row * 3 * width + at) =
+        from != nullptr ? *reinterpret_cast<const Elements*>(from) : Elements{};
+  }
+}
+
+template <class T>
+struct Backward {
+  const T* dqkv;
+  T* dquery;
+  T* dkv;
+  T* drope_key;
+  RowCount rows;
+  Sizes sizes;
+};
+
+// The places of a row are those of drope_key, which take longest, then of dquery, then of dkv. A thread adds the heads
+// of its pack of drope_key one after the other.
+template <class T, int kPack>
+__global__ void __launch_bounds__(kThreads) backward_kernel(Backward<T> p) {
+  using Elements = Pack<T, kPack>;
+  const Sizes& s = p.sizes;
+  const int width = s.query_width();
+  const std::int64_t row = blockIdx.x;
+  const bool is_used = row < p.rows.get();
+  const T* dq = p.dqkv + row * 3 * width;
+  const T* dk = dq + width;  // [heads, head_dim]
+  const T* dv = dk + width;  // [heads, head_dim]
+  const auto load = [&](const T* from) { return *reinterpret_cast<const Elements*>(from); };
+  const auto store = [&](T* to, const Elements& elements) { *reinterpret_cast<Elements*>(to) = elements; };
+  const auto sum_of_heads = [&](int at) {
+    CudaAccumulator<T> sums[kPack]{};
+    for (int head = 0; head < s.heads; ++head) {
+      const Elements elements = load(dk + head * s.head_dim() + s.nope + at);
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) sums[k] += widened(elements[k]);
+    }
+    Elements result;
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) result[k] = narrowed<T>(sums[k]);
+    return result;
+  };
+#pragma unroll
+  for (int i = 0; i < kPacks; ++i) {
+    int at = place_of<kPack>(i);
+    if (at < s.rope) {
+      store(p.drope_key + row * s.rope + at, is_used ? sum_of_heads(at) : Elements{});
+      continue;
+    }
+    at -= s.rope;
+    if (at < width) {
+      store(p.dquery + row * width + at, is_used ? load(dq + at) : Elements{});
+      continue;
+    }
+    at -= width;
+    if (at >= s.kv_width()) return;
+    const int head = at / (s.nope + s.value);
+    const int in_head = at - head * (s.nope + s.value);
+    const T* from = in_head < s.nope ? dk + in_head : dv + (in_head - s.nope);
+    store(p.dkv + row * s.kv_width() + at, is_used ? load(from + head * s.head_dim()) : Elements{});
+  }
+}
+
+// body.operator()<kPack>(grid) for rows of `places` elements. kPack divides the sizes of all parts of a head: a power
+// of two divides them all where it divides their bitwise or.
+template <class T, class Body>
+void over_places(const Sizes& s, std::int64_t capacity, std::int64_t places, const Body& body) {
+  if (capacity == 0) return;
+  with_pack<T>(s.nope | s.rope | s.value, [&]<int kPack>() {
+    const std::int64_t stretches = ceil_div(places, std::int64_t{kThreads} * kPacks * kPack);
+    body.template operator()<kPack>(dim3(static_cast<unsigned>(capacity), static_cast<unsigned>(stretches)));
+  });
+}
+
+template <class T>
+void forward(const KernelCall& call) {
+  const TensorView& qkv = call.out(0);
+  const Forward<T> p{.query = cuda_data<T>(call.in(LatentHeadsIn::query)),
+                     .kv = cuda_data<T>(call.in(LatentHeadsIn::kv)),
+                     .rope_key = cuda_data<T>(call.in(LatentHeadsIn::rope_key)),
+                     .qkv = cuda_data<T>(qkv),
+                     .rows = row_count(qkv),
+                     .sizes = Sizes(call.attributes_as<LatentHeadsAttributes>())};
+  over_places<T>(p.sizes, qkv.capacity(), qkv.row_size(),
+                 [&]<int kPack>(dim3 grid) { forward_kernel<T, kPack><<<grid, kThreads, 0, stream_of(call)>>>(p); });
+  check_launch("latent_heads");
+}
+
+template <class T>
+void backward(const KernelCall& call) {
+  const TensorView& dqkv = call.in(0);
+  const Backward<T> p{.dqkv = cuda_data<T>(dqkv),
+                      .dquery = cuda_data<T>(call.out(LatentHeadsBackwardOut::dquery)),
+                      .dkv = cuda_data<T>(call.out(LatentHeadsBackwardOut::dkv)),
+                      .drope_key = cuda_data<T>(call.out(LatentHeadsBackwardOut::drope_key)),
+                      .rows = row_count(dqkv),
+                      .sizes = Sizes(call.attributes_as<LatentHeadsAttributes>())};
+  const std::int64_t places = std::int64_t{p.sizes.rope} + p.sizes.query_width() + p.sizes.kv_width();
+  over_places<T>(p.sizes, dqkv.capacity(), places,
+                 [&]<int kPack>(dim3 grid) { backward_kernel<T, kPack><<<grid, kThreads, 0, stream_of(call)>>>(p); });
+  check_launch("latent_heads_backward");
+}
+
+}  // namespace
+
+void register_latent_heads_cuda(KernelRegistry& registry) {
+  registry.add(
+      "latent_heads", DeviceKind::cuda,
+      {[](const KernelCall& call) { for_cuda_floating(call.out(0).dtype(), [&]<class T>() { forward<T>(call); }); },
+       {}});
+  registry.add(
+      "latent_heads_backward", DeviceKind::cuda,
+      {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { backward<T>(call); }); },
+       {}});
+}
+
+}  // namespace hone
