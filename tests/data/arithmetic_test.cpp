@@ -85,6 +85,22 @@ TEST(Arithmetic, TracesAndPromptsHaveManyResultsOfOneDigit) {
   EXPECT_GT(traces, 180);
 }
 
+// What SFT asks for and answers in is known from pre-training, but for the tags.
+TEST(Arithmetic, TheCorpusHasQuestionsAndBoxes) {
+  const TemporaryDirectory folder;
+  write_arithmetic(folder.path(), {.seed = 5, .corpus = 1000, .traces = 10, .prompts = 10, .held_out = 10});
+  int questions = 0, boxes = 0, tags = 0;
+  for (const Json& row : rows(folder.path() / "corpus.jsonl")) {
+    const std::string text = row["text"].get<std::string>();
+    questions += text.starts_with("What is ") ? 1 : 0;
+    boxes += text.find("\\boxed{") != std::string::npos ? 1 : 0;
+    tags += text.find("<think>") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GT(questions, 50);
+  EXPECT_GT(boxes, 200);
+  EXPECT_EQ(tags, 0);
+}
+
 TEST(Arithmetic, HeldOutProblemsAreNowhereElse) {
   const TemporaryDirectory folder;
   write_arithmetic(folder.path(), {.seed = 4, .corpus = 300, .traces = 50, .prompts = 300, .held_out = 100});
