@@ -33,8 +33,9 @@ void add_remarks(std::string& text, const std::array<std::string_view, kCount>& 
 // As running text: the style of the corpus, of which the model sees most. The words before the problem, and the number
 // of remarks before and after its steps, differ, and so do the signs around the answer, which half of the texts say
 // twice. Nothing that is copied stands at a fixed distance or behind a fixed token, so that a model learns to copy
-// numbers and signs by what they are in the problem, and later finds them in a question and a form that it has never
-// seen. In a fixed frame some seeds learn to copy by distance alone, at the same loss, and fail there.
+// numbers and signs by what they are in the problem, and later finds them in conversations. In a fixed frame some seeds
+// learn to copy by distance alone, at the same loss, and fail there. Some texts begin as questions and some answers
+// stand in boxes: SFT has too few traces to teach those beside its tags.
 std::string plain_solution(const ArithmeticProblem& problem, std::uint64_t seed, std::uint64_t index) {
   constexpr std::array<std::string_view, 10> kBefore{"",
                                                      "",

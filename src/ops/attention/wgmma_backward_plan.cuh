@@ -95,7 +95,7 @@ struct WgmmaBackwardBarriers {
   [[nodiscard]] __device__ std::uint32_t grad_o_ready(int stage) const { return at(5 + stage); }
   [[nodiscard]] __device__ std::uint32_t grad_o_free(int stage) const { return at(7 + stage); }
   [[nodiscard]] __device__ std::uint32_t grad_q_free(int stage) const { return at(9 + stage); }
-  // Of `slot` turn % kGradQSlots: a warp that adds waits for every phase of its slots.
+  // The barrier of `slot` turn % kGradQSlots: a warp that adds waits for every phase of its slots.
   [[nodiscard]] __device__ std::uint32_t grad_q_ready(int slot) const { return at(11 + slot); }
   [[nodiscard]] __device__ std::uint32_t at(int i) const { return base + static_cast<std::uint32_t>(i) * 8; }
   __device__ void init(int warps) const {
