@@ -30,7 +30,8 @@ find_path(HONE_CURL_HEADERS curl/curl.h REQUIRED)  # downloads; the library is o
 
 find_program(HONE_CCACHE ccache)
 if(HONE_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${HONE_CCACHE})
+  # Precompiled headers (HONE_UNITE) are cached with this sloppiness only, as ccache's manual says.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${HONE_CCACHE})
 endif()
 # The system's linker: executables of lld 14 (Debian 12) terminate where an exception leaves some functions that g++ 12
 # splits into a hot and a cold part (Jinja.EndlessTemplatesStop).

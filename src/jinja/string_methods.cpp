@@ -129,11 +129,11 @@ enum class Justify { kLeft, kRight, kCenter };
 
 template <Justify kSide>
 TemplateValue justify(TemplateMeter& meter, const TemplateValue& self, TemplateArguments& arguments) {
-  constexpr std::int64_t kWidest = 1'000'000;
+  constexpr std::int64_t kWidestText = 1'000'000;
   const std::int64_t width = arguments.get_integer(0, "width", 0);
   const std::string fill = arguments.get_text(1, "fillchar", " ");
   if (count_code_points(fill) != 1) throw TemplateFailure("the fill character must be exactly one character long");
-  if (width > kWidest) throw TemplateFailure(text_of("a width over ", kWidest));
+  if (width > kWidestText) throw TemplateFailure(text_of("a width over ", kWidestText));
   const std::int64_t missing = std::max<std::int64_t>(0, width - length(self));
   meter.charge_bytes(static_cast<std::uint64_t>(missing), fill.size());
   // Python puts the odd one of a centred text on the left where the width is odd.

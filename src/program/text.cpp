@@ -57,7 +57,7 @@ std::string node_line(const Program& program, const Node& node) {
   line.append(")");
   if (const std::string attributes = node.attributes.to_text(); !attributes.empty())
     line.append(" {" + attributes + "}");
-  if (!node.scope.empty()) line.append(" @").append(is_word(node.scope) ? node.scope : quoted(node.scope));
+  if (!node.scope.empty()) line.append(" @").append(is_word(node.scope) ? node.scope : hone::quoted(node.scope));
   line.append(" ").append(kPhases[static_cast<std::size_t>(node.phase)]).append("\n");
   return line;
 }

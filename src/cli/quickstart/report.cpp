@@ -86,6 +86,7 @@ KindsTable kinds_table(std::span<const QuickstartStage> stages, std::span<const 
 
 // One picture: the curves of some metrics of a stage.
 struct Picture {
+  std::string file;  // below plots/
   std::string title;
   std::string y;
   std::vector<PlotSeries> series;
@@ -101,15 +102,16 @@ std::vector<Picture> pictures_of(std::span<const QuickstartStage> stages) {
   for (const QuickstartStage& stage : stages) {
     const std::vector<MetricRow> rows = read_metrics(stage.folder / "metrics.jsonl");
     if (stage.name != "grpo") {
-      pictures.push_back({stage.name + ": loss", "loss", {curve(rows, "loss", "loss")}});
+      pictures.push_back({stage.name + "-loss.svg", stage.name + ": loss", "loss", {curve(rows, "loss", "loss")}});
       continue;
     }
-    pictures.push_back({"grpo: rewards",
+    pictures.push_back({"grpo-rewards.svg",
+                        "grpo: rewards",
                         "mean reward",
                         {curve(rows, "reward/accuracy", "accuracy"), curve(rows, "reward/format", "format"),
                          curve(rows, "reward/tag_count", "tag_count")}});
     pictures.push_back(
-        {"grpo: length of completions", "tokens", {curve(rows, "completions/mean_length", "mean length")}});
+        {"grpo-length.svg", "grpo: length of completions", "tokens", {curve(rows, "completions/mean_length", "mean length")}});
   }
   return pictures;
 }
@@ -137,11 +139,15 @@ QuickstartReport write_quickstart_report(const std::filesystem::path& root, std:
   const KindsTable kinds = kinds_table(stages, scores);
   report.text += kinds.text;
   std::string figures;
+  hone::create_directories(root / "plots");
+  write_file(root / "report.txt", report.text);
   const bool color = is_terminal(OutputStream::standard_output);
   for (const Picture& picture : pictures_of(stages)) {
     const PlotLabels labels{picture.title, "step", picture.y};
     report.text += "\n" + terminal_plot(picture.series, labels, 72, 10, color);
-    figures += "<figure>" + svg_plot(picture.series, labels) + "</figure>\n";
+    const std::string svg = svg_plot(picture.series, labels);
+    write_file(root / "plots" / picture.file, svg);
+    figures += "<figure>" + svg + "</figure>\n";
   }
   report.html = root / "report.html";
   write_file(

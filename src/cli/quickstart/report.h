@@ -27,7 +27,8 @@ struct QuickstartReport {
   std::filesystem::path html;  // where the page was written
 };
 
-// Reads the stages' metrics and results; writes ROOT/report.html.
+// Reads the stages' metrics and results. Writes ROOT/report.html, its tables as text to ROOT/report.txt and its plots to
+// ROOT/plots/*.svg.
 [[nodiscard]] QuickstartReport write_quickstart_report(const std::filesystem::path& root,
                                                        std::span<const QuickstartStage> stages,
                                                        const QuickstartSetting& setting);
