@@ -21,7 +21,10 @@
 namespace hone {
 namespace {
 
-constexpr std::int64_t kMaxSequences = 64;
+// Completions that are generated together, and those of them for which there are pages up to the full length. Where
+// most completions get longer than a quarter of it, the last ones wait for pages.
+constexpr std::int64_t kMaxSequences = 256;
+constexpr std::int64_t kFullLengthSequences = 64;
 
 std::int64_t longest_prompt(const GrpoRun& run) {
   return std::max<std::int64_t>({run.prompts.longest(), run.eval_prompts ? run.eval_prompts->longest() : 0, 1});
@@ -133,6 +136,7 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
 EngineOptions rollout_engine(const GrpoOptions& options, const GrpoBatch& batch, std::int64_t longest_prompt) {
   return engine_options({.max_model_len = longest_prompt + options.max_completion_length,
                          .max_num_seqs = std::min(batch.completions, kMaxSequences),
+                         .full_length = kFullLengthSequences,
                          .repetition_penalty = options.repetition_penalty});
 }
 
