@@ -35,21 +35,22 @@ class SmallHub {
   void add(const std::string& repo, SmallHubFiles files);
 
   // What is to go wrong; set before requests.
-  std::int64_t cut_after = -1;  // bytes of a body after which the connection is closed ...
-  std::atomic<int> cuts = 0;    // ... so many times
-  bool ignores_ranges = false;  // answers 200 to a request for a part
-  bool lists_blobs = true;      // the listing names sizes and checksums
-  std::atomic<int> busy = 0;    // answers 503 so many times
-  std::string gated;            // a repository that is refused with 403
+  std::atomic<std::int64_t> cut_after = -1;  // bytes of a body after which the connection is closed ...
+  std::atomic<int> cuts = 0;                 // ... so many times
+  std::atomic<bool> ignores_ranges = false;  // answers 200 to a request for a part
+  std::atomic<bool> lists_blobs = true;      // the listing names sizes and checksums
+  std::atomic<int> busy = 0;                 // answers 503 so many times
+  std::string gated;                         // a repository that is refused with 403
 
   // How uploads go.
-  std::string user = "someone";             // who the token is of
-  std::string role = "write";               // what it may do
-  std::size_t large_from = 4096;            // bytes from which a file is large
-  std::size_t chunk_size = 0;               // of the parts of large files; 0: they go in one
-  bool verifies_elsewhere = false;          // the storage is asked to confirm large files
-  bool names_checksums = false;             // says which files a branch has
-  std::int64_t cut_upload_after = -1;       // bytes of a body on its way to the storage at which it hangs up ...
+  std::string user = "someone";                  // who the token is of
+  std::string role = "write";                    // what it may do
+  std::atomic<std::size_t> large_from = 4096;    // bytes from which a file is large
+  std::atomic<std::size_t> chunk_size = 0;       // of the parts of large files; 0: they go in one
+  std::atomic<bool> verifies_elsewhere = false;  // the storage is asked to confirm large files
+  std::atomic<bool> names_checksums = false;     // says which files a branch has
+  std::atomic<std::int64_t> cut_upload_after =
+      -1;                                   // bytes of a body on its way to the storage at which it hangs up ...
   std::atomic<int> upload_cuts = 0;         // ... so many times
   std::atomic<int> uploads_before_cut = 0;  // after so many that arrive
   std::atomic<bool> holds_uploads = false;  // the storage answers when it becomes false: release_uploads()
