@@ -1,6 +1,7 @@
 // All rows of the capacity are multiplied: those past the count are finite in x and exactly zero in dy.
 #include "backend/cuda/check.h"
 #include "backend/cuda/device.h"
+#include "ops/linear/few_rows_cuda.h"
 #include "ops/linear/linear.h"
 #include "ops/linear/mixed_cuda.h"
 #include "ops/linear/products.h"
@@ -43,8 +44,15 @@ void forward(const KernelCall& call) {
     args.bias = bias.data;
     args.bias_type = bias.dtype();
   }
+  GemmArgs few = args;
+  few.a = call.in(LinearIn::x).data;
+  few.b = call.in(LinearIn::weight).data;
+  few.c = y.data;
+  const bool done = launch_few_rows(few, static_cast<CudaDevice&>(*call.device).stream());
   const std::int64_t stride = made_stride(*call.in(LinearIn::x).type, *y.type);
-  if (stride == y.row_size()) {
+  if (done) {
+    // All rows are there.
+  } else if (stride == y.row_size()) {
     multiply(call, args);
   } else {
     args.c = call.workspace.data() + kCublasWorkspace;
