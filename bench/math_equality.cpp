@@ -1,6 +1,6 @@
-// Comparisons a second, and agreement with a reference.
+// Measures the comparisons per second of the mathematical equality check and its agreement with a reference.
 //   math_equality PAIRS.jsonl [WORKERS [ROUNDS]]
-// A line: {"gold": ..., "text": ..., "score": 1, 0 or null, "set": ...}; see
+// Each line of PAIRS.jsonl is {"gold": ..., "text": ..., "score": 1, 0 or null, "set": ...}. The file is written by
 // tests/fixtures/math_equality/make_math_pairs.py.
 #include <algorithm>
 #include <array>
@@ -25,7 +25,7 @@ struct Pair {
   std::string gold;
   std::string text;
   std::string set;
-  std::optional<double> score;  // the reference's
+  std::optional<double> score;  // verdict of the reference: 1 equal, 0 not equal, nothing if it gave none
 };
 
 std::vector<Pair> read_pairs(const std::string& path) {
@@ -49,7 +49,7 @@ const char* shown(const std::optional<double>& score) { return !score ? "none" :
 
 void report(const std::vector<Pair>& pairs, const std::vector<MathOutcome>& outcomes) {
   std::size_t agree = 0;
-  std::map<std::string, std::array<int, 3>> sets;  // pairs, equal here, equal for the reference
+  std::map<std::string, std::array<int, 3>> sets;  // by set: pairs, equal by hone, equal by the reference
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const auto score = score_of(outcomes[i].verdict);
     auto& [count, ours, theirs] = sets[pairs[i].set];
@@ -85,7 +85,7 @@ int run(int count, char** arguments) {
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     best = std::max(best, static_cast<double>(pairs.size()) / seconds.count());
   }
-  std::printf("comparisons a second: %.0f (best of %d rounds)\n", best, rounds);
+  std::printf("comparisons per second: %.0f (best of %d rounds)\n", best, rounds);
   return 0;
 }
 

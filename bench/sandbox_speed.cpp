@@ -1,7 +1,7 @@
-// What a program in the sandbox costs.
+// Measures the cost of starting a program in the sandbox.
 //   sandbox_speed [namespaces|bubblewrap [PROGRAMS [WORKERS]]]
-// Programs of sh that print a line, by the time of the clock and by that of processors, which other work on the
-// machine does not change: that of this process and of all that it has started.
+// Runs shell programs that print one line and reports wall-clock time and CPU time. The CPU time covers this process
+// and all its children, and hardly depends on other work on the machine.
 #include <sys/resource.h>
 
 #include <chrono>
@@ -38,7 +38,7 @@ Used used() {
 }
 
 int run(SandboxMode mode, std::size_t count, int workers) {
-  std::optional<Sandbox> sandbox(mode);  // its end gathers what its server has used
+  std::optional<Sandbox> sandbox(mode);  // its destructor waits for its server, whose CPU time then counts
   const SandboxProgram program{
       .arguments = {"/bin/sh", "-c", "echo $((6 * 7))"}, .files = {}, .readable = {}, .pipes = {}};
   const std::vector<SandboxTask> tasks(count, SandboxTask{&program, {}, {}});
@@ -57,8 +57,8 @@ int run(SandboxMode mode, std::size_t count, int workers) {
   const double user = (after.user - before.user) / programs;
   const double system = (after.system - before.system) / programs;
   std::printf(
-      "%.0f programs a second by the clock; %.2f ms of CPU each (%.2f of them the system's): %.0f a second on "
-      "two cores\n",
+      "%.0f programs per second of wall-clock time; %.2f ms of CPU time each (%.2f ms in the kernel): %.0f per second "
+      "on two cores\n",
       programs / elapsed, (user + system) * 1e3, system * 1e3, 2 / (user + system));
   return 0;
 }

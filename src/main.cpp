@@ -5,7 +5,8 @@
 #include "cli/registry.h"
 
 int main(int argc, char** argv) {
-  // A file beyond the limit of `ulimit -f` is an error of its write, which names it, not the end of the process.
+  // A write beyond the limit of `ulimit -f` then fails with EFBIG, and the error message names the file. The default
+  // action of SIGXFSZ would kill the process.
   std::signal(SIGXFSZ, SIG_IGN);
   hone::CommandRegistry registry;
   hone::register_all_cli(registry);

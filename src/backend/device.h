@@ -1,4 +1,4 @@
-// A device and its memory.
+// Devices, on which programs run, and their memory.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ enum class DeviceKind { cpu, cuda };
 
 class Device;
 
-// Memory of a device; given back at the end of its life. Zero-filled when allocated.
+// Owner of device memory, which is zero-filled when allocated and released by the destructor. Movable.
 class Buffer {
  public:
   Buffer() = default;
@@ -44,59 +44,62 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
-// Launches that were recorded once and are repeated as a whole.
+// Launches that were recorded once and are replayed as a whole (a CUDA graph).
 class Recording {
  public:
   virtual ~Recording() = default;
   virtual void launch() = 0;
 };
 
-// A device takes its work in order, and may still be at it when a call returns.
+// A device executes its work in the order of the calls, possibly asynchronously: a call may return before its work is
+// done.
 class Device {
  public:
   virtual ~Device() = default;
 
   [[nodiscard]] virtual DeviceKind kind() const = 0;
   [[nodiscard]] virtual std::string name() const = 0;
-  // Host to device, in order with the work given before and after; the host's bytes may change once it returns.
+  // Copies from host to device, in order with other work. The host's bytes may be changed when the call returns.
   virtual void upload(std::byte* device, const void* host, std::size_t bytes) = 0;
-  // Device to host, after all work given before; returns when the copy is done.
+  // Copies from device to host after all earlier work; returns when the copy is done.
   virtual void download(void* host, const std::byte* device, std::size_t bytes) = 0;
-  // As download, but returns at once: the host's bytes, a few, are there after the next synchronize or download.
+  // Copies a few bytes like download(), but may return earlier: the host's bytes are valid after the next synchronize()
+  // or download().
   virtual void download_later(void* host, const std::byte* device, std::size_t bytes) { download(host, device, bytes); }
-  // Within the device, in order with its other work; the ranges do not overlap.
+  // Copies within the device, in order with other work. The ranges must not overlap.
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
   virtual void fill(std::byte* device, int byte, std::size_t bytes) = 0;
-  // Returns when all work is done; throws Error where some of it failed.
+  // Waits until all work is done; throws Error if some of it failed.
   virtual void synchronize() = 0;
-  // What `launches` gives to the device is kept instead of run. Null where the device does not record (nothing is
-  // called then).
+  // Calls launches() and records the work that it submits instead of executing it. Returns null, without calling
+  // launches(), if the device does not support recording.
   [[nodiscard]] virtual std::unique_ptr<Recording> record(const std::function<void()>& launches) {
     (void)launches;
     return nullptr;
   }
 
-  // Bytes held in Buffers now.
+  // Bytes currently allocated in Buffers.
   [[nodiscard]] std::size_t allocated_bytes() const { return allocated_; }
 
  private:
   friend class Buffer;
-  virtual std::byte* allocate(std::size_t bytes) = 0;  // throws Error with both sizes where there is no room
+  virtual std::byte* allocate(std::size_t bytes) = 0;  // throws Error with the sizes if there is not enough memory
   virtual void release(std::byte* data, std::size_t bytes) = 0;
 
   std::atomic<std::size_t> allocated_{0};
 };
 
-// The host. One object for the process.
+// Returns the CPU; there is one object per process.
 [[nodiscard]] Device& cpu_device();
 
 enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
 
-// One object a device for the process. `automatic` is the first GPU where this build has the CUDA backend and a GPU
-// can be used, else the host. Throws Error where the named one cannot be had, saying why.
+// Returns the chosen device; there is one object per device and process. `automatic` selects the first GPU if this
+// build has the CUDA backend and the GPU can be used, otherwise the CPU. Throws Error with the reason if `cuda` cannot
+// be used.
 [[nodiscard]] Device& open_device(DeviceChoice choice);
 
-// Every tensor in a region starts at a multiple of this many bytes.
+// Alignment in bytes of every tensor within a region of memory.
 inline constexpr std::size_t kAlignment = 64;
 [[nodiscard]] constexpr std::size_t align_up(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;

@@ -8,10 +8,10 @@
 namespace hone {
 namespace {
 
-// What cuBLASLt's kernels, hone's own and recorded launches take of a GPU while a run goes on, rounded up.
+// GPU memory that cuBLASLt, hone's kernels and CUDA graphs take during a run, rounded up.
 constexpr std::size_t kLibraryBytes = std::size_t{1} << 30;
 
-// What a process has of a GPU with so much free memory.
+// Bytes that a process can allocate of `free` bytes.
 std::size_t usable(std::size_t free) { return free - std::min(free, kLibraryBytes); }
 
 }  // namespace

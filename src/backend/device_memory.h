@@ -1,4 +1,4 @@
-// How much memory a device has.
+// Total and available memory of a device.
 #pragma once
 
 #include <cstddef>
@@ -7,16 +7,16 @@
 
 namespace hone {
 
-// Bytes.
+// Sizes in bytes.
 struct DeviceMemory {
   std::size_t total = 0;
-  std::size_t available = 0;  // to Buffers of this process, beyond those that it holds
+  std::size_t available = 0;  // for new Buffers of this process
 };
 
-// Now. A GPU: what its driver has free, less what libraries and recorded launches will take. The host: what the system
-// says is available, within the limit of the process's group.
+// Returns the current state. The available memory of a GPU is the driver's free memory less 1 GiB for libraries,
+// kernels and CUDA graphs; that of the host is what the system reports, within the limit of the process's cgroup.
 [[nodiscard]] DeviceMemory memory_of(const Device& device);
-// The memory of a GPU with this many bytes, none of which anything else uses.
+// Returns the memory of an idle GPU with `total` bytes.
 [[nodiscard]] DeviceMemory memory_of_gpu(std::size_t total);
 
 }  // namespace hone

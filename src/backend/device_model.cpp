@@ -5,7 +5,7 @@
 namespace hone {
 namespace {
 
-// Rates a second as in DeviceModel; 0: unknown.
+// Rates per second as in DeviceModel; 0: unknown.
 struct DeviceRow {
   std::string_view name;
   double promised_flops = 0;
@@ -15,13 +15,14 @@ struct DeviceRow {
   double link_bytes = 0;
 };
 
-// A core's products and its share of the memory.
+// One CPU core and its share of the memory bandwidth.
 constexpr DeviceRow kHostCore{.name = "a core", .bf16_flops = 1e11, .f32_flops = 1e11, .copy_bytes = 1e10};
-// An H100's in a step.
+// An H100 within a training step.
 constexpr DeviceRow kGpuInAStep{.name = "a GPU", .bf16_flops = 6.5e14, .copy_bytes = 2.6e12};
 
-// A device is the first row whose name its own holds: longer ones stand before those that they hold. What is not of a
-// data sheet is of bench/results; the link is PCIe 5 x16 (docs/performance.md).
+// Lookup takes the first row whose name is contained in the device's name, so longer names precede their substrings.
+// promised_flops is from data sheets, the other figures are from bench/results; the link is PCIe 5 x16
+// (docs/performance.md).
 constexpr DeviceRow kDevices[] = {
     {.name = "GB200", .promised_flops = 2500e12},
     {.name = "B200", .promised_flops = 2250e12},

@@ -1,5 +1,5 @@
-// What devices do in a second. The one place of such figures: a table of what is known by name, and beside it what was
-// measured on this machine (backend/measured_rates.h).
+// Performance model of devices: FLOP/s and memory bandwidth. This is the only source of such figures. It has a built-in
+// table by device name; rates measured on this machine (backend/measured_rates.h) take precedence.
 #pragma once
 
 #include <cstdint>
@@ -15,61 +15,62 @@ namespace hone {
 
 enum class RateSource : std::uint8_t {
   unknown,
-  built_in,  // the table of this build
+  built_in,  // from the built-in table
   measured,  // on this machine, by hone profile or hone bench
 };
 
 struct DeviceRate {
-  double per_second = 0;  // 0 where it is unknown
+  double per_second = 0;  // 0 if unknown
   RateSource source = RateSource::unknown;
 
   [[nodiscard]] bool is_known() const { return source != RateSource::unknown; }
 };
 
-// Copies of one size within a device: what caches hold moves faster than what memory holds.
+// Rate of copies of one size within a device. Copies that fit into a cache are faster than larger ones.
 struct CopyRate {
-  double bytes = 0;             // read plus written
-  double bytes_per_second = 0;  // of them
+  double bytes = 0;             // read plus written by one copy
+  double bytes_per_second = 0;  // read plus written
 };
 
 struct DeviceModel {
   std::string name;
-  DeviceRate f32_flops;       // FLOP/s of a large matrix product of f32
-  DeviceRate bf16_flops;      // the same of bf16, summed in f32
-  DeviceRate copy_bytes;      // bytes read plus written by a large copy within the device, by all threads of a host
-  DeviceRate link_bytes;      // bytes of a copy to or from pinned memory of the host, in one direction
-  DeviceRate promised_flops;  // FLOP/s of dense bf16 products with f32 sums, by the maker's data sheet
-  std::vector<CopyRate> copies{};  // where measured: by size, ascending, up to that of copy_bytes
+  DeviceRate f32_flops;            // FLOP/s of a large f32 GEMM
+  DeviceRate bf16_flops;           // FLOP/s of a large bf16 GEMM with f32 accumulation
+  DeviceRate copy_bytes;           // byte/s, read plus written, of a large copy within the device; CPU: all threads
+  DeviceRate link_bytes;           // byte/s of a copy between the device and pinned host memory, one direction
+  DeviceRate promised_flops;       // peak FLOP/s of dense bf16 with f32 accumulation, from the data sheet
+  std::vector<CopyRate> copies{};  // measured rates by ascending size, up to the size of copy_bytes; may be empty
 
-  // The rate of products of this type: bf16, else f32.
+  // Rate of GEMMs of this dtype: bf16_flops for bf16, otherwise f32_flops.
   [[nodiscard]] const DeviceRate& flops(DType dtype) const { return dtype == DType::bf16 ? bf16_flops : f32_flops; }
 };
 
-// What recomputation ranks by: one model for all devices of a kind, on every machine, whatever was measured there. The
-// figures are of a step's kernels, a core's and an H100's (docs/performance.md); a change of one changes programs.
+// Model by which the recomputation pass ranks activations. It is the same for all devices of a kind and independent of
+// measurements, because its figures determine the program: the same recipe must give the same program on every machine.
+// The figures are those of one CPU core and of an H100 within a training step (docs/performance.md).
 [[nodiscard]] DeviceModel built_in_model(DeviceKind kind);
-// The table's row of the device of this name ("NVIDIA H100 80GB HBM3"); nothing is known of a name that is not there.
+// Row of the table for the device of this name ("NVIDIA H100 80GB HBM3"); all rates are unknown if there is none.
 [[nodiscard]] DeviceModel built_in_model(std::string_view name);
 
-// Figure by figure what `measured` knows, else what `built_in` does.
+// Takes each rate from `measured` if it is known there, otherwise from `built_in`.
 [[nodiscard]] DeviceModel merged(const DeviceModel& measured, const DeviceModel& built_in);
 
-// What bounds work in one dtype on a device.
+// Roofline of a device for one dtype.
 struct DeviceLimits {
   double copy_bytes_per_second = 0;  // read plus written, of the largest copy
-  double flops_per_second = 0;       // of the fastest large product
-  std::vector<CopyRate> copies{};    // by size, ascending; may be none
+  double flops_per_second = 0;       // of the fastest large GEMM
+  std::vector<CopyRate> copies{};    // by ascending size; may be empty
 
-  // The best rate of copies that move a quarter of so many bytes or more.
+  // Bandwidth for work that moves `bytes`: the best rate among copies of at least bytes / 4, in bytes read plus written
+  // per second.
   [[nodiscard]] double bytes_per_second(double bytes) const;
-  // The least time for so much work, in seconds.
+  // Lower bound of the time for this work, in seconds.
   [[nodiscard]] double floor(double flops, double bytes) const;
-  // The share of what is possible that so much work in so many seconds is, at most 1: what was reached is possible,
-  // however it was measured.
+  // Fraction of the roofline that work done in `seconds` reached, at most 1: measured limits are themselves inexact.
   [[nodiscard]] double reached(double flops, double bytes, double seconds) const;
 };
 
-// Nothing where the model does not know products of `dtype` or copies.
+// Returns nullopt if the model does not know the rate of GEMMs of `dtype` or of copies.
 [[nodiscard]] std::optional<DeviceLimits> limits_of(const DeviceModel& model, DType dtype);
 
 }  // namespace hone

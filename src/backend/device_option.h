@@ -1,4 +1,4 @@
-// The options of commands that say where to run, and how products find their algorithm.
+// Options of commands that select the device and the GEMM algorithms.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace hone {
 template <>
 inline constexpr EnumTable kEnumTable<DeviceChoice>{.names = "auto|cpu|cuda", .aliases = "gpu=cuda"};
 
-// Reads as "v("device", device, kDeviceHelp)".
+// Help text of the option "device": v("device", device, kDeviceHelp).
 inline constexpr std::string_view kDeviceHelp = "Where to run; auto: the GPU where there is one";
 
 struct GemmOptions {

@@ -1,4 +1,4 @@
-// How busy a device is.
+// Current load of a device: utilization and used memory.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 namespace hone {
 
 struct DeviceUsage {
-  std::optional<double> busy_percent;  // of the last moments, by NVML; nothing for the host, or where NVML is not there
-  std::uint64_t used_bytes = 0;        // a GPU: by all processes; the host: what hone's buffers hold
+  std::optional<double> busy_percent;  // recent GPU utilization by NVML; nullopt for the CPU and without NVML
+  std::uint64_t used_bytes = 0;        // GPU: used by all processes; CPU: allocated in Buffers of this process
   std::uint64_t total_bytes = 0;
 };
 [[nodiscard]] DeviceUsage usage_of(const Device& device);

@@ -21,11 +21,11 @@ constexpr std::string_view kHeader =
     "description,microseconds,first_microseconds,tflops,check";
 constexpr std::size_t kFields = 21;
 constexpr std::size_t kHexOfWord = 16;
-// Larger files are none that hone wrote; sizes stay where their products fit 64 bits.
-constexpr std::uintmax_t kLargestFile = std::uintmax_t{64} << 20;
-constexpr std::int64_t kLargestSize = std::int64_t{1} << 40;
+constexpr std::uintmax_t kLargestFile = std::uintmax_t{64} << 20;  // bytes; hone writes no file that large
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 40;       // upper bound of all integers in a row
 
-// FNV-1a: a row that was damaged or edited is not given to the library, whose algorithms are opaque.
+// FNV-1a hash of a row. The algorithms are opaque to hone, so rows that were damaged or edited must not reach the
+// library.
 std::uint64_t checksum(std::string_view text) {
   std::uint64_t hash = 0xCBF29CE484222325u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
@@ -44,7 +44,7 @@ std::string decimal(double value) {
   return text.data();
 }
 
-// As a field of a CSV without quotes.
+// Converts text to a CSV field without quotes: commas, quotes and control characters become blanks.
 std::string field_of(std::string_view text) {
   std::string field(text);
   for (char& c : field) {
@@ -66,13 +66,13 @@ std::optional<Number> number(std::string_view text, int base = 10) {
   return value;
 }
 
-// The fields of one row, taken one after the other.
+// Reader of the fields of one row, in order. The constructor verifies the number of fields and the checksum.
 class Row {
  public:
   Row(std::string place, std::string_view line) : place_(std::move(place)), fields_(split(line, ',')) {
-    if (fields_.size() != kFields) refuse(text_of("has ", fields_.size(), " fields in place of ", kFields));
+    if (fields_.size() != kFields) refuse(text_of("has ", fields_.size(), " fields, expected ", kFields));
     const std::string_view checked = line.substr(0, line.rfind(',') + 1);
-    if (fields_.back() != hex(checksum(checked))) refuse("was damaged: its check does not fit");
+    if (fields_.back() != hex(checksum(checked))) refuse("is damaged: its checksum does not match");
   }
 
   const std::string& text() { return fields_[at_++]; }
@@ -114,7 +114,7 @@ class Row {
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(place_, what, "remove the file, or tune again with --tune_gemm into another");
+    throw Error(place_, what, "remove the file, or write another one with --tune_gemm --gemm_table FILE");
   }
 
   std::string place_;
@@ -160,7 +160,7 @@ fs::path GemmTable::default_path() const {
   const fs::path folder = cache_folder();
   const fs::path path = (folder.empty() ? fs::path(".") : folder) / name;
   if (is_file(path) || !environment_variable("HONE_CACHE").empty() || environment_variable("HOME").empty()) return path;
-  // Where the file lay before XDG_CACHE_HOME was heeded.
+  // Earlier versions ignored XDG_CACHE_HOME and wrote the file here.
   const fs::path former = expand_home("~/.cache/hone") / name;
   return is_file(former) ? former : path;
 }
@@ -168,11 +168,11 @@ fs::path GemmTable::default_path() const {
 void GemmTable::read(const fs::path& path) {
   std::error_code unknown;
   const std::uintmax_t bytes = fs::file_size(path, unknown);
-  if (!unknown && bytes > kLargestFile) throw Error(path.string(), "is too large for a table of matrix products");
+  if (!unknown && bytes > kLargestFile) throw Error(path.string(), "is too large for a GEMM table");
   const std::vector<std::string> lines = split(read_file(path), '\n');
   if (lines.empty() || lines[0] != kHeader) {
-    throw Error(path.string(), "is no table of matrix products: its first line is another",
-                "remove the file, or name another with --gemm_table");
+    throw Error(path.string(), "is not a GEMM table of this version: its first line differs",
+                "remove the file, or select another one with --gemm_table");
   }
   std::map<GemmKey, GemmChoice> choices = choices_;
   std::vector<std::string> foreign = foreign_;
@@ -184,7 +184,7 @@ void GemmTable::read(const fs::path& path) {
       if (std::ranges::find(foreign, lines[i]) == foreign.end()) foreign.push_back(lines[i]);
       continue;
     }
-    // In the order of the columns: an initialiser's clauses are evaluated from left to right.
+    // Braced initializers are evaluated from left to right, so the fields are read in the order of the columns.
     const GemmKey key{row.size(), row.size(), row.size(), row.size(),  row.size(),  row.size(), row.flag(),
                       row.flag(), row.flag(), row.flag(), row.dtype(), row.dtype(), row.dtype()};
     GemmChoice choice;

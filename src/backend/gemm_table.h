@@ -1,4 +1,4 @@
-// The fastest algorithm of a library for each matrix product, as measured once and kept in a CSV.
+// Table of the fastest cuBLASLt algorithm for each GEMM, measured once and stored in a CSV file.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace hone {
 
-// What decides how a product is computed: GemmArgs without its pointers.
+// Identity of a GEMM: GemmArgs without the pointers. All calls with one key run the same kernel.
 struct GemmKey {
   std::int64_t m, n, k, lda, ldb, ldc;
   bool transpose_a, transpose_b, accumulate, bias;
@@ -25,26 +25,28 @@ struct GemmKey {
 [[nodiscard]] double flops_of(const GemmKey& key);
 [[nodiscard]] std::string to_text(const GemmKey& key);  // "8192 x 3584 x 18944 bf16"
 
-// An algorithm as the library serialises it, and what was measured.
+// An algorithm and its measured time.
 struct GemmChoice {
-  std::array<std::uint64_t, 8> algorithm{};
-  std::string description;        // for readers: "id 66, tile 24, cluster 2"; no comma survives
-  double microseconds = 0;        // of the algorithm
-  double first_microseconds = 0;  // of the one that the library would have taken
+  std::array<std::uint64_t, 8> algorithm{};  // the bytes of cublasLtMatmulAlgo_t
+  std::string description;                   // for readers: "id 66 tile 24 cluster 2"; commas become blanks in the file
+  double microseconds = 0;                   // time of this algorithm
+  double first_microseconds = 0;             // time of the library's default algorithm
 };
 
-// The choices for one device and one version of the library. A file may hold those of others too: they are kept.
+// Choices for one device and one version of the library. Rows of other devices or versions in a file are kept, but not
+// used.
 class GemmTable {
  public:
   GemmTable(std::string_view device, std::int64_t version);
 
-  // gemm-DEVICE-VERSION.csv in hone's cache (system/cache_folder.h), or in the working folder where there is none. A
-  // file in ~/.cache/hone is taken although the cache is below XDG_CACHE_HOME, as long as there is none.
+  // Returns gemm-DEVICE-VERSION.csv in the cache folder (system/cache_folder.h), or in the working directory if there
+  // is no cache folder. If XDG_CACHE_HOME moved the cache and the file does not exist there, an existing one in
+  // ~/.cache/hone is used.
   [[nodiscard]] std::filesystem::path default_path() const;
-  // Adds what the file holds. Throws Error, with the line, where it is no such file or a row was damaged; the table is
-  // then as it was.
+  // Adds the rows of a file. Throws Error with the line if the file has another format or a row is damaged; the table
+  // is then unchanged.
   void read(const std::filesystem::path& path);
-  // Written beside and renamed.
+  // Replaces the file atomically and creates its folder if necessary.
   void write(const std::filesystem::path& path) const;
 
   [[nodiscard]] const GemmChoice* find(const GemmKey& key) const;

@@ -1,4 +1,4 @@
-// How matrix products find their algorithm, where a device's library has several.
+// Selection of GEMM algorithms on devices whose library offers several.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@ namespace hone {
 
 struct GemmTuning {
   enum class Mode : std::uint8_t {
-    known,   // the one that was measured to be fastest, where the table has the product; else the library's choice
-    search,  // measured at the first use, where the table does not have the product, and written to it
-    off,     // the library's choice
+    known,   // the algorithm in the table; the library's default for a GEMM that is not in it
+    search,  // as known, but a GEMM that is not in the table is tuned at its first use and added
+    off,     // the library's default
   };
   Mode mode = Mode::known;
-  std::string table;  // CSV; empty: in the cache folder (backend/gemm_table.h)
+  std::string table;  // CSV file; empty: GemmTable::default_path()
 };
 
-// For products from now on; what has been recorded stays as it is. The host's products have one algorithm: nothing
-// happens. Throws Error where a table that is named is none.
+// Sets the selection for the following GEMMs; recorded launches do not change. The CPU has one algorithm and ignores
+// the setting. Throws Error if a table was named and cannot be read.
 void set_gemm_tuning(Device& device, const GemmTuning& tuning);
 
 }  // namespace hone

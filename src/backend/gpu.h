@@ -1,5 +1,5 @@
-// The GPU, for code that is the same in every build. The folder cuda defines these functions; in a build without CUDA
-// no_cuda.cpp does: there is an obstacle, and to call any other function is a defect.
+// Interface to the GPU for code that does not depend on CUDA. The folder cuda/ implements it; a build without CUDA uses
+// no_cuda.cpp, in which gpu_obstacle() returns an error and all other functions throw Defect.
 #pragma once
 
 #include <memory>
@@ -14,15 +14,15 @@
 
 namespace hone {
 
-// Why `device: cuda` cannot be had, or nothing.
+// Returns the reason why `device: cuda` cannot be used; nullopt if it can.
 [[nodiscard]] std::optional<Error> gpu_obstacle();
-// The first GPU. There must be no obstacle.
+// Returns the first GPU. gpu_obstacle() must be nullopt, here and below.
 [[nodiscard]] Device& gpu_device();
-// Bytes: all, and those that the driver has free.
+// Total and free memory as the driver reports them, in bytes.
 [[nodiscard]] DeviceMemory gpu_memory();
 [[nodiscard]] DeviceUsage gpu_usage();
 [[nodiscard]] std::unique_ptr<Stopwatch> make_gpu_stopwatch(Device& gpu);
-// As host_memory_of says it.
+// Pinned host memory of the GPU, see host_memory_of().
 [[nodiscard]] Device& gpu_host_memory();
 void set_gpu_gemm_tuning(Device& gpu, const GemmTuning& tuning);
 

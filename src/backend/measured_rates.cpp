@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kRatesFormat = "hone device rates 1";
-constexpr std::uintmax_t kLargestRates = std::uintmax_t{1} << 20;  // larger ones are none that hone wrote
+constexpr std::uintmax_t kLargestRates = std::uintmax_t{1} << 20;  // bytes; hone writes no file that large
 constexpr double kLargestFigure = 1e18;
 
 struct RateField {
@@ -66,7 +66,7 @@ Json entry_of(const DeviceModel& model) {
   return entry;
 }
 
-// The entries of all devices. Throws Error where one is none.
+// Reads the entries of all devices. Throws Error if the file or one of its entries is not valid.
 Json read_entries(const fs::path& path) {
   std::error_code unknown;
   if (const std::uintmax_t bytes = fs::file_size(path, unknown); !unknown && bytes > kLargestRates) {
@@ -75,7 +75,7 @@ Json read_entries(const fs::path& path) {
   const Json file = read_json(path);
   if (!file.is_object() || !file.contains("format") || file["format"] != Json(kRatesFormat) ||
       !file.contains("devices") || !file["devices"].is_object()) {
-    throw Error("", "hone did not write it");
+    throw Error("", "has another format");
   }
   for (const auto& [name, entry] : file["devices"].items()) (void)model_from(name, entry);
   return file["devices"];
@@ -86,7 +86,7 @@ Json entries_or_none(const fs::path& path) {
   try {
     return read_entries(path);
   } catch (const Error& error) {
-    log_once(text_of(path.string(), " is left aside: it holds no rates of devices: ", error.what()));
+    log_once(text_of(path.string(), " is ignored: not a valid file of device rates: ", error.what()));
     return Json::object();
   }
 }
@@ -133,7 +133,7 @@ void keep_measured(const Device& device, const DeviceModel& model) {
     hone::create_directories(path.parent_path());
     write_json(path, {{"format", kRatesFormat}, {"devices", std::move(entries)}});
   } catch (const Error& error) {
-    log_warning(text_of("the device's rates are not kept: ", error.what()));
+    log_warning(text_of("cannot store the rates of the device: ", error.what()));
   }
 }
 

@@ -1,4 +1,5 @@
-// Rates of devices as they were measured on this machine: device_rates.json in hone's cache (system/cache_folder.h).
+// Stores the rates of devices measured on this machine in device_rates.json in the cache folder
+// (system/cache_folder.h).
 #pragma once
 
 #include <filesystem>
@@ -8,21 +9,21 @@
 
 namespace hone {
 
-// What a device's figures stand under: a GPU's name; a host's processor and the threads that hone uses of it,
+// Key of a device in the file: the name of a GPU, or a CPU's model and the number of threads that hone uses,
 // "AMD EPYC 7B13, 8 threads".
 [[nodiscard]] std::string device_key(const Device& device);
 
-// The file; empty where there is no cache.
+// Path of the file; empty if there is no cache folder.
 [[nodiscard]] std::filesystem::path measured_rates_path();
 
-// What was measured of the device, and nothing else. A file that was damaged, or that hone did not write, is left aside
-// with one line.
+// Returns the measured rates of the device; all others are unknown. A file that is damaged or has another format is
+// ignored with a notice.
 [[nodiscard]] DeviceModel measured_model(const Device& device);
-// The same before what is built in of its name.
+// Returns the measured rates, completed by the built-in table.
 [[nodiscard]] DeviceModel device_model(const Device& device);
 
-// Keeps the measured figures of `model`; others of this device, and those of other devices, stay. The file is written
-// beside and renamed; one that was damaged is replaced. A warning, and no Error, where it cannot be written.
+// Stores the measured rates of `model`. Other rates of this device and those of other devices are kept. The file is
+// replaced atomically, also if it was damaged. If it cannot be written, logs a warning.
 void keep_measured(const Device& device, const DeviceModel& model);
 
 }  // namespace hone

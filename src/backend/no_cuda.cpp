@@ -1,10 +1,10 @@
-// Stands in for the folder cuda in a build without it.
+// Implements gpu.h in a build without the CUDA backend.
 #include "backend/gpu.h"
 
 namespace hone {
 namespace {
 
-[[noreturn]] void fail() { throw Defect("this build of hone has no GPU to ask"); }
+[[noreturn]] void fail() { throw Defect("a GPU function was called in a build without the CUDA backend"); }
 
 }  // namespace
 

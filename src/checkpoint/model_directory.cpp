@@ -26,12 +26,12 @@ std::shared_ptr<const Json> read_config(const fs::path& folder) {
   return read_object(folder / "config.json");
 }
 
-// The base of an adapter, from its configuration.
+// The folder of an adapter's base, from base_model_name_or_path in its configuration.
 fs::path base_of(const AdapterFolder& adapter) {
   const fs::path file = adapter.path / kAdapterConfig;
   const auto found = adapter.config->find("base_model_name_or_path");
   if (found == adapter.config->end() || !found->is_string()) {
-    throw Error(file.string(), "base_model_name_or_path is not set", "the folder or name of the model it belongs to");
+    throw Error(file.string(), "base_model_name_or_path is not set", "set it to the folder or name of the base model");
   }
   const std::string name = found->get<std::string>();
   const auto revision = adapter.config->find("revision");
@@ -50,13 +50,13 @@ AdapterFolder read_adapter(const fs::path& folder) {
           std::make_shared<const SafetensorsFile>(folder / kAdapterWeights)};
 }
 
-// Outermost first, and the folder of the model below them.
+// Collects the adapters of a folder, outermost first, and returns the folder of the base model below them.
 fs::path collect_adapters(const fs::path& path, std::vector<AdapterFolder>& adapters) {
   constexpr std::size_t kMost = 8;
   fs::path folder = path;
   while (is_adapter_folder(folder)) {
     if (adapters.size() == kMost) {
-      throw Error(path.string(), text_of("more than ", kMost, " adapters lie on each other, or one on itself"));
+      throw Error(path.string(), text_of("more than ", kMost, " stacked adapters, or an adapter that is its own base"));
     }
     adapters.push_back(read_adapter(folder));
     folder = base_of(adapters.back());

@@ -1,4 +1,4 @@
-// Models by name: a folder, the cache, or the hub.
+// Finds models by name: as a folder, in Hugging Face's cache, or on the hub.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -18,7 +18,7 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-// The files that hone reads of a model: not what holds the same weights once more.
+// Returns true for the files of a repository that hone reads. Other files repeat the same weights in other formats.
 bool is_model_file(std::string_view path) {
   if (path.find('/') != std::string_view::npos) return false;
   if (path.ends_with(".safetensors")) return !path.starts_with("consolidated");
@@ -32,7 +32,7 @@ bool has_weights(const fs::path& folder) {
   if (!is_file(index)) return false;
   const Json content = read_json(index);
   const auto map = content.is_object() ? content.find("weight_map") : content.end();
-  if (map == content.end() || !map->is_object()) return true;  // its reader says what is wrong
+  if (map == content.end() || !map->is_object()) return true;  // opening it reports the error
   std::set<std::string> shards;
   for (const auto& [tensor, shard] : map->items()) {
     if (shard.is_string()) shards.insert(shard.get<std::string>());
@@ -54,7 +54,7 @@ bool is_wanted(std::string_view path, Wanted wanted) {
 
 fs::path resolve(std::string_view name, std::string_view revision, Wanted wanted) {
   if (name.empty() || name.find('\0') != std::string_view::npos) {
-    throw Error("the model's name is empty, or holds a zero byte");
+    throw Error("the model's name is empty or contains a zero byte");
   }
   fs::path local = expand_home(std::string(name));
   if (is_folder(local)) return local;
@@ -78,14 +78,14 @@ fs::path resolve(std::string_view name, std::string_view revision, Wanted wanted
     listing = list_repo(repo);
   } catch (const Error& error) {
     if (!is_cached) throw;
-    log_warning(text_of(error.what(), "; what the cache has of it is used"));
+    log_warning(text_of(error.what(), "; using the files in the cache"));
     return snapshot;
   }
   std::vector<std::string> paths;
   for (const HubFile& file : listing.files) {
     if (is_wanted(file.path, wanted)) paths.push_back(file.path);
   }
-  if (paths.empty()) throw Error(shown(name), "the hub has no files of a model there");
+  if (paths.empty()) throw Error(shown(name), "the repository on the hub has no model files");
   return download(repo, listing, paths);
 }
 

@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::size_t kMaxRank = 64;
 
-// Follows the one form that a header may have and stops at the first byte that leaves it, so that neither depth nor
-// length of hostile input costs more than reading it.
+// A streaming parser for the only structure that a header may have. It stops at the first byte that violates the
+// structure, so hostile input, however deep or long, costs no more than reading it.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit HeaderReader(std::string_view where) : where_(where) {}
@@ -169,7 +169,7 @@ bool HeaderReader::end_array() {
   return true;
 }
 
-// Bytes that type and shape ask for, or nothing where the product overflows.
+// Size in bytes by type and shape, or nothing if the product overflows.
 std::optional<std::uint64_t> expected_size(const HeaderEntry& entry) {
   std::uint64_t size = size_of(entry.type);
   bool empty = false;
@@ -199,7 +199,7 @@ void check_entry(const HeaderEntry& entry, std::uint64_t data_size, std::string_
   }
 }
 
-// The tensors must cover the data from the first byte to the last, each byte once.
+// Checks that the tensors cover the data from the first byte to the last, each byte exactly once.
 void check_layout(const std::vector<HeaderEntry>& entries, std::uint64_t data_size, std::string_view where) {
   std::uint64_t covered = 0;
   std::unordered_set<std::string_view> names;

@@ -14,6 +14,7 @@ constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference implementation's limit
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
+// Returns the JSON header of a file after checking its length.
 std::string_view header_of(std::string_view file, std::string_view where) {
   if (file.size() < kLengthBytes) {
     throw Error(where, text_of("is not a safetensors file: it has ", file.size(), " bytes, the header length alone ",
@@ -40,12 +41,13 @@ struct Float16 {
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
     const std::uint32_t magnitude = bits & 0x7FFFu;
     if (magnitude >= 0x7C00u) return std::bit_cast<float>(sign | 0x7F800000u | (magnitude & 0x3FFu) << 13);
-    // Shifted into place the exponent is 112 too small; a multiplication mends it, subnormal numbers included.
+    // After the shift the exponent is too small by 112. Multiplying by 2^112 corrects it, also for subnormal numbers.
     const float value = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
     return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) | sign);
   }
 };
 
+// Converts elements through f32. The input may be unaligned, so elements are copied with memcpy.
 template <class From, class To>
 void convert(std::span<const std::byte> in, std::span<std::byte> out) {
   constexpr std::int64_t kGrain = 1 << 16;
@@ -59,6 +61,7 @@ void convert(std::span<const std::byte> in, std::span<std::byte> out) {
   });
 }
 
+// Returns false if the conversion is not supported.
 template <class From>
 bool convert_to(DType wanted, std::span<const std::byte> in, std::span<std::byte> out) {
   switch (wanted) {

@@ -26,7 +26,7 @@ std::string header_text(std::span<const TensorSource* const> sources, std::map<s
     offset = end;
   }
   text += "}";
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that every tensor is aligned to its elements
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // aligns every tensor to its element size
   return text;
 }
 
@@ -50,10 +50,10 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
   std::set<std::string> names;
   for (const TensorSource& source : sources) {
     HONE_ASSERT(source.name != "__metadata__" && names.insert(stored_name(source)).second, source.name,
-                " twice or reserved");
+                " is reserved or given twice");
     ordered.push_back(&source);
   }
-  // StoredType is declared in the order of widths.
+  // StoredType is declared in the order of element sizes.
   std::ranges::sort(ordered, [](const TensorSource* a, const TensorSource* b) {
     const StoredType a_type = stored_type_of(a->dtype);
     const StoredType b_type = stored_type_of(b->dtype);
@@ -72,7 +72,7 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
       const std::size_t most = std::min<std::uint64_t>(bound, source->byte_count() - begin);
       const std::span<const std::byte> bytes = source->piece(begin, most);
       HONE_ASSERT(!bytes.empty() && bytes.size() <= most, source->name, " ", shape_text(source->shape), ": ",
-                  bytes.size(), " bytes, asked for ", most);
+                  bytes.size(), " bytes, requested were at most ", most);
       file.write(bytes);
       begin += bytes.size();
     }

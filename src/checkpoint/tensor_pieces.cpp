@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kOf = " of ";
 
-// "128,0"; nothing where it is not such a list.
+// Parses a list of numbers, "128,0"; returns nothing if the text is not such a list.
 std::optional<std::vector<std::int64_t>> numbers_of(std::string_view text) {
   std::vector<std::int64_t> numbers;
   while (!text.empty()) {
@@ -29,6 +29,7 @@ std::optional<std::vector<std::int64_t>> numbers_of(std::string_view text) {
   return numbers;
 }
 
+// Parses "OFFSET of SHAPE"; returns nothing if the text is malformed.
 std::optional<TensorPlace> place_of(std::string_view text) {
   const std::size_t of = text.find(kOf);
   if (of == std::string_view::npos) return std::nullopt;
@@ -44,7 +45,8 @@ std::string joined(std::span<const std::int64_t> numbers) {
   return text;
 }
 
-// Whether a box of this shape lies there, in a whole whose elements can be counted.
+// Returns true if a piece of this shape fits at that position and the number of elements of the whole does not
+// overflow.
 bool fits(const TensorPlace& place, std::span<const std::int64_t> shape) {
   constexpr std::int64_t kMostElements = std::int64_t{1} << 60;
   if (place.offset.size() != shape.size() || place.whole.size() != shape.size()) return false;
@@ -77,6 +79,7 @@ std::string place_text(const TensorPlace& place) {
 void PiecedTensor::Box::measure() {
   stride.assign(whole.size(), 1);
   for (std::size_t d = whole.size(); d-- > 1;) stride[d - 1] = stride[d] * whole[d];
+  // A run spans the trailing dimensions up to and including the first, from the back, that the piece does not fill.
   outer = whole.size();
   while (outer > 0) {
     --outer;
@@ -100,7 +103,7 @@ std::int64_t PiecedTensor::Box::start(std::int64_t index) const {
 }
 
 std::int64_t PiecedTensor::Box::before(std::int64_t element) const {
-  // Runs begin in ascending order: those below `low` begin before the element.
+  // Binary search over the runs, whose starts ascend. Invariant: the runs below `low` start before the element.
   std::int64_t low = 0;
   std::int64_t high = runs;
   while (low < high) {
@@ -117,6 +120,7 @@ std::int64_t PiecedTensor::Box::before(std::int64_t element) const {
 void PiecedTensor::read(std::int64_t first, DType wanted, std::span<std::byte> out) const {
   const std::size_t size = size_of(wanted);
   const std::int64_t end = first + static_cast<std::int64_t>(out.size() / size);
+  // Copy the parts of all runs that are within the requested range.
   for (const Box& box : boxes_) {
     const std::int64_t last = box.before(end);
     for (std::int64_t at = box.before(first); at < last;) {
@@ -142,7 +146,7 @@ void PiecedTensors::add(const StoredTensor& stored) {
     std::optional<TensorPlace> place = place_of(entry->second);
     if (!place || !fits(*place, stored.shape)) {
       throw Error(file_->name(), text_of("tensor ", quoted_name(name), " is ", shape_text(stored.shape),
-                                         " and __metadata__ says ", quoted_name(entry->second), " of it, which ",
+                                         ", but its entry in __metadata__ is ", quoted_name(entry->second), ", which ",
                                          place ? "does not fit" : "is not \"OFFSET of SHAPE\""));
     }
     if (const std::string suffix = piece_name("", *place); name.ends_with(suffix)) {

@@ -1,9 +1,8 @@
-// Tensors that a file holds in pieces, as several devices have them.
+// Reads tensors that a safetensors file stores in pieces, for example one piece for each device of a sharded run.
 //
-// A stored tensor is a box of a whole one. One that is less than the whole is stored as NAME@OFFSET
-// ("w.exp_avg@128,0"), and __metadata__ says under that key where it lies, "OFFSET of SHAPE": "128,0 of 256,64". A
-// stored tensor without such an entry is the whole of its name; the writer gives a whole tensor none, the reader takes
-// either.
+// A stored tensor is a box of elements of the whole tensor NAME. A piece is stored as NAME@OFFSET ("w.exp_avg@128,0"),
+// and __metadata__ maps that name to its position, "OFFSET of SHAPE": "128,0 of 256,64". A stored tensor without such
+// an entry is a whole tensor. The writer adds no entry for whole tensors; the reader accepts one.
 #pragma once
 
 #include <cstdint>
@@ -17,47 +16,49 @@
 
 namespace hone {
 
-// The name under which a tensor is stored that lies there, and the entry that says so: "NAME@128,0", "128,0 of 256,64".
+// The name of a stored piece, "NAME@128,0", and its entry in __metadata__, "128,0 of 256,64".
 [[nodiscard]] std::string piece_name(std::string_view name, const TensorPlace& place);
 [[nodiscard]] std::string place_text(const TensorPlace& place);
 
-// A whole tensor, or a stretch of one, ready to be read.
+// A range of the elements of a whole tensor, assembled from its pieces.
 class PiecedTensor {
  public:
-  // Copies elements [first, first + out.size() / size_of(wanted)) of the whole, in row-major order, as `wanted`; they
-  // lie in what was asked of PiecedTensors::at. Throws Error as read_as does.
+  // Copies elements [first, first + out.size() / size_of(wanted)) of the whole tensor, in row-major order, with type
+  // `wanted`. They must be within the range passed to PiecedTensors::at(). Throws Error as read_as() does.
   void read(std::int64_t first, DType wanted, std::span<std::byte> out) const;
 
  private:
   friend class PiecedTensors;
 
-  // A box of the whole, as runs of elements that are next to each other in both.
+  // A piece of the whole tensor, divided into runs of elements that are contiguous in both.
   struct Box {
     const StoredTensor* stored = nullptr;
-    std::vector<std::int64_t> offset;  // of the box in the whole
-    std::vector<std::int64_t> whole;   // shape
-    std::vector<std::int64_t> stride;  // elements of the whole, by dimension
-    std::size_t outer = 0;             // dimensions that count runs; those behind lie inside one
-    std::int64_t run = 1;              // elements
-    std::int64_t runs = 1;
+    std::vector<std::int64_t> offset;  // first index of the piece in each dimension of the whole
+    std::vector<std::int64_t> whole;   // shape of the whole
+    std::vector<std::int64_t> stride;  // strides of the whole, in elements
+    std::size_t outer = 0;             // leading dimensions that enumerate runs; a run covers the remaining ones
+    std::int64_t run = 1;              // elements per run
+    std::int64_t runs = 1;             // number of runs
 
-    void measure();                                              // from shapes: stride, outer, run, runs
-    [[nodiscard]] std::int64_t start(std::int64_t index) const;  // of a run, in the whole
-    // How many of its elements lie before one of the whole.
+    void measure();                                              // computes stride, outer, run and runs
+    [[nodiscard]] std::int64_t start(std::int64_t index) const;  // index in the whole of a run's first element
+    // Number of elements of the piece that come before `element` of the whole.
     [[nodiscard]] std::int64_t before(std::int64_t element) const;
   };
 
   std::vector<Box> boxes_;
 };
 
+// All tensors of a file, with their pieces grouped by the name of the whole tensor.
 class PiecedTensors {
  public:
-  // Those of a file, which outlives it. Throws Error, naming file and tensor, where an entry of __metadata__ cannot be
-  // read or does not fit the tensor.
+  // The file must outlive this object. Throws Error with file and tensor if an entry of __metadata__ is malformed or
+  // does not fit its tensor.
   explicit PiecedTensors(const SafetensorsFile& file);
 
-  // Elements [first, first + count) of the whole tensor `name` of this shape. Throws Error where the file has no piece
-  // of it, says another shape of the whole (both are shown), lacks some of the elements, or has some twice.
+  // Returns elements [first, first + count) of the whole tensor `name` of this shape. Throws Error if the file has no
+  // piece of the tensor, gives another shape of the whole (the message states both), lacks some of the elements or has
+  // some of them twice.
   [[nodiscard]] PiecedTensor at(std::string_view name, std::span<const std::int64_t> shape, std::int64_t first,
                                 std::int64_t count) const;
 
@@ -65,7 +66,7 @@ class PiecedTensors {
   void add(const StoredTensor& stored);
 
   const SafetensorsFile* file_;
-  std::map<std::string, std::vector<PiecedTensor::Box>, std::less<>> boxes_;  // by the name of the whole
+  std::map<std::string, std::vector<PiecedTensor::Box>, std::less<>> boxes_;  // by name of the whole
 };
 
 }  // namespace hone

@@ -32,7 +32,7 @@ constexpr const char* kFormatKey = "hone_format";  // in the metadata of kTensor
 std::string folder_name(std::int64_t step) { return text_of(kPrefix, step); }
 std::string hidden_name(std::int64_t step, std::string_view suffix) { return text_of(".", kPrefix, step, suffix); }
 
-// The N of checkpoint-N, written as folder_name writes it.
+// Parses the N of checkpoint-N. Returns nothing if folder_name() would write the name differently ("checkpoint-007").
 std::optional<std::int64_t> step_of(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   const std::string_view digits = name.substr(kPrefix.size());
@@ -42,13 +42,13 @@ std::optional<std::int64_t> step_of(std::string_view name) {
   return step;
 }
 
-// The N of .checkpoint-N.SUFFIX.
+// Parses the N of .checkpoint-N.SUFFIX.
 std::optional<std::int64_t> hidden_step_of(std::string_view name, std::string_view suffix) {
   if (!name.starts_with('.') || !name.ends_with(suffix)) return std::nullopt;
   return step_of(name.substr(1, name.size() - 1 - suffix.size()));
 }
 
-// Path below the folder -> size, of every file.
+// Returns a JSON object that maps the relative path of every file in the folder to its size in bytes.
 Json file_sizes(const fs::path& folder) {
   std::vector<std::pair<std::string, std::uint64_t>> sizes;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -73,7 +73,7 @@ void check_files(const fs::path& folder, const Json& files) {
   }
 }
 
-// training_state.json, after a check that the folder is whole.
+// Reads training_state.json and checks that the folder is complete. Throws Error if it is not.
 std::shared_ptr<const Json> read_state(const fs::path& folder) {
   const fs::path path = folder / kStateFile;
   if (!is_file(path))
@@ -81,7 +81,7 @@ std::shared_ptr<const Json> read_state(const fs::path& folder) {
   auto state = std::make_shared<const Json>(read_json(path));
   const bool complete = state->is_object() && state->contains("step") && (*state)["step"].is_number_integer() &&
                         state->contains("files") && (*state)["files"].is_object();
-  if (!complete) throw Error(path.string(), "holds no \"step\" or no \"files\"");
+  if (!complete) throw Error(path.string(), "lacks \"step\" or \"files\"");
   check_files(folder, (*state)["files"]);
   return state;
 }
@@ -91,9 +91,9 @@ std::int64_t format_of(const SafetensorsFile& tensors) {
   if (found == tensors.metadata().end()) return 1;
   if (found->second == text_of(kStateFormat)) return kStateFormat;
   throw Error(tensors.name(),
-              text_of("is of format ", quoted_name(found->second), " (", kFormatKey, "), this hone knows those up to ",
-                      kStateFormat),
-              "resume with the hone that saved it");
+              text_of("has format ", quoted_name(found->second), " (", kFormatKey,
+                      "), this version of hone reads up to ", kStateFormat),
+              "resume with the version that saved it");
 }
 
 }  // namespace
@@ -130,9 +130,9 @@ TrainingState::TrainingState(const fs::path& checkpoint)
 
 CheckpointStore::Lock::Lock(const fs::path& folder)
     : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  // File systems without locks (some network ones) are left unlocked.
+  // File systems that do not support locks (some network file systems) stay unlocked.
   if (descriptor_.open() && ::flock(descriptor_.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    throw Error(folder.string(), "another run saves its checkpoints here", "set another output_dir, or end that run");
+    throw Error(folder.string(), "another run is saving checkpoints here", "set another output_dir or stop that run");
   }
 }
 
@@ -160,6 +160,7 @@ fs::path CheckpointStore::save(const CheckpointContent& content) {
   const fs::path partial = output_dir_ / hidden_name(content.step, kPartial);
   const fs::path replaced = output_dir_ / hidden_name(content.step, kReplaced);
 
+  // Write everything into the partial folder, training_state.json with the list of files last.
   remove_path(partial);
   hone::create_directories(partial);
   if (content.write_model) content.write_model(partial);
@@ -169,6 +170,7 @@ fs::path CheckpointStore::save(const CheckpointContent& content) {
   state["files"] = file_sizes(partial);
   write_json(partial / kStateFile, state);
 
+  // Sync to disk before renaming, so that a folder named checkpoint-N is complete even after a crash of the machine.
   sync_tree(partial);
   const bool replaces = is_folder(folder);
   if (replaces) {
@@ -188,7 +190,7 @@ std::vector<std::int64_t> CheckpointStore::whole_steps() const {
       (void)read_state(folder.path);
       whole.push_back(folder.step);
     } catch (const Error&) {
-      continue;  // damaged, or not hone's: neither counted nor touched
+      continue;  // damaged or not written by hone: neither counted nor deleted
     }
   }
   return whole;

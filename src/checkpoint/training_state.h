@@ -1,12 +1,15 @@
-// The checkpoint folders of a training run: OUTPUT_DIR/checkpoint-N holds the model of step N in Hugging Face's layout,
-// the optimizer's tensors (optimizer.safetensors) and training_state.json, which is written last and lists the size of
-// every other file. What the tensors are called is the format's (kStateFormat), which the tensors' file says in
-// __metadata__ as hone_format; how one may lie there in pieces, checkpoint/tensor_pieces tells.
+// Saves and loads the checkpoints of a training run.
 //
-// A folder named checkpoint-N is whole from the moment it has that name to the moment it loses it: it is filled as
-// .checkpoint-N.partial, synced and renamed; to be deleted it is first renamed to .checkpoint-N.removed; to be
-// replaced, to .checkpoint-N.replaced, which becomes checkpoint-N again if the run dies before the new one has that
-// name.
+// The folder OUTPUT_DIR/checkpoint-N has the model of step N in Hugging Face's layout, the optimizer's tensors
+// (optimizer.safetensors) and training_state.json, which is written last and lists the size of every other file. The
+// format (kStateFormat) determines the names of the tensors; optimizer.safetensors records it in __metadata__ as
+// hone_format. Tensors may be stored in pieces (checkpoint/tensor_pieces.h).
+//
+// A folder named checkpoint-N is complete at all times, even if the process is killed:
+//   - A new checkpoint is written as .checkpoint-N.partial, synced to disk and then renamed.
+//   - A checkpoint to delete is first renamed to .checkpoint-N.removed.
+//   - A checkpoint to replace is renamed to .checkpoint-N.replaced. If the run dies before the new one is renamed to
+//     checkpoint-N, the next run renames the old one back.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +27,8 @@
 
 namespace hone {
 
-// 1, which says no number: tensors are named by the blocks of the program that saved them. 2: by the parts of the
-// checkpoint's tensors (model/state_tensors).
+// Current format. Format 1, which files do not record, names tensors after the blocks of the program that saved them.
+// Format 2 names them after the parts of the checkpoint's tensors (model/state_tensors.h).
 inline constexpr std::int64_t kStateFormat = 2;
 
 struct CheckpointFolder {
@@ -33,23 +36,25 @@ struct CheckpointFolder {
   std::filesystem::path path;
 };
 
-// The folders named checkpoint-N, by step; none where output_dir does not exist. They need not be whole.
+// Returns the folders named checkpoint-N ordered by step, or none if output_dir does not exist. Does not check their
+// content.
 [[nodiscard]] std::vector<CheckpointFolder> checkpoints_in(const std::filesystem::path& output_dir);
 
-// The whole checkpoint of the highest step; damaged ones (cut short by a copy, say) are skipped with a warning.
+// Returns the complete checkpoint with the highest step. Skips damaged ones (for example after an interrupted copy)
+// with a warning.
 [[nodiscard]] std::optional<CheckpointFolder> last_good_checkpoint(const std::filesystem::path& output_dir);
 
-// What a checkpoint holds for resuming. Throws Error naming the file where the folder is not whole, or of a format that
-// this hone does not know.
+// The part of a checkpoint that is needed to resume. The constructor throws Error with the file if the checkpoint is
+// incomplete or has a format that this version does not support.
 class TrainingState {
  public:
   explicit TrainingState(const std::filesystem::path& checkpoint);
 
   [[nodiscard]] std::int64_t step() const { return step_; }
-  // As given to CheckpointStore::save, with "step" and "files" added.
+  // The state passed to CheckpointStore::save(), with "step" and "files" added.
   [[nodiscard]] const Json& json() const { return *json_; }
   [[nodiscard]] const SafetensorsFile& tensors() const { return tensors_; }
-  [[nodiscard]] std::int64_t format() const { return format_; }  // of the tensors
+  [[nodiscard]] std::int64_t format() const { return format_; }  // format of the tensors' names
 
  private:
   std::shared_ptr<const Json> json_;
@@ -58,36 +63,37 @@ class TrainingState {
   std::int64_t format_;
 };
 
-// What to save. `state` is an object without "step", "files" or numbers that are not finite.
+// The content of a checkpoint. `state` is a JSON object without "step", "files" and non-finite numbers.
 struct CheckpointContent {
   std::int64_t step = 0;
   const Json& state;                      // epoch, data position, seeds, options, running sums
-  std::span<const TensorSource> tensors;  // optimizer moments and whatever else is large
-  std::function<void(const std::filesystem::path& folder)> write_model;  // model, tokenizer; empty: none
+  std::span<const TensorSource> tensors;  // optimizer moments and other large state
+  std::function<void(const std::filesystem::path& folder)> write_model;  // writes model and tokenizer; may be empty
 };
 
-// Saves and deletes the checkpoints of one run. While it lives no other process can open a store on the same folder.
+// Saves and deletes the checkpoints of a run. While it exists, no other process can open a store on the same folder.
 class CheckpointStore {
  public:
-  // Creates output_dir if need be, restores what was being replaced, and removes what a killed run left unfinished.
-  // Throws Error where another store holds the folder.
+  // Creates output_dir if needed, restores checkpoints whose replacement was interrupted and removes unfinished files
+  // of a killed run. Throws Error if another store has the folder open.
   explicit CheckpointStore(std::filesystem::path output_dir);
   CheckpointStore(const CheckpointStore&) = delete;
   CheckpointStore& operator=(const CheckpointStore&) = delete;
 
-  // Saves checkpoint-STEP, in place of an older one of that step. Whatever fails, and at whatever moment the process
-  // dies, the checkpoints that were there stay whole. Returns the folder.
+  // Saves checkpoint-STEP and replaces an existing one of that step. If saving fails or the process dies at any moment,
+  // the existing checkpoints stay complete. Returns the folder.
   std::filesystem::path save(const CheckpointContent& content);
 
-  // Deletes whole checkpoints, lowest steps first, until `limit` (at least 1) are left. The last one saved and those of
-  // the steps in `keep` (the best one, say) are never deleted, but counted.
+  // Deletes complete checkpoints, lowest steps first, until `limit` (at least 1) are left. The last one saved and those
+  // of the steps in `keep` (for example the best one) count toward the limit but are never deleted.
   void apply_limit(std::int64_t limit, std::span<const std::int64_t> keep = {});
 
-  // Deletes whole checkpoints that were not saved through this store: those of a run that this one replaces.
+  // Deletes complete checkpoints that were not saved through this store, that is, those of a run that this run
+  // replaces.
   void remove_others();
 
  private:
-  // Holds the folder until it dies or the process does.
+  // An exclusive lock on the folder, released by the destructor or the end of the process.
   class Lock {
    public:
     explicit Lock(const std::filesystem::path& folder);
@@ -102,7 +108,7 @@ class CheckpointStore {
 
   std::filesystem::path output_dir_;
   Lock lock_;
-  std::vector<std::int64_t> saved_;
+  std::vector<std::int64_t> saved_;  // steps saved through this store
 };
 
 }  // namespace hone

@@ -23,8 +23,8 @@ std::string shard_name(std::size_t number, std::size_t count) {
   return name.data();
 }
 
-// The tensors of each shard, by the shard's file name. Not core's Json: that keeps the order of keys, and finding one
-// among the 90,000 of a large model takes it a walk over all of them.
+// Returns the tensors of each shard by the shard's file name. Uses nlohmann::json instead of core's Json, which
+// preserves the order of keys and therefore needs a linear search for each of the 90,000 keys of a large model.
 std::map<std::string, std::vector<std::string>> read_index(const fs::path& path) {
   const std::string where = path.string();
   const auto index = nlohmann::json::parse(read_file(path), nullptr, false);
@@ -42,7 +42,7 @@ std::map<std::string, std::vector<std::string>> read_index(const fs::path& path)
     }
     shards[name].push_back(tensor);
   }
-  if (shards.empty()) throw Error(where, "its weight_map is empty");
+  if (shards.empty()) throw Error(where, "the weight_map is empty");
   return shards;
 }
 
@@ -58,8 +58,8 @@ std::vector<std::string> shards_in(const fs::path& folder) {
   return names;
 }
 
-// Greedy, in order, as huggingface_hub's split_state_dict_into_shards_factory: a tensor that does not fit opens a new
-// shard, one that is larger than a shard gets its own.
+// Fills shards greedily in order, as huggingface_hub's split_state_dict_into_shards_factory does: a tensor that does
+// not fit starts a new shard, and a tensor larger than a shard gets a separate shard.
 std::vector<std::vector<TensorSource>> split_into_shards(std::span<const TensorSource> sources,
                                                          std::uint64_t max_shard_bytes) {
   std::vector<std::vector<TensorSource>> shards;
@@ -114,7 +114,8 @@ WeightFiles::WeightFiles(const fs::path& folder) : folder_(folder.string()) {
       const SafetensorsFile& file = files_.emplace_back(folder / name);
       for (const std::string& tensor : tensors) {
         if (file.find(tensor) == nullptr) {
-          throw Error(file.name(), text_of("holds no tensor ", quoted_name(tensor), ", but ", kIndexFile, " says so"));
+          throw Error(file.name(),
+                      text_of("holds no tensor ", quoted_name(tensor), ", but ", kIndexFile, " lists it there"));
         }
       }
     }
@@ -122,7 +123,7 @@ WeightFiles::WeightFiles(const fs::path& folder) : folder_(folder.string()) {
     const auto shards = shards_in(folder);
     if (!shards.empty()) {
       throw Error(folder_, text_of("holds ", shards.front(), " but no ", kIndexFile),
-                  "the saving or copying of this model was interrupted");
+                  "saving or copying this model was interrupted; save or copy it again");
     }
   }
   for (const SafetensorsFile& file : files_) {
@@ -166,7 +167,7 @@ void write_weights(const fs::path& folder, std::span<const TensorSource> sources
   if (shards.size() == 1) {
     write_safetensors(folder / kSingleFile, shards.front());
   } else {
-    // Written under names that nothing reads, so that the old weights hold until all the new ones are on the disk.
+    // Write the shards under names that no reader uses, so the old weights stay valid until all new ones are on disk.
     for (std::size_t i = 0; i < shards.size(); ++i) {
       written.push_back(shard_name(i + 1, shards.size()));
       write_safetensors(folder / ("new-" + written.back()), shards[i]);

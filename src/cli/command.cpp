@@ -36,7 +36,7 @@ std::string command_help(const CommandText& text, const OptionTable& table) {
 void apply_input(const CommandText& text, const OptionInput& input) {
   if (!input.positionals.empty() && text.positionals.empty()) {
     throw Error(
-        text_of("hone ", text.name), text_of("takes no argument ", shown(input.positionals[0])),
+        text_of("hone ", text.name), text_of("unexpected argument ", shown(input.positionals[0])),
         text.recipe == RecipeArgument::taken ? "a recipe ends in .yaml, flags begin with --" : "flags begin with --");
   }
   for (const std::string& line : notice_lines(input.notices)) log_once(line);
@@ -46,13 +46,14 @@ void apply_input(const CommandText& text, const OptionInput& input) {
 std::string model_argument(std::string_view command, const std::string& given, const OptionInput& input) {
   const std::string place = text_of("hone ", command);
   if (input.positionals.size() > 1) {
-    throw Error(place, text_of("takes one model, saw ", input.positionals.size(), " arguments"));
+    throw Error(place, text_of("expected one model, saw ", input.positionals.size(), " arguments"));
   }
   if (!input.positionals.empty() && input.place_of("model_name_or_path").starts_with("--")) {
-    throw Error(place, text_of("names two models, ", shown(input.positionals[0]), " and ", shown(given)), "give one");
+    throw Error(place, text_of("expected one model, saw ", shown(input.positionals[0]), " and ", shown(given)),
+                "remove the argument or --model_name_or_path");
   }
   const std::string model = input.positionals.empty() ? given : input.positionals[0];
-  if (model.empty()) throw Error(place, "no model is named", text_of(place, " FOLDER"));
+  if (model.empty()) throw Error(place, "no model given", text_of(place, " FOLDER"));
   return model;
 }
 

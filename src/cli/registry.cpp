@@ -16,7 +16,7 @@ enum ExitCode : int { kDone = 0, kUserError = 1, kDefect = 2, kInterrupted = 130
 
 void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
-// One line whatever is in it.
+// Prints an error as a single line, also if its message contains line breaks.
 void print_error(std::string_view kind, std::string_view message) {
   std::string line(message);
   std::ranges::replace(line, '\n', ' ');
@@ -24,10 +24,10 @@ void print_error(std::string_view kind, std::string_view message) {
   log_line(text_of("hone: ", kind, line));
 }
 
-// What a command is called elsewhere.
+// A name that users of other tools try, with the hone command to suggest.
 struct CommandWord {
   std::string_view word;
-  std::string_view meant;
+  std::string_view meant;  // ends with the name of a command
 };
 constexpr CommandWord kCommandWords[] = {
     {"train", "pretrain, sft or grpo"},
@@ -70,7 +70,7 @@ const Command& command_called(const CommandRegistry& registry, const std::string
 
 void expect_no_more(std::span<const std::string> arguments, std::size_t taken) {
   if (arguments.size() <= taken) return;
-  throw Error(text_of("hone ", arguments[0]), text_of("takes no argument ", shown(arguments[taken])));
+  throw Error(text_of("hone ", arguments[0]), text_of("unexpected argument ", shown(arguments[taken])));
 }
 
 bool asks_for_help(std::string_view word) { return word == "--help" || word == "-h"; }
@@ -111,8 +111,8 @@ const Command* CommandRegistry::find(std::string_view name) const {
 
 std::string program_help(const CommandRegistry& registry) {
   std::string text =
-      "hone takes a language model from text through pre-training, fine-tuning and reinforcement\n"
-      "learning to evaluation and chat.\n\n"
+      "hone trains reasoning language models: tokenizer, pre-training, supervised fine-tuning,\n"
+      "reinforcement learning, evaluation and chat.\n\n"
       "Usage: hone COMMAND [RECIPE.yaml] [--key value ...]\n\nCommands:\n";
   for (const Command& command : registry.commands()) {
     std::string name = "  " + command.name;
@@ -120,8 +120,8 @@ std::string program_help(const CommandRegistry& registry) {
     text += name + command.summary + "\n";
   }
   return text +
-         "\n`hone COMMAND --help` shows a command's keys. Each is a line of the recipe or a flag; flags win.\n"
-         "--config RECIPE.yaml names the recipe too, whatever its ending.\n";
+         "\n`hone COMMAND --help` lists the keys of a command. Set a key in the recipe, a YAML file, or as a\n"
+         "flag; a flag overrides the recipe. --config FILE names a recipe with any file extension.\n";
 }
 
 int run_command_line(const CommandRegistry& registry, std::span<const std::string> arguments) {
@@ -134,7 +134,7 @@ int run_command_line(const CommandRegistry& registry, std::span<const std::strin
     print_error("", "interrupted");
     return kInterrupted;
   } catch (const std::bad_alloc&) {
-    print_error("error: ", "the machine has no more memory");
+    print_error("error: ", "out of host memory");
     return kUserError;
   } catch (const std::exception& error) {
     print_error("a defect in hone, please report this line and the command: ", error.what());

@@ -18,7 +18,8 @@ namespace hone {
 namespace {
 namespace fs = std::filesystem;
 
-// Scores each saved checkpoint from the weights in memory, which are its own, as hone eval does with its defaults.
+// Scores each saved checkpoint on the benchmarks, as `hone eval` does with its default options. Uses the weights in
+// memory, which equal those of the checkpoint when saved() is called.
 class BenchmarkObserver final : public RunObserver {
  public:
   BenchmarkObserver(std::vector<BenchmarkTask> tasks, std::string system_prompt, std::string chat_template,
@@ -30,10 +31,10 @@ class BenchmarkObserver final : public RunObserver {
 
   void started(const RunView& run) override {
     try {
-      (void)make_engine(run);  // there is room for it
+      (void)make_engine(run);  // fails now rather than at the first checkpoint if the memory does not suffice
     } catch (const Error& error) {
-      throw Error(place_, text_of("a checkpoint cannot be scored beside the run: ", error.what()),
-                  "--benchmarks none trains without; hone eval scores a checkpoint later");
+      throw Error(place_, text_of("cannot score checkpoints during training: ", error.what()),
+                  "set --benchmarks none and score a checkpoint later with hone eval");
     }
   }
 
@@ -44,8 +45,9 @@ class BenchmarkObserver final : public RunObserver {
     } catch (const Error& error) {
       std::vector<std::string> names;
       for (const BenchmarkTask& benchmark : tasks_) names.push_back(benchmark.task.name);
-      log_warning(text_of("step ", run.step, " is not scored: ", error.what(), " (training goes on; later: hone eval ",
-                          checkpoint.string(), " --task ", join(names, ","), ")"));
+      log_warning(text_of("step ", run.step, " was not scored: ", error.what(),
+                          " (training continues; score it later: hone eval ", checkpoint.string(), " --task ",
+                          join(names, ","), ")"));
     }
     return {};
   }
@@ -96,7 +98,7 @@ TrainingHooks::TrainingHooks(const std::string& command, const TrainingOptions& 
   try {
     tasks = read_benchmarks(options.benchmarks, static_cast<std::uint64_t>(SamplingKeys().seed));
   } catch (const Error& error) {
-    throw Error(place, error.what(), "--benchmarks none trains without");
+    throw Error(place, error.what(), "--benchmarks none trains without scoring checkpoints");
   }
   if (options.hub.uses_hub()) {
     check_hub(options.hub, options.output_dir, options.dry_run, input);

@@ -12,6 +12,7 @@
 namespace hone {
 namespace {
 
+// Counts the keys of the recipe that a command with these options knows.
 template <class Options>
 std::ptrdiff_t known_keys(const YamlValue& recipe) {
   Options options;
@@ -33,7 +34,7 @@ std::ptrdiff_t known_keys(const YamlValue& recipe, std::string_view kind) {
 std::string_view training_kind_of(const std::string& recipe, std::span<const std::string_view> kinds) {
   const YamlValue document = read_yaml(recipe);
   if (document.kind == YamlValue::Kind::map && std::ranges::count(document.keys, "stages") > 0) {
-    throw Error(recipe, "is a pipeline's", "hone pipeline --dry_run prints the recipe of each stage");
+    throw Error(recipe, "is the recipe of a pipeline", "hone pipeline --dry_run prints the recipe of each stage");
   }
   std::vector<std::string> best;
   std::ptrdiff_t most = 0;
@@ -50,8 +51,8 @@ std::string_view training_kind_of(const std::string& recipe, std::span<const std
   const auto at = [&](std::string_view name) { return *std::ranges::find(kinds, name); };
   if (best.size() == 1) return at(best[0]);
   if (!named.empty() && std::ranges::count(best, named) == 1) return at(named);
-  throw Error(recipe, text_of("its keys suit ", join(best, " and ")),
-              text_of("say which: hone plan ", best[0], " ", recipe));
+  throw Error(recipe, text_of("its keys fit ", join(best, " and ")),
+              text_of("name the command: hone plan ", best[0], " ", recipe));
 }
 
 }  // namespace hone

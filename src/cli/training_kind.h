@@ -1,4 +1,4 @@
-// Which training command a recipe is for.
+// Finds the training command that a recipe is written for, so that `hone plan RECIPE.yaml` need not name it.
 #pragma once
 
 #include <span>
@@ -9,8 +9,9 @@ namespace hone {
 
 inline constexpr std::string_view kTrainingKinds[] = {"pretrain", "sft", "grpo"};
 
-// The one of `kinds` whose command knows the most of the recipe's keys: block_size is pretrain's, num_generations
-// grpo's. Where several know as many, the one that the file is named after. Throws Error where that leaves several.
+// Returns the element of `kinds` whose command knows most of the recipe's keys; for example, block_size belongs to
+// pretrain and num_generations to grpo. A tie is decided by the file name, as in sft.yaml. Throws Error if a tie
+// remains, if the file is not valid YAML, or if it is the recipe of a pipeline.
 [[nodiscard]] std::string_view training_kind_of(const std::string& recipe,
                                                 std::span<const std::string_view> kinds = kTrainingKinds);
 

@@ -11,7 +11,7 @@
 namespace hone {
 namespace {
 
-// The program and its backward pass, from the output named `loss`.
+// Returns the fused program with its backward pass from the output named `loss`, fused again across both passes.
 Program with_gradients(const Program& program, std::string_view loss, GradientSums sums, FusionReach reach) {
   Program result = fuse(program, reach);
   for (const Output& output : result.outputs()) {
@@ -47,7 +47,8 @@ Program Compiler::update(Program traced) const {
 }
 
 Program Compiler::differentiated(const Program& typed, std::string_view loss) const {
-  // What is not kept by layers may be fused across them.
+  // Fusing across layers is possible only if no pass keeps values layer by layer. Try the program without recomputation
+  // first and take it if its arena fits the budget.
   if (options_.recompute != Recompute::layers && !options_.offload) {
     Program whole = with_gradients(typed, loss, options_.gradients, FusionReach::program);
     if (options_.recompute == Recompute::none ||
@@ -56,7 +57,7 @@ Program Compiler::differentiated(const Program& typed, std::string_view loss) co
     }
   }
   Program program = with_gradients(typed, loss, options_.gradients, FusionReach::layer);
-  // What layers keep of themselves would only cross to the host and back.
+  // With offload, values kept inside layers would only travel to the host and back, so recompute as much as possible.
   const bool keeps_least = options_.offload && options_.recompute == Recompute::layers;
   program = recompute(program, options_.recompute, keeps_least ? 0 : options_.activation_budget, options_.device);
   return options_.offload ? offload_activations(program) : program;

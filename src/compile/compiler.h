@@ -1,4 +1,4 @@
-// What becomes of a traced program before it runs: the passes, and their order.
+// Compiles traced programs: applies the passes in a fixed order.
 #pragma once
 
 #include <cstddef>
@@ -13,33 +13,35 @@
 
 namespace hone {
 
-// How the programs of a run are compiled.
+// Options for compiling the programs of a run.
 struct CompileOptions {
-  DType dtype = DType::f32;             // of weights and states that were traced in f32
-  DeviceKind device = DeviceKind::cpu;  // whose memory recomputation plans
+  DType dtype = DType::f32;             // type given to weights and states that were traced in f32
+  DeviceKind device = DeviceKind::cpu;  // device for which recomputation plans memory
   Recompute recompute = Recompute::none;
-  std::size_t activation_budget = 0;  // bytes of the arena, for recomputation
+  std::size_t activation_budget = 0;  // bytes that the arena may take, for recomputation
   GradientSums gradients = GradientSums::wide;
-  bool offload = false;                                // activations wait in the host's memory (passes/offload.h)
-  FusionReach inference_reach = FusionReach::program;  // what programs without gradients fuse
+  bool offload = false;                                // keep activations in host memory (passes/offload.h)
+  FusionReach inference_reach = FusionReach::program;  // fusion in programs without gradients
 };
 
+// Applies the passes of hone and those of `passes` to traced programs. The registry must outlive the compiler.
 class Compiler {
  public:
   explicit Compiler(const CompileOptions& options, const PassRegistry& passes = pass_registry())
       : options_(options), passes_(passes) {}
 
-  // A program that is run as it was traced: evaluation, a reference model, generation.
+  // Compiles a program without gradients: evaluation, a reference model, generation.
   [[nodiscard]] Program inference(Program traced) const;
-  // A program with the gradients of its output `loss` [1], which accumulate. Throws Defect where it has no such output.
+  // Compiles a program and its backward pass from the output `loss` [1]; weight gradients accumulate. Throws Defect if
+  // the program has no such output.
   [[nodiscard]] Program training(Program traced, std::string_view loss) const;
-  // The program of an optimizer's update, whose types are those that its rules asked for.
+  // Compiles an optimizer update. Its types stay as the optimizer's rules declared them.
   [[nodiscard]] Program update(Program traced) const;
 
   [[nodiscard]] const CompileOptions& options() const { return options_; }
 
  private:
-  // Gradients, recomputation and offload of a typed program.
+  // Adds gradients, recomputation and offload to a program whose types are final.
   [[nodiscard]] Program differentiated(const Program& typed, std::string_view loss) const;
   [[nodiscard]] Program with(Program program, PassPlace place, ProgramKind kind) const {
     return passes_.run(std::move(program), place, kind, options_);

@@ -1,4 +1,5 @@
-// A pass of its own beside those that every program takes: a layout over devices, a narrower type of some weights.
+// The interface of an additional compiler pass, for example one that shards weights over devices or narrows the type of
+// some weights. Such passes run next to the built-in ones (compile/compiler.cpp).
 #pragma once
 
 #include <cstdint>
@@ -10,14 +11,14 @@ namespace hone {
 
 struct CompileOptions;
 
-// Where in the order of compile/compiler.cpp a pass stands.
+// The point in the compiler's order (compile/compiler.cpp) at which a pass runs.
 enum class PassPlace : std::uint8_t {
-  traced,    // before all others: every value has the type that it was traced with
+  traced,    // before all built-in passes: every value has the type that it was traced with
   typed,     // element types are final, nothing is fused and there are no gradients yet
-  finished,  // after all others
+  finished,  // after all built-in passes
 };
 
-// What is compiled.
+// The kind of program that is compiled.
 enum class ProgramKind : std::uint8_t { inference, training, update };
 
 class CompilePass {
@@ -25,7 +26,7 @@ class CompilePass {
   virtual ~CompilePass() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual PassPlace place() const = 0;
-  // A program that gives the same outputs.
+  // Returns a program with the same outputs.
   [[nodiscard]] virtual Program run(const Program& program, ProgramKind kind, const CompileOptions& options) const = 0;
 };
 

@@ -1,4 +1,4 @@
-// The passes that have a folder of their own in this room.
+// The registry of additional compiler passes: one for each folder of src/compile.
 #pragma once
 
 #include <map>
@@ -11,8 +11,9 @@ namespace hone {
 
 class PassRegistry {
  public:
-  void add(const CompilePass& pass);  // lives as long as the registry
-  // Runs those that stand at `place`, by their names.
+  // Adds a pass, which must outlive the registry. Throws Defect if its name is taken.
+  void add(const CompilePass& pass);
+  // Runs the passes registered for `place`, in the order of their names.
   [[nodiscard]] Program run(Program program, PassPlace place, ProgramKind kind, const CompileOptions& options) const;
 
  private:
@@ -22,7 +23,7 @@ class PassRegistry {
 using RegistryOf_compile = PassRegistry;
 void register_all_compile(PassRegistry& registry);  // generated
 
-// The passes of hone.
+// The registered passes of this build.
 [[nodiscard]] const PassRegistry& pass_registry();
 
 }  // namespace hone

@@ -51,7 +51,7 @@ std::size_t code_points(std::string_view text) {
 
 namespace {
 
-// The lower case of a code point below U+0800.
+// Lower case of a code point below U+0800.
 unsigned lower_of(unsigned c) {
   if (c < 0x80) return static_cast<unsigned char>(lower(static_cast<char>(c)));
   if (c >= 0xC0 && c <= 0xDE) return c == 0xD7 ? c : c + 32;

@@ -1,9 +1,9 @@
-// File descriptors.
+// Owner of a POSIX file descriptor.
 #pragma once
 
 namespace hone {
 
-// A file descriptor, closed at the end.
+// Owns a file descriptor and closes it in the destructor. Movable, not copyable.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -14,7 +14,7 @@ class Descriptor {
 
   [[nodiscard]] int number() const { return number_; }
   [[nodiscard]] bool open() const { return number_ >= 0; }
-  int release();
+  int release();  // returns the number and gives up ownership
 
  private:
   int number_ = -1;

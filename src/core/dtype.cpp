@@ -31,7 +31,7 @@ DType dtype_from_name(std::string_view name) {
   for (const Entry& entry : kEntries) {
     if (entry.name == name) return entry.dtype;
   }
-  throw Error(text_of("unknown element type '", name, "'"));
+  throw Error(text_of("unknown dtype '", name, "', expected f32, bf16, f64, i32, i64 or u8"));
 }
 
 }  // namespace hone

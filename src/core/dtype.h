@@ -1,4 +1,4 @@
-// Element types.
+// Element types of tensors: their names, sizes and C++ types, and bfloat16 on the CPU.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@ enum class DType : std::uint8_t { f32, bf16, f64, i32, i64, u8 };
 [[nodiscard]] DType dtype_from_name(std::string_view name);  // throws Error
 [[nodiscard]] bool is_floating(DType dtype);
 
-// The upper half of a float, rounded to nearest even; NaN stays NaN.
+// bfloat16: the upper 16 bits of a float. Conversion rounds to nearest even and keeps NaN.
 struct BFloat16 {
   std::uint16_t bits = 0;
 
@@ -57,7 +57,7 @@ struct DTypeOf<std::uint8_t> {
   static constexpr DType value = DType::u8;
 };
 
-// What sums and statistics over values of T are kept in.
+// Type in which sums and statistics over values of T are accumulated.
 template <class T>
 using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
 [[nodiscard]] constexpr DType accumulator_of(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }

@@ -1,4 +1,4 @@
-// Errors that a user can mend. Invariants of hone itself are checked with HONE_ASSERT.
+// Exception types: Error for problems that the user can fix, Defect for bugs in hone. HONE_ASSERT checks invariants.
 #pragma once
 
 #include <sstream>
@@ -8,23 +8,23 @@
 
 namespace hone {
 
-// What went wrong, where, and what to do about it, on one line: line breaks and control characters in the parts, which
-// may come from a file, are replaced. The command line prints it and exits with 1; the server
-// turns it into its error object.
+// Problem that the user can fix, with a message of one line: where, what, and how to fix it. The parts may quote
+// untrusted text, so printable_line() escapes control characters and line breaks. The command line prints the message
+// and exits with code 1; the server returns it in the error object of its response.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& what);
-  // "WHERE: WHAT (FIX)"; an empty part is left out.
+  // Formats "WHERE: WHAT (FIX)"; empty parts are omitted.
   Error(std::string_view where, std::string_view what, std::string_view fix = {});
 };
 
-// A defect in hone: exit code 2.
+// Bug in hone, such as a violated invariant; the command line exits with code 2.
 class Defect : public std::logic_error {
  public:
   explicit Defect(const std::string& what) : std::logic_error(what) {}
 };
 
-// Joins its arguments as an output stream prints them.
+// Concatenates the arguments as std::ostream prints them.
 template <class... Parts>
 [[nodiscard]] std::string text_of(const Parts&... parts) {
   std::ostringstream out;
@@ -36,7 +36,8 @@ template <class... Parts>
 
 }  // namespace hone
 
-// States an invariant; the remaining arguments, printed with the failure, are the values that were seen.
+// Throws Defect if the condition is false, in every build type. The remaining arguments are concatenated and appended
+// to the message: give the values that violate the invariant.
 #define HONE_ASSERT(condition, ...)                                                                         \
   do {                                                                                                      \
     if (!(condition)) ::hone::fail_assertion(#condition, __FILE__, __LINE__, ::hone::text_of(__VA_ARGS__)); \

@@ -1,4 +1,4 @@
-// Files: whole reads, memory maps, and writes that leave the old file or the new one, never a part.
+// File access: whole reads, memory maps, and atomic writes, which leave either the old file or the complete new one.
 #pragma once
 
 #include <cstddef>
@@ -11,33 +11,36 @@
 
 namespace hone {
 
-// Whether there is one; false where the system does not say.
+// Return true if the path is a regular file or a folder; false if it does not exist or cannot be examined.
 [[nodiscard]] bool is_file(const std::filesystem::path& path);
 [[nodiscard]] bool is_folder(const std::filesystem::path& path);
 
-// All below throw Error with the path and the system's reason.
-[[nodiscard]] std::vector<std::string> names_in(const std::filesystem::path& folder);  // sorted, "." and ".." left out
-// Makes the folder where it is not there. Throws Error, naming `key`, where nothing could be written into it: before
-// the work whose results it is to hold.
+// All functions and classes below throw Error with the path and the system's reason.
+
+// Names of the entries of a folder, sorted, without "." and "..".
+[[nodiscard]] std::vector<std::string> names_in(const std::filesystem::path& folder);
+// Creates the folder if necessary and checks that it is writable, so that a command fails before its work and not when
+// it saves the results. Error messages begin with `key`, the option that names the folder.
 void claim_folder(const std::filesystem::path& folder, std::string_view key);
 [[nodiscard]] std::string read_file(const std::filesystem::path& path);
-// Written beside as PATH.partial, synced, renamed over PATH; the folder is synced too.
+// Replaces the file atomically and durably, through a FileWriter.
 void write_file(const std::filesystem::path& path, std::string_view content);
-void append_file(const std::filesystem::path& path, std::string_view content);
+void append_file(const std::filesystem::path& path, std::string_view content);  // without fsync
 void create_directories(const std::filesystem::path& path);
-// Replaces `to` where it is a file; syncs the parent of `to`.
+// Renames a file or folder, replacing `to` if that is a file, and syncs the parent of `to`.
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
-// A file, or a folder with all below; nothing happens where there is none.
+// Removes a file, or a folder and everything below it; does nothing if the path does not exist.
 void remove_path(const std::filesystem::path& path);
-// Syncs a file or a folder to the disk.
+// Flushes a file or a folder to the disk (fsync).
 void sync_path(const std::filesystem::path& path);
-// Syncs a folder with all below.
+// Flushes a folder and everything below it.
 void sync_tree(const std::filesystem::path& folder);
-// Syncs `from` with all below, then renames the folder to `to` (which must not exist) and syncs its parent.
+// Flushes `from` and everything below it, renames it to `to` (which must not exist) and syncs the parent: after a crash
+// `to` is either missing or complete.
 void publish_directory(const std::filesystem::path& from, const std::filesystem::path& to);
 
-// A file written piece by piece beside its place, as PATH.partial. commit() syncs it, renames it over PATH and syncs
-// the folder; without a commit nothing is left.
+// Writes a file piece by piece into PATH.partial. commit() syncs that file, renames it over PATH and syncs the folder;
+// a writer destroyed without commit() removes it and leaves PATH unchanged.
 class FileWriter {
  public:
   explicit FileWriter(std::filesystem::path path);
@@ -55,7 +58,7 @@ class FileWriter {
   int descriptor_ = -1;
 };
 
-// A file mapped read-only. Movable; unmapped at the end of its life.
+// Read-only memory map of a whole file, unmapped by the destructor.
 class MappedFile {
  public:
   MappedFile() = default;

@@ -1,4 +1,4 @@
-// Objects that live as long as the process.
+// Holder for objects that must never be destroyed, such as handles of CUDA libraries.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@ namespace hone {
 //   static Immortal<CudaDevice> device(0);
 //   return device.get();
 //
-// What a static destructor does runs between the exit handlers of libraries, in the reverse order of their first use:
-// a library that was opened after the object was made has already torn itself down by then, so that giving its handles
-// back frees its memory twice. The process's end gives everything back anyway.
+// Static destructors and the exit handlers of libraries run in the reverse order of their registration. A library that
+// was loaded after the object was constructed has already shut down when the object's destructor runs, and releasing
+// the library's handles would then free its memory twice. The kernel reclaims all resources when the process ends.
 template <class T>
 class Immortal {
  public:

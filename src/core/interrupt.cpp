@@ -39,7 +39,7 @@ void catch_interrupts(const char* notice) {
   struct sigaction action{};
   action.sa_handler = on_signal;
   ::sigemptyset(&action.sa_mask);
-  // Without SA_RESTART: a read that waits for a person returns with EINTR.
+  // No SA_RESTART: a read that waits for input must return with EINTR so that its loop can poll interrupted().
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
 }

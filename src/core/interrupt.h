@@ -1,26 +1,28 @@
-// Ctrl+C and SIGTERM: the first asks loops to finish and save, the second leaves at once with 130.
+// Handles Ctrl+C and SIGTERM: the first signal requests that loops save and stop, the second exits immediately with
+// code 130.
 #pragma once
 
 #include <exception>
 
 namespace hone {
 
-// Thrown by a loop that has saved what there was to save; the command line then exits with 130.
+// Thrown by a loop after it has saved its work; the command line then exits with code 130.
 class Interrupted : public std::exception {
  public:
   [[nodiscard]] const char* what() const noexcept override { return "interrupted"; }
 };
 
-// Takes over SIGINT and SIGTERM for the rest of the process; for commands whose loops poll. Without it the first one
-// ends the process. `notice`, which lives as long as the process, is written to standard error at the first.
-void catch_interrupts(const char* notice = "\nhone: stopping; once more leaves at once\n");
-// Whether one has arrived since the start or since clear_interrupt(). Loops poll it; any thread may.
+// Installs the signal handlers for the rest of the process, for commands whose loops poll interrupted(). Without them
+// the first signal ends the process. The handler writes `notice` to standard error at the first signal; the text must
+// live as long as the process.
+void catch_interrupts(const char* notice = "\nhone: stopping; press Ctrl+C again to exit immediately\n");
+// Returns true if a signal has arrived since the start or since clear_interrupt(). Callable from any thread.
 [[nodiscard]] bool interrupted();
-// Whether one of those was SIGTERM: a loop that goes on after Ctrl+C ends then.
+// Returns true if SIGTERM has arrived since the start: loops that continue after Ctrl+C must then end.
 [[nodiscard]] bool termination_requested();
-// For a loop that has dealt with it, such as a chat that stops one answer.
+// Resets interrupted() after the signal was handled, for example by a chat that stops only the current answer.
 void clear_interrupt();
-// Throws Interrupted where interrupted().
+// Throws Interrupted if interrupted().
 void throw_if_interrupted();
 
 }  // namespace hone

@@ -1,4 +1,5 @@
-// JSON with the order of keys kept. This header is light; include <nlohmann/json.hpp> in the .cpp that uses the type.
+// Parses, reads and writes JSON whose objects keep the order of their keys. This header only declares the type;
+// a .cpp that uses its members includes core/json_value.h.
 #pragma once
 
 #include <filesystem>
@@ -9,15 +10,17 @@ namespace hone {
 
 using Json = nlohmann::ordered_json;
 
-// Arrays and objects within each other; what reads a value recurses.
+// Maximum nesting depth of arrays and objects. The code that walks a value recurses, so the depth bounds its stack.
 inline constexpr int kDeepestJson = 256;
-// Whether the text, valid or not, opens more of them.
+// Returns true if the text, valid JSON or not, nests arrays and objects deeper than kDeepestJson.
 [[nodiscard]] bool is_too_deep_json(std::string_view text);
 
-// Throws Error naming `where`, the line and the column, also where the text is nested deeper than kDeepestJson.
+// Parses one JSON text. Throws Error if it is not valid, with `where`, the line and the column, or if it is nested
+// deeper than kDeepestJson.
 [[nodiscard]] Json parse_json(std::string_view text, std::string_view where);
+// Reads and parses a file; `where` is its path.
 [[nodiscard]] Json read_json(const std::filesystem::path& path);
-// Indented by two; written as write_file does.
+// Writes the value with an indentation of two blanks, atomically as write_file does.
 void write_json(const std::filesystem::path& path, const Json& value);
 
 }  // namespace hone

@@ -1,4 +1,5 @@
-// The whole type Json, for what uses it. Its code is compiled once, in json.cpp: 140 sources would each make it anew.
+// Complete definition of Json, for sources that use its members. The extern declarations below keep its code out of
+// the 140 sources that include this header: json.cpp holds the only instantiation.
 #pragma once
 
 #include <nlohmann/json.hpp>

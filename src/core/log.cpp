@@ -10,7 +10,7 @@
 namespace hone {
 namespace {
 
-// Further lines are indented, for a text that is quoted must not begin a line as if it were a message of its own.
+// Escapes a message and indents all lines but the first, so that quoted text cannot look like a separate message.
 std::string as_one_message(std::string_view message) {
   std::string text = printable(message);
   for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1))
@@ -18,7 +18,8 @@ std::string as_one_message(std::string_view message) {
   return text;
 }
 
-// All that is written to standard error goes through here, so that lines never mix.
+// Serializes all output to standard error, so that lines of different threads never mix, and keeps the status line
+// below the messages.
 class Console {
  public:
   static Console& instance() {
@@ -50,7 +51,7 @@ class Console {
   }
 
  private:
-  inline static const std::string kClear = "\r\033[K";  // to the line's start, and erase it
+  inline static const std::string kClear = "\r\033[K";  // return to the start of the line and erase it
 
   void write(std::string_view prefix, std::string_view message) {
     std::string text = status_.empty() ? "" : kClear;

@@ -1,5 +1,5 @@
-// What the program tells its user: notices on standard error, one line each. What messages quote may come from anybody:
-// log_info, log_warning and log_once show it as printable() does, lines behind the first one indented.
+// Messages to the user on standard error. Messages may quote untrusted text, so log_info, log_warning and log_once
+// escape it as printable() does and indent every line after the first: quoted text cannot forge a message.
 #pragma once
 
 #include <string_view>
@@ -8,12 +8,12 @@ namespace hone {
 
 void log_info(std::string_view message);     // "hone: MESSAGE"
 void log_warning(std::string_view message);  // "hone: warning: MESSAGE"
-// As log_info, but a message is said once in the life of the process.
+// Like log_info, but prints each distinct message only once per process.
 void log_once(std::string_view message);
-void log_line(std::string_view line);  // "LINE" as it is, whether quiet or not
-void set_quiet(bool quiet);            // drops log_info and log_once
+void log_line(std::string_view line);  // "LINE" unchanged; set_quiet does not suppress it
+void set_quiet(bool quiet);            // true suppresses log_info and log_once
 
-// A line that stays below all messages, for a terminal: a progress bar. An empty one takes it away.
+// Sets the status line of a terminal, such as a progress bar, which stays below all messages. An empty line removes it.
 void set_status_line(std::string_view line);
 
 }  // namespace hone

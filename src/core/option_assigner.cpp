@@ -10,7 +10,7 @@
 namespace hone {
 namespace {
 
-constexpr std::size_t kMostMeant = 6;  // keys that an error lists
+constexpr std::size_t kMostMeant = 6;  // longest list of suggestions in an error
 
 bool asks_for_nothing(const ForeignKey& key, const YamlValue& value) {
   if (value.kind == YamlValue::Kind::null) return true;
@@ -69,7 +69,7 @@ void OptionAssigner::fail_unknown(const std::string& key, const OptionPlace& pla
   for (const std::string_view name : keys_meant_by(key)) {
     if (table_.find(name) != nullptr) meant.emplace_back(name);
   }
-  if (meant.empty()) {  // a word that a key begins with is likelier cut short than misspelt
+  if (meant.empty()) {  // a prefix of a key is more likely an abbreviation than a typo
     std::ranges::copy_if(known, std::back_inserter(meant),
                          [&](const auto& name) { return name.starts_with(key + "_"); });
   }

@@ -1,4 +1,4 @@
-// From a key and its value, wherever they were read, to the option that it names.
+// Assigns a value read from a recipe or from the command line to the option that its key names.
 #pragma once
 
 #include <set>
@@ -11,9 +11,9 @@
 
 namespace hone {
 
-// Where a value was given: "FILE:LINE: KEY" or "--KEY".
+// Source location of a value, for error messages: "FILE:LINE: KEY" or "--KEY".
 struct OptionPlace {
-  std::string file;  // empty: the command line
+  std::string file;  // empty for the command line
   int line = 0;
   std::string key;
 
@@ -23,19 +23,20 @@ struct OptionPlace {
 
 using OptionKeySet = std::set<std::string, std::less<>>;
 
-// Gives values to the options of a table. All that it is given must outlive it.
+// Sets options of a table. The table, the foreign keys and the input must outlive the assigner.
 class OptionAssigner {
  public:
   OptionAssigner(const OptionTable& table, std::span<const ForeignKey> foreign, OptionInput& input)
       : table_(table), foreign_(foreign), input_(input) {}
 
-  // Leaves keys out that a stronger place gives: their values are not looked at.
+  // Makes assign() skip these keys without checking their values, because a source of higher priority sets them.
   void leave_out(OptionKeySet keys) { left_out_ = std::move(keys); }
-  // Throws Error where the key is unknown or the value does not fit it.
+  // Sets the option that `key` names. Throws Error if the key is unknown or the value does not fit the option.
   void assign(const std::string& key, const YamlValue& value, const OptionPlace& place);
-  // The keys that an assignment gives: a map's own, so that those it does not name stay as they are.
+  // Adds the keys that assign() would set to `keys`. A map counts as the keys in it, so that options of the same map
+  // which it does not name keep the values of other sources.
   void collect(const std::string& key, const YamlValue& value, OptionKeySet& keys) const;
-  [[nodiscard]] const ForeignKey* find_foreign(std::string_view key) const;  // nullptr where there is none
+  [[nodiscard]] const ForeignKey* find_foreign(std::string_view key) const;  // nullptr if there is none
   [[noreturn]] void fail_unknown(const std::string& key, const OptionPlace& place) const;
 
  private:

@@ -1,4 +1,5 @@
-// Structs of options that are known only when the program runs: those that folders declare for themselves.
+// Collects structs of options whose types are known only at run time: those that registered rewards and trackers
+// declare.
 #pragma once
 
 #include <memory>
@@ -9,7 +10,8 @@
 
 namespace hone {
 
-// At most one struct of each type, with fields() as any struct of options (core/options.h). A copy holds copies of all.
+// Owns at most one struct of each type. It has fields() itself, so that an OptionTable accepts it like any struct of
+// options (core/options.h). Copies are deep.
 class OptionSet {
  public:
   OptionSet() = default;
@@ -19,24 +21,24 @@ class OptionSet {
   OptionSet& operator=(OptionSet&&) noexcept = default;
   ~OptionSet() = default;
 
-  // The structs of these types, with their defaults.
+  // Returns a set of these types with their default values.
   template <class... Options>
   [[nodiscard]] static OptionSet of() {
     OptionSet set;
     (set.held_.push_back(std::make_unique<Held<Options>>()), ...);
     return set;
   }
-  // Adds copies of the structs whose types this set does not hold.
+  // Copies those structs of `other` whose types this set does not hold yet.
   void add(const OptionSet& other);
-  // The set must hold one.
+  // Returns the struct of this type; throws Defect if the set holds none.
   template <class Options>
   [[nodiscard]] const Options& get() const {
     for (const auto& each : held_) {
       if (const auto* held = dynamic_cast<const Held<Options>*>(each.get())) return held->options;
     }
-    throw Defect("an OptionSet lacks a struct that is read from it");
+    throw Defect("OptionSet::get: the set holds no struct of the requested type");
   }
-  // As any struct of options has it: the fields of all, in the order in which they were added.
+  // Declares the options of all structs, in the order in which these were added.
   void fields(OptionTable& table) {
     for (const auto& each : held_) each->fields(table);
   }

@@ -25,7 +25,7 @@ void OptionTable::add(std::string_view name, OptionTarget target, std::string_vi
 }
 
 void OptionTable::alias(std::string_view other, std::string_view name) {
-  HONE_ASSERT(find(name) != nullptr && find(other) == nullptr, other, " cannot stand for ", name);
+  HONE_ASSERT(find(name) != nullptr && find(other) == nullptr, other, " cannot be an alias of ", name);
   aliases_.emplace(other, name);
 }
 

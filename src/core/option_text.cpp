@@ -1,4 +1,4 @@
-// Options as text for people: help, the table in the docs, and the values in effect.
+// Prints options: the help text, the Markdown tables of the documentation, and the values in effect.
 #include <algorithm>
 
 #include "core/error.h"
@@ -38,7 +38,7 @@ std::string explanation_of(const Option& option) {
   return text;
 }
 
-// Text in a Markdown table: a bar would end its cell, a line its row.
+// Escapes text for a Markdown table, where a bar would end the cell and a line break the row.
 std::string in_cell(std::string_view text) {
   std::string cell;
   for (const char c : text) {
@@ -48,7 +48,7 @@ std::string in_cell(std::string_view text) {
   return cell;
 }
 
-// Words in lines of kHelpWidth, the second and later ones indented to the column.
+// Appends text wrapped at kHelpWidth columns; the first line starts at kHelpColumn, later ones are indented to it.
 void append_wrapped(std::string_view text, std::string& out) {
   std::size_t column = kHelpColumn;
   bool first = true;

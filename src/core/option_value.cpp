@@ -81,7 +81,7 @@ bool parse_number(std::string_view text, Number& number) {
 
 bool is_boolean_word(std::string_view text) { return text == "0" || text == "1" || yaml_boolean(text).has_value(); }
 
-// One scalar into a member; false where the text does not fit it.
+// Parse one scalar into a member. Return false, with the member unchanged, if the text is not a valid value.
 bool parse_scalar(std::string_view text, const Range&, bool& value) {
   if (!is_boolean_word(text)) return false;
   value = text == "1" || yaml_boolean(text) == true;
@@ -118,7 +118,7 @@ std::size_t index_of(const std::vector<std::string_view>& names, std::string_vie
 
 std::string names_text(const EnumTable& table) { return text_of("one of ", join(split(table.names, '|'), ", ")); }
 
-// The index of a name, of an alias, or of what a YAML boolean may mean; the number of names where there is none.
+// Returns the index of the value with this name, alias or YAML boolean; the number of names if there is none.
 std::size_t find_name(const EnumTable& table, std::string_view text) {
   const std::vector<std::string_view> names = alternatives(table.names);
   const auto exact = [&](std::string_view word) {

@@ -1,4 +1,4 @@
-// One option's value: reading, checking and printing it. For options.cpp and option_text.cpp.
+// Parses, checks and prints the value of one option. Internal to the option sources of core.
 #pragma once
 
 #include <string>
@@ -11,18 +11,19 @@ namespace hone {
 
 [[nodiscard]] bool takes_no_value(const Option& option);  // `--key` alone means true
 [[nodiscard]] bool is_list(const Option& option);
-[[nodiscard]] bool has_any_shape(const Option& option);  // a map or a list that hone's options do not describe
-[[nodiscard]] bool may_be_unset(const Option& option);
-// Whether a word after `--key` is its value where the key also stands alone.
+[[nodiscard]] bool has_any_shape(const Option& option);  // the member is a YamlValue: a map or list of any shape
+[[nodiscard]] bool may_be_unset(const Option& option);   // null is a value: the member is a std::optional or YamlValue
+// Returns true if `word` after `--key` is the value of the key, for options with takes_no_value().
 [[nodiscard]] bool is_value_of_switch(const Option& option, std::string_view word);
-// "a number above 0", "one of a, b".
+// Describes the accepted values for a message: "a number above 0", "one of a, b".
 [[nodiscard]] std::string expectation_of(const Option& option);
-// Throws Error "PLACE: expected ..., saw ...". A null leaves an option that cannot be unset as it is.
+// Sets the member. Throws Error "PLACE: expected ..., saw ..." if the value does not fit. Null leaves an option that
+// cannot be unset unchanged.
 void set_option(const Option& option, const YamlValue& value, const std::string& place);
-// As YAML writes it on one line; empty where there is no value.
+// Formats the value as YAML on one line; empty if there is no value.
 [[nodiscard]] std::string value_text(const Option& option);
 [[nodiscard]] Json value_json(const Option& option);
-// A key as a message shows it: control characters escaped, cut where it is long.
+// Formats a key for a message: control characters are escaped, long keys are truncated.
 [[nodiscard]] std::string shortened(std::string_view key);
 
 }  // namespace hone

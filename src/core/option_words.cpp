@@ -1,4 +1,4 @@
-// What other tools call hone's keys.
+// Common names of hone's keys in other tools, for suggestions in error messages.
 #include <algorithm>
 #include <array>
 
@@ -9,10 +9,11 @@ namespace {
 
 struct WordMeaning {
   std::string_view word;
-  std::array<std::string_view, 3> keys;  // the likeliest first; unused ones are empty
+  std::array<std::string_view, 3> keys;  // most likely first; unused entries are empty
 };
 
-// None of them is accepted as a key: a batch size may be a device's or a step's, and a recipe has one spelling.
+// These words are suggestions only and are not accepted as keys: some are ambiguous (a batch size can be that of a
+// device or of a step), and each key has one spelling in recipes.
 constexpr WordMeaning kWordMeanings[] = {
     {"lr", {"learning_rate"}},
     {"min_lr", {"lr_scheduler_kwargs.min_lr", "lr_scheduler_kwargs.min_lr_rate"}},

@@ -18,21 +18,21 @@ std::string with_underscores(std::string_view key) {
   return name;
 }
 
-// A key with its value, as one place gives it.
+// Key and value from one source, before they are checked.
 struct Assignment {
   std::string key;
   YamlValue value;
   OptionPlace place;
 };
 
-// Walks the arguments of a command line. Values are not judged before apply().
+// Parses the arguments of a command line. read() only splits them; apply() checks the values and sets the options.
 class FlagReader {
  public:
   FlagReader(const OptionTable& table, std::span<const std::string> arguments, std::span<const ForeignKey> foreign,
              OptionInput& input)
       : table_(table), arguments_(arguments), input_(input), assigner_(table, foreign, input) {}
 
-  // The keys that the flags give.
+  // Keys of all options that the flags set.
   [[nodiscard]] OptionKeySet keys() const {
     OptionKeySet keys;
     for (const Assignment& flag : flags_) assigner_.collect(flag.key, flag.value, keys);
@@ -91,7 +91,8 @@ class FlagReader {
     add(key, list, place);
   }
 
-  // --no_key for a boolean, and keys that only other tools have; false where the flag is neither.
+  // Handles flags that name no option: --no_key for a boolean, and foreign keys without a value. Returns false if a
+  // value follows. Throws Error for an unknown key.
   bool read_without_option(const std::string& key, const OptionPlace& place) {
     if (key.starts_with("no_") && assigner_.find_foreign(key) == nullptr) {
       const std::string positive = key.substr(3);
@@ -113,7 +114,7 @@ class FlagReader {
 
   static YamlValue scalar(std::string text) { return {.kind = YamlValue::Kind::scalar, .scalar = std::move(text)}; }
 
-  // Lists and maps are written as in YAML, and so is null for an option that may be unset; all else is text.
+  // Parses the text of a flag: lists and maps as YAML, "null" for an option that may be unset; other text is a scalar.
   [[nodiscard]] YamlValue value_of(const std::string& key, const std::string& text) const {
     const Option* option = table_.find(key);
     const bool structured = option == nullptr || is_list(*option) || has_any_shape(*option);
@@ -174,7 +175,7 @@ bool is_recipe(std::string_view argument) { return argument.ends_with(".yaml") |
 
 namespace {
 
-// Takes the recipe out of the positionals; nothing where there is none.
+// Removes the recipe from the positionals and returns it; nullopt if there is none.
 std::optional<std::string> take_recipe(std::vector<std::string>& positionals) {
   const auto at = std::ranges::find_if(positionals, is_recipe);
   if (at == positionals.end()) return std::nullopt;
@@ -182,7 +183,8 @@ std::optional<std::string> take_recipe(std::vector<std::string>& positionals) {
   positionals.erase(at);
   const auto other = std::ranges::find_if(positionals, is_recipe);
   if (other != positionals.end()) {
-    throw Error("command line", text_of("names two recipes, ", shown(recipe), " and ", shown(*other)), "give one");
+    throw Error("command line", text_of("expected one recipe, saw ", shown(recipe), " and ", shown(*other)),
+                "give one");
   }
   return recipe;
 }
@@ -199,6 +201,7 @@ OptionInput read_options(const OptionTable& table, std::span<const std::string> 
     if (name.empty()) throw Error("--config", "a value is missing", "the path of a YAML file");
     file = name;
   };
+  // Separate --help and --config from the other arguments.
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     if (argument == "--") {
@@ -218,6 +221,7 @@ OptionInput read_options(const OptionTable& table, std::span<const std::string> 
       flags.push_back(argument);
     }
   }
+  // Split the flags before the recipe is read: its values of keys that are also flags must be skipped.
   FlagReader reader(table, flags, foreign, input);
   reader.read();
   if (recipe == RecipeArgument::taken) {

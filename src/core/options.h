@@ -1,4 +1,5 @@
-// Options declared once. A struct of options names its members, with the text that explains them:
+// Declares the options of a command once, as members of a struct, and derives from that declaration the YAML keys, the
+// command-line flags, the help text, the printed values and the tables in the documentation:
 //
 //   struct SampleOptions {
 //     double temperature = 1.0;
@@ -9,9 +10,9 @@
 //     }
 //   };
 //
-// From that come YAML keys, flags, help, the printed values and the table in the docs. A base's or a member's options
-// are included by calling its fields(v); a member whose type has fields() of its own may also be named, and is then a
-// map: `lr_scheduler_kwargs: {min_lr_rate: 0.1}`, --lr_scheduler_kwargs.min_lr_rate 0.1.
+// fields() includes the options of a base class or member by calling its fields(v). A member whose type has fields()
+// may instead be declared under a name; it is then a map:
+// `lr_scheduler_kwargs: {min_lr_rate: 0.1}`, --lr_scheduler_kwargs.min_lr_rate 0.1.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +33,7 @@
 
 namespace hone {
 
-// Where a number, or each number of a list, may lie.
+// Interval of valid values of a number, or of each number in a list.
 struct Range {
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
@@ -43,22 +44,23 @@ struct Range {
 [[nodiscard]] constexpr Range above(double bound) { return {.least = bound, .least_excluded = true}; }
 [[nodiscard]] constexpr Range within(double least, double most) { return {.least = least, .most = most}; }
 
-// The names of an enumeration whose values count from 0, declared once for the whole program:
+// Names of an enumeration whose values count from 0, declared once for the whole program:
 //
 //   template <> inline constexpr EnumTable kEnumTable<Rollout>{.names = "own|server"};
 //
-// An enumeration with the name "no", "none" or "false" reads a YAML false as that, one with "true" a YAML true.
+// A YAML boolean is accepted if the enumeration has a name or alias for it: "false", "no" or "none" for false, "true"
+// or "yes" for true.
 struct EnumTable {
   std::string_view names;         // "a|b|c", in the order of the values
-  std::string_view aliases = {};  // "another spelling=name|..."
-  std::string_view not_yet = {};  // names that other tools know and hone does not implement
+  std::string_view aliases = {};  // "other spelling=name|..."
+  std::string_view not_yet = {};  // "a|b": names that other tools accept and hone does not implement yet
 };
 template <class Enum>
 inline constexpr EnumTable kEnumTable{};
 
-// The parts of "a|b|c".
+// Splits "a|b|c" at the bars; an empty text has no parts.
 [[nodiscard]] std::vector<std::string_view> alternatives(std::string_view text);
-// The names of an enumeration by value.
+// Names of an enumeration, indexed by value.
 template <class Enum>
 [[nodiscard]] std::vector<std::string_view> names_of() {
   return alternatives(kEnumTable<Enum>.names);
@@ -70,6 +72,7 @@ template <class Enum>
   return names_of<Enum>().at(static_cast<std::size_t>(value));
 }
 
+// Type-erased pointer to a member that is an enumeration; get and set convert its value to an index of the names.
 struct EnumTarget {
   void* value;
   std::size_t (*get)(const void*);
@@ -77,7 +80,8 @@ struct EnumTarget {
   const EnumTable* table;
 };
 
-// The member that holds an option's value; a YamlValue is a map or a list of any shape, read by whom it concerns.
+// Pointer to the member that holds an option's value. A YamlValue holds a map or list of any shape, which the code that
+// uses the option interprets.
 using OptionTarget =
     std::variant<bool*, std::int64_t*, double*, std::string*, std::optional<bool>*, std::optional<std::int64_t>*,
                  std::optional<double>*, std::optional<std::string>*, std::vector<std::int64_t>*, std::vector<double>*,
@@ -89,16 +93,16 @@ struct Option {
   std::string group;
   Range range;
   OptionTarget target;
-  std::string default_text;  // as help shows it; empty where there is no value
-  bool secret = false;       // a password: never printed, neither as a value in effect nor in a message
-  bool of_run = false;       // says where or how a run runs, not what it computes
+  std::string default_text;  // as help shows it; empty if there is no default
+  bool secret = false;       // a password or token: neither its value in effect nor a message prints it
+  bool of_run = false;       // affects where or how a run executes, not what it computes
 };
 
 class OptionTable;
 template <class T>
 concept OptionGroup = requires(T& options, OptionTable& table) { options.fields(table); };
 
-// The options of one struct, which must outlive the table.
+// Table of all options of one struct, which must outlive the table. It is also the visitor that fields() receives.
 class OptionTable {
  public:
   template <class Options>
@@ -106,7 +110,7 @@ class OptionTable {
     options.fields(*this);
   }
 
-  // What fields() calls.
+  // Declarations, called by fields(): a group title for the help text, then the options of the group.
   void group(std::string_view title) { group_ = title; }
   template <class T>
   void operator()(std::string_view name, T& member, std::string_view help, Range range = {}) {
@@ -125,12 +129,12 @@ class OptionTable {
       add(name, &member, help, range);
     }
   }
-  // Another spelling of an option that is in the table.
+  // Adds another spelling of an option that is already declared.
   void alias(std::string_view other, std::string_view name);
-  // Marks an option that is in the table as secret.
+  // Marks an option that is already declared as secret.
   void secret(std::string_view name);
-  // Calls body(). The options that it declares say where or how a run runs, not what it computes: a model's card leaves
-  // them out.
+  // Calls body() and marks the options that it declares as of_run: they affect where or how a run executes, not what it
+  // computes, and model cards omit them.
   template <class Body>
   void of_run(const Body& body) {
     const bool outer = std::exchange(of_run_, true);
@@ -139,9 +143,9 @@ class OptionTable {
   }
 
   [[nodiscard]] std::span<const Option> options() const { return options_; }
-  [[nodiscard]] const Option* find(std::string_view name) const;  // by name or alias; nullptr where there is none
-  [[nodiscard]] bool is_map(std::string_view name) const;         // whether there are options "NAME.key"
-  [[nodiscard]] std::vector<std::string> names() const;           // aliases and maps included
+  [[nodiscard]] const Option* find(std::string_view name) const;  // by name or alias; nullptr if there is none
+  [[nodiscard]] bool is_map(std::string_view name) const;         // true if there are options "NAME.key"
+  [[nodiscard]] std::vector<std::string> names() const;           // including aliases and maps
 
  private:
   void add(std::string_view name, OptionTarget target, std::string_view help, Range range);
@@ -153,66 +157,71 @@ class OptionTable {
   bool of_run_ = false;
 };
 
-// A key that the tools whose recipes hone reads know, and that is no option here.
+// Key of another tool (TRL, transformers, ...) that a recipe may contain and that is not an option of hone. A value
+// that disables the feature is always accepted silently.
 struct ForeignKey {
   enum class Kind : std::uint8_t {
-    no_effect,  // changes nothing in hone: accepted, said once
-    not_yet,    // an error, unless the value asks for nothing
-    never,      // an error, unless the value asks for nothing
+    no_effect,  // accepted with a notice: hone behaves the same for every value
+    not_yet,    // an error: hone does not implement the feature yet
+    never,      // an error: hone will not implement the feature
   };
   std::string_view name;
   Kind kind;
-  std::string_view note;           // why; or what is not there
-  std::string_view harmless = {};  // values that ask for nothing beside null, false, "", none, no, [] and {}: "a|b"
+  std::string_view note;           // the reason for no_effect and never; the subject of "not implemented yet"
+  std::string_view harmless = {};  // "a|b": disabling values in addition to null, false, "", none, no, [] and {}
 };
 
-// A key that was accepted without effect.
+// Key that was accepted without effect.
 struct OptionNotice {
   std::string key;
-  std::string note;  // why
+  std::string note;  // the reason
   friend bool operator==(const OptionNotice&, const OptionNotice&) = default;
 };
-// "a and b have no effect: NOTE": a line a note, in the order in which they were first seen, no key twice.
+// Formats "a and b have no effect: NOTE": one line for each distinct note, in order of first occurrence, and each key
+// once.
 [[nodiscard]] std::vector<std::string> notice_lines(std::span<const OptionNotice> notices);
 
-// What was read beside the options themselves.
+// Everything that was read in addition to the option values.
 struct OptionInput {
-  bool help = false;                  // --help was seen; nothing else was read
-  std::vector<OptionNotice> notices;  // what to say once
+  bool help = false;                  // --help was given; nothing else was read
+  std::vector<OptionNotice> notices;  // keys without effect, to report once
   std::vector<std::string> positionals;
-  std::vector<std::pair<std::string, std::string>> environment;  // of `env:`
+  std::vector<std::pair<std::string, std::string>> environment;  // variables set by `env:`
   std::map<std::string, std::string, std::less<>> places;        // option -> "FILE:LINE: KEY" or "--KEY"
 
-  // Where an option's value came from, to begin an error with; its name where it is the default.
+  // Returns the source of an option's value to prefix an error message with; the option's name if it has its default.
   [[nodiscard]] std::string place_of(std::string_view name) const;
   [[nodiscard]] bool was_set(std::string_view name) const { return places.contains(name); }
 };
 
-// Reads a document of keys. All throw Error with the place, the value seen and what is expected.
+// The read functions throw Error with the source of the value, what is expected and the value seen.
+//
+// Sets options from a YAML document, a map from keys to values. `file` names it in messages.
 void read_option_keys(const OptionTable& table, const YamlValue& document, std::string_view file,
                       std::span<const ForeignKey> foreign, OptionInput& input);
-// Reads flags: `--key value`, `--key=value`, hyphens or underscores; `--key` and `--no_key` for booleans; lists as
-// `a,b`, `[a, b]` or several values up to the next flag; maps as `{key: value}`. What is no flag and belongs to none is
-// a positional, and so is all after `--`.
+// Sets options from command-line flags. Syntax: `--key value` or `--key=value`, with hyphens or underscores; `--key`
+// and `--no_key` for booleans; lists as `a,b`, `[a, b]` or several values up to the next flag; maps as `{key: value}`.
+// Other arguments, and all arguments after `--`, are positionals.
 void read_option_flags(const OptionTable& table, std::span<const std::string> arguments,
                        std::span<const ForeignKey> foreign, OptionInput& input);
-// Whether a positional that ends in .yaml or .yml is the file of keys, as --config FILE is.
+// Selects whether a positional that ends in .yaml or .yml is the recipe, as with --config FILE.
 enum class RecipeArgument : std::uint8_t { refused, taken };
-// A command line: the file that --config names (or, where it is `taken`, a positional), and the flags, which win: a
-// value of the file whose key is also a flag is not judged.
+// Reads a whole command line: the recipe that --config (or, if `taken`, a positional) names, then the flags. Flags take
+// precedence: the recipe's value of a key that is also given as a flag is ignored and not checked.
 [[nodiscard]] OptionInput read_options(const OptionTable& table, std::span<const std::string> arguments,
                                        std::span<const ForeignKey> foreign = {},
                                        RecipeArgument recipe = RecipeArgument::refused);
-[[nodiscard]] bool is_recipe(std::string_view argument);  // by its ending
+[[nodiscard]] bool is_recipe(std::string_view argument);  // true if the name ends in .yaml or .yml
 
-// The keys that a word of other tools' ("lr", "batch_size") may stand for, the likeliest first; empty where it is none.
+// Keys of hone that a common key of other tools ("lr", "batch_size") may mean, most likely first; empty for an unknown
+// word. Used for suggestions in error messages only.
 [[nodiscard]] std::span<const std::string_view> keys_meant_by(std::string_view word);
 
-// The options in groups, aligned, with defaults.
+// Formats the help text: the options by group, aligned, with their defaults.
 [[nodiscard]] std::string option_help(const OptionTable& table);
-// A Markdown table of the same.
+// Formats the same as Markdown tables.
 [[nodiscard]] std::string option_markdown(const OptionTable& table);
-// The values in effect. read_option_keys takes both back.
+// Print the values in effect; read_option_keys reads both formats.
 [[nodiscard]] Json option_json(const OptionTable& table);
 [[nodiscard]] std::string option_yaml(const OptionTable& table);
 

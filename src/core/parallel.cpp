@@ -16,8 +16,8 @@
 namespace hone {
 namespace {
 
-// How often a thread looks again before it sleeps: long enough for the gap between two kernels, short enough to leave
-// the core to whoever else wants it (docs/performance.md).
+// Number of polls before a waiting thread sleeps: long enough for the gap between two kernels, short enough to release
+// the core to other processes (docs/performance.md).
 constexpr int kSpins = 2000;
 constexpr int kMostThreads = 1024;
 
@@ -37,15 +37,16 @@ std::atomic<int>& threads_wanted() {
   return count;
 }
 
-// Whether this thread is inside a part.
+// Flag of the current thread: true while it runs parts, so that nested loops stay on it.
 bool& inside() {
   static thread_local bool value = false;
   return value;
 }
 
-// One job at a time. A part is claimed by counting open_ down; only its claimant reads the job, and the job is not
-// replaced before all its parts are done, so that a thread which comes late finds either nothing or a part of the next
-// job. After a fork the child, which has no workers, claims every part itself.
+// Pool of worker threads that runs one job at a time. A thread claims a part by decrementing open_, and only a thread
+// that holds a claim reads body_ and context_. The job is replaced only after all its parts are finished, so a thread
+// that wakes late finds either no part or a part of the next job, never a stale one. After a fork the child has no
+// workers, and its calling thread claims every part.
 class ThreadPool {
  public:
   void run(int parts, void (*body)(const void*, int), const void* context) {
@@ -58,7 +59,7 @@ class ThreadPool {
     body_ = body;
     context_ = context;
     unfinished_.store(parts, std::memory_order_relaxed);
-    open_.store(parts, std::memory_order_release);
+    open_.store(parts, std::memory_order_release);  // publishes the job: claims load open_ with acquire
     open_.notify_all();
     inside() = true;
     while (run_one()) {
@@ -68,13 +69,13 @@ class ThreadPool {
   }
 
  private:
-  // The workers live as long as the process.
+  // Starts workers until there are `workers` of them. They live as long as the process.
   void grow(int workers) {
     for (; workers_ < workers; ++workers_) {
       try {
         std::thread([this] { work(); }).detach();
       } catch (const std::system_error&) {
-        return;  // the caller does more itself
+        return;  // the system has no more threads; the caller runs the remaining parts
       }
     }
   }
@@ -88,7 +89,7 @@ class ThreadPool {
     }
   }
 
-  // Claims and runs a part; false where none is open.
+  // Claims and runs one part; returns false if all are claimed.
   bool run_one() {
     int open = open_.load(std::memory_order_relaxed);
     do {
@@ -116,11 +117,11 @@ class ThreadPool {
   int workers_ = 0;
   void (*body_)(const void*, int) = nullptr;
   const void* context_ = nullptr;
-  alignas(64) std::atomic<int> open_ = 0;        // parts that nobody has claimed
-  alignas(64) std::atomic<int> unfinished_ = 0;  // parts that are not done
+  alignas(64) std::atomic<int> open_ = 0;        // parts not yet claimed
+  alignas(64) std::atomic<int> unfinished_ = 0;  // parts not yet finished
 };
 
-// Its workers may still wait on it when the process ends.
+// Workers may still wait on the pool when the process ends, so its destructor must do nothing.
 static_assert(std::is_trivially_destructible_v<ThreadPool>);
 ThreadPool& pool() {
   static ThreadPool instance;

@@ -1,4 +1,4 @@
-// Loops over threads: parallel_for for what computes, run_many for what waits.
+// Parallel loops on CPU threads: parallel_for for computation, run_many for calls that mostly wait.
 #pragma once
 
 #include <cstddef>
@@ -7,17 +7,20 @@
 
 namespace hone {
 
-// Unless it was set: OMP_NUM_THREADS, else the cores that the process may run on.
+// Number of threads of parallel loops: the value of set_thread_count, otherwise OMP_NUM_THREADS, otherwise the number
+// of cores in the affinity mask of the process.
 [[nodiscard]] int thread_count();
 void set_thread_count(int count);
 
-// Calls run(context, 0) .. run(context, parts - 1), on as many threads as there are parts and free hands: what no other
-// thread has begun the caller does itself, so that a core which is busy elsewhere delays one part at most. From inside
-// a part, or while another thread is in here, all on the calling thread. `run` must not throw.
+// Calls run(context, 0) .. run(context, parts - 1) on the calling thread and the workers of a pool, and returns when
+// all calls have. The caller runs every part that no worker has claimed, so that a core which is busy with another
+// process delays at most one part. Nested calls, and calls while another thread is in run_parts, run on the calling
+// thread only. `run` must not throw.
 void run_parts(int parts, void (*run)(const void* context, int part), const void* context);
 
-// Calls body(begin, end) over disjoint ranges that cover [0, count), at most thread_count() of them, none shorter than
-// `grain` unless it is the last. What body computes must not depend on where the ranges are cut. body must not throw.
+// Calls body(begin, end) in parallel over disjoint ranges of about equal length that cover [0, count). There are
+// min(thread_count(), ceil(count / grain)) ranges, so that a loop of `grain` iterations or fewer stays on the calling
+// thread. The result must not depend on where the ranges are cut. body must not throw.
 template <class Body>
 void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
   if (count <= 0) return;
@@ -31,9 +34,9 @@ void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
   run_parts(parts, [](const void* context, int part) { (*static_cast<decltype(range)*>(context))(part); }, &range);
 }
 
-// Calls body(0) .. body(count - 1), begun in this order, on threads of their own: for what waits for other processes or
-// machines more than it computes. `workers` at a time, the calling thread among them (0: thread_count()). Where a call
-// throws, no further ones begin, and the first exception is thrown again.
+// Calls body(0) .. body(count - 1), started in this order, on dedicated threads, for calls that mostly wait for other
+// processes or machines. `workers` is the number of concurrent calls, including the one on the calling thread (0:
+// thread_count()). If a call throws, no further call starts, and the first exception is rethrown.
 void run_many(std::size_t count, int workers, const std::function<void(std::size_t)>& body);
 
 }  // namespace hone

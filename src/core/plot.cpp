@@ -28,7 +28,7 @@ bool is_point(const PlotSeries& series, std::size_t i) {
   return std::isfinite(series.x[i]) && std::isfinite(series.y[i]);
 }
 
-// None where there is no point at all.
+// Returns the range of all finite points, widened where it is empty; nullopt if there is no finite point.
 std::optional<Bounds> bounds_of(std::span<const PlotSeries> all) {
   std::optional<Bounds> bounds;
   for (const PlotSeries& series : all) {
@@ -55,7 +55,7 @@ std::string tick_text(double value, const char* format = "%.4g") {
   return buffer.data();
 }
 
-// Dots of a braille canvas: bit of (column, row) within a character, from U+2800.
+// Canvas of braille characters (U+2800 and up), each with two by four dots: one bit of the code point for each dot.
 class Canvas {
  public:
   Canvas(int columns, int rows)
@@ -82,7 +82,7 @@ class Canvas {
         owner = owners_[at];
         text += text_of("\033[", kColors[static_cast<std::size_t>(owner) % kColors.size()], "m");
       }
-      // U+2800 + bits, in UTF-8.
+      // Encode U+2800 + bits as UTF-8.
       const unsigned code = 0x2800u + cells_[at];
       if (cells_[at] == 0) {
         text += ' ';
@@ -103,7 +103,7 @@ class Canvas {
     return static_cast<std::size_t>(row_index) * static_cast<std::size_t>(columns_) + static_cast<std::size_t>(column);
   }
 
-  // (0, 0) is the lower left dot.
+  // Sets a dot and the colour of its cell; (0, 0) is the lower left dot.
   void dot(int x, int y, int owner) {
     constexpr std::array<std::array<std::uint8_t, 4>, 2> kBits{{{0x01, 0x02, 0x04, 0x40}, {0x08, 0x10, 0x20, 0x80}}};
     const int from_top = rows_ * 4 - 1 - y;
@@ -123,7 +123,8 @@ std::string padded_left(const std::string& text, std::size_t width) {
   return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
 }
 
-// Calls draw(i) for each i whose point and the one before it are both there, and for a point that stands alone.
+// Calls draw(i, i - 1) for each segment between two finite points, and draw(i, i) for each finite point that begins a
+// segment or is isolated.
 template <class Draw>
 void for_each_segment(const PlotSeries& series, const Draw& draw) {
   for (std::size_t i = 0; i < series.x.size(); ++i) {
@@ -155,10 +156,10 @@ std::string escaped(std::string_view text) {
 }
 
 constexpr double kWidth = 720, kHeight = 400, kLeft = 70, kRight = 20, kTop = 58, kBottom = 52;
-// Okabe and Ito's colours, which the colour-blind tell apart.
+// Palette of Okabe and Ito, whose colours remain distinguishable for colour-blind readers.
 constexpr std::array<std::string_view, 6> kPalette{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"};
 
-// Places of a bounds' values in the image.
+// Maps data coordinates to pixels of the SVG image.
 struct Frame {
   Bounds bounds;
 

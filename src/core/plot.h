@@ -1,4 +1,4 @@
-// Line plots of curves: in Unicode for a terminal, in SVG for a report.
+// Draws line plots: with Unicode characters for a terminal, as SVG for a report.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@ namespace hone {
 struct PlotSeries {
   std::string name;
   std::vector<double> x;
-  std::vector<double> y;  // as many as x; a point that is not finite breaks the line
+  std::vector<double> y;  // [x.size()]; a point with a value that is not finite breaks the line
 };
 
 struct PlotLabels {
@@ -19,15 +19,16 @@ struct PlotLabels {
   std::string y;
 };
 
-// At most `width` columns and `height` lines of dots (braille, two by four a character) within axes that show their
-// ends. With `color` the series are told apart by ANSI colours.
+// Draws the series on a braille canvas (two by four dots a character) of `height` lines; with its axes, which are
+// labelled at both ends, the plot is at most `width` columns wide. `color` gives each series its ANSI colour.
 [[nodiscard]] std::string terminal_plot(std::span<const PlotSeries> series, const PlotLabels& labels, int width = 72,
                                         int height = 12, bool color = false);
 
-// A stand-alone SVG image with grid, axes, labels and a legend.
+// Draws a stand-alone SVG image with grid, axes, labels and, for two or more series, a legend.
 [[nodiscard]] std::string svg_plot(std::span<const PlotSeries> series, const PlotLabels& labels);
 
-// Round values that cover [low, high] in about `count` steps of 1, 2 or 5 times a power of ten.
+// Returns the multiples of a step within [low, high]; the step is 1, 2 or 5 times a power of ten, chosen to give about
+// `count` of them.
 [[nodiscard]] std::vector<double> plot_ticks(double low, double high, int count);
 
 }  // namespace hone

@@ -50,7 +50,7 @@ std::string percent_text(const ProgressState& state) {
   return buffer.data();
 }
 
-// `cells` columns in eighths of a block.
+// Draws the bar: `share` of `cells` columns, to an eighth of a column.
 std::string blocks(double share, int cells) {
   constexpr std::array<std::string_view, 8> kEighths{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   const int eighths = static_cast<int>(share * cells * 8);
@@ -78,7 +78,7 @@ std::string progress_bar(const ProgressState& state, int width) {
   }
   if (static_cast<int>(line.size()) < width) return line;
   std::size_t end = static_cast<std::size_t>(std::max(width - 1, 0));
-  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0u) == 0x80u) --end;  // not within a character
+  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0u) == 0x80u) --end;  // start of a character
   return line.substr(0, end);
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-// FNV-1a, then mixed with the seed by one Philox call.
+// Hashes the name (FNV-1a) and mixes the hash with the seed by one Philox call.
 std::uint64_t key_of(std::uint64_t seed, std::string_view name) {
   std::uint64_t hash = 0xCBF29CE484222325u;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;

@@ -1,4 +1,5 @@
-// Counter-based random numbers: a number depends on its key and its counter, never on threads or on order.
+// Counter-based random numbers: each number is a function of a key and a counter, so that results do not depend on the
+// number of threads or on the order in which numbers are drawn.
 #pragma once
 
 #include <array>
@@ -9,8 +10,8 @@
 
 namespace hone {
 
-// Philox 4x32 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). 10 rounds unless the numbers
-// only round others: 7 pass the authors' tests too.
+// Philox 4x32 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) with the authors' default of 10
+// rounds. Stochastic rounding uses 7, the fewest that pass the authors' statistical tests.
 template <int kRounds = 10>
 [[nodiscard]] constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::array<std::uint32_t, 4> counter) {
   auto k0 = static_cast<std::uint32_t>(key);
@@ -26,24 +27,25 @@ template <int kRounds = 10>
   return counter;
 }
 
-// In (0, 1): the 24 upper bits, centred, so that neither end is reached.
+// Maps the 24 upper bits to a number in the open interval (0, 1): the centre of one of 2^24 equal cells.
 [[nodiscard]] constexpr float uniform_from(std::uint32_t bits) {
   return (static_cast<float>(bits >> 8) + 0.5f) * 0x1p-24f;
 }
 
-// A stream of numbers addressed by index. `name` separates uses that share a seed ("weights", "shuffle", "sample").
+// Stream of random numbers addressed by index. `name` separates uses that share a seed ("weights", "shuffle",
+// "sample"); `step` separates the steps of one use.
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, std::string_view name, std::uint64_t step = 0);
-  // The stream of step 0 whose key() this is.
+  // Returns the stream of step 0 with this key().
   [[nodiscard]] static RandomStream with_key(std::uint64_t key) { return RandomStream(key); }
   [[nodiscard]] std::uint64_t key() const { return key_; }
 
   [[nodiscard]] std::uint32_t bits(std::uint64_t index) const;
   [[nodiscard]] float uniform(std::uint64_t index) const { return uniform_from(bits(index)); }
-  [[nodiscard]] float normal(std::uint64_t index) const;  // mean 0, deviation 1 (Box-Muller)
-  [[nodiscard]] std::uint64_t below(std::uint64_t index, std::uint64_t bound) const;  // in [0, bound)
-  // A permutation of 0..count-1 (Fisher-Yates over this stream).
+  [[nodiscard]] float normal(std::uint64_t index) const;  // mean 0, standard deviation 1 (Box-Muller)
+  [[nodiscard]] std::uint64_t below(std::uint64_t index, std::uint64_t bound) const;  // uniform integer in [0, bound)
+  // Returns a random permutation of 0..count-1 (Fisher-Yates).
   [[nodiscard]] std::vector<std::uint32_t> permutation(std::uint32_t count) const;
 
  private:

@@ -34,7 +34,8 @@ std::string printed(const char* format, Values... values) {
   return buffer.data();
 }
 
-// U+200E and U+200F are marks of a direction; the others begin or end a stretch of another one.
+// Returns true for characters that can change what a terminal shows around them: control characters, line and
+// paragraph separators, and the marks, embeddings, overrides and isolates of bidirectional text.
 bool changes_terminal(char32_t c) {
   return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x200E || c == 0x200F || c == 0x061C ||
          (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);

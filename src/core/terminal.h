@@ -1,13 +1,13 @@
-// The terminal at hand.
+// Properties of the terminal that standard output or standard error is connected to.
 #pragma once
 
 namespace hone {
 
 enum class OutputStream { standard_output = 1, standard_error = 2 };
 
-// Whether a person reads it: a terminal, and TERM is not "dumb".
+// Returns true if the stream is a terminal that handles escape sequences: TERM is not "dumb".
 [[nodiscard]] bool is_terminal(OutputStream stream);
-// Columns; 80 where it is no terminal or does not say.
+// Width in columns; 80 if the stream is not a terminal or its width is unknown.
 [[nodiscard]] int terminal_width(OutputStream stream);
 
 }  // namespace hone

@@ -14,7 +14,7 @@ namespace {
 constexpr char32_t kCodePoints = 0x110000;
 constexpr std::size_t kBlock = 256;
 
-// A value for every code point in two steps: blocks that are alike are stored once.
+// Maps every code point to a value by two lookups, block and value; equal blocks of 256 values are stored once.
 template <class Value>
 class TwoStageTable {
  public:
@@ -47,7 +47,7 @@ std::uint8_t combining_class(char32_t c) {
   return table[c];
 }
 
-// Hangul syllables are composed and decomposed by arithmetic (The Unicode Standard, section 3.12).
+// Constants of the arithmetic composition of Hangul syllables (The Unicode Standard, section 3.12).
 constexpr char32_t kHangul = 0xAC00, kLeading = 0x1100, kVowel = 0x1161, kTrailing = 0x11A7;
 constexpr char32_t kVowels = 21, kTrailings = 28, kSyllables = 11172;
 
@@ -83,7 +83,7 @@ std::vector<char32_t> decompose(std::string_view text, bool compatibility) {
     append_decomposed(points, c, compatibility);
     at += size;
   }
-  // Canonical order: marks between two starters, stably by combining class.
+  // Canonical ordering: sort the marks between two starters stably by combining class.
   for (auto begin = points.begin(); begin != points.end();) {
     begin = std::find_if(begin, points.end(), [](char32_t c) { return combining_class(c) != 0; });
     const auto end = std::find_if(begin, points.end(), [](char32_t c) { return combining_class(c) == 0; });
@@ -93,7 +93,7 @@ std::vector<char32_t> decompose(std::string_view text, bool compatibility) {
   return points;
 }
 
-char32_t composed(char32_t a, char32_t b) {  // 0 where the pair has no composition
+char32_t composed(char32_t a, char32_t b) {  // 0 if the pair has no composition
   if (a - kLeading < 19 && b - kVowel < kVowels) {
     return kHangul + ((a - kLeading) * kVowels + (b - kVowel)) * kTrailings;
   }
@@ -109,8 +109,8 @@ char32_t composed(char32_t a, char32_t b) {  // 0 where the pair has no composit
 
 void compose(std::vector<char32_t>& points) {
   std::size_t kept = 0;
-  std::size_t starter = points.size();  // none yet
-  int last_class = -1;                  // of what was kept after the starter; -1: nothing
+  std::size_t starter = points.size();  // index of the last starter; points.size(): none yet
+  int last_class = -1;                  // combining class of the last mark kept after the starter; -1: none
   for (const char32_t c : points) {
     const int current = combining_class(c);
     if (starter < points.size() && last_class < current) {
@@ -147,7 +147,7 @@ const CaseMapping* find_case(std::span<const CaseMapping> table, char32_t c) {
   return found == table.end() || found->code_point != c ? nullptr : &*found;
 }
 
-// The first table that lists a character maps it.
+// Maps the case of each character: ASCII letters from..to by `shift`, others by the first table that lists them.
 std::string mapped_case(std::string_view text, std::span<const CaseMapping> first, std::span<const CaseMapping> second,
                         char from, char to, int shift) {
   std::string out;
@@ -214,7 +214,8 @@ Utf8Unit scan_utf8(std::string_view text, std::size_t at) {
   if (lead < 0x80) return {1, true, false};
   if (lead < 0xC2 || lead > 0xF4) return {1, false, false};
   const unsigned size = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  // The second byte's range is narrower after some leads: no overlong forms, no surrogates, nothing past U+10FFFF.
+  // After some lead bytes the range of the second byte is narrower, which excludes overlong forms, surrogates and code
+  // points above U+10FFFF.
   unsigned char low = 0x80, high = 0xBF;
   if (lead == 0xE0) low = 0xA0;
   if (lead == 0xED) high = 0x9F;

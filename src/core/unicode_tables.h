@@ -1,4 +1,4 @@
-// The generated tables behind unicode.h: scripts/make_unicode_tables.py writes unicode_tables.cpp.
+// Generated tables that unicode.cpp searches; scripts/make_unicode_tables.py writes unicode_tables.cpp.
 #pragma once
 
 #include <cstdint>
@@ -6,15 +6,15 @@
 
 namespace hone {
 
-struct PropertyRun {  // from `first` up to the next run's first
+struct PropertyRun {  // code points from `first` up to the `first` of the next run
   char32_t first;
-  std::uint16_t properties;  // bits 0-4: the general category; above: flags
+  std::uint16_t properties;  // bits 0-4: general category; bits 5-11: flags (class Properties)
 };
 struct CombiningRun {
   char32_t first;
   std::uint8_t combining_class;
 };
-struct Decomposition {  // full decomposition: `length` code points of decomposed_code_points() from `offset`
+struct Decomposition {  // full decomposition: decomposed_code_points()[offset .. offset + length)
   char32_t code_point;
   std::uint16_t offset;
   std::uint8_t length;
@@ -27,7 +27,7 @@ struct CaseMapping {
   const char* text;
 };
 
-// Each is sorted by code point.
+// All tables except decomposed_code_points() are sorted by code point.
 [[nodiscard]] std::span<const PropertyRun> property_runs();
 [[nodiscard]] std::span<const CombiningRun> combining_runs();
 [[nodiscard]] std::span<const Decomposition> decompositions();
@@ -35,7 +35,7 @@ struct CaseMapping {
 [[nodiscard]] std::span<const char32_t> decomposed_code_points();
 [[nodiscard]] std::span<const Composition> compositions();
 [[nodiscard]] std::span<const CaseMapping> lower_case_mappings();
-[[nodiscard]] std::span<const CaseMapping> token_lower_case_mappings();  // where Lowercase differs from those
+[[nodiscard]] std::span<const CaseMapping> token_lower_case_mappings();  // where the normalizer Lowercase differs
 [[nodiscard]] std::span<const CaseMapping> upper_case_mappings();
 
 }  // namespace hone

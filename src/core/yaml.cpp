@@ -20,8 +20,8 @@ namespace {
 constexpr int kMaxDepth = 64;
 constexpr int kMaxValues = 100'000;
 
-// Builds the values from the parser's events. (YAML::LoadAll makes documents without end of what begins with a comma,
-// and its nodes are expanded only when it is too late to bound them.)
+// Builds values from the events of yaml-cpp's parser. YAML::LoadAll is not used for two reasons: it returns an endless
+// list of documents for a text that begins with a comma, and it gives no chance to bound the size of expanded aliases.
 class Reader final : public YAML::EventHandler {
  public:
   explicit Reader(std::string_view where) : where_(where) {}
@@ -63,7 +63,7 @@ class Reader final : public YAML::EventHandler {
 
  private:
   using Kind = YamlValue::Kind;
-  // A list or map whose end has not come; of a map, `value.keys` may be one ahead.
+  // List or map that is being read. In a map, `value.keys` has one entry more than `value.items` after a key.
   struct Open {
     YamlValue value;
     YAML::anchor_t anchor = 0;
@@ -73,7 +73,7 @@ class Reader final : public YAML::EventHandler {
     [[nodiscard]] bool wants_key() const { return value.kind == Kind::map && value.keys.size() == value.items.size(); }
   };
 
-  // What may stand here: anything, once, in a document; scalars as keys.
+  // Checks that a value of this kind may start here: a text has one document, and keys are scalars.
   void check_place(Kind kind, int line) const {
     if (open_.empty() && done_) fail(line, "a second document starts here, one is expected");
     if (!open_.empty() && open_.back().wants_key() && kind != Kind::scalar) fail(line, "a key must be a plain word");
@@ -86,7 +86,7 @@ class Reader final : public YAML::EventHandler {
     return value;
   }
 
-  // Charges for a value with all that it holds, `depth` levels down.
+  // Counts a value at nesting level `depth` and all values in it against the limits.
   void count(const YamlValue& value, int depth, int line) {
     if (depth > kMaxDepth) fail(line, text_of("nested deeper than ", kMaxDepth, " levels"));
     if (++count_ > kMaxValues) fail(line, text_of("more than ", kMaxValues, " values"));
@@ -137,7 +137,7 @@ bool is_plain(std::string_view text) {
   const auto allowed = [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '/' || c == '-';
   };
-  // What starts like a number is quoted: nothing then depends on how a reader resolves it.
+  // Only text that starts with a letter or a slash stays plain: readers disagree on which other scalars are numbers.
   return std::ranges::all_of(text, allowed) &&
          (std::isalpha(static_cast<unsigned char>(text[0])) != 0 || text[0] == '/');
 }
@@ -166,7 +166,7 @@ void append_value(const YamlValue& value, std::string& text) {
   }
 }
 
-// Control characters escaped, and cut to a length that leaves the message readable.
+// Replaces control characters and truncates the text to kLongest bytes, at the start of a UTF-8 character.
 std::string one_line(std::string_view text) {
   constexpr std::size_t kLongest = 60;
   std::string line;

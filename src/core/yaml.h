@@ -1,4 +1,5 @@
-// YAML and JSON documents as plain values that remember the line they came from. yaml-cpp stays behind this header.
+// Reads YAML and JSON documents into plain values that keep their line numbers. The parser is yaml-cpp, which only
+// yaml.cpp includes.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +16,24 @@ struct YamlValue {
 
   Kind kind = Kind::null;
   std::string scalar;             // as written, without quotes
-  std::vector<std::string> keys;  // of a map: keys[i] names items[i]; no key occurs twice
-  std::vector<YamlValue> items;   // of a list or a map
-  int line = 0;                   // from 1; 0 where the value is not from a file
+  std::vector<std::string> keys;  // maps only: keys[i] names items[i]; no key occurs twice
+  std::vector<YamlValue> items;   // lists and maps
+  int line = 0;                   // counted from 1; 0 if the value is not from a file
 
-  [[nodiscard]] const YamlValue* find(std::string_view key) const;  // of a map; nullptr where it has no such key
+  [[nodiscard]] const YamlValue* find(std::string_view key) const;  // value of a map's key; nullptr if it is missing
 };
 
-// One document; an empty one is null. Throws Error "WHERE:LINE: ..." where the text is no YAML, where a key is repeated
-// or no scalar, and where the document is deeper than 64 or, with its aliases expanded, larger than 100,000 values.
+// Parses one document; an empty one gives a null value. Throws Error "WHERE:LINE: ..." if the text is not valid YAML,
+// has a second document, a repeated key or a key that is not a scalar, is nested deeper than 64 levels, or has more
+// than 100,000 values after its aliases are expanded.
 [[nodiscard]] YamlValue parse_yaml(std::string_view text, std::string_view where);
 [[nodiscard]] YamlValue read_yaml(const std::filesystem::path& path);
 
-// The booleans of YAML 1.1 (yes, no, true, false, on, off, y, n), in any case.
+// Parses a boolean of YAML 1.1 (yes, no, true, false, on, off, y, n, in any case); nullopt for any other text.
 [[nodiscard]] std::optional<bool> yaml_boolean(std::string_view text);
-// A plain scalar where YAML reads it back as the same string, else one in double quotes.
+// Writes a string as a YAML scalar: plain if YAML reads it back as the same string, otherwise in double quotes.
 [[nodiscard]] std::string yaml_quoted(std::string_view text);
-// A value on one line, as a message shows it: `[a, b]`, `{k: v}`, `'text'`; long ones are cut.
+// Formats a value on one line for a message: `[a, b]`, `{k: v}`, `'text'`. Long values are truncated.
 [[nodiscard]] std::string shown(const YamlValue& value);
 [[nodiscard]] std::string shown(std::string_view text);
 

@@ -19,7 +19,8 @@ std::string join_steps(const ArithmeticProblem& problem, std::string_view separa
   return join(problem.steps(), separator);
 }
 
-// Appends at most `most` remarks to a text, each behind a space or on a line of its own; draws from `random` at `at`.
+// Appends at most `most` remarks to a text, each after a space or a newline; draws from `random`, starting at index
+// `at`.
 template <std::size_t kCount>
 void add_remarks(std::string& text, const std::array<std::string_view, kCount>& remarks, std::uint64_t most,
                  const RandomStream& random, std::uint64_t at) {
@@ -30,12 +31,13 @@ void add_remarks(std::string& text, const std::array<std::string_view, kCount>& 
   }
 }
 
-// As running text: the style of the corpus, of which the model sees most. The words before the problem, and the number
-// of remarks before and after its steps, differ, and so do the signs around the answer, which half of the texts say
-// twice. Nothing that is copied stands at a fixed distance or behind a fixed token, so that a model learns to copy
-// numbers and signs by what they are in the problem, and later finds them in conversations. In a fixed frame some seeds
-// learn to copy by distance alone, at the same loss, and fail there. Some texts begin as questions and some answers
-// stand in boxes: SFT has too few traces to teach those beside its tags.
+// Returns a solution as running text: the style of the corpus, which is most of what the model sees. The words before
+// the problem, the number of remarks before and after its steps, and the signs around the answer all vary, and half of
+// the texts state the answer twice. A copied number is therefore never at a fixed distance from its source or after a
+// fixed token: the model learns to copy numbers and signs by their role in the problem, and later recognizes them in
+// conversations. With a fixed frame, some seeds learn to copy by distance alone; they reach the same loss but fail on
+// conversations. Some texts begin as questions and some answers are in boxes, because SFT has too few traces to teach
+// those in addition to its tags.
 std::string plain_solution(const ArithmeticProblem& problem, std::uint64_t seed, std::uint64_t index) {
   constexpr std::array<std::string_view, 10> kBefore{"",
                                                      "",
@@ -170,7 +172,7 @@ std::string clumsy_trace(const ArithmeticProblem& problem, std::uint64_t seed, s
   const RandomStream random(seed, "clumsy", index);
   const auto off = static_cast<std::int64_t>(1 + random.below(1, 9)) * (random.below(2, 2) == 0 ? 1 : -1);
   switch (random.below(0, 3)) {
-    case 0: {  // slips in a step and goes on from there
+    case 0: {  // makes a mistake in the first step and continues from the wrong result
       ArithmeticProblem wrong = problem;
       wrong.terms[1] += off;
       std::vector<std::string> lines = wrong.steps();
@@ -180,7 +182,7 @@ std::string clumsy_trace(const ArithmeticProblem& problem, std::uint64_t seed, s
     }
     case 1:
       return tagged("Let me guess.", problem.answer() + off);
-    default:  // works it out, and forgets the tags
+    default:  // solves the problem but omits the tags
       return text_of(join_steps(problem, "\n"), "\nThe answer is ", problem.answer(), ".");
   }
 }
@@ -199,7 +201,7 @@ void write_arithmetic(const std::filesystem::path& folder, const ArithmeticOptio
     row["size"] = problem.size();
     held_out_text += row.dump() + "\n";
   }
-  // Problems 0, 1, ... of a stream, those that are held out left out.
+  // Writes problems 0, 1, ... of a stream and skips those that are held out.
   const auto write = [&](const char* name, std::int64_t count, double small, const auto& row_of) {
     std::string text;
     std::int64_t written = 0;

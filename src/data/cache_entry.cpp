@@ -21,8 +21,8 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-// A file: these three, the head as JSON, and each section from a multiple of kAlignment on. The head is
-// {"key", "sections": [[bytes, checksum] ...], "head"}.
+// File format: this preamble, the head as JSON, and each section, aligned to kAlignment bytes. The JSON is {"key",
+// "sections": [[bytes, checksum] ...], "head"}.
 struct Preamble {
   std::array<char, 8> magic;
   std::uint64_t head_bytes;
@@ -40,7 +40,7 @@ std::uint32_t crc_of(std::span<const std::byte> bytes) {
   return static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-// The CRC-32 of the CRC-32s of all 4 MiB: pieces can be read at once.
+// The CRC-32 of the CRC-32s of all 4 MiB pieces, which are computed in parallel.
 std::uint64_t checksum_of(std::span<const std::byte> bytes) {
   constexpr std::size_t kPiece = std::size_t{4} << 20;
   std::vector<std::uint32_t> pieces((bytes.size() + kPiece - 1) / kPiece);
@@ -52,23 +52,23 @@ std::uint64_t checksum_of(std::span<const std::byte> bytes) {
   return crc_of(std::as_bytes(std::span(pieces)));
 }
 
-// Throws Error with what is wrong.
+// Throws Error with a description of the damage.
 CacheEntry parse_entry(const std::shared_ptr<const MappedFile>& file, std::string_view key) {
   const std::span<const std::byte> bytes = file->bytes();
   Preamble preamble{};
-  if (bytes.size() < sizeof preamble) throw Error("it is cut short");
+  if (bytes.size() < sizeof preamble) throw Error("it is truncated");
   std::memcpy(&preamble, bytes.data(), sizeof preamble);
-  if (preamble.magic != kMagic) throw Error("it is no such file");
-  if (preamble.head_bytes > bytes.size() - sizeof preamble) throw Error("it is cut short");
+  if (preamble.magic != kMagic) throw Error("it is not a cache file of hone");
+  if (preamble.head_bytes > bytes.size() - sizeof preamble) throw Error("it is truncated");
   const std::string_view head = file->text().substr(sizeof preamble, preamble.head_bytes);
   if (checksum_of(bytes_of(head)) != preamble.head_checksum) throw Error("its head does not match its checksum");
   const Json json = parse_json(head, "its head");
-  if (json.at("key") != key) throw Error("it is of another key");
+  if (json.at("key") != key) throw Error("it was written for another key");
   CacheEntry entry{.head = json.at("head").dump(), .sections = {}, .owner = file};
   std::size_t at = aligned(sizeof preamble + head.size());
   for (const Json& section : json.at("sections")) {
     const auto size = section.at(0).get<std::size_t>();
-    if (at > bytes.size() || size > bytes.size() - at) throw Error("it is cut short");
+    if (at > bytes.size() || size > bytes.size() - at) throw Error("it is truncated");
     entry.sections.push_back(bytes.subspan(at, size));
     if (checksum_of(entry.sections.back()) != section.at(1).get<std::uint64_t>()) {
       throw Error("its data does not match its checksum");
@@ -78,7 +78,7 @@ CacheEntry parse_entry(const std::shared_ptr<const MappedFile>& file, std::strin
   return entry;
 }
 
-// A new folder of this process alone, removed with what is in it.
+// A new temporary folder, used by this process only; the destructor removes it with its contents.
 class OwnFolder {
  public:
   explicit OwnFolder(const fs::path& parent) {
@@ -106,7 +106,7 @@ std::optional<CacheEntry> read_cache_entry(const fs::path& path, std::string_vie
   try {
     CacheEntry entry = parse_entry(std::make_shared<const MappedFile>(path), key);
     std::error_code ignored;
-    fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);  // for remove_old_entries
+    fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);  // marks it as used for remove_old_entries
     return entry;
   } catch (const Error& error) {
     log_warning(text_of(path.string(), " is not used: ", error.what()));

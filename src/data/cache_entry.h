@@ -1,4 +1,4 @@
-// A file of a cache: a JSON text and flat arrays, with checksums. Whoever reads one gets all of it or nothing.
+// A cache file: a JSON head and flat arrays, protected by checksums. A reader gets the whole entry or none of it.
 #pragma once
 
 #include <cstddef>
@@ -13,21 +13,22 @@
 namespace hone {
 
 struct CacheEntry {
-  std::string head;                                  // JSON
+  std::string head;                                  // JSON text
   std::vector<std::span<const std::byte>> sections;  // each aligned to 64 bytes
-  std::shared_ptr<const void> owner;                 // keeps the sections alive
+  std::shared_ptr<const void> owner;                 // keeps the memory of the sections alive
 };
 
-// Maps PATH. None where there is no such file, or where it is cut short, damaged or made for another key: those are
-// said, since they should not be.
+// Maps the file at `path`. Returns nullopt if there is no such file, and also if it is truncated, damaged or was
+// written for another key; these three are unexpected, so each logs a warning.
 [[nodiscard]] std::optional<CacheEntry> read_cache_entry(const std::filesystem::path& path, std::string_view key);
 
-// Written into a folder of its own beside PATH, synced, renamed: any number of processes may write the same entry.
-// Throws Error, and then leaves nothing.
+// Writes the entry to a temporary folder next to `path`, syncs it and renames it, so any number of processes may write
+// the same entry. Throws Error and leaves no partial file.
 void write_cache_entry(const std::filesystem::path& path, std::string_view key, std::string_view head,
                        std::span<const std::span<const std::byte>> sections);
 
-// Removes what nobody has read or written for 30 days, killed writers' folders too. What cannot be removed stays.
+// Removes entries that were not read or written for 30 days, and folders left behind by killed writers. Entries that
+// cannot be removed are kept.
 void remove_old_entries(const std::filesystem::path& folder);
 
 }  // namespace hone

@@ -17,9 +17,10 @@ namespace {
 
 constexpr std::int64_t kSecondsADay = 86'400;
 
+// Units per second, and the digits of a fraction.
 struct UnitScale {
-  std::int64_t a_second;
-  int digits;
+  std::int64_t a_second;  // units per second
+  int digits;             // digits of a fraction of a second
 };
 
 UnitScale scale_of(TimeUnit unit) {
@@ -84,6 +85,7 @@ std::string decimal_text(std::string_view big_endian, int scale) {
   std::vector<unsigned> bytes;
   for (const char c : big_endian) bytes.push_back(static_cast<unsigned char>(c));
   const bool negative = !bytes.empty() && bytes.front() >= 0x80;
+  // Two's complement magnitude: invert and add 1.
   if (negative) {
     unsigned carry = 1;
     for (unsigned& byte : std::views::reverse(bytes)) {
@@ -92,7 +94,8 @@ std::string decimal_text(std::string_view big_endian, int scale) {
       carry = value >> 8;
     }
   }
-  std::string digits;  // the last first
+  std::string digits;  // least significant first
+  // Long division by 10: each pass yields one decimal digit.
   while (std::ranges::any_of(bytes, [](unsigned byte) { return byte != 0; })) {
     unsigned remainder = 0;
     for (unsigned& byte : bytes) {

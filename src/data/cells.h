@@ -1,4 +1,4 @@
-// Values of typed columns as JSON has them; for Parquet and Arrow.
+// Conversion of typed column values (Parquet, Arrow) to JSON values.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,24 @@ namespace hone {
 
 enum class TimeUnit : std::uint8_t { seconds, milliseconds, microseconds, nanoseconds };
 
-// ISO 8601: "2024-02-29"; "13:05:00.250000"; "2024-02-29T13:05:00", with "Z" where it is adjusted to UTC. A fraction
-// has as many digits as the unit, and is left out where it is 0.
+// Dates and times in ISO 8601: "2024-02-29", "13:05:00.250000", "2024-02-29T13:05:00". A timestamp in UTC ends with
+// "Z". A fraction has as many digits as the unit and is omitted if it is 0. `days`: since 1970-01-01; `value`: in
+// `unit`, since midnight or since 1970-01-01T00:00.
 [[nodiscard]] std::string date_text(std::int64_t days);
 [[nodiscard]] std::string time_text(std::int64_t value, TimeUnit unit);
 [[nodiscard]] std::string timestamp_text(std::int64_t value, TimeUnit unit, bool is_utc);
-// A two's complement integer of at most 32 bytes, the most significant first, divided by 10^scale: "-12.50".
+// Decimal text ("-12.50") of a big-endian two's complement integer of at most 32 bytes, divided by 10^scale.
 [[nodiscard]] std::string decimal_text(std::string_view big_endian, int scale);
-// IEEE half precision.
+// Value of an IEEE half-precision number.
 [[nodiscard]] double half_value(std::uint16_t bits);
 
-// null for a NaN or an infinity.
+// JSON number, or null for a NaN or an infinity.
 [[nodiscard]] Json real_cell(double value);
-// Text, if it is valid UTF-8; else null, and `fault` says that the column is not, unless it says something.
+// JSON string if the bytes are valid UTF-8. Otherwise returns null, and if `fault` is empty, sets it to a message that
+// names the column.
 [[nodiscard]] Json text_cell(std::string_view bytes, std::string_view column, std::string& fault);
-// Bytes of which nobody said that they are text: text where they are valid UTF-8, else binary.
+// JSON value of bytes that the schema does not declare as text: a string if they are valid UTF-8, otherwise a binary
+// value.
 [[nodiscard]] Json bytes_cell(std::string_view bytes);
 
 }  // namespace hone

@@ -28,7 +28,8 @@ class PlainChunks final : public ChunkStream {
   bool done_ = false;
 };
 
-// Compressed files may be several streams one after another (gzip's members, zstd's frames).
+// Both compressed formats allow several streams one after another (gzip members, zstd frames), so both readers continue
+// after the end of one.
 class GzipChunks final : public ChunkStream {
  public:
   explicit GzipChunks(const fs::path& path)
@@ -63,12 +64,12 @@ class GzipChunks final : public ChunkStream {
   }
 
  private:
-  // False at the end: nothing is left but padding.
+  // Returns false at the end of the file, where only zero padding is left.
   bool begin_member() {
     if (members_ > 0) rest_.remove_prefix(std::min(rest_.find_first_not_of('\0'), rest_.size()));
     if (rest_.empty() && members_ > 0) return false;
     if (!rest_.starts_with("\x1F\x8B")) {
-      throw Error(where_, members_ == 0 ? "is named .gz but is not gzip data" : "has other data behind the gzip data");
+      throw Error(where_, members_ == 0 ? "is named .gz but is not gzip data" : "has other data after the gzip data");
     }
     ++members_;
     in_member_ = true;
@@ -118,9 +119,10 @@ class ZstdChunks final : public ChunkStream {
   std::unique_ptr<ZSTD_DStream, Free> context_{ZSTD_createDStream()};
   ZSTD_inBuffer in_;
   std::vector<char> out_;
-  std::size_t pending_ = 0;  // 0 between frames
+  std::size_t pending_ = 0;  // bytes that zstd still expects; 0 between frames
 };
 
+// Skips a UTF-8 byte order mark at the start of a text.
 class WithoutMark final : public ChunkStream {
  public:
   explicit WithoutMark(std::unique_ptr<ChunkStream> chunks) : chunks_(std::move(chunks)) {}

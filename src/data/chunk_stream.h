@@ -1,4 +1,4 @@
-// The bytes of a file piece by piece, decompressed where its name says so.
+// Reads a file piece by piece and decompresses it if its name says that it is compressed.
 #pragma once
 
 #include <filesystem>
@@ -13,33 +13,33 @@ namespace hone {
 class ChunkStream {
  public:
   virtual ~ChunkStream() = default;
-  // The next piece, valid until the next call; empty at the end. Throws Error where the file cannot be read or its
-  // compressed data is damaged or ends early.
+  // Returns the next piece, valid until the next call, or an empty view at the end. Throws Error if the file cannot be
+  // read, or if its compressed data is damaged or truncated.
   [[nodiscard]] virtual std::string_view next() = 0;
 };
 
-// A file that is not compressed comes mapped, as one piece.
+// Opens a file. An uncompressed file is mapped and comes as one piece.
 [[nodiscard]] std::unique_ptr<ChunkStream> open_chunks(const std::filesystem::path& path, Compression compression);
-// The same as text: a byte order mark at its start is left out.
+// Opens a text file: the same as open_chunks, but a byte order mark at the start is skipped.
 [[nodiscard]] std::unique_ptr<ChunkStream> open_text_chunks(const std::filesystem::path& path, Compression compression);
 
-// No row is longer; what is longer is no row, or a file that decompresses without end.
+// Upper limit of a row in bytes (256 MiB). A longer one is not a row, or the file decompresses without end.
 inline constexpr std::size_t kLongestRow = std::size_t{256} << 20;
 
-// The lines of a text.
+// Splits a text into lines.
 class LineScanner {
  public:
   LineScanner(const std::filesystem::path& path, Compression compression);
-  // The next line without its newline, valid until the next call; false at the end. A text that ends with a newline has
-  // no further, empty line. Throws Error where it is longer than kLongestRow.
+  // Sets `line` to the next line without its newline, valid until the next call; returns false at the end. A final
+  // newline does not start another, empty line. Throws Error if a line is longer than kLongestRow.
   [[nodiscard]] bool next(std::string_view& line);
-  [[nodiscard]] std::int64_t number() const { return number_; }  // of the line that came last, from 1
+  [[nodiscard]] std::int64_t number() const { return number_; }  // number of the last line, from 1
 
  private:
   std::string where_;
   std::unique_ptr<ChunkStream> chunks_;
-  std::string_view rest_;  // of the piece at hand
-  std::string joined_;     // a line that several pieces hold
+  std::string_view rest_;  // unread rest of the current piece
+  std::string joined_;     // a line that spans several pieces
   std::int64_t number_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// CSV as RFC 4180 has it: a header, fields in double quotes that may hold separators, line breaks and doubled quotes.
+// Reads CSV as defined by RFC 4180: a header, then records; fields in double quotes may contain separators, line breaks
+// and doubled quotes.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -46,12 +47,12 @@ class CsvReader final : public RowReader {
   }
 
  private:
-  // A line of nothing, which pandas skips too; where there is one column it may be a field that is empty.
+  // Returns true for an empty line, which pandas skips too. In a file of one column, a quoted empty field is not blank.
   [[nodiscard]] bool is_blank() const {
     return fields_.size() == 1 && fields_[0].empty() && !was_quoted_ && fault_.empty();
   }
 
-  // An index without a name, as pandas writes it, is called what pandas calls it.
+  // A column without a name (pandas writes its index so) gets the name that pandas gives it when reading.
   void name_columns() {
     for (std::size_t i = 0; i < columns_.size(); ++i) {
       if (columns_[i].empty()) columns_[i] = text_of("Unnamed: ", i);
@@ -91,7 +92,8 @@ class CsvReader final : public RowReader {
     fields_.back() += c;
   }
 
-  // The next record into fields_, what is wrong with it into fault_; false at the end of the text.
+  // Reads the next record into fields_ and describes its fault, if any, in fault_. Returns false at the end of the
+  // text.
   bool take_record() {
     fault_.clear();
     was_quoted_ = false;
@@ -134,7 +136,7 @@ class CsvReader final : public RowReader {
       }
       if (!peek(c) || c == separator_ || c == '\n' || c == '\r') return;
       if (c != '"') {
-        if (fault_.empty()) fault_ = "text behind the closing quote of a field (a quote inside one is written twice)";
+        if (fault_.empty()) fault_ = "text after the closing quote of a field (a quote inside one is written twice)";
         return;
       }
       append(c);
@@ -150,7 +152,7 @@ class CsvReader final : public RowReader {
   char separator_;
   std::string_view rest_;
   std::vector<std::string> columns_;
-  std::vector<std::string> fields_;  // of the record at hand
+  std::vector<std::string> fields_;  // fields of the current record
   std::string fault_;
   bool was_quoted_ = false;
   std::size_t record_bytes_ = 0;

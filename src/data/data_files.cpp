@@ -16,14 +16,14 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-// What libraries keep beside data; none of it is data.
+// Returns true for metadata and cache files that libraries store with the data.
 bool is_description(std::string_view name) {
   constexpr std::array<std::string_view, 4> kNames = {"dataset_info.json", "dataset_infos.json", "dataset_dict.json",
                                                       "state.json"};
   return std::ranges::find(kNames, name) != kNames.end() || (name.starts_with("cache-") && name.ends_with(".arrow"));
 }
 
-// The split that a word of `name` means, as Hugging Face's loader looks for it between separators.
+// Returns the split that a word in `name` denotes. Words are found between separators, as Hugging Face's loader does.
 std::optional<std::string_view> split_named_in(std::string_view name) {
   constexpr std::string_view kSeparators = "-._ 0123456789/";
   constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kWords = {{{"train", "train"},
@@ -52,7 +52,7 @@ void add_file(SplitFiles& splits, std::string_view split, const std::string& pat
   known->second.push_back(path);
 }
 
-// By the words in the file names, else in the folder names; empty where no name means any.
+// Splits by the words in file names, otherwise by those in folder names; empty if no name contains such a word.
 SplitFiles named_splits(std::span<const std::string> paths) {
   SplitFiles splits;
   for (const bool by_file_name : {true, false}) {
@@ -66,11 +66,12 @@ SplitFiles named_splits(std::span<const std::string> paths) {
   return splits;
 }
 
-// A configuration in a README.md.
+// One configuration of a README.md.
 struct CardConfig {
   std::string name = "default";
   bool is_default = false;
-  std::vector<std::pair<std::string, std::vector<std::string>>> patterns;  // by split; none: by names in data_dir
+  // Patterns by split; if empty, files are chosen by their names in data_dir.
+  std::vector<std::pair<std::string, std::vector<std::string>>> patterns;
   std::string data_dir;
 };
 
@@ -83,7 +84,7 @@ std::vector<std::string> texts_of(const YamlValue& value) {
   return texts;
 }
 
-// A pattern, a list of patterns, a map from splits to patterns, or a list of {split, path}.
+// Accepts a pattern, a list of patterns, a map from splits to patterns, or a list of {split, path}.
 void read_data_files(const YamlValue& value, CardConfig& config) {
   if (value.kind == YamlValue::Kind::map) {
     for (std::size_t i = 0; i < value.items.size(); ++i) {
@@ -171,7 +172,7 @@ SplitFiles files_of_config(const CardConfig& config, const DataFilesQuery& query
   return splits;
 }
 
-// The files that README.md or names deal to splits; `rest`: those to take where nothing does.
+// Returns the splits that README.md or file names define. `rest` receives the files to use if neither defines any.
 SplitFiles said_splits(const DataFilesQuery& query, std::vector<std::string>& rest) {
   rest.assign(query.paths.begin(), query.paths.end());
   const std::vector<CardConfig> configs = card_configs(query);
@@ -202,8 +203,8 @@ SplitFiles said_splits(const DataFilesQuery& query, std::vector<std::string>& re
                 text_of("set dataset_config to one of: ", join(names, ", ")));
   }
   if (!query.config.empty()) {
-    log_once(
-        text_of("dataset_config ", query.config, ": ", query.name, " has no folder of that name, all of it is read"));
+    log_once(text_of("dataset_config ", query.config, ": ", query.name,
+                     " has no configuration or folder of that name; all its files are read"));
   }
   return named_splits(rest);
 }
@@ -223,7 +224,7 @@ bool matches_class(std::string_view set, char c) {
   return found != negated;
 }
 
-constexpr int kMostGlobSteps = 100'000;  // a pattern of many stars may ask for more than anybody means
+constexpr int kMostGlobSteps = 100'000;  // limits the backtracking of patterns with many stars
 
 bool glob_from(std::string_view pattern, std::string_view path, int& steps) {
   while (!pattern.empty()) {
@@ -274,7 +275,7 @@ std::vector<fs::path> files_of_pattern(const std::string& pattern) {
   for (const std::string& path : data_paths_below(base)) {
     if (glob_matches(rest, path)) files.push_back(slash == std::string::npos ? fs::path(path) : base / path);
   }
-  if (files.empty()) throw Error(pattern, "matches no file of data", text_of("data is ", known_formats()));
+  if (files.empty()) throw Error(pattern, "matches no data file", text_of("known formats: ", known_formats()));
   return files;
 }
 
@@ -307,7 +308,7 @@ std::vector<std::string> files_of_split(const SplitFiles& splits, std::string_vi
     if (known == split) return files;
     names.push_back(known);
   }
-  if (names.empty()) throw Error(name, "holds no data", text_of("data is ", known_formats()));
+  if (names.empty()) throw Error(name, "holds no data", text_of("known formats: ", known_formats()));
   throw Error(name, text_of("has no split '", split, "'; it has: ", join(names, ", ")));
 }
 

@@ -1,5 +1,5 @@
-// Which files of a dataset belong to a configuration and a split of it, as Hugging Face's datasets finds them: by the
-// `configs` in the front matter of its README.md, else by the names of files and folders.
+// Selects the files of a dataset that belong to a configuration and a split, in the same way as Hugging Face's datasets
+// library: by the `configs` in the front matter of README.md, otherwise by the names of files and folders.
 // Source: https://huggingface.co/docs/hub/datasets-file-names-and-splits
 #pragma once
 
@@ -12,35 +12,38 @@
 
 namespace hone {
 
-// Paths by split, both in order.
+// Split names and their paths, in the order in which they are found.
 using SplitFiles = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
 struct DataFilesQuery {
-  std::span<const std::string> paths;  // of the dataset's files, relative to it, sorted
-  std::string_view readme;             // the content of its README.md; empty where it has none
-  std::string_view config;             // empty: the one that is the default
-  std::string_view name;               // of the dataset, for messages
+  std::span<const std::string> paths;  // paths of the dataset's files, relative to its root, sorted
+  std::string_view readme;             // content of its README.md; empty if it has none
+  std::string_view config;             // name of the configuration; empty: the default one
+  std::string_view name;               // name of the dataset, for messages
 };
-// Throws Error where there is no such configuration, or none of several is the default. A configuration may also be the
-// name of a folder; where it is neither, and the README.md names none, it is said once that all is read. Without names
-// that mean splits all files are train.
+// Returns the files of each split. `config` is the name of a configuration in README.md, or of a folder; if it is
+// neither, and README.md lists no configurations, all files are used and a notice is logged once. Without file or
+// folder names that indicate splits, all files are train. Throws Error if README.md has no such configuration, or has
+// several and none is the default.
 [[nodiscard]] SplitFiles data_files_of(const DataFilesQuery& query);
-// Whether names or README.md say splits at all.
+// Returns true if file names or README.md indicate splits at all.
 [[nodiscard]] bool names_splits(const DataFilesQuery& query);
-// The files of one split. Throws Error that lists those there are.
+// Returns the files of one split. Throws Error that lists the existing splits.
 [[nodiscard]] std::vector<std::string> files_of_split(const SplitFiles& splits, std::string_view split,
                                                       std::string_view name);
 
-// "*" and "?" stay within a folder, "**" does not; "[a-c]" and "{a,b}" as in a shell.
+// Matches a path against a glob pattern. "*" and "?" do not match "/", "**" does; "[a-c]" and "{a,b}" work as in a
+// shell.
 [[nodiscard]] bool glob_matches(std::string_view pattern, std::string_view path);
 
-// The files of a folder that can be data, all below it, sorted; what libraries keep beside data is left out. Throws
-// Error where it cannot be listed.
+// Returns all data files at any depth below a folder, sorted; metadata files that libraries store with the data are
+// skipped. Throws Error if the folder cannot be listed.
 [[nodiscard]] std::vector<std::string> data_paths_below(const std::filesystem::path& folder);
-// Whether a file of this name can be data.
+// Returns true if a file of this name can contain data.
 [[nodiscard]] bool is_data_path(std::string_view path);
 
-// A local dataset: a file, a folder, a pattern, or several of them with commas between. Throws Error.
+// Returns the files of a local dataset: a file, a folder, a pattern, or several of these separated by commas. Throws
+// Error.
 [[nodiscard]] std::vector<std::filesystem::path> local_data_files(const std::string& name, std::string_view config,
                                                                   std::string_view split);
 [[nodiscard]] bool is_local_dataset(const std::string& name);

@@ -15,7 +15,7 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-// A name with a slash that is no local path, and that does not look like one.
+// Returns true for a name with a slash that neither is nor looks like a local path.
 bool is_on_hub(const std::string& name) {
   return !is_local_dataset(name) && name.find('/') != std::string::npos && is_repo_name(name) && !is_data_path(name);
 }
@@ -24,7 +24,7 @@ HubRepo repo_of(const DatasetName& dataset) {
   return {.kind = RepoKind::dataset, .name = dataset.name, .revision = dataset.revision};
 }
 
-// What `path` says with "-00001-of-00007": how many of them there are, and what stands before.
+// Parses a shard name "...-00001-of-00007": returns the text before the shard's number and the number of shards.
 std::optional<std::pair<std::string, std::size_t>> shards_of(const std::string& path) {
   constexpr std::size_t kDigits = 5;
   const std::size_t at = path.rfind("-of-");
@@ -44,7 +44,7 @@ bool are_all_there(const std::vector<std::string>& paths) {
   });
 }
 
-// A dataset as it is known: the names of its files and its README.md.
+// The part of a dataset that decides its splits: the names of its files and its README.md.
 struct Contents {
   std::vector<std::string> paths;
   std::string readme;
@@ -78,7 +78,7 @@ std::vector<fs::path> below(const fs::path& folder, const std::vector<std::strin
   return files;
 }
 
-// The split's files in the cache of the hub; empty where they are not all there.
+// Returns the split's files from the hub's cache, or nothing if any of them is missing.
 std::vector<fs::path> cached_files(const DatasetName& dataset, std::string_view split) {
   const fs::path snapshot = snapshot_folder(repo_of(dataset));
   if (!is_folder(snapshot)) return {};
@@ -87,7 +87,7 @@ std::vector<fs::path> cached_files(const DatasetName& dataset, std::string_view 
     const auto paths = files_of_split(data_files_of(contents.query(dataset)), split, dataset.name);
     if (are_all_there(paths)) return below(snapshot, paths);
   } catch (const Error&) {
-    return {};  // the hub may know better
+    return {};  // the hub may have the split
   }
   return {};
 }
@@ -105,7 +105,8 @@ bool is_prepared_split(const std::string& file, std::string_view split) {
          (file.ends_with(".arrow") && file.find(text_of("-", split, "-0")) != std::string::npos);
 }
 
-// What Hugging Face's datasets has prepared: NAMESPACE___NAME/CONFIG/VERSION/HASH/NAME-SPLIT*.arrow, the newest.
+// Returns the newest files that Hugging Face's datasets library prepared for the split:
+// NAMESPACE___NAME/CONFIG/VERSION/HASH/NAME-SPLIT*.arrow.
 std::vector<fs::path> prepared_files(const DatasetName& dataset, std::string_view split) {
   const fs::path cache = datasets_cache();
   if (!is_folder(cache)) return {};
@@ -139,8 +140,8 @@ std::vector<fs::path> prepared_files(const DatasetName& dataset, std::string_vie
 std::vector<fs::path> hub_files(const DatasetName& dataset, const std::string& split) {
   if (auto files = cached_files(dataset, split); !files.empty()) return files;
   if (auto files = prepared_files(dataset, split); !files.empty()) {
-    log_once(text_of(dataset.name, ": what Hugging Face's datasets has prepared in ",
-                     files.front().parent_path().string(), " is read"));
+    log_once(text_of(dataset.name, ": the files that Hugging Face's datasets library prepared in ",
+                     files.front().parent_path().string(), " are used"));
     return files;
   }
   const HubRepo repo = repo_of(dataset);

@@ -1,4 +1,4 @@
-// Datasets by name: local files, or a dataset of the Hugging Face hub.
+// Opens datasets by name: local files, or a dataset on the Hugging Face hub.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 namespace hone {
 
 struct DatasetName {
-  std::string name;    // file, folder, pattern, several of them with commas between, or "ORG/NAME" on the hub
-  std::string config;  // empty: the default one
+  std::string name;    // file, folder, pattern, several of these separated by commas, or "ORG/NAME" on the hub
+  std::string config;  // empty: the default configuration
   std::string revision = "main";
 };
 
-// The split `options.split` of a dataset. Throws Error.
+// Opens the split `options.split` of a dataset and downloads it if necessary. Throws Error.
 [[nodiscard]] Source open_dataset(const DatasetName& dataset, const SourceOptions& options);
-// Whether it says which of its files are which split. Throws Error.
+// Returns true if file names or README.md define the dataset's splits. Throws Error.
 [[nodiscard]] bool names_splits(const DatasetName& dataset);
 
 }  // namespace hone

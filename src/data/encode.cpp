@@ -21,8 +21,8 @@ namespace {
 struct PendingRow {
   Json row;
   RowPlace place;
-  std::string fault;          // why the row cannot be used
-  std::exception_ptr defect;  // anything but the row's fault
+  std::string fault;          // reason why the row is unusable
+  std::exception_ptr defect;  // any other exception than Error
 };
 
 void encode_block(std::vector<PendingRow>& block, const std::function<void(std::size_t, const Json&)>& encode) {
@@ -46,7 +46,7 @@ std::int64_t count_targets(const TokenizedExample& example) {
   return std::count(example.is_target.begin() + 1, example.is_target.end(), 1);
 }
 
-// The mask of a row's input_ids; empty: all are learned. As TRL's collator reads it.
+// Returns the target mask of a row with input_ids, read as TRL's collator reads it; empty: all tokens are targets.
 std::vector<std::uint8_t> tokenized_mask(const Json& row, LossOn loss, std::span<const TokenId> tokens) {
   const char* column = loss == LossOn::assistant ? "assistant_masks" : "completion_mask";
   if (loss == LossOn::all) return {};
@@ -57,7 +57,7 @@ std::vector<std::uint8_t> tokenized_mask(const Json& row, LossOn loss, std::span
   }
   const Json& values = row.at(column);
   if (!values.is_array() || values.size() != tokens.size()) {
-    throw Error(text_of("column ", column, " is no list of ", tokens.size(), " numbers, as input_ids is"));
+    throw Error(text_of("column ", column, " is not a list of ", tokens.size(), " numbers, one for each of input_ids"));
   }
   std::vector<std::uint8_t> mask;
   for (std::size_t t = 0; t < tokens.size(); ++t) {
@@ -78,7 +78,7 @@ TokenizedExample read_tokenized(const Json& row, const Tokenizer& tokenizer, Los
   for (const Json& id : ids) {
     if (!id.is_number_integer() || id < 0 || id >= tokenizer.vocab_size()) {
       throw Error(
-          text_of("an id of input_ids is ", id.dump(), ", the tokenizer has 0 to ", tokenizer.vocab_size() - 1));
+          text_of("input_ids contains ", id.dump(), "; the tokenizer's ids are 0 to ", tokenizer.vocab_size() - 1));
     }
     example.tokens.push_back(id.get<TokenId>());
   }
@@ -95,7 +95,7 @@ struct EncodedExample {
 TokenizedExample tokenize(const Json& row, const Tokenizer& tokenizer, const ChatTemplate& chat_template,
                           const Json& variables, const EncodeOptions& options) {
   if (row.contains("input_ids")) return read_tokenized(row, tokenizer, options.loss);
-  if (options.tokens_only) throw Error("no column input_ids, which skip_prepare_dataset needs");
+  if (options.tokens_only) throw Error("no column input_ids, which skip_prepare_dataset requires");
   const RenderedRow rendered = render_row(row, chat_template, variables, options);
   TokenizedExample out;
   auto& [tokens, is_target] = out;
@@ -103,12 +103,13 @@ TokenizedExample tokenize(const Json& row, const Tokenizer& tokenizer, const Cha
   if (!rendered.all_targets) is_target = target_mask(tokenizer, rendered.text, tokens, rendered.targets);
   if (rendered.is_plain) {
     const std::vector<TokenId>& leading = tokenizer.leading_tokens();
+    // Adds BOS and EOS unless the text already contains them.
     if (tokens.size() < leading.size() || !std::equal(leading.begin(), leading.end(), tokens.begin())) {
       tokens.insert(tokens.begin(), leading.begin(), leading.end());
       if (!rendered.all_targets) is_target.insert(is_target.begin(), leading.size(), 0);
     }
     const auto eos = tokenizer.eos_token_id();
-    if (!eos && !options.eos_optional) throw Error("the tokenizer has no eos_token to end a text with");
+    if (!eos && !options.eos_optional) throw Error("the tokenizer has no eos_token, which texts must end with");
     if (eos && (tokens.empty() || tokens.back() != *eos)) {
       tokens.push_back(*eos);
       if (!rendered.all_targets) is_target.push_back(1);
@@ -129,7 +130,7 @@ EncodedExample encode_example(const Json& row, const Tokenizer& tokenizer, const
   }
   out.targets = count_targets(out.example);
   if (out.targets == 0) {
-    throw Error(out.is_cut ? text_of("no token to learn is left within max_length ", limit) : "no token to learn");
+    throw Error(out.is_cut ? text_of("no target tokens within max_length ", limit) : "no target tokens");
   }
   return out;
 }
@@ -142,7 +143,8 @@ std::vector<std::uint32_t> encode_rows(const Source& source, EncodingReport& rep
   std::vector<PendingRow> block;
   std::int64_t taken = 0;
   constexpr std::uint32_t kUnusable = std::numeric_limits<std::uint32_t>::max();
-  std::vector<std::uint32_t> numbers;  // of the visited rows, where the source has an order
+  // [usable and unusable rows, in file order]: number of the call of take; used if the source has an order
+  std::vector<std::uint32_t> numbers;
   const bool has_order = !source.order().empty();
   const std::int64_t bad_before = report.bad.count();
   const auto flush = [&] {
@@ -170,6 +172,7 @@ std::vector<std::uint32_t> encode_rows(const Source& source, EncodingReport& rep
   if (taken == 0) {
     throw Error(source.name(), rows == 0 ? "holds no rows" : "leaves nothing to use: " + report.bad.describe(rows));
   }
+  // Translate the source's order of rows to the numbers of the taken rows.
   std::vector<std::uint32_t> order;
   for (const std::uint32_t row : source.order()) {
     if (row < numbers.size() && numbers[row] != kUnusable) order.push_back(numbers[row]);
@@ -183,7 +186,7 @@ void EncodingReport::log(std::string_view source, std::string_view limit) const 
     char share[16];
     std::snprintf(share, sizeof share, "%.1f%%", 100.0 * static_cast<double>(cut) / static_cast<double>(examples));
     log_info(text_of(source, ": ", format_count(cut), " of ", format_count(examples), " (", share,
-                     ") were longer than ", limit, " and were cut there"));
+                     ") were longer than ", limit, " and were truncated"));
   }
 }
 

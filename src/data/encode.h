@@ -1,4 +1,4 @@
-// From rows to tokenised examples.
+// Turns rows into tokenised examples for training.
 #pragma once
 
 #include <cstdint>
@@ -13,47 +13,50 @@
 
 namespace hone {
 
-// The tokens that are learned.
+// Selects the tokens that count as targets of the loss.
 enum class LossOn {
-  automatic,  // the completion where there is one, else all
+  automatic,  // the completion if the row has one, otherwise all tokens
   all,
   completion,  // completion_only_loss: true
-  assistant,   // assistant_only_loss: what the template's {% generation %} blocks produced
+  assistant,   // assistant_only_loss: the text that the template's {% generation %} blocks produced
 };
 
 struct EncodeOptions {
   ColumnOptions columns;
   LossOn loss = LossOn::automatic;
-  std::int64_t max_length = 0;  // tokens kept of an example, the first ones; 0: all
-  bool tokens_only = false;     // rows without input_ids are unusable
-  bool eos_optional = false;    // texts may go without an end where the tokenizer has none (characters, say)
+  std::int64_t max_length = 0;  // an example keeps its first max_length tokens; 0: all
+  bool tokens_only = false;     // skip_prepare_dataset: rows without input_ids are unusable
+  // Accept a tokenizer without an EOS token (a character tokenizer, for example); texts then end without one.
+  bool eos_optional = false;
 };
 
-// What became of the rows.
+// Counts of what happened to the rows of a source.
 struct EncodingReport {
-  std::int64_t rows = 0;  // read, unusable ones included
+  std::int64_t rows = 0;  // rows read, including unusable ones
   std::int64_t examples = 0;
   std::int64_t tokens = 0;
-  std::int64_t target_tokens = 0;  // tokens that are learned; of prompts 0
-  std::int64_t cut = 0;            // examples that were longer than the limit
+  std::int64_t target_tokens = 0;  // tokens that the loss counts; 0 for prompts
+  std::int64_t cut = 0;            // examples that were longer than the limit and were truncated
   BadRows bad;
 
-  // Says what was left out and what was cut; `limit` is the name and value of the length, "max_length 1024".
+  // Logs how many rows were left out and how many examples were truncated. `limit` is the limit's name and value,
+  // "max_length 1024".
   void log(std::string_view source, std::string_view limit) const;
 };
 
-// Encodes all rows of a source, in order, in parallel.
-// text: what the tokenizer's post-processor puts before one (a BOS) unless it is there, the text, and EOS unless it
-// ends with it. Messages: as the template renders them. prompt and completion: texts are joined, then as a text;
-// messages are rendered together, and the prompt's part ends with the generation prompt. problem and solution: as a
-// prompt of one user message and a completion of one assistant message. A row with input_ids is taken as tokenised, its
-// completion_mask, assistant_masks or labels as what is learned. A row in which no token is left to learn (after
-// the cut) counts as unusable. Throws Error where no row is usable.
+// Encodes all rows of a source, in order, in parallel. The kind of a row (RowKind) decides what is encoded:
+// - text: the post-processor's leading tokens (BOS) and the text, followed by EOS; neither is added twice.
+// - messages: the text that the chat template renders.
+// - prompt and completion: two texts are joined and encoded as a text. Messages are rendered together; the prompt's
+//   part ends with the generation prompt.
+// - problem and solution: a prompt of one user message and a completion of one assistant message.
+// - input_ids: the row is already tokenised; completion_mask, assistant_masks or labels mark its targets.
+// A row without any target (after truncation) is unusable. Throws Error if no row is usable.
 [[nodiscard]] ExampleSet encode_examples(const Source& source, const Tokenizer& tokenizer,
                                          const ChatTemplate& chat_template, const EncodeOptions& options,
                                          EncodingReport& report);
 
-// What a chat template may read of a tokenizer: bos_token, eos_token and pad_token where there are such.
+// Returns the tokenizer's values for a chat template: bos_token, eos_token and pad_token, as far as they exist.
 [[nodiscard]] Json template_variables(const Tokenizer& tokenizer);
 
 }  // namespace hone

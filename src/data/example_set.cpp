@@ -8,12 +8,14 @@
 namespace hone {
 namespace {
 
+// The memory of a built set.
 struct Arrays {
   std::vector<TokenId> tokens;
   std::vector<std::uint8_t> is_target;
   std::vector<std::int64_t> offsets;
 };
 
+// The memory of a slice: its own offsets, and the set that owns the tokens.
 struct Slice {
   std::shared_ptr<const void> base;
   std::vector<std::int64_t> offsets;
@@ -63,6 +65,7 @@ ExampleSet ExampleSet::slice(std::int64_t begin, std::int64_t end) const {
 void ExampleSetBuilder::add(ExampleView example) {
   const auto& mask = example.is_target;
   HONE_ASSERT(mask.empty() || mask.size() == example.tokens.size(), mask.size(), " of ", example.tokens.size());
+  // The first masked example: all earlier ones have all their tokens as targets.
   if (!mask.empty() && is_target_.empty()) is_target_.assign(tokens_.size(), 1);
   const bool masked = !mask.empty() || !is_target_.empty();
   tokens_.insert(tokens_.end(), example.tokens.begin(), example.tokens.end());

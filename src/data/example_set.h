@@ -1,4 +1,4 @@
-// Tokenised examples (documents) in flat arrays.
+// Tokenised examples (documents), stored end to end in flat arrays.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,29 @@
 
 namespace hone {
 
-// One example as it leaves the tokenizer. is_target[t] = 1: token t is to be predicted; empty: all tokens are.
+// One example as the tokenizer produces it.
 struct TokenizedExample {
-  std::vector<TokenId> tokens;
-  std::vector<std::uint8_t> is_target;
+  std::vector<TokenId> tokens;          // [tokens]
+  std::vector<std::uint8_t> is_target;  // [tokens]: 1 if token t is a target of the loss; empty: all are
 };
 
-// The same, seen inside an ExampleSet.
+// One example of an ExampleSet; refers to the set's memory.
 struct ExampleView {
   std::span<const TokenId> tokens;
-  std::span<const std::uint8_t> is_target;  // empty: all tokens
+  std::span<const std::uint8_t> is_target;  // [tokens]; empty: all tokens are targets
 };
 
-// Examples end to end: example i is tokens [offsets[i], offsets[i + 1]). A cheap handle on memory that is shared and
-// never changes (built by ExampleSetBuilder, or a mapped file).
+// Examples end to end: example i is tokens [offsets[i], offsets[i + 1]). A cheap handle on shared, immutable memory,
+// which is either built by ExampleSetBuilder or a mapped file.
 class ExampleSet {
  public:
   ExampleSet() = default;
-  // tokens, is_target: [offsets.back()], is_target may be empty; offsets: [examples + 1], from 0, ascending. `owner`
-  // keeps all three alive.
+  // `tokens` has offsets.back() elements, `is_target` as many or none, and `offsets` examples + 1, ascending from 0.
+  // `owner` keeps all three alive.
   ExampleSet(std::span<const TokenId> tokens, std::span<const std::uint8_t> is_target,
              std::span<const std::int64_t> offsets, std::shared_ptr<const void> owner);
 
-  [[nodiscard]] std::int64_t size() const;  // examples
+  [[nodiscard]] std::int64_t size() const;  // number of examples
   [[nodiscard]] std::int64_t token_count() const { return static_cast<std::int64_t>(tokens_.size()); }
   [[nodiscard]] std::int64_t length(std::int64_t example) const;
   [[nodiscard]] ExampleView operator[](std::int64_t example) const;
@@ -40,7 +40,7 @@ class ExampleSet {
   [[nodiscard]] std::span<const std::uint8_t> is_target() const { return is_target_; }
   [[nodiscard]] std::span<const std::int64_t> offsets() const { return offsets_; }
 
-  // The stream's tokens [begin, end), sharing memory; an example that a bound cuts becomes a shorter one.
+  // Returns tokens [begin, end) of the stream, sharing its memory. An example that crosses a bound is shortened.
   [[nodiscard]] ExampleSet slice(std::int64_t begin, std::int64_t end) const;
 
  private:
@@ -50,9 +50,10 @@ class ExampleSet {
   std::shared_ptr<const void> owner_;
 };
 
+// Collects examples and builds an ExampleSet from them.
 class ExampleSetBuilder {
  public:
-  // Throws Defect where the mask is neither empty nor as long as the tokens.
+  // Throws Defect if the mask is neither empty nor as long as the tokens.
   void add(ExampleView example);
   void add(const TokenizedExample& example) { add(ExampleView{example.tokens, example.is_target}); }
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(offsets_.size()) - 1; }
@@ -60,8 +61,8 @@ class ExampleSetBuilder {
 
  private:
   std::vector<TokenId> tokens_;
-  std::vector<std::uint8_t> is_target_;  // empty until the first masked example
-  std::vector<std::int64_t> offsets_{0};
+  std::vector<std::uint8_t> is_target_;   // [tokens_]; empty until the first masked example
+  std::vector<std::int64_t> offsets_{0};  // [examples + 1]
 };
 
 }  // namespace hone

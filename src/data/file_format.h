@@ -1,4 +1,4 @@
-// What a file of data is, by its name.
+// Recognizes the format and the compression of a data file by its name.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace hone {
 
-inline constexpr std::string_view kFetchAgain = "is it whole? fetch it again";  // what to do about a damaged file
+// Advice for damaged files in error messages.
+inline constexpr std::string_view kFetchAgain = "is it whole? fetch it again";
 
 enum class DataFormat : std::uint8_t { jsonl, json, csv, tsv, text, parquet, arrow };
 enum class Compression : std::uint8_t { none, gzip, zstd };
@@ -19,10 +20,10 @@ struct FileFormat {
   Compression compression = Compression::none;
 };
 
-// From the extensions: "a.jsonl", "b.csv.gz". nullopt where they are not known, or where a format that has its own
-// compression (Parquet, Arrow) is compressed from outside.
+// Reads the format from the extensions: "a.jsonl", "b.csv.gz". Returns nullopt if they are unknown, or if a file of a
+// format with built-in compression (Parquet, Arrow) is compressed as a whole.
 [[nodiscard]] std::optional<FileFormat> format_of(const std::filesystem::path& path);
-// ".jsonl, .json, ..." for messages.
+// List of extensions (".jsonl, .json, ...") for messages.
 [[nodiscard]] std::string known_formats();
 
 }  // namespace hone

@@ -30,16 +30,17 @@ void Journal::scan() {
       const Json row = parse_json(text.substr(end_, end - end_), place);
       const auto key = row.is_object() ? row.find(key_column_) : row.end();
       if (key == row.end() || !key->is_string()) {
-        throw Error(place, text_of("has no text '", key_column_, "'"), "is it a file of hone's own?");
+        throw Error(place, text_of("has no text '", key_column_, "'"), "check that this file was written by hone");
       }
       places_.try_emplace(key->get<std::string>(), Place{end_, end - end_});
       end_ = end + 1;
     }
   }
+  // Cut off the incomplete last line.
   if (size == end_) return;
   std::error_code error;
   fs::resize_file(path_, end_, error);
-  if (error) throw Error(path_.string(), "its last, unfinished line cannot be cut off: " + error.message());
+  if (error) throw Error(path_.string(), "cannot cut off the incomplete last line: " + error.message());
 }
 
 Json Journal::read(const std::string& key) const {

@@ -1,4 +1,5 @@
-// Lines of JSON that a run appends as it gets them, and finds again after it was stopped.
+// An append-only file of JSON lines, looked up by key. A run records results in it and finds them again after a
+// restart.
 #pragma once
 
 #include <filesystem>
@@ -10,17 +11,19 @@
 
 namespace hone {
 
+// One JSON object per line; its text column `key_column` is the key.
 class Journal {
  public:
-  // Finds what stands in `path`. A last line without its end, which a kill leaves, is cut off; of two lines with one
-  // key the first counts. Throws Error naming a line that is no object with the text `key_column`.
+  // Opens `path` and indexes its lines. An incomplete last line, left by a killed process, is cut off; of two lines
+  // with the same key the first counts. Throws Error that names the line if it is not an object with the text column
+  // `key_column`.
   Journal(std::filesystem::path path, std::string key_column);
 
   [[nodiscard]] std::size_t size() const { return places_.size(); }
   [[nodiscard]] bool contains(const std::string& key) const { return places_.contains(key); }
-  // The line that has the key; it must be there.
+  // Returns the line with this key, which must exist.
   [[nodiscard]] Json read(const std::string& key) const;
-  // Appends the row, which holds its key. On return it outlives this process.
+  // Appends a row, which contains its key. When the call returns, the row survives the end of this process.
   void append(const Json& row);
 
  private:
@@ -36,7 +39,7 @@ class Journal {
   std::size_t end_ = 0;
 };
 
-// 128 bits as hexadecimal digits: two FNV-1a hashes of 64 bits that begin apart.
+// Returns a 128-bit content hash in hexadecimal: two 64-bit FNV-1a hashes with different initial values.
 [[nodiscard]] std::string content_key(std::string_view bytes);
 
 }  // namespace hone

@@ -12,10 +12,10 @@ namespace {
 
 constexpr std::string_view kWhiteSpace = " \t\r\n";
 
-// "" where the row is an object with columns.
+// Returns why a row is unusable, or "" if it is an object with at least one column.
 std::string_view fault_of(const Json& row) {
   if (!row.is_object()) return "not a JSON object";
-  return row.empty() ? "an empty object" : "";
+  return row.empty() ? "empty object" : "";
 }
 
 class JsonLines final : public RowReader {
@@ -30,8 +30,8 @@ class JsonLines final : public RowReader {
         ++blank_;
         continue;
       }
-      // Blank lines count where something follows them.
-      for (; blank_ > 0; --blank_) bad.add({name_, "line", lines_.number() - blank_}, "an empty line");
+      // Blank lines are reported only if another line follows them, so those at the end of the file are not.
+      for (; blank_ > 0; --blank_) bad.add({name_, "line", lines_.number() - blank_}, "empty line");
       place = {name_, "line", lines_.number()};
       const std::string fault = parse(line, row);
       if (fault.empty()) return true;
@@ -55,10 +55,10 @@ class JsonLines final : public RowReader {
 
   LineScanner lines_;
   std::shared_ptr<const std::string> name_;
-  std::int64_t blank_ = 0;  // lines since the last that was not
+  std::int64_t blank_ = 0;  // blank lines since the last other line
 };
 
-// The elements of a JSON array, one at a time.
+// Reads the elements of a JSON array one at a time.
 class JsonArray final : public RowReader {
  public:
   JsonArray(const fs::path& path, Compression compression)
@@ -80,7 +80,7 @@ class JsonArray final : public RowReader {
     throw Error(*name_, text_of("not valid JSON at line ", line_, ": ", what));
   }
 
-  // The next character, or false at the end of the text.
+  // Sets `c` to the next character; returns false at the end of the text.
   bool peek(char& c) {
     if (rest_.empty()) rest_ = chunks_->next();
     if (rest_.empty()) return false;
@@ -91,7 +91,7 @@ class JsonArray final : public RowReader {
     line_ += rest_.front() == '\n' ? 1 : 0;
     rest_.remove_prefix(1);
   }
-  // The next character that is no white space, which must be there.
+  // Skips white space and returns the next character, which must exist.
   char peek_mark() {
     char c = ' ';
     while (peek(c) && kWhiteSpace.find(c) != std::string_view::npos) skip();
@@ -99,9 +99,9 @@ class JsonArray final : public RowReader {
     return c;
   }
 
-  // Takes the text of the next element, whose syntax is looked at later; false behind the last.
+  // Reads the text of the next element, whose syntax is checked later; returns false after the last one.
   bool take_element() {
-    const char mark = peek_mark();  // '[' before the first, else what ended the last
+    const char mark = peek_mark();  // '[' before the first element, otherwise the separator after the previous one
     if (number_ > 0 && mark == ']') return finish();
     skip();
     if (peek_mark() == ']' && number_ == 0) return finish();
@@ -125,7 +125,7 @@ class JsonArray final : public RowReader {
       } else if (depth == 0 && (c == ',' || c == ']')) {
         return true;
       } else if (c == ']' || c == '}') {
-        if (--depth < 0) fail("a brace closes that was not opened");
+        if (--depth < 0) fail("a closing bracket has no opening one");
       }
       append(c);
     }
@@ -141,7 +141,7 @@ class JsonArray final : public RowReader {
     skip();
     char c = ' ';
     while (peek(c) && kWhiteSpace.find(c) != std::string_view::npos) skip();
-    if (!rest_.empty()) fail("text behind the array");
+    if (!rest_.empty()) fail("text after the array");
     done_ = true;
     return false;
   }

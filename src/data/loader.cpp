@@ -15,7 +15,7 @@
 namespace hone {
 namespace {
 
-// FNV-1a over 64-bit words: tells data sets apart, guards against nothing else.
+// FNV-1a over 64-bit words. It distinguishes datasets; it is not a cryptographic hash.
 class Fingerprint {
  public:
   void add(std::uint64_t word) { hash_ = (hash_ ^ word) * 0x100000001B3u; }
@@ -47,6 +47,7 @@ std::string fingerprint_of(const ExampleSet& set, const PackedRows* rows) {
   return hash.text();
 }
 
+// Sum of the `count` largest values.
 std::int64_t sum_of_largest(std::vector<std::int64_t> values, std::int64_t count) {
   const auto most = static_cast<std::ptrdiff_t>(std::min(count, static_cast<std::int64_t>(values.size())));
   std::partial_sort(values.begin(), values.begin() + most, values.end(), std::greater<>());
@@ -68,10 +69,10 @@ class RowLoader final : public BatchLoader {
         order_(rows_.size(), options.seed, options.shuffle),
         data_(fingerprint_of(set_, &rows_)) {
     require_batch_size(options.rows_per_batch);
-    if (rows_.size() == 0) throw Error("the data set leaves nothing to train on");
+    if (rows_.size() == 0) throw Error("the dataset has no sequences to train on");
     if (batches_per_epoch() == 0) {
       throw Error("per_device_train_batch_size",
-                  text_of("is ", options.rows_per_batch, ", but there are only ", rows_.size(), " sequences"),
+                  text_of("is ", options.rows_per_batch, ", but the dataset has only ", rows_.size(), " sequences"),
                   "lower it, or keep the last batch (dataloader_drop_last: false)");
     }
   }
@@ -123,7 +124,7 @@ class WindowLoader final : public BatchLoader {
     if (options.block_size < 1 || options.block_size >= stream_.token_count()) {
       throw Error("block_size",
                   text_of("is ", options.block_size, ", but the text has ", stream_.token_count(), " tokens"),
-                  "a window needs at least one token, and the text one more than that");
+                  "use at least 1 and less than the number of tokens");
     }
   }
 
@@ -258,8 +259,8 @@ ChunkOrder::ChunkOrder(std::int64_t count, std::int64_t chunk, std::uint64_t see
     : order_(count, seed, shuffle), chunk_(chunk) {
   HONE_ASSERT(chunk >= 1, chunk);
   if (chunk > count) {
-    throw Error("the data set", text_of("has ", count, " prompts, but a generation needs ", chunk),
-                "lower generation_batch_size / num_generations, or give more prompts");
+    throw Error("the dataset", text_of("has ", count, " prompts, but a generation needs ", chunk),
+                "lower generation_batch_size / num_generations, or provide more prompts");
   }
 }
 

@@ -1,4 +1,4 @@
-// Loaders: micro-batches in an order that depends on the seed alone, from any position.
+// Loaders that yield micro-batches in an order that depends only on the seed, and that can resume at any position.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,23 @@
 
 namespace hone {
 
-// The order of `count` things in each epoch: RandomStream(seed, "shuffle", epoch), or as they come.
+// Order of `count` items in each epoch: a permutation by RandomStream(seed, "shuffle", epoch), or the original order.
 class EpochOrder {
  public:
   EpochOrder(std::int64_t count, std::uint64_t seed, bool shuffle);
   [[nodiscard]] std::int64_t count() const { return count_; }
+  // Returns the item at place `index` of an epoch.
   [[nodiscard]] std::uint32_t at(std::int64_t epoch, std::int64_t index);
 
  private:
   std::int64_t count_;
   std::uint64_t seed_;
   bool shuffle_;
-  std::int64_t epoch_ = -1;  // whose permutation is held
-  std::vector<std::uint32_t> permutation_;
+  std::int64_t epoch_ = -1;                 // epoch of permutation_
+  std::vector<std::uint32_t> permutation_;  // [count]
 };
 
-// The micro-batch that comes next: `index` counts micro-batches from the epoch's start.
+// Position of the next micro-batch; `index` counts micro-batches from the start of the epoch.
 struct LoaderPosition {
   std::int64_t epoch = 0;
   std::int64_t index = 0;
@@ -36,14 +37,13 @@ struct LoaderPosition {
   bool operator==(const LoaderPosition&) const = default;
 };
 
-// The largest micro-batch that any epoch can yield.
+// Size of the largest micro-batch that any epoch can yield.
 struct BatchLimits {
   std::int64_t tokens = 0;
   std::int64_t documents = 0;
 };
 
-// Yields micro-batches epoch after epoch, without end. A batch is a function of its position, so that resuming is
-// exact.
+// Yields micro-batches epoch after epoch, without end. A batch is a function of its position, so resuming is exact.
 class BatchLoader {
  public:
   virtual ~BatchLoader() = default;
@@ -52,24 +52,26 @@ class BatchLoader {
 
   [[nodiscard]] virtual std::int64_t batches_per_epoch() const = 0;  // at least 1
   [[nodiscard]] virtual BatchLimits limits() const = 0;
+  // Returns the micro-batch at a position, without moving the loader.
   [[nodiscard]] virtual HostBatch batch_at(LoaderPosition position) = 0;
 
+  // Returns the next micro-batch and advances the position.
   [[nodiscard]] HostBatch next();
   [[nodiscard]] LoaderPosition position() const { return position_; }
-  void seek(LoaderPosition position);  // throws Error where the epoch has no such index
+  void seek(LoaderPosition position);  // throws Error if an epoch has no such index
 
-  // The position with what it depends on: {"epoch", "index", "seed", "batch", "data"}.
+  // Returns the position and what it depends on: {"epoch", "index", "seed", "batch", "data"}.
   [[nodiscard]] Json state() const;
-  // Throws Error naming what differs where the state was taken from other data or options.
+  // Moves to a saved position. Throws Error that names the difference if the state belongs to other data or options.
   void restore(const Json& state);
 
  protected:
   BatchLoader() = default;
-  // What positions depend on, a name and a value each; the values of equal loaders are equal.
+  // Everything that the meaning of a position depends on. Loaders with equal identities yield equal batches.
   struct Identity {
     std::uint64_t seed = 0;
-    std::int64_t batch = 0;
-    std::string data;
+    std::int64_t batch = 0;  // rows or windows per batch
+    std::string data;        // fingerprint of the data
   };
   [[nodiscard]] virtual Identity identity() const = 0;
 
@@ -81,30 +83,32 @@ struct RowLoaderOptions {
   std::int64_t rows_per_batch = 1;  // per_device_train_batch_size
   std::uint64_t seed = 42;
   bool shuffle = true;
-  bool drop_last = false;  // leave out an epoch's last batch where it is not full
+  bool drop_last = false;  // skip the last batch of an epoch if it is not full
 };
 
-// Micro-batches of packed rows, laid end to end. Throws Error where there is not one batch.
+// Yields micro-batches of packed rows, laid end to end. Throws Error if an epoch has no full batch or no rows.
 [[nodiscard]] std::unique_ptr<BatchLoader> make_row_loader(ExampleSet set, PackedRows rows,
                                                            const RowLoaderOptions& options);
 
 struct WindowLoaderOptions {
-  std::int64_t block_size = 1024;  // tokens a window
+  std::int64_t block_size = 1024;  // tokens per window
   std::int64_t windows_per_batch = 1;
   std::uint64_t seed = 42;
 };
 
-// `sampling: windows`: windows of block_size tokens of the stream, at positions drawn from (seed, step, index), every
-// token with its successor as target. A window that crosses a document's start holds several documents. An epoch is as
-// many batches as hold the stream's tokens. Throws Error where the stream is not longer than a window.
+// Yields micro-batches for `sampling: windows`: windows of block_size tokens of the stream, at positions drawn from
+// (seed, step, index). Every token has its successor as its target. A window that crosses the start of a document holds
+// several documents. An epoch has as many batches as are needed to hold the stream's number of tokens. Throws Error if
+// the stream is not longer than one window.
 [[nodiscard]] std::unique_ptr<BatchLoader> make_window_loader(ExampleSet stream, const WindowLoaderOptions& options);
 
-// Chunks of `chunk` things in EpochOrder, a part at the end of an epoch left out (TRL's RepeatSampler): GRPO's prompts.
-// position: `index` counts chunks. Throws Error where the epoch has not one chunk.
+// Chunks of `chunk` items in EpochOrder, for GRPO's prompts. An incomplete chunk at the end of an epoch is skipped, as
+// in TRL's RepeatSampler. `index` of a position counts chunks. Throws Error if an epoch has no full chunk.
 class ChunkOrder {
  public:
   ChunkOrder(std::int64_t count, std::int64_t chunk, std::uint64_t seed, bool shuffle);
   [[nodiscard]] std::int64_t chunks_per_epoch() const { return order_.count() / chunk_; }
+  // Returns the items of the chunk at a position; [chunk].
   [[nodiscard]] std::vector<std::uint32_t> at(LoaderPosition position);
 
  private:

@@ -23,8 +23,8 @@ struct MixtureKeys {
 
   template <class Visitor>
   void fields(Visitor& v) {
-    v("datasets", datasets, "What to mix");
-    v("seed", seed, "Of the shuffles", at_least(0));
+    v("datasets", datasets, "Datasets to mix");
+    v("seed", seed, "Seed of the shuffles", at_least(0));
     v("test_split_size", test_split_size, "Share or number of rows held out", above(0));
   }
 };
@@ -38,12 +38,12 @@ void check_columns(const std::vector<MixtureDataset>& datasets, const std::strin
       throw Error(
           place,
           text_of("the datasets keep different columns: ", join(*first, ", "), " and ", join(dataset.columns, ", ")),
-          "give each the same columns");
+          "list the same columns for each dataset");
     }
   }
 }
 
-// A row of the mixture.
+// A row of the mixture: row `row` of dataset `part`.
 struct PlacedRow {
   std::uint32_t part;
   std::uint32_t row;
@@ -51,7 +51,7 @@ struct PlacedRow {
   auto operator<=>(const PlacedRow&) const = default;
 };
 
-// Counts the usable rows, and says which columns the first has.
+// Counts the usable rows. Throws Error if the first one lacks a column of `columns`.
 std::uint32_t count_rows(const Source& source, const std::vector<std::string>& columns) {
   std::int64_t count = 0;
   BadRows bad;
@@ -70,6 +70,7 @@ std::uint32_t count_rows(const Source& source, const std::vector<std::string>& c
   return static_cast<std::uint32_t>(count);
 }
 
+// Selects the rows of one dataset, in the mixture's order.
 std::vector<PlacedRow> chosen_rows(const MixtureDataset& dataset, std::uint32_t part, std::uint32_t count,
                                    std::uint64_t seed) {
   std::vector<PlacedRow> rows;
@@ -84,7 +85,7 @@ std::vector<PlacedRow> chosen_rows(const MixtureDataset& dataset, std::uint32_t 
   return rows;
 }
 
-// A source whose order is that of `rows`.
+// Builds a source that visits the given rows in file order and reports `rows` as their order.
 Source source_of(const std::vector<PlacedRow>& rows, const std::vector<SourcePart>& files,
                  const std::vector<std::uint32_t>& counts, const std::string& name, const SourceOptions& options) {
   std::vector<SourcePart> parts = files;
@@ -104,7 +105,7 @@ std::size_t test_rows(double size, std::size_t count) {
   const double wanted = size < 1 ? std::ceil(size * static_cast<double>(count)) : size;
   if (wanted != std::floor(wanted) || wanted >= static_cast<double>(count)) {
     throw Error("dataset_mixture.test_split_size", text_of("is ", size, ", and the mixture has ", count, " rows"),
-                "give a share below 1, or a whole number of rows below theirs");
+                "give a share below 1, or a whole number of rows that is less than that");
   }
   return static_cast<std::size_t>(wanted);
 }
@@ -136,6 +137,7 @@ Mixture read_mixture(const YamlValue& value, const std::string& place) {
 MixtureSources open_mixture(const Mixture& mixture, const SourceOptions& options,
                             const std::function<Source(const MixtureDataset&)>& open) {
   const auto seed = static_cast<std::uint64_t>(mixture.seed);
+  // Choose the rows of each dataset.
   std::vector<SourcePart> files;
   std::vector<std::uint32_t> counts;
   std::vector<PlacedRow> all;
@@ -152,7 +154,7 @@ MixtureSources open_mixture(const Mixture& mixture, const SourceOptions& options
     log_info(text_of("mixture: ", format_count(static_cast<std::int64_t>(rows.size())), " of the ",
                      format_count(counts.back()), " rows of ", source.name()));
   }
-  if (all.empty()) throw Error("dataset_mixture", "its weights leave no row", "raise them");
+  if (all.empty()) throw Error("dataset_mixture", "the weights leave no rows", "increase the weights");
   if (all.size() > std::numeric_limits<std::uint32_t>::max()) throw Error("dataset_mixture", "has more than 2^32 rows");
 
   const auto shuffled = [&](const std::vector<PlacedRow>& rows) {
@@ -162,6 +164,7 @@ MixtureSources open_mixture(const Mixture& mixture, const SourceOptions& options
     return out;
   };
   const std::string name = text_of("the mixture of ", join(names, ", "));
+  // Shuffle the whole mixture; a second shuffle separates the test part, as in open-r1.
   all = shuffled(all);
   if (!mixture.test_split_size) return {.train = source_of(all, files, counts, name, options), .test = std::nullopt};
   const auto held_out = static_cast<std::ptrdiff_t>(test_rows(*mixture.test_split_size, all.size()));

@@ -1,4 +1,4 @@
-// Mixtures of datasets, with the meaning that open-r1 gives them: its src/open_r1/configs.py and utils/data.py.
+// Mixtures of datasets, with the same meaning as in open-r1 (src/open_r1/configs.py and utils/data.py).
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ struct MixtureDataset {
   std::string id;
   std::string config;
   std::string split = "train";
-  std::vector<std::string> columns;    // empty: all
-  std::optional<double> weight = 1.0;  // share of its rows that is kept; nullopt: all, unshuffled
+  std::vector<std::string> columns;    // columns to keep; empty: all
+  std::optional<double> weight = 1.0;  // share of the rows to keep, after shuffling; nullopt: all, unshuffled
 
   template <class Visitor>
   void fields(Visitor& v) {
-    v("id", id, "File, folder or name on the hub");
-    v("config", config, "Its configuration");
-    v("split", split, "Its split");
-    v("columns", columns, "Columns to keep");
-    v("weight", weight, "Share of its rows");
+    v("id", id, "File, folder, or name on the Hugging Face hub");
+    v("config", config, "Configuration of the dataset");
+    v("split", split, "Split of the dataset");
+    v("columns", columns, "Columns to keep; empty keeps all");
+    v("weight", weight, "Share of its rows to keep");
   }
 };
 
@@ -34,16 +34,17 @@ struct Mixture {
   std::int64_t seed = 0;
   std::optional<double> test_split_size;
 };
-// From a map {datasets, seed, test_split_size}. Throws Error, beginning with `place`.
+// Reads a mixture from a map {datasets, seed, test_split_size}. Throws Error that begins with `place`.
 [[nodiscard]] Mixture read_mixture(const YamlValue& value, const std::string& place);
 
 struct MixtureSources {
   Source train;
-  std::optional<Source> test;  // where there is a test_split_size
+  std::optional<Source> test;  // set if there is a test_split_size
 };
-// Of each dataset, which `open` opens, the first share `weight` of a shuffle by `seed`; all these, one after another,
-// shuffled by `seed`; of that test_split_size rows, drawn by `seed` once more, are the test part. The shuffles are
-// numpy's, so that rows and order are those of open-r1. Reads all rows once, to count them. Throws Error.
+// Opens a mixture. Each dataset, opened by `open`, is shuffled by `seed` and contributes the first share `weight` of
+// its rows. The rows of all datasets are concatenated and shuffled by `seed`. A second shuffle by `seed` selects
+// test_split_size rows as the test part. The shuffles are numpy's, so rows and order equal those of open-r1. Reads all
+// rows once to count them. Throws Error.
 [[nodiscard]] MixtureSources open_mixture(const Mixture& mixture, const SourceOptions& options,
                                           const std::function<Source(const MixtureDataset&)>& open);
 

@@ -12,7 +12,7 @@ __extension__ using Wide = unsigned __int128;
 
 constexpr Wide wide(std::uint64_t high, std::uint64_t low) { return static_cast<Wide>(high) << 64 | low; }
 
-// SeedSequence(seed).generate_state(4, uint64).
+// Computes SeedSequence(seed).generate_state(4, uint64).
 std::array<std::uint64_t, 4> seed_words(std::uint64_t seed) {
   constexpr unsigned kShift = 16;
   std::uint32_t constant = 0x43B0D7E5;
@@ -55,7 +55,7 @@ class Pcg64 {
     step();
   }
 
-  // Half of 64 bits, the lower first.
+  // Returns half of a 64-bit output, the lower half first, as numpy does for 32-bit draws.
   std::uint32_t next() {
     if (std::exchange(has_half_, !has_half_)) return half_;
     step();

@@ -12,8 +12,8 @@ namespace {
 
 void require_capacity(std::int64_t capacity) {
   if (capacity < 1 || capacity > std::numeric_limits<std::int32_t>::max()) {
-    throw Error("max_length", text_of("is ", capacity, ", which cannot hold a token"),
-                "give the number of tokens of a packed row");
+    throw Error("max_length", text_of("is ", capacity, "; a row must hold between 1 and 2^31 - 1 tokens"),
+                "set it to the number of tokens of a packed row");
   }
 }
 
@@ -31,7 +31,8 @@ std::vector<Segment> split_at(std::span<const Segment> segments, std::int64_t ca
   return parts;
 }
 
-// The segments that are not placed yet, by length. Lengths are named by their rank, from 1; rank 0 is none.
+// The segments that are not placed yet, sorted by length. A distinct length is identified by its rank, from 1; rank 0
+// means "none".
 class Stock {
  public:
   explicit Stock(std::span<const Segment> segments) : sorted_(segments.begin(), segments.end()) {
@@ -49,17 +50,19 @@ class Stock {
   }
 
   [[nodiscard]] std::int64_t length(std::size_t rank) const { return lengths_[rank]; }
-  // The longest that is there and at most `space` long.
+  // Rank of the longest remaining length that is at most `space`; 0 if there is none.
   [[nodiscard]] std::size_t longest_within(std::int64_t space) {
     const auto above = std::upper_bound(lengths_.begin(), lengths_.end(), space);
     return present_at_or_below(static_cast<std::size_t>(above - lengths_.begin()) - 1);
   }
+  // Removes one segment of this rank.
   Segment take(std::size_t rank) {
     const Segment segment = sorted_[next_[rank]++];
     if (next_[rank] == first_[rank + 1]) nearest_[rank] = rank - 1;
     return segment;
   }
-  // Adds two segments that fill `space` exactly, the most unequal of the pairs tried; false where none was found.
+  // Moves two segments that fill `space` exactly into `row`. Of the pairs tried, it takes the one with the longest
+  // segment; returns false if it finds none.
   [[nodiscard]] bool take_pair(std::int64_t space, std::vector<Segment>& row) {
     constexpr int kPairsTried = 64;
     std::size_t longer = longest_within(space - 1);
@@ -76,7 +79,8 @@ class Stock {
   }
 
  private:
-  // Lengths only ever run out: a union-find towards the shorter ones.
+  // Largest rank at or below `rank` that still has segments. Lengths only ever run out, so this is a union-find that
+  // points towards shorter lengths.
   std::size_t present_at_or_below(std::size_t rank) {
     while (nearest_[rank] != rank) {
       nearest_[rank] = nearest_[nearest_[rank]];
@@ -85,11 +89,11 @@ class Stock {
     return rank;
   }
 
-  std::vector<Segment> sorted_;              // by length, equal ones as given
+  std::vector<Segment> sorted_;              // sorted by length; segments of equal length keep their order
   std::vector<std::int64_t> lengths_ = {0};  // [ranks]
   std::vector<std::size_t> first_;           // [ranks + 1]: where a rank begins in sorted_
-  std::vector<std::size_t> next_ = {0};      // [ranks]: its first that is not taken
-  std::vector<std::size_t> nearest_;         // [ranks]: itself while there are any, else a lower one
+  std::vector<std::size_t> next_ = {0};      // [ranks]: its first segment that is not taken
+  std::vector<std::size_t> nearest_;         // [ranks]: the rank itself while it has segments, otherwise a lower one
 };
 
 }  // namespace
@@ -163,6 +167,7 @@ PackedRows pack_bfd(std::span<const Segment> segments, std::int64_t capacity) {
   Stock stock(segments);
   PackedRows packed;
   std::vector<Segment> row;
+  // Each iteration fills one row: its first segment is the longest that is left.
   while (const std::size_t longest = stock.longest_within(capacity)) {
     row = {stock.take(longest)};
     std::int64_t space = capacity - row.front().length;

@@ -27,12 +27,13 @@ EncodedPrompt encode_prompt(const Json& row, const Tokenizer& tokenizer, const C
   EncodedPrompt out;
   std::vector<TokenId>& tokens = out.prompt.tokens;
   tokens = tokenizer.encode(rendered.text);
+  // Truncate at the front: the question is usually at the end.
   const auto limit = static_cast<std::size_t>(options.max_prompt_length);
   out.is_cut = limit > 0 && tokens.size() > limit;
   if (out.is_cut) tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(limit));
-  if (tokens.empty()) throw Error("the template renders the prompt as nothing");
+  if (tokens.empty()) throw Error("the template renders the prompt as an empty text");
   out.prompt.prefill = std::move(rendered.prefill);
-  // A text file may hold what is no UTF-8.
+  // Rows of text files may contain invalid UTF-8, which JSON cannot represent.
   out.prompt.row = row.dump(-1, ' ', false, Json::error_handler_t::replace);
   return out;
 }

@@ -1,4 +1,4 @@
-// Prompts to generate from, with the columns that rewards read.
+// Prompts to generate from, together with the columns that rewards read.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,26 @@ namespace hone {
 
 struct Prompt {
   std::vector<TokenId> tokens;
-  std::string prefill;  // the start of the answer where the prompt ends with an assistant message, else empty
-  std::string row;      // JSON
+  std::string prefill;  // text of the answer's start if the prompt ends with an assistant message, otherwise empty
+  std::string row;      // all columns as JSON text
 };
 
+// Prompts stored in flat arrays.
 class PromptSet {
  public:
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(token_ends_.size()); }
   [[nodiscard]] std::span<const TokenId> tokens(std::int64_t prompt) const;
   [[nodiscard]] std::string_view prefill(std::int64_t prompt) const;
-  [[nodiscard]] Json row(std::int64_t prompt) const;               // all columns, as the source had them
-  [[nodiscard]] std::int64_t longest() const { return longest_; }  // tokens
+  [[nodiscard]] Json row(std::int64_t prompt) const;               // all columns as in the source
+  [[nodiscard]] std::int64_t longest() const { return longest_; }  // tokens of the longest prompt
   [[nodiscard]] Prompt copy(std::int64_t prompt) const;
   void add(const Prompt& prompt);
 
-  // All of it, as flat arrays.
+  // The whole set as flat arrays, for the token cache.
   struct Arrays {
     std::span<const TokenId> tokens;
-    std::string_view texts;  // row, prefill, row, prefill ...
+    std::string_view texts;  // row 0, prefill 0, row 1, prefill 1, ...
+    // [prompts] each: where the tokens, the row and the prefill of a prompt end.
     std::span<const std::int64_t> token_ends, row_ends, prefill_ends;
   };
   [[nodiscard]] Arrays arrays() const { return {tokens_, texts_, token_ends_, row_ends_, prefill_ends_}; }
@@ -50,16 +52,16 @@ class PromptSet {
 
 struct PromptOptions {
   ColumnOptions columns;
-  std::int64_t max_prompt_length = 0;  // tokens kept of a prompt, the last ones; 0: all
+  std::int64_t max_prompt_length = 0;  // a prompt keeps its last max_prompt_length tokens; 0: all
 };
 
-// What a row asks: the text of its prompt column, or its messages, with the system prompt and without the start of an
-// answer. Throws Error where it has no such column.
+// Returns the question of a row: the text of its prompt column, or its messages with the system prompt and without a
+// final assistant message. Throws Error if the row has no such column.
 [[nodiscard]] Json question_in(const Json& row, const ColumnOptions& columns);
 
-// The rendered prompts of all rows, in order. A text becomes one user message; the prompt column may also hold
-// messages. After a user's message stands the generation prompt; a last message of the assistant is left open to be
-// continued. Throws Error where no row is usable.
+// Renders and tokenises the prompts of all rows, in order. A text becomes one user message; the prompt column may also
+// contain messages. The generation prompt follows a user's message; a final assistant message is left open for
+// continuation. Throws Error if no row is usable.
 [[nodiscard]] PromptSet encode_prompts(const Source& source, const Tokenizer& tokenizer,
                                        const ChatTemplate& chat_template, const PromptOptions& options,
                                        EncodingReport& report);

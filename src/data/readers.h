@@ -1,4 +1,5 @@
-// The readers of the formats, for source.cpp. A new format is a reader here and a line in reader_of.
+// Constructors of the readers of all formats, used by source.cpp. A new format needs a reader here and a case in
+// reader_of.
 #pragma once
 
 #include <filesystem>
@@ -9,22 +10,23 @@
 
 namespace hone {
 
-// One JSON object a line.
+// Reads one JSON object per line.
 [[nodiscard]] std::unique_ptr<RowReader> make_jsonl_reader(const std::filesystem::path& path,
                                                            Compression compression = Compression::none);
-// An array of objects, or one object a line.
+// Reads a JSON array of objects, or one object per line.
 [[nodiscard]] std::unique_ptr<RowReader> make_json_reader(const std::filesystem::path& path,
                                                           Compression compression = Compression::none);
-// A header and records; every column is text.
+// Reads a header and records; every column is text.
 [[nodiscard]] std::unique_ptr<RowReader> make_csv_reader(const std::filesystem::path& path,
                                                          Compression compression = Compression::none,
                                                          char separator = ',');
-// {"text": ...} for every document.
+// Yields {"text": ...} for every document.
 [[nodiscard]] std::unique_ptr<RowReader> make_text_reader(const std::filesystem::path& path, Compression compression,
                                                           SampleBy sample_by);
-// In both a value that JSON has no type for is text (dates, times, decimals) or binary; NaN and infinities are null.
+// Parquet and Arrow: values without a JSON type become text (dates, times, decimals) or binary; NaN and infinities
+// become null.
 [[nodiscard]] std::unique_ptr<RowReader> make_parquet_reader(const std::filesystem::path& path);
-// Arrow's IPC format, as a file or as a stream.
+// Reads Arrow's IPC format, either a file or a stream.
 [[nodiscard]] std::unique_ptr<RowReader> make_arrow_reader(const std::filesystem::path& path);
 
 }  // namespace hone

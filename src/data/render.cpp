@@ -13,12 +13,12 @@ constexpr std::size_t kNowhere = std::string::npos;
 
 Json message(const char* role, const std::string& content) { return {{"role", role}, {"content", content}}; }
 
-// transformers leaves the text up to the end of the last message, without what the template puts behind it. Its white
-// space at the end is kept where the template kept it.
+// Returns where the last message ends in the rendered text. As in transformers, what the template adds after it is
+// dropped. The message's trailing white space is kept if the template kept it.
 std::size_t end_of_last_message(const std::string& rendered, const std::string& content) {
   const std::string core(trim(content));
   const std::size_t at = rendered.rfind(core);
-  if (at == kNowhere) throw Error("the template changes the last message: it cannot be continued");
+  if (at == kNowhere) throw Error("the template changes the last message, so it cannot be continued");
   const std::size_t lead = content.find(core);
   const std::string tail = content.substr(lead);
   return at + (rendered.compare(at, tail.size(), tail) == 0 ? tail.size() : core.size());
@@ -43,7 +43,7 @@ RenderedRow render_completion(Json messages, const Json& completion, const ChatT
   for (const Json& item : completion) messages.push_back(item);
   RenderedChat whole = chat_template.render(messages, false, variables);
   if (!whole.text.starts_with(prompt)) {
-    throw Error("the template renders the prompt otherwise when the completion follows it");
+    throw Error("the template renders the prompt differently when a completion follows it");
   }
   RenderedRow out{.text = std::move(whole.text)};
   choose_targets(out, prompt.size(), std::move(whole.assistant), loss);

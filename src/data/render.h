@@ -1,4 +1,4 @@
-// Rows as text. The functions throw Error with the reason alone: the caller knows the place.
+// Renders rows as text. The functions throw Error with the reason only; the caller adds the file and line.
 #pragma once
 
 #include <string>
@@ -10,11 +10,12 @@
 
 namespace hone {
 
+// A row as text, with the parts that the loss counts.
 struct RenderedRow {
   std::string text;
-  bool all_targets = true;
-  std::vector<ByteRange> targets;  // where not all of it is learned
-  bool is_plain = false;           // no template made it: it gets BOS and EOS where absent, EOS learned
+  bool all_targets = true;         // true: the whole text is a target
+  std::vector<ByteRange> targets;  // targets, if all_targets is false
+  bool is_plain = false;           // not rendered by a template: BOS and EOS are added if missing, and EOS is a target
 };
 [[nodiscard]] RenderedRow render_row(const Json& row, const ChatTemplate& chat_template, const Json& variables,
                                      const EncodeOptions& options);
@@ -23,12 +24,12 @@ struct RenderedPrompt {
   std::string text;
   std::string prefill;
 };
-// `messages` with the generation prompt, or open for continuation where the last is the assistant's (transformers'
-// continue_final_message).
+// Renders `messages` with the generation prompt, or, if the last message is the assistant's, open for continuation
+// (transformers' continue_final_message).
 [[nodiscard]] RenderedPrompt render_prompt(const Json& messages, const ChatTemplate& chat_template,
                                            const Json& variables);
 
-// `variables` with what a row adds: chat_template_kwargs, tools.
+// Adds a row's own template variables (chat_template_kwargs, tools) to `variables`.
 [[nodiscard]] Json row_variables(const Json& row, const Json& variables);
 
 }  // namespace hone

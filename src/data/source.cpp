@@ -80,6 +80,7 @@ std::string BadRows::describe(std::int64_t rows) const {
   if (count_ == 0) return "";
   std::string text = text_of(format_count(count_), " of ", format_count(rows), " rows left out");
   std::int64_t others = count_;
+  // One clause per remembered reason, then the number of the remaining rows.
   for (const Fault& fault : faults_) {
     text += text_of(others == count_ ? ": " : "; ", fault.place);
     if (fault.count > 1) text += text_of(" and ", format_count(fault.count - 1), " more");

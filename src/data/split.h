@@ -1,4 +1,4 @@
-// Which examples train and which are held out.
+// Splits examples into a training part and a held-out part.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,22 @@
 
 namespace hone {
 
-// Example numbers; the two parts are disjoint and cover all.
+// Example numbers; the two parts are disjoint and together cover all examples.
 struct TrainTestSplit {
   std::vector<std::uint32_t> train;
   std::vector<std::uint32_t> test;
 };
 
+// Returns 0, 1, ..., count - 1. Throws Error if there are more than 2^32 - 1 examples.
 [[nodiscard]] std::vector<std::uint32_t> all_examples(std::int64_t count);
 
-// `test_size` (test_split_size): below 1 a fraction, rounded up to whole examples; from 1 on a number of examples; 0:
-// no test part. Shuffled by RandomStream(seed, "split"); the test part comes first in the shuffled order, as in
-// datasets' train_test_split. Throws Error where a part would be empty.
+// Splits after a shuffle by RandomStream(seed, "split"). `test_size` (test_split_size): below 1 it is a fraction,
+// rounded up to whole examples; from 1 it is a number of examples; 0 means no test part. The test part is the first of
+// the shuffled order, as in datasets' train_test_split. Throws Error if a part would be empty.
 [[nodiscard]] TrainTestSplit split_shuffled(std::int64_t count, double test_size, std::uint64_t seed);
 
-// Cuts a stream of text at the fractions of its tokens, in order: {0.9, 0.1} gives the first 90% and the rest. The
-// fractions must be positive and sum to 1, and no part may be empty; throws Error.
+// Cuts a text stream at the fractions of its tokens, in order: {0.9, 0.1} yields the first 90% and the rest. The
+// fractions must be positive and sum to 1, and no part may be empty; otherwise throws Error.
 [[nodiscard]] std::vector<ExampleSet> split_in_order(const ExampleSet& stream, std::span<const double> fractions);
 
 }  // namespace hone

@@ -9,6 +9,7 @@ std::size_t byte_count(const Tokenizer& tokenizer, std::span<const TokenId> toke
   return count;
 }
 
+// Returns true if the tokens' bytes are exactly `text`.
 bool spells(const Tokenizer& tokenizer, std::span<const TokenId> tokens, std::string_view text) {
   for (const TokenId token : tokens) {
     const std::string_view bytes = tokenizer.token_bytes(token);

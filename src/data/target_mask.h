@@ -1,4 +1,4 @@
-// From ranges of a text to the tokens that stand for them.
+// Converts ranges of a text into a mask of the tokens that encode them.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@ namespace hone {
 
 using ByteRange = std::pair<std::size_t, std::size_t>;  // [begin, end)
 
-// [tokens]: 1 where a token of `tokens`, the encoding of `text`, overlaps one of the ranges (ascending, disjoint), as
-// transformers' assistant mask has it. A tokenizer that changes the text (normalizers) is followed by encoding what
-// stands before each bound.
+// Returns [tokens]: 1 for each token of `tokens` (the encoding of `text`) that overlaps one of the ranges (ascending,
+// disjoint), as in transformers' assistant mask. If the tokenizer changes the text (normalizers), each bound is located
+// by encoding the text before it.
 [[nodiscard]] std::vector<std::uint8_t> target_mask(const Tokenizer& tokenizer, std::string_view text,
                                                     std::span<const TokenId> tokens, std::span<const ByteRange> ranges);
 

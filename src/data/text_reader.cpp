@@ -58,7 +58,7 @@ class TextLines final : public RowReader {
   std::shared_ptr<const std::string> name_;
 };
 
-// Blank lines part paragraphs.
+// Paragraphs are separated by blank lines.
 class TextParagraphs final : public RowReader {
  public:
   TextParagraphs(const fs::path& path, Compression compression)
@@ -74,7 +74,7 @@ class TextParagraphs final : public RowReader {
       }
       if (text.empty()) place = {name_, "line", lines_.number()};
       if (text.size() + line.size() > kLongestRow) {
-        throw Error(*name_, text_of("the paragraph from line ", place.number, " on is longer than ",
+        throw Error(*name_, text_of("the paragraph that begins in line ", place.number, " is longer than ",
                                     format_bytes(kLongestRow)));
       }
       text += line;

@@ -26,8 +26,8 @@ namespace {
 
 std::int64_t nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; }
 
-// Waits until the clock that stamps files has gone on since the file was changed, some milliseconds at most: a later
-// change then has another stamp. A stamp from the future is left alone.
+// Returns the file's status once the clock that stamps files is past its last change, after some milliseconds at most.
+// Any later change then has a different timestamp. A timestamp in the future is not waited for.
 struct stat settled_status(const fs::path& path) {
   struct stat status{};
   for (int wait = 0; wait < 50; ++wait) {
@@ -51,7 +51,8 @@ void add_file(Fingerprint& fingerprint, const fs::path& path) {
   fingerprint.add(nanoseconds(status.st_ctim));
 }
 
-// In the functions below a new member of an option's struct does not compile until it is told.
+// The functions below use structured bindings, so a new member of an options struct fails to compile until it is added
+// to the fingerprint.
 void add_source(Fingerprint& fingerprint, const Source& source) {
   const auto& [sample_by, split] = source.options();
   fingerprint.add(static_cast<std::int64_t>(sample_by));
@@ -96,7 +97,7 @@ template <class Options>
 std::string key_of(const Source& source, const Tokenizer& tokenizer, const ChatTemplate& chat_template,
                    const Options& options) {
   Fingerprint fingerprint;
-  add_file(fingerprint, "/proc/self/exe");  // another build may encode otherwise
+  add_file(fingerprint, "/proc/self/exe");  // another build may encode differently
   add_source(fingerprint, source);
   fingerprint.add(tokenizer.digest());
   fingerprint.add(chat_template.source());
@@ -124,7 +125,7 @@ EncodingReport read_report(const std::string& head) {
 
 template <class T>
 std::span<const T> array_of(std::span<const std::byte> bytes) {
-  if (bytes.size() % sizeof(T) != 0) throw Error("an array has a part of a value");
+  if (bytes.size() % sizeof(T) != 0) throw Error("the size of an array is not a multiple of its element size");
   return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
@@ -141,10 +142,10 @@ void require_ascending(std::span<const std::int64_t> values, std::size_t last) {
 void require_ids(std::span<const TokenId> tokens, const Tokenizer& tokenizer) {
   if (tokens.empty()) return;
   const auto [least, most] = std::ranges::minmax(tokens);
-  if (least < 0 || most >= tokenizer.vocab_size()) throw Error("it has ids that the tokenizer has not");
+  if (least < 0 || most >= tokenizer.vocab_size()) throw Error("it has ids outside of the tokenizer's vocabulary");
 }
 
-// How sets are laid into sections, and read from them.
+// The two sections_of and read_set pairs define the layout of an entry.
 std::vector<std::span<const std::byte>> sections_of(const ExampleSet& set) {
   return {bytes_of_array(set.tokens()), bytes_of_array(set.is_target()), bytes_of_array(set.offsets())};
 }
@@ -156,19 +157,19 @@ std::vector<std::span<const std::byte>> sections_of(const PromptSet& set) {
 }
 
 void read_set(const CacheEntry& entry, const Tokenizer& tokenizer, ExampleSet& set) {
-  if (entry.sections.size() != 3) throw Error("it has other sections");
+  if (entry.sections.size() != 3) throw Error("it has the wrong number of sections");
   const auto tokens = array_of<TokenId>(entry.sections[0]);
   const auto is_target = array_of<std::uint8_t>(entry.sections[1]);
   const auto offsets = array_of<std::int64_t>(entry.sections[2]);
   require_ascending(offsets, tokens.size());
   if (offsets.front() != 0) throw Error("its offsets do not begin at 0");
-  if (!is_target.empty() && is_target.size() != tokens.size()) throw Error("its mask is of another length");
+  if (!is_target.empty() && is_target.size() != tokens.size()) throw Error("its mask and its tokens differ in length");
   require_ids(tokens, tokenizer);
   set = ExampleSet(tokens, is_target, offsets, entry.owner);
 }
 
 void read_set(const CacheEntry& entry, const Tokenizer& tokenizer, PromptSet& set) {
-  if (entry.sections.size() != 5) throw Error("it has other sections");
+  if (entry.sections.size() != 5) throw Error("it has the wrong number of sections");
   const auto tokens = array_of<TokenId>(entry.sections[0]);
   const auto texts = array_of<char>(entry.sections[1]);
   const auto token_ends = array_of<std::int64_t>(entry.sections[2]);
@@ -176,7 +177,7 @@ void read_set(const CacheEntry& entry, const Tokenizer& tokenizer, PromptSet& se
   const auto prefill_ends = array_of<std::int64_t>(entry.sections[4]);
   require_ascending(token_ends, tokens.size());
   if (row_ends.size() != token_ends.size() || prefill_ends.size() != row_ends.size()) {
-    throw Error("its offsets are of several lengths");
+    throw Error("its arrays of offsets differ in length");
   }
   std::vector<std::int64_t> all;
   for (std::size_t i = 0; i < row_ends.size(); ++i) {
@@ -205,7 +206,7 @@ bool load(const fs::path& path, const std::string& key, const Tokenizer& tokeniz
   return false;
 }
 
-// `key()`: the fingerprint as it is now; `encode(report)`: the set.
+// Loads the set, or encodes and stores it. `key()` computes the current fingerprint; `encode(report)` returns the set.
 template <class Set, class Key, class Encode>
 Set from_cache_or(const fs::path& folder, bool writes, const Source& source, const Tokenizer& tokenizer,
                   EncodingReport& report, const Key& key, const Encode& encode) {
@@ -216,19 +217,20 @@ Set from_cache_or(const fs::path& folder, bool writes, const Source& source, con
   Set set;
   if (load(path, before, tokenizer, set, report)) {
     log_info(text_of(source.name(), ": ", format_count(report.examples), " examples of ", format_count(report.tokens),
-                     " tokens were encoded before: ", path.string()));
+                     " tokens loaded from the cache: ", path.string()));
     return set;
   }
+  // Encode, and store the result only if no input changed meanwhile.
   set = encode(report);
-  if (!writes || key() != before) return set;  // files that were changed meanwhile are not what was encoded
+  if (!writes || key() != before) return set;  // files changed meanwhile: the key does not describe what was encoded
   try {
     write_cache_entry(path, before, written(report), sections_of(set));
     remove_old_entries(folder);
   } catch (const Error& error) {
-    log_once(text_of("encoded data is not kept: ", error.what()));
+    log_once(text_of("encoded data is not cached: ", error.what()));
     return set;
   }
-  // Pages of a file can be dropped and read again, those of a process cannot.
+  // Use the mapped file instead of process memory: the kernel can drop its pages and read them again.
   Set mapped;
   return load(path, before, tokenizer, mapped, report) ? mapped : set;
 }

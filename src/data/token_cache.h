@@ -1,4 +1,4 @@
-// Encoded data kept on disk, so that the next start of a run with the same data encodes nothing.
+// Caches encoded data on disk, so that the next run with the same data skips encoding.
 #pragma once
 
 #include <filesystem>
@@ -8,28 +8,28 @@
 
 namespace hone {
 
-// A folder of entries, each named by a fingerprint of all that tokens depend on: the program itself, the data's files
-// (path, size, and when they were last changed), which of their rows and columns, in which order, the tokenizer, the
-// template and the options. Entries are mapped, not read; a damaged one is made anew; where nothing can be written that
-// is said once and the run goes on.
+// A folder of entries. The name of an entry is a fingerprint of everything that its tokens depend on: the program
+// itself, the data files (path, size and timestamps), the selected rows and columns and their order, the tokenizer, the
+// chat template and the options. Entries are memory-mapped. A damaged entry is encoded again. If nothing can be
+// written, a notice is logged once and the run continues.
 class TokenCache {
  public:
-  TokenCache() = default;  // has nothing and keeps nothing
-  // `writes`: keeps what is encoded, too.
+  TokenCache() = default;  // disabled: finds and stores nothing
+  // `writes`: also store newly encoded data.
   TokenCache(std::filesystem::path folder, bool writes) : folder_(std::move(folder)), writes_(writes) {}
 
-  // As encode_examples and encode_prompts, whose reports come from the cache too; `report` is replaced.
+  // Same results as encode_examples and encode_prompts. `report` is replaced; it comes from the cache with the data.
   [[nodiscard]] ExampleSet examples(const Source& source, const Tokenizer& tokenizer, const ChatTemplate& chat_template,
                                     const EncodeOptions& options, EncodingReport& report) const;
   [[nodiscard]] PromptSet prompts(const Source& source, const Tokenizer& tokenizer, const ChatTemplate& chat_template,
                                   const PromptOptions& options, EncodingReport& report) const;
 
  private:
-  std::filesystem::path folder_;  // empty: none
+  std::filesystem::path folder_;  // empty: disabled
   bool writes_ = false;
 };
 
-// tokens/ in hone's cache; empty where there is none (system/cache_folder.h).
+// Folder tokens/ in hone's cache; empty if there is no cache (system/cache_folder.h).
 [[nodiscard]] std::filesystem::path token_cache_folder();
 
 }  // namespace hone

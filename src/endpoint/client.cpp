@@ -23,13 +23,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kFirstPause{250};  // doubled each time
+constexpr milliseconds kFirstPause{250};  // doubles with each retry
 constexpr milliseconds kLongestPause{60'000};
-constexpr milliseconds kLongestWish{300'000};  // of a server's Retry-After
+constexpr milliseconds kLongestWish{300'000};  // upper limit of a server's Retry-After
 constexpr milliseconds kNoticeEvery{5'000};
 constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
 
-// The server's words: of OpenAI's error object, else the body's beginning.
+// Returns the server's message: that of OpenAI's error object, otherwise the start of the body.
 std::string message_of(const HttpAnswer& answer) {
   std::string message = answer.body;
   try {
@@ -40,7 +40,7 @@ std::string message_of(const HttpAnswer& answer) {
       message = error["message"].get<std::string>();
     }
   } catch (const Error&) {
-    message = answer.body;  // no JSON
+    message = answer.body;  // not JSON
   }
   if (message.size() > 300) message = message.substr(0, 300) + "...";
   return message;
@@ -55,14 +55,14 @@ milliseconds pause_after(const HttpAnswer& answer, std::int64_t tries) {
   return std::min(kLongestPause, kFirstPause * (std::int64_t{1} << std::min<std::int64_t>(tries, 20)));
 }
 
-// Without slashes at its end.
+// Returns the URL without trailing slashes.
 std::string checked_url(const std::string& endpoint, std::string_view key) {
   const std::size_t scheme = endpoint.find("://");
   const bool is_http = endpoint.starts_with("http://") || endpoint.starts_with("https://");
   std::string url = endpoint;
   while (url.ends_with('/')) url.pop_back();
   if (!is_http || url.size() <= scheme + 3) {
-    throw Error(key, text_of(shown(endpoint), " is no URL of a server"), "http://localhost:8000/v1, for example");
+    throw Error(key, text_of(shown(endpoint), " is not an http(s) URL"), "for example http://localhost:8000/v1");
   }
   return url;
 }
@@ -116,9 +116,9 @@ std::string EndpointClient::post(const std::string& url, const std::string& body
       } catch (const WrongAnswer& error) {
         throw Error(url, error.what());
       } catch (const Json::exception&) {
-        problem = text_of("answers with what is no ", wanted, ": ", message_of(answer));
+        problem = text_of("the answer is not a valid ", wanted, ": ", message_of(answer));
       } catch (const Error& error) {
-        problem = text_of("answers with what is no ", wanted, ": ", error.what());
+        problem = text_of("the answer is not a valid ", wanted, ": ", error.what());
       }
       ++malformed;
     } else if (is_passing(answer)) {
@@ -131,7 +131,7 @@ std::string EndpointClient::post(const std::string& url, const std::string& body
       throw Error(url, what, is_access ? options_.token_help : answer.status == 404 ? options_.not_found_help : "");
     }
     if (tries > options_.retries && Clock::now() >= patient_until) {
-      const std::string help = text_of("asked ", tries, " times; ", options_.given_up_help);
+      const std::string help = text_of("tried ", tries, " times; ", options_.given_up_help);
       if (malformed == tries) throw MalformedAnswers(url, problem, help);
       throw Error(url, problem, help);
     }
@@ -139,7 +139,7 @@ std::string EndpointClient::post(const std::string& url, const std::string& body
   }
 }
 
-// Whether a notice was given.
+// Waits before the next try; returns true if it logged a notice.
 bool EndpointClient::sleep(milliseconds pause, const std::string& url, const std::string& problem,
                            std::int64_t tries) const {
   const FailureNotices::Failure failure{.url = url,

@@ -1,4 +1,4 @@
-// Requests to a server of OpenAI's kind: its URL, what is tried again, and what its refusals mean.
+// Client of servers with OpenAI's API: URLs, retries, and the meaning of refusals.
 // Source: https://platform.openai.com/docs/api-reference
 #pragma once
 
@@ -15,50 +15,51 @@
 
 namespace hone {
 
-// The root of the API: `endpoint` itself, with /v1 unless it has another path. Throws Error that names `key` for what
-// is no http(s) URL.
+// Returns the root of the API: `endpoint`, with /v1 appended unless it has another path. Throws Error that names the
+// option `key` if `endpoint` is not an http(s) URL.
 [[nodiscard]] std::string api_url(const std::string& endpoint, std::string_view key);
-// Where the server itself is: without /v1.
+// Returns the root of the server itself: the API's root without /v1.
 [[nodiscard]] std::string server_url(const std::string& endpoint, std::string_view key);
 
-// A whole answer that no repetition would mend.
+// A complete answer that is wrong in a way that no retry would fix.
 class WrongAnswer : public Error {
  public:
   using Error::Error;
 };
 
-// Whole answers to every try of one request, none of which was what was wanted: other requests may fare better.
+// Every try of one request got a complete answer, but none had the expected form. Other requests may still succeed.
 class MalformedAnswers : public Error {
  public:
   using Error::Error;
 };
 
-// The request was given up because another one has failed.
+// The request was cancelled because another one failed.
 struct Cancelled {};
 
 struct EndpointOptions {
-  std::string token;                                            // the API's key, or none
-  std::string token_help;                                       // what to do where it is refused
-  std::string not_found_help;                                   // where there is no such path
-  std::string given_up_help;                                    // where the server was tried in vain
-  std::chrono::milliseconds timeout{std::chrono::minutes(10)};  // of one try
-  std::int64_t retries = 8;                                     // after the first try, and more until `patience`
-  std::chrono::milliseconds patience{0};                        // has passed since then
+  std::string token;                                            // API key; may be empty
+  std::string token_help;                                       // advice if the server rejects the key
+  std::string not_found_help;                                   // advice if the path does not exist
+  std::string given_up_help;                                    // advice if all tries failed
+  std::chrono::milliseconds timeout{std::chrono::minutes(10)};  // limit for one try
+  std::int64_t retries = 8;                                     // retries after the first try
+  std::chrono::milliseconds patience{0};  // retries continue until this time has passed, even beyond `retries`
+  // May be null; requests end with Cancelled when it becomes true.
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-// Says on standard error what fails in passing: the first failure at once, then a line now and then for as long as
-// something fails, whatever number of requests it concerns. Thread-safe.
+// Logs temporary failures on standard error: the first immediately, then a line from time to time while failures
+// continue, regardless of the number of requests affected. Thread-safe.
 class FailureNotices {
  public:
   struct Failure {
     const std::string& url;
     const std::string& problem;
     std::int64_t tries = 1;
-    std::int64_t most = 0;  // tries; 0: a time limits them
+    std::int64_t most = 0;  // maximum number of tries; 0: limited by time
   };
-  // "URL: gives no answer: ...; try 1 of 9, the next in 0.25 s". Says it where a line is due at `now`, and returns
-  // whether it was.
+  // Logs "URL: gives no answer: ...; try 1 of 9, the next in 0.25 s" if a line is due at `now`, and returns true if it
+  // did.
   bool say(const Failure& failure, std::chrono::steady_clock::time_point now, std::chrono::milliseconds until_next);
 
  private:
@@ -66,16 +67,17 @@ class FailureNotices {
   std::chrono::steady_clock::time_point said_{};
 };
 
-// Thread-safe.
+// Sends requests to one server. Thread-safe.
 class EndpointClient {
  public:
   explicit EndpointClient(EndpointOptions options) : options_(std::move(options)) {}
 
-  // Posts JSON and hands the body of an answer 200 to `read`. A request without an answer, answered 408, 429 or 5xx, or
-  // whose answer `read` does not take (it throws Error or Json::exception; `wanted`: what it was to be) is sent again
-  // after a pause, which doubles or is the server's; that is said (FailureNotices). Returns why the server refuses this
-  // one request (400, 413, 422), empty where it was answered. Throws Error where it refuses all or was tried in vain,
-  // MalformedAnswers where `read` took none of its answers, WrongAnswer as `read` does, Interrupted, Cancelled.
+  // Posts JSON and passes the body of an answer with status 200 to `read`. A request is repeated if it gets no answer
+  // or status 408, 429 or 5xx, or if `read` rejects the body by throwing Error or Json::exception (`wanted` names the
+  // expected content in messages). Pauses between tries double, or are those that the server requests; FailureNotices
+  // reports them. Returns the reason if the server refuses only this request (400, 413, 422), or "" after success.
+  // Throws Error if the server refuses all requests, if all tries failed, or if `read` throws WrongAnswer;
+  // MalformedAnswers if `read` rejected the answer of every try; Interrupted; Cancelled.
   [[nodiscard]] std::string post(const std::string& url, const std::string& body, std::string_view wanted,
                                  const std::function<void(const std::string& body)>& read) const;
 
@@ -88,9 +90,9 @@ class EndpointClient {
   mutable FailureNotices notices_;
 };
 
-// Calls `step`, which makes a request and says whether there are more, on `threads` threads until it says no. What is
-// thrown first sets `cancelled`, which ends the others' requests (EndpointOptions::cancelled), and is thrown again when
-// all have ended; `cancelled` is false then.
+// Calls `step` on `threads` threads until it returns false. `step` sends one request and returns true if there are
+// more. The first exception sets `cancelled`, which ends the requests of the other threads
+// (EndpointOptions::cancelled), and is rethrown when all threads have ended; `cancelled` is then false again.
 void run_requests(std::size_t threads, std::atomic<bool>& cancelled, const std::function<bool()>& step);
 
 }  // namespace hone

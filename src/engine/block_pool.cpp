@@ -10,7 +10,7 @@ BlockPool::BlockPool(std::int64_t num_blocks)
 }
 
 BlockId BlockPool::take() {
-  HONE_ASSERT(!free_.empty(), "all ", num_blocks_, " pages are taken");
+  HONE_ASSERT(!free_.empty(), "all ", num_blocks_, " blocks are in use");
   const BlockId block = free_.back();
   free_.pop_back();
   is_free_[static_cast<std::size_t>(block)] = false;
@@ -19,7 +19,7 @@ BlockId BlockPool::take() {
 
 void BlockPool::give_back(std::span<const BlockId> blocks) {
   for (const BlockId block : blocks) {
-    HONE_ASSERT(block >= 0 && block < num_blocks_ && !is_free_[static_cast<std::size_t>(block)], "page ", block,
+    HONE_ASSERT(block >= 0 && block < num_blocks_ && !is_free_[static_cast<std::size_t>(block)], "block ", block,
                 " is given back twice");
     is_free_[static_cast<std::size_t>(block)] = true;
     free_.push_back(block);

@@ -1,4 +1,4 @@
-// The pages of the KV cache.
+// The free list of KV-cache blocks (pages of block_size tokens each).
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,14 @@ class BlockPool {
 
   [[nodiscard]] std::int64_t num_blocks() const { return num_blocks_; }
   [[nodiscard]] std::int64_t free_blocks() const { return static_cast<std::int64_t>(free_.size()); }
-  // The pool must have one.
+  // Takes a free block. Throws Defect if there is none.
   [[nodiscard]] BlockId take();
+  // Returns blocks to the pool. Throws Defect if one of them is free already.
   void give_back(std::span<const BlockId> blocks);
 
  private:
   std::int64_t num_blocks_;
-  std::vector<BlockId> free_;  // the last is taken first
+  std::vector<BlockId> free_;  // the last one is taken first
   std::vector<bool> is_free_;
 };
 

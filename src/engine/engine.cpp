@@ -34,7 +34,7 @@ constexpr const char* kKvStore = "kv_cache";
 
 std::string program_name(const Capacity& capacity) { return text_of("generation of ", capacity.tokens, " tokens"); }
 
-// Beside weights that are there.
+// Creates the workspace of an engine on existing weights.
 std::unique_ptr<Workspace> workspace_of(const Model& model, const TensorStore& weights,
                                         const std::shared_ptr<Arena>& arena, const EngineOptions& options) {
   auto workspace = std::make_unique<Workspace>(arena);
@@ -60,7 +60,7 @@ void add_generation(Workspace& workspace, const Model& model, DType dtype, const
   }
 }
 
-// A request's progress as its client sees it.
+// The client's view of a request: its completion so far and the text handed out in updates.
 struct RequestStream {
   RequestStream(const Tokenizer& tokenizer, SamplingParams params)
       : detokenizer(tokenizer, true), sampling(std::move(params)) {}
@@ -68,9 +68,9 @@ struct RequestStream {
   Detokenizer detokenizer;
   SamplingParams sampling;
   Completion completion;
-  std::size_t released = 0;  // bytes of completion.text that updates have handed out
+  std::size_t released = 0;  // bytes of completion.text handed out in updates
 
-  // The text that cannot become part of a stop string any more.
+  // Length in bytes of the text that can no longer become part of a stop string.
   [[nodiscard]] std::size_t safe_length() const {
     std::size_t safe = completion.text.size();
     for (const std::string& stop : sampling.stop) {
@@ -84,7 +84,7 @@ struct RequestStream {
     return safe;
   }
 
-  // Adds text and cuts it at the first stop string; true where there is one.
+  // Appends text and cuts it at the first stop string. Returns true if there is one.
   bool add_text(const std::string& piece) {
     const std::size_t before = completion.text.size();
     completion.text += piece;
@@ -103,10 +103,10 @@ struct Engine::Impl {
   const Model& model;
   const Tokenizer& tokenizer;
   EngineOptions options;
-  std::unique_ptr<Workspace> own;  // null where the programs are of a run's workspace
+  std::unique_ptr<Workspace> own;  // null if the programs belong to a run's workspace
   Workspace& workspace;
   std::vector<Capacity> capacities;
-  std::vector<Executable*> programs;  // by capacity
+  std::vector<Executable*> programs;  // [capacities]
   Scheduler scheduler;
   std::map<RequestId, RequestStream> streams;
   RequestId next_id = 0;
@@ -124,6 +124,7 @@ struct Engine::Impl {
     for (const Capacity& capacity : capacities) programs.push_back(&workspace.executable(program_name(capacity)));
   }
 
+  // Returns the smallest program that holds the step.
   Executable& program_for(std::int64_t tokens, std::int64_t sequences) {
     for (std::size_t i = 0; i < capacities.size(); ++i) {
       if (capacities[i].tokens >= tokens && capacities[i].sequences >= sequences) return *programs[i];
@@ -131,10 +132,10 @@ struct Engine::Impl {
     throw Defect(text_of("no program holds ", tokens, " tokens of ", sequences, " sequences"));
   }
 
-  // Writes the inputs of a step; returns the sequences that get a token, in the order of the program's samples.
+  // Writes the inputs of a step. Returns the sequences that get a token, in the order of the program's samples.
   std::vector<Sequence*> feed(Executable& program, const std::vector<ScheduledChunk>& chunks);
   void feed_penalties(Executable& program, std::span<Sequence* const> sampled) const;
-  // Appends a token to its sequence; returns why the request ended, or none.
+  // Appends a token to its sequence. Returns the reason why the request finished, or none.
   FinishReason accept(Sequence& sequence, RequestStream& stream, TokenId token, float logp) const;
 };
 
@@ -142,9 +143,11 @@ std::vector<Sequence*> Engine::Impl::feed(Executable& program, const std::vector
   const std::int64_t max_blocks = kv_layout(options).max_blocks;
   const ValueId cu_id = program.program().find(Role::input, "cu_seqlens");
   const auto cu_entries = static_cast<std::size_t>(program.program().value(cu_id).type.elements());
+  // tokens, positions, slots: [tokens]; starts: [sequences]; cu_seqlens: [sequences + 1];
+  // table: [sequences, max_blocks]; rows: [samples].
   std::vector<std::int32_t> tokens, positions, slots, starts, cu_seqlens{0}, table, rows;
-  std::vector<float> parameters;
-  std::vector<std::int64_t> keys;
+  std::vector<float> parameters;   // [samples, 4]: temperature, top_p, min_p, top_k
+  std::vector<std::int64_t> keys;  // [samples, 2]: seed, index of the token to draw
   std::vector<Sequence*> sampled;
   for (const ScheduledChunk& chunk : chunks) {
     const Sequence& sequence = *chunk.sequence;
@@ -184,9 +187,9 @@ std::vector<Sequence*> Engine::Impl::feed(Executable& program, const std::vector
 }
 
 void Engine::Impl::feed_penalties(Executable& program, std::span<Sequence* const> sampled) const {
-  std::vector<float> penalties;
-  std::vector<std::int32_t> offsets{0};
-  std::vector<std::int32_t> ids;
+  std::vector<float> penalties;          // [samples]
+  std::vector<std::int32_t> offsets{0};  // [samples + 1]
+  std::vector<std::int32_t> ids;         // occurred ids of all samples
   for (const Sequence* sequence : sampled) {
     penalties.push_back(static_cast<float>(sequence->sampling.repetition_penalty));
     if (sequence->occurred) {
@@ -242,8 +245,10 @@ RequestId Engine::add(Request request) {
     }
   }
   const double penalty = request.sampling.repetition_penalty;
-  if (!(penalty > 0)) throw Error("repetition_penalty", text_of("is ", penalty, ", expected above 0"), "1 is none");
-  HONE_ASSERT(penalty == 1 || impl.options.repetition_penalty, "the engine was made without repetition penalties");
+  if (!(penalty > 0))
+    throw Error("repetition_penalty", text_of("is ", penalty, ", expected above 0"), "1 turns it off");
+  HONE_ASSERT(penalty == 1 || impl.options.repetition_penalty,
+              "the engine was created without EngineOptions::repetition_penalty");
   std::erase_if(request.sampling.stop, [](const std::string& stop) { return stop.empty(); });
   auto sequence = std::make_unique<Sequence>();
   sequence->id = impl.next_id++;
@@ -282,6 +287,8 @@ std::vector<Engine::Update> Engine::step() {
   ++impl.statistics.steps;
   for (const ScheduledChunk& chunk : chunks) chunk.sequence->computed += chunk.count;
 
+  // Read the sampled tokens back and update their requests. Text that could begin a stop string is held back until the
+  // request finishes or the text continues differently.
   std::vector<std::int32_t> drawn(sampled.size());
   std::vector<float> logps(sampled.size());
   program.get<std::int32_t>("token", drawn);

@@ -1,4 +1,4 @@
-// Generation: requests in, tokens out, on weights that others may be training.
+// The generation engine: takes requests and returns sampled tokens. The weights may be trained between steps.
 #pragma once
 
 #include <cstdint>
@@ -19,46 +19,48 @@
 
 namespace hone {
 
-// Adds the programs of an engine to a workspace that has the model's weights, and with them its pages. Throws Error
-// where an option makes no sense.
+// Adds the programs of an engine, and with them its KV cache, to a workspace that has the model's weights. Throws Error
+// if an option is invalid (resolved()) or max_model_len exceeds the model's positions.
 void add_generation(Workspace& workspace, const Model& model, DType dtype, const EngineOptions& options);
 
-// Tokens depend on the weights, the prompt, the sampling parameters and the seed alone: not on what else runs, on how
-// prompts are cut or on preemption.
+// Runs requests with continuous batching. Sampled tokens depend only on the weights, the prompt, the sampling
+// parameters and the seed, never on other requests, the chunking of prompts or preemption.
 class Engine {
  public:
-  // Weights, tokenizer and model must outlive the engine. Reserves its share of the arena.
+  // An engine with its own workspace on `arena`. Weights, tokenizer and model must outlive the engine.
   Engine(const Model& model, const Tokenizer& tokenizer, const TensorStore& weights,
          const std::shared_ptr<Arena>& arena, const EngineOptions& options);
-  // With the programs that add_generation() put into a workspace, which is allocated and outlives the engine.
+  // An engine on the programs that add_generation() added to `workspace`, which must be allocated and outlive the
+  // engine. `options` must be the same as for add_generation().
   Engine(const Model& model, const Tokenizer& tokenizer, Workspace& workspace, const EngineOptions& options);
   ~Engine();
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;
 
-  // Throws Error where the request does not fit: an empty prompt, a token outside the vocabulary, no room for one new
-  // token (both lengths are said), a repetition penalty that is not above 0.
+  // Queues a request. Throws Error if the prompt is empty or has a token outside the vocabulary, if max_model_len
+  // leaves no room for a new token (the message states both lengths), if max_tokens is below 1 or if the repetition
+  // penalty is not above 0.
   RequestId add(Request request);
-  // Ends a request with FinishReason::abort. One that has finished stays as it is.
+  // Ends a request with FinishReason::abort. Does nothing if the request has finished.
   void cancel(RequestId id);
   [[nodiscard]] bool has_work() const;
 
-  // What one step brought a request.
+  // The progress that a step made on one request.
   struct Update {
     RequestId id = 0;
-    std::string_view text;  // new text, never a part of a character; valid until the next call
+    std::string_view text;  // new text, never an incomplete character; valid until the next call
     FinishReason finish_reason = FinishReason::none;
   };
-  // One forward pass.
+  // Runs one forward pass and returns an update for each request that got a token.
   [[nodiscard]] std::vector<Update> step();
-  // The loop of all that generates: steps until no request is left, telling on_update what each brought. `refill` is
-  // called before each step and may add requests. At Ctrl+C, all requests are cancelled and Interrupted is thrown.
+  // Steps until no request is left and passes each update to on_update. Calls `refill` before each step; it may add
+  // requests. On Ctrl+C, cancels all requests and throws Interrupted.
   void run(const std::function<void(const Update&)>& on_update, const std::function<void()>& refill = {});
-  // Takes a request's result out of the engine once it has finished.
+  // Removes a finished request from the engine and returns its result. Throws Defect if it has not finished.
   [[nodiscard]] Completion take(RequestId id);
 
-  // Runs all requests to their end; results in the order of the requests. on_finish(done) is called as each ends.
-  // Throws Interrupted at Ctrl+C.
+  // Runs all requests to completion and returns their results in the same order. Calls on_finish(done) with the number
+  // of finished requests whenever one finishes. Throws Interrupted on Ctrl+C.
   [[nodiscard]] std::vector<Completion> generate(std::span<const Request> requests,
                                                  const std::function<void(std::int64_t done)>& on_finish = {});
 
@@ -69,7 +71,7 @@ class Engine {
     std::int64_t preemptions = 0;
   };
   [[nodiscard]] Statistics statistics() const;
-  [[nodiscard]] std::int64_t kv_bytes() const;
+  [[nodiscard]] std::int64_t kv_bytes() const;  // size of the KV cache
 
  private:
   struct Impl;

@@ -19,8 +19,8 @@ EngineOptions resolved(EngineOptions options) {
   if (options.num_blocks == 0) options.num_blocks = per_sequence * options.max_num_seqs;
   if (options.num_blocks < per_sequence) {
     throw Error("num_blocks",
-                text_of(options.num_blocks, " pages of ", options.block_size,
-                        " tokens do not hold one request of max_model_len ", options.max_model_len),
+                text_of(options.num_blocks, " blocks of ", options.block_size,
+                        " tokens are too few for one request of max_model_len ", options.max_model_len),
                 text_of("at least ", per_sequence));
   }
   return options;

@@ -1,4 +1,4 @@
-// How large an engine is.
+// The capacities of a generation engine.
 #pragma once
 
 #include <cstdint>
@@ -10,32 +10,35 @@ namespace hone {
 
 struct EngineOptions {
   std::int64_t max_model_len = 1024;    // tokens of prompt and completion together
-  std::int64_t max_num_seqs = 64;       // requests that run at a time
-  std::int64_t max_batch_tokens = 512;  // tokens of one step: prompts are computed in chunks of at most this
-  std::int64_t block_size = 16;         // tokens a page
-  std::int64_t num_blocks = 0;          // pages; 0: enough for max_num_seqs requests of max_model_len
-  bool repetition_penalty = false;      // whether requests may have one
+  std::int64_t max_num_seqs = 64;       // requests that run concurrently
+  std::int64_t max_batch_tokens = 512;  // tokens of one step; longer prompts are prefilled in chunks of at most this
+  std::int64_t block_size = 16;         // tokens per KV-cache block
+  std::int64_t num_blocks = 0;          // KV-cache blocks; 0: enough for max_num_seqs requests of max_model_len
+  bool repetition_penalty = false;      // requests may set a repetition penalty
 };
 
-// Throws Error where an option makes no sense. Fills in num_blocks.
+// Checks the options and fills in num_blocks. Throws Error if a value is not positive or if the blocks cannot hold one
+// request of max_model_len.
 [[nodiscard]] EngineOptions resolved(EngineOptions options);
+// The layout of the KV cache for resolved options.
 [[nodiscard]] KvLayout kv_layout(const EngineOptions& options);
-// Capacities of the engine's programs: a step runs the smallest that holds it.
+// Capacities of the engine's programs, smallest first. A step runs the smallest program that holds its tokens and
+// requests.
 [[nodiscard]] std::vector<Capacity> engine_capacities(const EngineOptions& options);
 
-// What is known of the requests that an engine is made for.
+// The requests that an engine is to serve, as far as they are known in advance.
 struct EngineDemand {
   std::int64_t max_model_len = 0;  // tokens of the longest prompt and its completion
-  std::int64_t max_num_seqs = 64;  // requests at a time
-  std::int64_t full_length = 0;    // requests of max_model_len that there are pages for; 0: all that run at a time
-  double repetition_penalty = 1;   // of any of them; 1: none has one
+  std::int64_t max_num_seqs = 64;  // requests that run concurrently
+  std::int64_t full_length = 0;    // requests of max_model_len that the KV cache holds; 0: max_num_seqs of them
+  double repetition_penalty = 1;   // penalty that requests may have; 1: none of them has one
 };
-// The options of an engine that serves such requests, resolved. A step has room for a token of each that runs.
+// Returns resolved options of an engine for such requests. A step has room for one token of each running request.
 [[nodiscard]] EngineOptions engine_options(const EngineDemand& demand);
 
-// Tokens of prompt and answer that an evaluation has room for, where the model knows as many.
+// Most tokens of prompt and answer together in an evaluation, if the model has that many positions.
 inline constexpr std::int64_t kLongestAnswer = 32768;
-// max_model_len as a user gives it; 0, which stands for unset: all positions of the model, but at most `most`.
+// Returns `given`, the max_model_len set by the user, or if it is 0 (unset) all positions of the model up to `most`.
 [[nodiscard]] std::int64_t model_len(const ModelShape& shape, std::int64_t given, std::int64_t most);
 
 }  // namespace hone

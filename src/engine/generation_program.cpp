@@ -12,7 +12,8 @@ namespace hone {
 
 namespace {
 
-// What tokens are drawn from.
+// Logits [samples, vocab] with repetition penalties, from which tokens are drawn. The log-probability of a token is
+// that of the unpenalized logits.
 Tensor penalized_logits(Program& program, Tensor logits, const KvLayout& layout) {
   const Dim samples = logits.shape()[0];
   const Tensor penalties = program.input("penalties", {DType::f32, {samples}});
@@ -40,7 +41,7 @@ Program trace_generation(const Model& model, const GenerationProgramOptions& opt
     program.output("token", sampled.token);
     program.output("logp", sampled.logp);
   }
-  // Layer by layer, as these programs have always been: fused further they would take other bytes.
+  // Fuse within layers only: fusing further would change the memory that these programs take.
   const Compiler compiler({.dtype = options.dtype, .inference_reach = FusionReach::layer});
   return compiler.inference(model.adapted(std::move(program), {}));
 }

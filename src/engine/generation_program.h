@@ -10,14 +10,14 @@ struct GenerationProgramOptions {
   Capacity capacity;
   KvLayout layout;
   DType dtype = DType::f32;
-  bool repetition_penalty = false;  // whether samples may have one
+  bool repetition_penalty = false;  // adds the inputs for repetition penalties
 };
 
-// Chunks of requests through the model with paged keys and values, then a token for every row that wants one. Inputs:
-// those of PagedBatch, "sample_rows" i32 [samples] (rows of the batch), "parameters" f32 [samples, 4] and "keys" i64
-// [samples, 2] (ops/sample); with repetition_penalty "penalties" f32 [samples], "occurred_offsets" i32 [samples + 1]
-// and "occurred_ids" i32, of which there may be as many as tokens in the pages (ops/repetition_penalty). Outputs:
-// "token" i32 [samples], "logp" f32 [samples].
+// Traces and compiles a program that runs chunks of requests through the model with a paged KV cache and then samples
+// one token for each row in "sample_rows". Inputs: those of PagedBatch; "sample_rows" i32 [samples] (rows of the
+// batch); "parameters" f32 [samples, 4] and "keys" i64 [samples, 2] (ops/sample). With repetition_penalty also
+// "penalties" f32 [samples], "occurred_offsets" i32 [samples + 1] and "occurred_ids" i32 [num_blocks x block_size]
+// (ops/repetition_penalty). Outputs: "token" i32 [samples] and "logp" f32 [samples], the log-probability of the token.
 [[nodiscard]] Program trace_generation(const Model& model, const GenerationProgramOptions& options);
 
 }  // namespace hone

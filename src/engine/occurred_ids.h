@@ -1,4 +1,4 @@
-// The ids that occur in a sequence.
+// The set of token ids that occur in a sequence.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace hone {
 
 class OccurredIds {
  public:
-  // Ids below `vocab_size` may be added.
+  // An empty set of ids from 0 to vocab_size - 1.
   explicit OccurredIds(std::int64_t vocab_size) : is_in_(static_cast<std::size_t>(vocab_size), false) {}
 
   void add(TokenId id) {
@@ -19,11 +19,11 @@ class OccurredIds {
     is_in_[static_cast<std::size_t>(id)] = true;
     ids_.push_back(id);
   }
-  // Each once, in the order in which they first occurred.
+  // Each id once, in the order of first occurrence.
   [[nodiscard]] std::span<const TokenId> ids() const { return ids_; }
 
  private:
-  std::vector<bool> is_in_;
+  std::vector<bool> is_in_;  // [vocab_size]
   std::vector<TokenId> ids_;
 };
 

@@ -1,4 +1,4 @@
-// What is asked of the engine, and what it answers.
+// Requests to the generation engine and its results.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 namespace hone {
 
 struct SamplingParams {
-  double temperature = 1.0;         // 0: always the likeliest token
+  double temperature = 1.0;         // 0: greedy decoding
   double top_p = 1.0;               // 1: off
   double min_p = 0.0;               // 0: off
   std::int64_t top_k = 0;           // 0: off
-  double repetition_penalty = 1.0;  // 1: off; of the tokens of prompt and completion; above 0
+  double repetition_penalty = 1.0;  // above 0, 1: off; counts tokens of the prompt and the completion
   std::int64_t max_tokens = 256;
-  std::uint64_t seed = 0;               // with the prompt and the weights it decides every token
-  std::vector<TokenId> stop_token_ids;  // the sequence ends with the first of these, which is part of it
-  std::vector<std::string> stop;        // the text ends before the first of these
+  std::uint64_t seed = 0;               // together with the prompt and the weights it determines every token
+  std::vector<TokenId> stop_token_ids;  // the first of these ends the completion and is part of its tokens
+  std::vector<std::string> stop;        // the text ends before the first of these strings
 };
 
 struct Request {
@@ -36,8 +36,8 @@ enum class FinishReason : std::uint8_t {
 [[nodiscard]] std::string_view name_of(FinishReason reason);
 
 struct Completion {
-  std::vector<TokenId> tokens;  // a stop token included
-  std::vector<float> logps;     // of each token: log-softmax of logits / temperature (greedy: of the logits)
+  std::vector<TokenId> tokens;  // includes the stop token
+  std::vector<float> logps;     // log-probability of each token: log-softmax of logits / temperature (greedy: logits)
   std::string text;             // without special tokens; cut before a stop string
   FinishReason finish_reason = FinishReason::none;
 };

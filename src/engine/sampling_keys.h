@@ -1,4 +1,4 @@
-// The keys of the commands that sample answers.
+// The sampling options of commands that generate answers.
 #pragma once
 
 #include <cstdint>
@@ -25,16 +25,16 @@ struct SamplingKeys {
   template <class Visitor>
   void fields(Visitor& v) {
     v.group("Sampling");
-    v("temperature", temperature, "Divides the logits; 0: always the likeliest token", at_least(0));
+    v("temperature", temperature, "Divides the logits; 0: greedy decoding", at_least(0));
     v("top_p", top_p, "Sample from the likeliest tokens of this total probability",
       {.least = 0, .most = 1, .least_excluded = true});
     v("top_k", top_k, "Sample from this many likeliest tokens; 0: all", at_least(0));
     v("min_p", min_p, "Sample from tokens of at least this share of the likeliest one's probability", within(0, 1));
     v("repetition_penalty", repetition_penalty, kRepetitionPenaltyHelp, above(0));
-    v("seed", seed, "Of the sampling", at_least(0));
+    v("seed", seed, "Seed of the random sampling", at_least(0));
   }
 
-  // The seed is the caller's to set, for each answer.
+  // Returns parameters with seed 0; the caller sets the seed of each answer.
   [[nodiscard]] SamplingParams params(std::int64_t max_tokens, std::vector<TokenId> stop_token_ids) const {
     return {.temperature = temperature,
             .top_p = top_p,

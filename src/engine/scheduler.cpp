@@ -47,7 +47,7 @@ bool Scheduler::make_room(std::size_t index, std::int64_t count) {
   while (missing_blocks(*running_[index], count) > pool_.free_blocks()) {
     const bool itself = running_.size() == index + 1;
     HONE_ASSERT(running_.size() > 1, "a sequence of ", running_[index]->length(), " tokens does not fit ",
-                pool_.num_blocks(), " pages");
+                pool_.num_blocks(), " blocks");
     preempt_last();
     if (itself) return false;
   }
@@ -64,8 +64,9 @@ std::vector<ScheduledChunk> Scheduler::schedule() {
     chunks.push_back({&sequence, count, count == sequence.pending()});
     budget -= count;
   };
-  // Room first, then the plan: a preemption must not take a sequence whose chunk is planned already, so sequences are
-  // visited by arrival and only younger ones are preempted.
+  // Make room for a sequence before planning its chunk. A preemption must never take a sequence whose chunk is planned
+  // already, so sequences are visited in order of arrival and only later ones are preempted. Decodes come first, then
+  // prompts.
   for (const bool decoding : {true, false}) {
     for (std::size_t i = 0; i < running_.size() && budget > 0; ++i) {
       if ((running_[i]->pending() == 1) != decoding) continue;
@@ -74,12 +75,13 @@ std::vector<ScheduledChunk> Scheduler::schedule() {
                            [&](const ScheduledChunk& c) { return c.sequence == sequence; });
       };
       const std::int64_t count = std::min(running_[i]->pending(), budget);
-      // Behind a prompt there may be planned decodes: they stay, the prompt waits for pages.
+      // If the last sequence is a planned decode, it must not be preempted: the prompt waits for free blocks.
       if (missing_blocks(*running_[i], count) > pool_.free_blocks() && planned(running_.back().get())) continue;
       if (!make_room(i, count)) break;
       plan(i);
     }
   }
+  // Admit waiting sequences with what is left of the budget and the blocks. Admission never preempts.
   while (!waiting_.empty() && budget > 0 && running() < limits_.max_num_seqs) {
     Sequence& next = *waiting_.front();
     if (missing_blocks(next, std::min(next.pending(), budget)) > pool_.free_blocks()) break;

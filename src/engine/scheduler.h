@@ -1,4 +1,4 @@
-// Continuous batching: what each step of the engine computes.
+// Continuous batching: chooses the sequences and tokens that each step of the engine computes.
 #pragma once
 
 #include <cstdint>
@@ -16,43 +16,44 @@ namespace hone {
 struct SchedulerLimits {
   std::int64_t max_num_seqs = 64;       // requests in one step
   std::int64_t max_batch_tokens = 512;  // tokens in one step
-  std::int64_t block_size = 16;         // tokens a page
+  std::int64_t block_size = 16;         // tokens per KV-cache block
 };
 
-// A request in the engine.
+// The state of a request in the engine.
 struct Sequence {
   RequestId id = 0;
   SamplingParams sampling;
-  std::vector<TokenId> tokens;  // prompt, then what was generated
+  std::vector<TokenId> tokens;  // the prompt, then the generated tokens
   std::int64_t prompt_length = 0;
-  std::int64_t computed = 0;            // tokens whose keys and values are in the pages
-  std::vector<BlockId> blocks;          // pages in order
-  std::optional<OccurredIds> occurred;  // of `tokens`; where there is a repetition penalty
+  std::int64_t computed = 0;            // tokens whose keys and values are in the KV cache
+  std::vector<BlockId> blocks;          // KV-cache blocks in the order of the tokens
+  std::optional<OccurredIds> occurred;  // ids in `tokens`; set only with a repetition penalty
 
   [[nodiscard]] std::int64_t length() const { return static_cast<std::int64_t>(tokens.size()); }
   [[nodiscard]] std::int64_t pending() const { return length() - computed; }
   [[nodiscard]] std::int64_t generated() const { return length() - prompt_length; }
 };
 
-// Tokens [sequence->computed, + count) of a sequence go through the model in this step.
+// A part of a step: tokens [computed, computed + count) of a sequence.
 struct ScheduledChunk {
   Sequence* sequence = nullptr;
   std::int64_t count = 0;
-  bool samples = false;  // the chunk ends at the sequence's last token, so that the next one is drawn
+  bool samples = false;  // the chunk ends at the sequence's last token, so the next token is sampled
 };
 
-// Fills one token budget a step: first sequences that wait for one token only, then chunks of prompts, in order of
-// arrival. Where pages run out, the youngest sequence gives its pages back and is computed again later.
+// Fills a token budget in each step: first decodes (sequences with one pending token), then chunks of prompts, each in
+// order of arrival. If KV-cache blocks run out, the sequence that arrived last is preempted: it returns its blocks and
+// is recomputed later.
 class Scheduler {
  public:
   Scheduler(const SchedulerLimits& limits, std::int64_t num_blocks);
 
-  // The sequence must fit the pool alone: pages for all the tokens that it may come to hold.
+  // Adds a sequence. The pool must have enough blocks for all tokens that this sequence alone can reach.
   void add(std::unique_ptr<Sequence> sequence);
-  // Ends a sequence, waiting or running, and gives its pages back.
+  // Removes a waiting or running sequence and returns its blocks. Does nothing if the id is unknown.
   void remove(RequestId id);
   [[nodiscard]] bool has_work() const { return !running_.empty() || !waiting_.empty(); }
-  // At least one chunk where there is work. The pages that the chunks write to are in their sequences' `blocks`.
+  // Plans the next step and allocates the blocks that its chunks write to. Returns at least one chunk if has_work().
   [[nodiscard]] std::vector<ScheduledChunk> schedule();
 
   [[nodiscard]] const BlockPool& pool() const { return pool_; }
@@ -62,16 +63,17 @@ class Scheduler {
   [[nodiscard]] const SchedulerLimits& limits() const { return limits_; }
 
  private:
+  // Blocks that the sequence still needs for `count` more tokens.
   [[nodiscard]] std::int64_t missing_blocks(const Sequence& sequence, std::int64_t count) const;
   void take_blocks(Sequence& sequence, std::int64_t count);
-  // Makes room for `count` more tokens of running_[index]; sequences behind it may be preempted. False where it had to
-  // be preempted itself.
+  // Frees blocks for `count` more tokens of running_[index] by preempting later sequences. Returns false if that
+  // sequence itself had to be preempted.
   bool make_room(std::size_t index, std::int64_t count);
   void preempt_last();
 
   SchedulerLimits limits_;
   BlockPool pool_;
-  std::vector<std::unique_ptr<Sequence>> running_;  // by arrival
+  std::vector<std::unique_ptr<Sequence>> running_;  // in order of arrival
   std::deque<std::unique_ptr<Sequence>> waiting_;
   std::int64_t preemptions_ = 0;
 };

@@ -1,4 +1,4 @@
-// Hugging Face's caches on disk.
+// Locates Hugging Face's caches on disk, and reads the settings of its libraries.
 // Source: https://huggingface.co/docs/huggingface_hub/guides/manage-cache
 #pragma once
 
@@ -18,28 +18,30 @@ struct HubRepo {
   std::string revision = "main";
 };
 
-[[nodiscard]] bool environment_flag(const char* name);  // as Hugging Face's libraries read them: 1, true, yes, on
+// True for 1, true, yes, on, as Hugging Face's libraries read flags.
+[[nodiscard]] bool environment_flag(const char* name);
 
-// HF_HOME, or huggingface/ in XDG_CACHE_HOME or in ~/.cache.
+// Hugging Face's home folder: HF_HOME, otherwise huggingface/ in XDG_CACHE_HOME or ~/.cache.
 [[nodiscard]] std::filesystem::path hub_home();
-// HF_HUB_CACHE, or hub/ there.
+// The hub's cache folder: HF_HUB_CACHE, otherwise hub/ in hub_home().
 [[nodiscard]] std::filesystem::path hub_cache();
-// HF_DATASETS_CACHE, or datasets/ there.
+// The datasets library's cache folder: HF_DATASETS_CACHE, otherwise datasets/ in hub_home().
 [[nodiscard]] std::filesystem::path datasets_cache();
-// HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE or HF_DATASETS_OFFLINE.
+// Returns true if HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE or HF_DATASETS_OFFLINE is set.
 [[nodiscard]] bool is_offline();
-// HF_ENDPOINT, without a slash at its end.
+// URL of the hub: HF_ENDPOINT without a trailing slash, or https://huggingface.co.
 [[nodiscard]] std::string hub_endpoint();
-// HF_TOKEN, or what HF_TOKEN_PATH or the file `token` in hub_home() holds; empty where there is none.
+// Access token: HF_TOKEN, otherwise the content of the file HF_TOKEN_PATH or of `token` in hub_home(); empty if there
+// is none.
 [[nodiscard]] std::string hub_token();
 
 [[nodiscard]] bool is_repo_name(std::string_view name);
-// Throws Error where the revision cannot be the name of a branch, tag or commit.
+// Throws Error if the revision cannot be the name of a branch, tag or commit.
 void check_revision(const HubRepo& repo);
-// The folder of a repository in the cache, whether it is there or not.
+// Returns the folder of a repository in the cache, which may not exist.
 [[nodiscard]] std::filesystem::path repo_folder(const HubRepo& repo);
-// Where the snapshot of the revision is or would be: that of the commit which refs/ names, or of the revision itself.
-// Throws Error where refs/ names none.
+// Returns the folder of the revision's snapshot, which may not exist. The snapshot is that of the commit that refs/
+// stores for the revision, or of the revision itself. Throws Error if the file in refs/ does not contain a commit.
 [[nodiscard]] std::filesystem::path snapshot_folder(const HubRepo& repo);
 
 }  // namespace hone

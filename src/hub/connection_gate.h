@@ -1,4 +1,5 @@
-// Spaces out the opening of connections, so that a burst of requests does not overflow a server's queue of connections.
+// Limits the rate at which connections are opened, so that a burst of requests does not overflow a server's listen
+// queue.
 #pragma once
 
 #include <chrono>
@@ -8,24 +9,24 @@
 
 namespace hone {
 
-// A server that listens with a backlog of 5 (Python's http.server) drops the connections of a burst beyond it, and the
-// system tries each again only after 1, 3 and 7 seconds. So a few connections are opened at once, and the next when one
-// of those has been answered, or after a pause: servers whose answers take long get one connection after the other, all
-// the same.
+// Decides when the next connection may be opened. A server with a listen backlog of 5 (Python's http.server) drops the
+// connections of a larger burst, and the kernel retries each only after 1, 3 and 7 seconds. Therefore at most
+// kMostUnanswered connections may be unanswered; the next one is opened when one of these is answered, or after kPause,
+// so that servers with slow answers still get one connection after another.
 class ConnectionPace {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr int kMostUnanswered = 4;
   static constexpr std::chrono::milliseconds kPause{10};
 
-  // Returns `now` where a connection may be opened, which counts as unanswered from then on; else when to ask again.
+  // Returns `now` if a connection may be opened; it then counts as unanswered. Otherwise returns when to call again.
   [[nodiscard]] Clock::time_point open(Clock::time_point now) {
     if (unanswered_ >= kMostUnanswered && now < last_ + kPause) return last_ + kPause;
     ++unanswered_;
     last_ = now;
     return now;
   }
-  // A connection that was opened has brought the beginning of its first answer, or has failed.
+  // Reports that an opened connection received the start of its first answer, or failed.
   void answered() { --unanswered_; }
 
  private:
@@ -33,10 +34,10 @@ class ConnectionPace {
   Clock::time_point last_{};
 };
 
-// The same for threads. Thread-safe.
+// A thread-safe ConnectionPace that blocks.
 class ConnectionGate {
  public:
-  // Waits until a connection may be opened; false where `is_over` says so first.
+  // Waits until a connection may be opened and returns true, or returns false as soon as `is_over` returns true.
   [[nodiscard]] bool enter(const std::function<bool()>& is_over);
   void answered();
 

@@ -17,7 +17,7 @@ Curl::Curl() : library_(dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL)) {
     throw Error("libcurl.so.4", "cannot be opened, and requests over HTTP need it", "apt install libcurl4");
   decltype(&curl_global_init) global_init;
   load(global_init, "curl_global_init");
-  global_init(CURL_GLOBAL_DEFAULT);  // before threads that would each begin it
+  global_init(CURL_GLOBAL_DEFAULT);  // before any thread could initialize it concurrently
   load(init, "curl_easy_init");
   load(reset, "curl_easy_reset");
   load(setopt, "curl_easy_setopt");
@@ -54,7 +54,7 @@ void IdleHandles::put(const std::string& origin, CURL* handle, bool failed) {
   curl_socket_t connection = CURL_SOCKET_BAD;
   if (!failed) curl.getinfo(handle, CURLINFO_ACTIVESOCKET, &connection);
   if (connection == CURL_SOCKET_BAD) return curl.cleanup(handle);
-  curl.reset(handle);  // forgets the request, keeps the connection
+  curl.reset(handle);  // clears the options, keeps the connection
   const std::scoped_lock lock(mutex_);
   handles_[origin].push_back(handle);
 }

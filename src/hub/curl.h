@@ -1,4 +1,4 @@
-// libcurl, and its handles, which keep connections open from one request to the next.
+// Loads libcurl and keeps its handles, which hold connections open between requests.
 #pragma once
 
 #include <curl/curl.h>
@@ -11,10 +11,11 @@
 
 namespace hone {
 
-// libcurl brings some twenty libraries: it is opened at the first request, and never closed.
+// The functions of libcurl. The library depends on about twenty others, so it is loaded at the first request, and it is
+// never unloaded.
 class Curl {
  public:
-  // Throws Error where it cannot be opened.
+  // Returns the loaded library. Throws Error if it cannot be loaded.
   static const Curl& get();
 
   decltype(&curl_easy_init) init;
@@ -35,15 +36,15 @@ class Curl {
   void* library_;
 };
 
-// Handles with a connection that waits for the next request to its origin. Thread-safe. Never destroyed: at the exit
-// nothing of libcurl is torn down, the system closes the sockets.
+// Idle handles, each with a connection that can serve the next request to its origin. Thread-safe. Never destroyed: at
+// exit libcurl is not shut down, and the kernel closes the sockets.
 class IdleHandles {
  public:
   static IdleHandles& get();
 
-  // The handle that was put there last; null where there is none.
+  // Returns the most recently stored handle for the origin, or null.
   [[nodiscard]] CURL* take(const std::string& origin);
-  // Takes over a handle; closes it where its connection has ended.
+  // Stores a handle, or closes it if its connection has ended.
   void put(const std::string& origin, CURL* handle, bool failed);
 
  private:

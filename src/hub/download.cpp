@@ -26,10 +26,9 @@ constexpr int kMostTries = 6;
 
 [[noreturn]] void fail_system(const fs::path& path, std::string_view action) {
   const bool is_full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
-  throw Error(path.string(), text_of(action, ": ", std::strerror(errno)),
-              is_full
-                  ? "make room, or set HF_HOME to another disk; what is there is kept, and the download goes on from it"
-                  : "");
+  throw Error(
+      path.string(), text_of(action, ": ", std::strerror(errno)),
+      is_full ? "free some space, or set HF_HOME to another disk; a new download continues from the partial file" : "");
 }
 
 class OpenFile {
@@ -38,7 +37,7 @@ class OpenFile {
     if (!descriptor_.open()) fail_system(path, "cannot be opened");
   }
 
-  // One process at a time; Hugging Face's libraries lock in the same way.
+  // Locks the file for one process at a time, in the same way as Hugging Face's libraries.
   void lock() const {
     while (::flock(descriptor_.number(), LOCK_EX) != 0) {
       if (errno != EINTR) fail_system(path_, "cannot be locked");
@@ -71,7 +70,7 @@ std::string without_quotes(std::string_view etag) {
   return std::string(etag);
 }
 
-// A name that is no checksum (of a hub that is no Hugging Face's) is one all the same.
+// Returns true if the etag can name a blob. Hubs other than Hugging Face's may use etags that are not checksums.
 bool is_blob_name(std::string_view etag) {
   return !etag.empty() && etag.size() <= 200 && etag.front() != '.' && std::ranges::all_of(etag, [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
@@ -91,7 +90,7 @@ class Downloader {
     hone::create_directories(locks_);
   }
 
-  // The blob of a file, which is there then.
+  // Downloads a file if necessary and returns the name of its blob.
   std::string fetch(HubFile file) {
     if (file.etag.empty()) ask_for_etag(file);
     const fs::path blob = folder_ / "blobs" / file.etag;
@@ -105,14 +104,14 @@ class Downloader {
     const bool resumed = is_file(partial);
     fetch_into(partial, file);
     std::string wrong = fault_of(partial, file);
-    if (!wrong.empty() && resumed) {  // what was there before may be what is wrong
+    if (!wrong.empty() && resumed) {  // the resumed part may be the damaged one
       remove_path(partial);
       fetch_into(partial, file);
       wrong = fault_of(partial, file);
     }
     if (!wrong.empty()) {
       remove_path(partial);
-      throw Error(text_of(shown(repo_.name), " ", file.path), wrong, "try again; nothing of it was kept");
+      throw Error(text_of(shown(repo_.name), " ", file.path), wrong, "try again; the partial file was deleted");
     }
     sync_path(partial);
     rename_path(partial, blob);
@@ -136,7 +135,7 @@ class Downloader {
       answer = http_get({.url = url_of(file), .token = token_, .head = true, .take = {}});
       if (!is_passing(answer)) break;
       if (tries + 1 < kMostTries) {
-        say_failed(file, answer, "asking again");
+        say_failed(file, answer, "retrying");
         pause_before_retry(tries);
       }
     }
@@ -148,9 +147,10 @@ class Downloader {
     };
     file.etag = without_quotes(header("x-linked-etag", "etag"));
     if (!is_blob_name(file.etag))
-      throw Error(text_of(shown(repo_.name), " ", file.path), "the hub names no checksum of it");
+      throw Error(text_of(shown(repo_.name), " ", file.path), "the hub's answer has no checksum (etag)");
   }
 
+  // Appends the rest of a file to `partial`. The number of tries is limited only while no more bytes arrive.
   void fetch_into(const fs::path& partial, const HubFile& file) {
     const OpenFile out(partial, O_WRONLY | O_CREAT);
     bar_.add(out.size());
@@ -162,7 +162,7 @@ class Downloader {
         have = 0;
       }
       if (have == file.size) return;
-      if (have > furthest) tries = 0;  // it gets on
+      if (have > furthest) tries = 0;  // progress: reset the count of tries
       furthest = std::max(furthest, have);
       bool begun = false;
       const HttpAnswer answer = http_get({.url = url_of(file),
@@ -170,6 +170,7 @@ class Downloader {
                                           .from = have,
                                           .most = file.size < 0 ? -1 : file.size,
                                           .take = [&](const HttpAnswer& so_far, std::string_view piece) {
+                                            // 200 instead of 206: the hub sends the whole file again.
                                             if (!begun && so_far.status == 200 && have > 0) out.truncate();
                                             begun = true;
                                             out.append(piece);
@@ -179,26 +180,26 @@ class Downloader {
       if (is_good && answer.failure.empty()) return;
       if (answer.is_too_long) {
         throw Error(text_of(shown(repo_.name), " ", file.path),
-                    text_of("is longer than the ", file.size, " bytes that the hub says"));
+                    text_of("is longer than the ", file.size, " bytes that the hub lists"));
       }
       if (answer.status == 416) {
-        if (file.size < 0) return;  // there was all of it
+        if (file.size < 0) return;  // the partial file is already complete
         out.truncate();
       } else if (!is_passing(answer)) {
         fail_refused(repo_, file.path, answer);
       }
       if (tries + 1 >= kMostTries) fail_refused(repo_, file.path, answer);
-      say_failed(file, answer, text_of("going on at ", format_bytes(static_cast<std::uint64_t>(out.size()))));
+      say_failed(file, answer, text_of("continuing at ", format_bytes(static_cast<std::uint64_t>(out.size()))));
       pause_before_retry(tries);
     }
   }
 
-  // "" where size and checksum are right.
+  // Returns "" if size and checksum are correct, otherwise a description of the mismatch.
   static std::string fault_of(const fs::path& path, const HubFile& file) {
     const MappedFile content(path);
     const std::string_view text = content.text();
     if (file.size >= 0 && text.size() != static_cast<std::size_t>(file.size)) {
-      return text_of("has ", text.size(), " bytes, the hub says ", file.size);
+      return text_of("has ", text.size(), " bytes, the hub lists ", file.size);
     }
     const bool is_hexadecimal = file.etag.find_first_not_of("0123456789abcdef") == std::string::npos;
     if (!is_hexadecimal || (file.etag.size() != 64 && file.etag.size() != 40)) return "";
@@ -208,13 +209,13 @@ class Downloader {
       sha.update(text);
       digest = sha.finish();
     } else {
-      Sha1 sha;  // of git's header and the content
+      Sha1 sha;  // git's header and the content
       sha.update(text_of("blob ", text.size()));
       sha.update(std::string_view("\0", 1));
       sha.update(text);
       digest = sha.finish();
     }
-    return digest == file.etag ? "" : text_of("its checksum is ", digest, ", the hub says ", file.etag);
+    return digest == file.etag ? "" : text_of("its checksum is ", digest, ", the hub lists ", file.etag);
   }
 
   const HubRepo& repo_;
@@ -231,7 +232,8 @@ const HubFile& file_in(const HubListing& listing, const HubRepo& repo, const std
   return *found;
 }
 
-// A link in the snapshot to a blob, relative as Hugging Face's libraries make them; replaced at once where it is there.
+// Creates a link in the snapshot to a blob, relative as in Hugging Face's libraries; replaces an existing one
+// atomically.
 void link_blob(const fs::path& snapshot, const std::string& path, const std::string& etag) {
   const fs::path link = snapshot / path;
   hone::create_directories(link.parent_path());
@@ -242,7 +244,7 @@ void link_blob(const fs::path& snapshot, const std::string& path, const std::str
   fs::remove(fresh, error);
   fs::create_symlink(target / "blobs" / etag, fresh, error);
   if (!error) fs::rename(fresh, link, error);
-  if (error) throw Error(link.string(), text_of("cannot be linked: ", error.message()));
+  if (error) throw Error(link.string(), text_of("cannot create the link: ", error.message()));
 }
 
 }  // namespace
@@ -263,7 +265,7 @@ fs::path download(const HubRepo& repo, const HubListing& listing, std::span<cons
     throw Error(shown(repo.name),
                 text_of("needs ", format_bytes(static_cast<std::uint64_t>(missing)), " in ", folder.string(),
                         ", where ", format_bytes(space.available), " are free"),
-                "make room, or set HF_HOME to another disk");
+                "free some space, or set HF_HOME to another disk");
   }
   Downloader downloader(repo, listing, bytes);
   std::vector<std::string> etags;

@@ -27,14 +27,15 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kLongestError = std::size_t{1} << 16;
 constexpr long kConnectSeconds = 15;
-constexpr std::chrono::seconds kSilence{3};  // while connecting
+constexpr std::chrono::seconds kSilence{3};  // time without a connection after which a notice is logged
 
 ConnectionGate& connection_gate() {
-  static ConnectionGate* const gate = std::make_unique<ConnectionGate>().release();  // threads may outlive statics
+  // Threads may outlive static objects.
+  static ConnectionGate* const gate = std::make_unique<ConnectionGate>().release();
   return *gate;
 }
 
-// A new connection from where it may be opened to the beginning of its first answer.
+// The opening of a connection, from the permission of the gate to the start of its first answer.
 class Opening {
  public:
   explicit Opening(const std::function<bool()>& is_over) : counted_(connection_gate().enter(is_over)) {}
@@ -48,7 +49,7 @@ class Opening {
   bool counted_;
 };
 
-// Says that a server does not take a connection: of many requests at once one line now and then.
+// Logs that a server does not accept connections; with many requests, one line from time to time.
 void say_no_connection(const std::string& origin) {
   static std::mutex mutex;
   static Clock::time_point said;
@@ -62,21 +63,21 @@ void say_no_connection(const std::string& origin) {
 struct Transfer {
   const Curl& curl;
   CURL* handle;
-  std::int64_t most;  // bytes of the body; -1: any number
+  std::int64_t most;  // upper limit of the body in bytes; -1: none
   std::function<void(const HttpAnswer&, std::string_view)> take;
   const std::atomic<bool>* cancelled;
   HttpAnswer answer;
   std::int64_t received = 0;
-  std::exception_ptr thrown;  // by `take`
-  std::string connecting_to;  // origin of a new connection, until it is there
+  std::exception_ptr thrown;  // exception from `take`
+  std::string connecting_to;  // origin of a new connection until it is established
   Clock::time_point start = Clock::now();
   std::optional<Opening> opening;
 
   [[nodiscard]] bool is_over() const { return interrupted() || (cancelled != nullptr && *cancelled); }
 };
 
-// Acknowledges at once what has arrived: a server that sends headers and body apart may wait for that (Nagle's
-// algorithm), and the system would take 40 ms over it on a connection that is used again.
+// Acknowledges received data immediately (TCP_QUICKACK). A server that sends headers and body separately may wait for
+// the acknowledgement (Nagle's algorithm), which the kernel delays by 40 ms on a reused connection.
 void acknowledge(const Transfer& transfer) {
   curl_socket_t connection = CURL_SOCKET_BAD;
   const int yes = 1;
@@ -123,11 +124,11 @@ std::size_t on_body(char* data, std::size_t size, std::size_t count, void* conte
   return piece.size();
 }
 
-// Where a body that is sent is read from.
+// Source of the body that is sent.
 struct BodySource {
   const HttpPut& request;
   std::int64_t offset = 0;
-  std::exception_ptr thrown;  // by `read`
+  std::exception_ptr thrown;  // exception from `read`
 };
 
 std::size_t on_source(char* data, std::size_t size, std::size_t count, void* context) {
@@ -145,7 +146,7 @@ std::size_t on_source(char* data, std::size_t size, std::size_t count, void* con
   }
 }
 
-// libcurl begins anew where a connection that it had kept turns out to be closed.
+// Restarts the body. libcurl sends it again if a reused connection turns out to be closed.
 int on_source_seek(void* context, curl_off_t offset, int origin) {
   if (origin != SEEK_SET) return CURL_SEEKFUNC_CANTSEEK;
   static_cast<BodySource*>(context)->offset = offset;
@@ -163,19 +164,19 @@ int on_progress(void* context, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   return transfer.is_over() ? 1 : 0;
 }
 
-// Programs that are started meanwhile do not inherit it.
+// Opens a socket that child processes do not inherit.
 curl_socket_t open_socket(void*, curlsocktype, curl_sockaddr* address) {
   return ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
-// A request with what all have in common. Its handle, with the connection, is another's afterwards.
+// A request with the options that all requests share. Its handle and connection are reused by later requests.
 class Exchange {
  public:
   Exchange(const std::string& url, const std::string& token)
       : origin_(origin_of(url)), handle_(IdleHandles::get().take(origin_)), headers_(nullptr, curl_.free_all) {
     is_new_ = handle_ == nullptr;
     if (is_new_) handle_ = curl_.init();
-    if (handle_ == nullptr) throw Error("libcurl.so.4", "cannot begin a request");
+    if (handle_ == nullptr) throw Error("libcurl.so.4", "cannot create a request");
     set(CURLOPT_URL, url.c_str());
     set(CURLOPT_PROTOCOLS_STR, "http,https");
     set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
@@ -184,7 +185,7 @@ class Exchange {
     set(CURLOPT_TCP_KEEPALIVE, 1L);  // an answer may take minutes
     set(CURLOPT_OPENSOCKETFUNCTION, &open_socket);
     add_header("User-Agent: hone");
-    // libcurl keeps this header from other hosts.
+    // libcurl does not send this header to other hosts.
     if (!token.empty()) add_header("Authorization: Bearer " + token);
   }
   Exchange(const Exchange&) = delete;
@@ -231,7 +232,7 @@ class Exchange {
  private:
   const Curl& curl_ = Curl::get();
   std::string origin_;
-  CURL* handle_;  // its options point into this object until it is put back, which forgets them
+  CURL* handle_;  // its options refer to this object until put() resets them
   bool is_new_ = false;
   bool failed_ = true;
   std::unique_ptr<curl_slist, decltype(Curl::free_all)> headers_;
@@ -254,7 +255,7 @@ HttpAnswer http_post(const HttpPost& request) {
   Exchange exchange(request.url, request.token);
   exchange.add_header("Content-Type: " + request.content_type);
   if (!request.accept.empty()) exchange.add_header("Accept: " + request.accept);
-  exchange.add_header("Expect:");  // no round trip before a long body
+  exchange.add_header("Expect:");  // send long bodies without an extra round trip
   exchange.set(CURLOPT_POST, 1L);
   exchange.set(CURLOPT_POSTFIELDS, request.body.data());
   exchange.set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));

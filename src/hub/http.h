@@ -1,4 +1,4 @@
-// Requests over HTTP, through libcurl, which is opened at the first.
+// HTTP requests through libcurl, which is loaded at the first request.
 #pragma once
 
 #include <atomic>
@@ -12,58 +12,61 @@
 
 namespace hone {
 
+// A GET or HEAD request.
 struct HttpRequest {
   std::string url;
-  std::string token;       // sent to the host of `url` alone
-  bool head = false;       // ask for the headers alone
-  std::int64_t from = 0;   // ask for the bytes from here on
-  std::int64_t most = -1;  // give up where the body is longer; -1: any length
-  // Takes a piece of the body of an answer 200 or 206; may throw, which ends the request. Unset: the body is kept.
+  std::string token;       // sent only to the host of `url`
+  bool head = false;       // request only the headers
+  std::int64_t from = 0;   // request the bytes from this offset
+  std::int64_t most = -1;  // abort if the body is longer; -1: no limit
+  // Receives each piece of the body of an answer with status 200 or 206; an exception from it ends the request. If
+  // unset, the body is stored in HttpAnswer::body.
   std::function<void(const struct HttpAnswer& answer, std::string_view piece)> take;
 };
 
 struct HttpAnswer {
-  long status = 0;                             // 0: there was no answer
-  std::map<std::string, std::string> headers;  // names in lower case; of several hops the first that said it
-  std::string body;                            // what `take` did not take; of an error at most 64 KiB
-  bool is_too_long = false;                    // the body has more than `most` bytes
-  std::string failure;                         // why there is no whole answer; empty where there is one
+  long status = 0;                             // 0: no answer
+  std::map<std::string, std::string> headers;  // names in lower case; after redirections, the first value of each
+  std::string body;                            // the part that `take` did not receive; for an error at most 64 KiB
+  bool is_too_long = false;                    // the body is longer than `most` bytes
+  std::string failure;                         // reason why there is no complete answer; empty if there is one
 };
 
-// Follows redirections. Gives up where nothing comes for 30 seconds. Throws Error where libcurl cannot be opened,
-// Interrupted after Ctrl+C, and what `take` throws.
+// Sends a GET or HEAD request and follows redirections. Gives up after 30 seconds without data. Throws Error if libcurl
+// cannot be loaded, Interrupted after Ctrl+C, and any exception from `take`.
 [[nodiscard]] HttpAnswer http_get(const HttpRequest& request);
 
 struct HttpPost {
   std::string url;
-  std::string token;  // sent to the host of `url` alone
+  std::string token;  // sent only to the host of `url`
   std::string body;
   std::string content_type = "application/json";
-  std::string accept = {};                                      // the header of that name; empty: any
-  std::chrono::milliseconds timeout{std::chrono::minutes(10)};  // for the whole answer
-  std::int64_t most = -1;                        // give up where the answer's body is longer; -1: any length
-  const std::atomic<bool>* cancelled = nullptr;  // the request ends when it becomes true
+  std::string accept = {};                                      // Accept header; empty: any
+  std::chrono::milliseconds timeout{std::chrono::minutes(10)};  // limit for the complete answer
+  std::int64_t most = -1;                        // abort if the body of the answer is longer; -1: no limit
+  const std::atomic<bool>* cancelled = nullptr;  // ends the request when it becomes true
 };
-// Follows no redirections. Throws as http_get does. Thread-safe, as http_get is.
+// Sends a POST request. Does not follow redirections. Throws like http_get. Thread-safe, like http_get.
 [[nodiscard]] HttpAnswer http_post(const HttpPost& request);
 
-// A body that is read while it is sent, for storage: no token goes along.
+// An upload to storage, whose body is read while it is sent. It carries no token.
 struct HttpPut {
   std::string url;
-  std::map<std::string, std::string> headers;  // besides what all requests have
+  std::map<std::string, std::string> headers;  // in addition to those of all requests
   std::int64_t size = 0;                       // bytes of the body
-  // Fills as much of `buffer` as there is from `offset` on, at least a byte; may throw, which ends the request.
+  // Reads at least one byte of the body from `offset` into `buffer` and returns the number of bytes; an exception from
+  // it ends the request.
   std::function<std::size_t(std::int64_t offset, std::span<char> buffer)> read;
 };
-// Follows no redirections. Gives up where nothing moves for two minutes. Throws as http_get does, and what `read`
-// throws.
+// Sends a PUT request. Does not follow redirections. Gives up after two minutes without progress. Throws like http_get,
+// and any exception from `read`.
 [[nodiscard]] HttpAnswer http_put(const HttpPut& request);
 
-// "/" stays; all but letters, digits, "-", "_", "." and "~" is escaped.
+// Percent-escapes a path: all characters except letters, digits, "/", "-", "_", "." and "~".
 [[nodiscard]] std::string url_escaped(std::string_view text);
 
-// Scheme, host and port of a URL ("https://host:8000"), in lower case, without a user: who may see a token, and whose
-// connection may be used again. Empty where the URL names no scheme.
+// Returns scheme, host and port of a URL ("https://host:8000") in lower case, without a user. It decides which hosts
+// receive a token, and which connections can be reused. Empty if the URL has no scheme.
 [[nodiscard]] std::string origin_of(std::string_view url);
 
 }  // namespace hone

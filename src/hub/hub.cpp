@@ -17,7 +17,7 @@ constexpr std::int64_t kLongestListing = std::int64_t{256} << 20;
 
 std::string kind_path(RepoKind kind) { return kind == RepoKind::model ? "models" : "datasets"; }
 
-// A path that stays below the snapshot's folder.
+// Returns true if the path stays within the snapshot's folder.
 bool is_safe_path(std::string_view path) {
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; };
   if (path.empty() || path.size() > 1024 || path.find('\\') != std::string_view::npos) return false;
@@ -37,7 +37,7 @@ std::string text_at(const Json& object, const char* key) {
 
 HubFile file_of(const Json& item, const std::string& where) {
   HubFile file{.path = text_at(item, "rfilename"), .size = -1, .etag = {}};
-  if (!is_safe_path(file.path)) throw Error(where, text_of("the hub names an impossible file: ", shown(file.path)));
+  if (!is_safe_path(file.path)) throw Error(where, text_of("the hub lists an invalid path: ", shown(file.path)));
   const auto lfs = item.find("lfs");
   const bool is_lfs = lfs != item.end() && lfs->is_object();
   const Json& source = is_lfs ? *lfs : item;
@@ -53,8 +53,8 @@ HubListing listing_of(const std::string& body, const std::string& where) {
   HubListing listing{.commit = answer.is_object() ? text_at(answer, "sha") : "", .files = {}};
   const auto files = answer.is_object() ? answer.find("siblings") : answer.end();
   if (!is_hexadecimal(listing.commit) || files == answer.end() || !files->is_array()) {
-    throw Error(where, "the hub's answer has no commit and files",
-                text_of("is HF_ENDPOINT right? it is ", hub_endpoint()));
+    throw Error(where, "the hub's answer lacks a commit or a list of files",
+                text_of("check HF_ENDPOINT, which is ", hub_endpoint()));
   }
   for (const Json& item : *files) {
     if (item.is_object()) listing.files.push_back(file_of(item, where));
@@ -67,7 +67,7 @@ HubListing listing_of(const std::string& body, const std::string& where) {
 
 HubListing list_repo(const HubRepo& repo) {
   check_revision(repo);
-  if (is_offline()) throw Error(shown(repo.name), "is not in the cache, and HF_HUB_OFFLINE forbids to download it");
+  if (is_offline()) throw Error(shown(repo.name), "is not in the cache, and HF_HUB_OFFLINE forbids downloads");
   std::string revision = url_escaped(repo.revision);
   for (std::size_t at = 0; (at = revision.find('/', at)) != std::string::npos;) revision.replace(at, 1, "%2F");
   const HttpRequest request{.url = text_of(hub_endpoint(), "/api/", kind_path(repo.kind), "/", repo.name, "/revision/",

@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kLongestAnswer = std::int64_t{64} << 20;
 constexpr std::size_t kLongestMessage = 300;
 
-// The hub's own words: of a header, or of the JSON object that its errors are.
+// Returns the hub's error message: that of a header, or of the JSON object in the body.
 std::string hub_words(const HttpAnswer& answer) {
   if (const auto header = answer.headers.find("x-error-message"); header != answer.headers.end()) {
     return header->second;
@@ -25,7 +25,7 @@ std::string hub_words(const HttpAnswer& answer) {
       if (json.is_object() && json.contains(key) && json[key].is_string()) return json[key].get<std::string>();
     }
   } catch (const Error&) {
-    return "";  // a page of some proxy: the status says enough
+    return "";  // a page of some proxy; the status is enough
   }
   return "";
 }
@@ -44,7 +44,7 @@ std::string escaped_revision(std::string_view revision) {
 
 bool is_good(const HttpAnswer& answer) { return answer.failure.empty() && answer.status >= 200 && answer.status < 300; }
 
-// An answer that came although the body was not sent to its end (413) is one.
+// An error status that arrived before the whole body was sent (413) counts as an answer.
 bool may_pass(const HttpAnswer& answer) {
   if (answer.status >= 400) return answer.status == 408 || answer.status == 429 || answer.status >= 500;
   return !answer.failure.empty();
@@ -78,7 +78,7 @@ HttpAnswer HubApi::call(const Call& call) const {
 Json HubApi::json(const Call& call) const {
   const HttpAnswer answer = this->call(call);
   Json json = parse_json(answer.body, text_of("the hub's answer about ", call.where));
-  if (!json.is_object()) throw Error(call.where, text_of("the hub's answer to ", call.action, " is no JSON object"));
+  if (!json.is_object()) throw Error(call.where, text_of("the hub's answer to ", call.action, " is not a JSON object"));
   return json;
 }
 
@@ -87,10 +87,10 @@ void HubApi::fail(const Call& call, const HttpAnswer& answer, int tries) const {
     throw HubRefusal(answer.status, call.where, without_token(what), fix);
   };
   const std::string origin = origin_of(call.url);
-  const std::string asked = tries > 1 ? text_of(", asked ", tries, " times") : "";
+  const std::string asked = tries > 1 ? text_of(", tried ", tries, " times") : "";
   if (answer.status < 300) {
     refuse(text_of("no answer from ", origin, " to ", call.action, asked, ": ", answer.failure),
-           "is there a connection? HF_ENDPOINT names another hub");
+           "check the network; HF_ENDPOINT selects another hub");
   }
   std::string words = hub_words(answer);
   if (words.size() > kLongestMessage) words = words.substr(0, kLongestMessage) + "...";
@@ -101,22 +101,22 @@ void HubApi::fail(const Call& call, const HttpAnswer& answer, int tries) const {
     case 307:
     case 308: {
       const auto location = answer.headers.find("location");
-      refuse(text_of("the hub sends a request to ", call.action, " on to ",
+      refuse(text_of("the hub redirects a request to ", call.action, " to ",
                      location == answer.headers.end() ? "another place" : shown(location->second)),
-             "is the repository renamed? use its new name");
+             "if the repository was renamed, use its new name");
       break;
     }
     case 401:
-      refuse(words, "HF_TOKEN, hub_token or the file of `huggingface-cli login` must hold a token that is valid");
+      refuse(words, "put a valid token into HF_TOKEN, hub_token or the file of `huggingface-cli login`");
       break;
     case 403:
-      refuse(words, "the token must be allowed to write there");
+      refuse(words, "use a token with write access to it");
       break;
     case 404:
-      refuse(words, "there is no such repository, or the token may not see it");
+      refuse(words, "the repository does not exist, or the token has no access to it");
       break;
     case 413:
-      refuse(words, "it is larger than the hub takes");
+      refuse(words, "it is larger than the hub accepts");
       break;
     default:
       if (may_pass(answer))

@@ -1,4 +1,4 @@
-// Requests that change something on the hub: what they have in common.
+// Requests that modify the hub: authentication, retries and error messages.
 // Source: https://huggingface.co/docs/hub/api
 #pragma once
 
@@ -13,27 +13,29 @@
 
 namespace hone {
 
-// The hub says no, or says nothing. One line, in which the token never is.
+// The hub refuses a request or does not answer. The message is one line and never contains the token.
 class HubRefusal : public Error {
  public:
   HubRefusal(long status, std::string_view where, std::string_view what, std::string_view fix)
       : Error(where, what, fix), status_(status) {}
-  [[nodiscard]] long status() const { return status_; }  // 0: there was no answer
+  [[nodiscard]] long status() const { return status_; }  // 0: no answer
 
  private:
   long status_;
 };
 
+// Retry policy.
 struct HubPatience {
-  int tries = 8;  // of a request that a repetition may mend
+  int tries = 8;  // for a request that may succeed when repeated
   std::chrono::milliseconds first_pause{500};
 };
 
-// models/Org/Name, datasets/Org/Name.
+// Path of a repository in the API: models/Org/Name, datasets/Org/Name.
 [[nodiscard]] std::string api_path(const HubRepo& repo);
-// A revision as a part of a URL: its slashes are escaped too.
+// A revision as one URL path segment; its slashes are escaped too.
 [[nodiscard]] std::string escaped_revision(std::string_view revision);
 
+// Sends requests to the hub with one token.
 class HubApi {
  public:
   HubApi(std::string token, HubPatience patience) : token_(std::move(token)), patience_(patience) {}
@@ -41,22 +43,22 @@ class HubApi {
   [[nodiscard]] const HubPatience& patience() const { return patience_; }
 
   struct Call {
-    std::string url;     // whole; the token goes along where it is the endpoint's
-    std::string body;    // empty: a GET
-    std::string action;  // "create the repository": for a refusal, "the hub refuses to ACTION"
-    std::string where;   // what it is about, as an error names it
+    std::string url;     // complete URL; the token is sent only to the hub's endpoint
+    std::string body;    // empty: a GET request
+    std::string action;  // completes the error message "the hub refuses to ACTION": "create the repository"
+    std::string where;   // subject of the request, with which error messages begin
     std::string content_type = "application/json";
     std::string accept = {};
-    bool is_public = false;                           // no token even for the endpoint
-    bool (*is_passing)(const HttpAnswer&) = nullptr;  // what else a repetition may mend
+    bool is_public = false;                           // send no token, even to the endpoint
+    bool (*is_passing)(const HttpAnswer&) = nullptr;  // recognizes further answers that are worth a retry
   };
-  // Asks again, after pauses that double, where there is no whole answer, at 408, 429 and 5xx. Throws HubRefusal,
-  // Interrupted.
+  // Sends the request. Retries after pauses that double if there is no complete answer, or at status 408, 429 and 5xx.
+  // Throws HubRefusal, Interrupted.
   [[nodiscard]] HttpAnswer call(const Call& call) const;
-  // The JSON that it answers.
+  // Sends the request and returns the JSON object of the answer.
   [[nodiscard]] Json json(const Call& call) const;
 
-  // Throws for an answer that is not good.
+  // Throws HubRefusal that describes an unsuccessful answer.
   [[noreturn]] void fail(const Call& call, const HttpAnswer& answer, int tries) const;
 
  private:
@@ -66,7 +68,7 @@ class HubApi {
   HubPatience patience_;
 };
 
-// Whether a repetition of a request may be answered better.
+// Returns true if the request may succeed when repeated.
 [[nodiscard]] bool may_pass(const HttpAnswer& answer);
 [[nodiscard]] bool is_good(const HttpAnswer& answer);
 

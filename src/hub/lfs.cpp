@@ -16,11 +16,11 @@
 namespace hone {
 namespace {
 
-constexpr std::size_t kMostObjects = 256;  // of one request
+constexpr std::size_t kMostObjects = 256;  // per request
 constexpr const char* kLfsJson = "application/vnd.git-lfs+json";
 constexpr std::string_view kPublicHub = "https://huggingface.co/";
 
-// A mirror may hand on the addresses of the hub that it mirrors.
+// Replaces the public hub's address by the endpoint: a mirror may pass on addresses of the hub that it mirrors.
 std::string at_endpoint(const std::string& url) {
   if (!url.starts_with(kPublicHub)) return url;
   return text_of(hub_endpoint(), "/", url.substr(kPublicHub.size()));
@@ -43,18 +43,18 @@ std::optional<LfsAction> action_of(const Json& object, const char* name, const s
   if (given.is_object() && given.contains("href") && given["href"].is_string()) {
     action.url = at_endpoint(given["href"].get<std::string>());
   }
-  if (origin_of(action.url).empty()) throw Error(where, text_of("the hub names no address to ", name, " it"));
+  if (origin_of(action.url).empty()) throw Error(where, text_of("the hub gives no URL to ", name, " it"));
   const auto header = given.find("header");
   if (header == given.end() || !header->is_object()) return action;
   for (const auto& [key, value] : header->items()) {
     if (value.is_number_integer()) action.header[key] = std::to_string(value.get<std::int64_t>());
     if (value.is_string()) action.header[key] = value.get<std::string>();
-    if (has_control(key) || has_control(action.header[key])) throw Error(where, "the hub names an impossible header");
+    if (has_control(key) || has_control(action.header[key])) throw Error(where, "the hub gives an invalid header");
   }
   return action;
 }
 
-// The storage does not take a request any more: its addresses are valid for some time.
+// Returns true if the storage no longer accepts an upload URL, which is valid for a limited time.
 bool has_expired(const HubRefusal& refusal) { return refusal.status() == 400 || refusal.status() == 403; }
 
 class LfsUpload {
@@ -73,7 +73,7 @@ class LfsUpload {
         const auto found = object.is_object() && object.contains("oid") && object["oid"].is_string()
                                ? by_oid.find(object["oid"].get<std::string>())
                                : by_oid.end();
-        if (found == by_oid.end()) throw Error(repo_.name, "the hub answers about a file that was not asked for");
+        if (found == by_oid.end()) throw Error(repo_.name, "the hub's answer lists a file that was not requested");
         store_patiently(*found->second, object);
       }
     }
@@ -83,7 +83,7 @@ class LfsUpload {
  private:
   [[nodiscard]] std::string place(const UploadFile& file) const { return text_of(shown(repo_.name), " ", file.path()); }
 
-  // What is to be done for each object.
+  // Asks the hub which objects must be uploaded, and where.
   [[nodiscard]] Json ask(std::span<const UploadFile* const> files) const {
     Json objects = Json::array();
     for (const UploadFile* file : files) objects.push_back({{"oid", file->sha256()}, {"size", file->size()}});
@@ -101,20 +101,20 @@ class LfsUpload {
                                    .accept = kLfsJson});
     const auto listed = answer.find("objects");
     if (listed == answer.end() || !listed->is_array()) {
-      throw Error(shown(repo_.name), "the hub's answer about large files names none");
+      throw Error(shown(repo_.name), "the hub's answer about large files lists none");
     }
     return *listed;
   }
 
-  // With fresh addresses, once, where the first are not valid any more.
+  // Uploads an object. If the upload URLs have expired, requests new ones and retries once.
   void store_patiently(const UploadFile& file, const Json& object) {
     const std::int64_t before = sent_;
     try {
       store(file, object);
     } catch (const HubRefusal& refusal) {
       if (!has_expired(refusal)) throw;
-      log_info(
-          text_of(place(file), ": the storage answers ", refusal.status(), "; asking the hub for other addresses"));
+      log_info(text_of(place(file), ": the storage answers ", refusal.status(),
+                       "; requesting new upload URLs from the hub"));
       sent_ = before;
       const UploadFile* const one = &file;
       const Json again = ask(std::span(&one, 1));
@@ -126,11 +126,11 @@ class LfsUpload {
   void store(const UploadFile& file, const Json& object) {
     if (const auto error = object.find("error"); error != object.end()) {
       const bool says = error->is_object() && error->contains("message") && (*error)["message"].is_string();
-      throw Error(place(file), text_of("the hub does not take it",
+      throw Error(place(file), text_of("the hub does not accept it",
                                        says ? ": " + (*error)["message"].get<std::string>() : std::string()));
     }
     const std::optional<LfsAction> upload = action_of(object, "upload", place(file));
-    if (!upload) {  // it is there
+    if (!upload) {  // the hub already has it
       bar_.add(file.size());
       return;
     }
@@ -152,7 +152,7 @@ class LfsUpload {
     std::int64_t chunk = 0;
     const std::string& text = upload.header.at("chunk_size");
     std::from_chars(text.data(), text.data() + text.size(), chunk);
-    std::map<std::int64_t, std::string> urls;  // part, from 1 -> where it goes
+    std::map<std::int64_t, std::string> urls;  // part number, from 1 -> URL
     for (const auto& [key, value] : upload.header) {
       std::int64_t number = 0;
       const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), number);
@@ -160,14 +160,14 @@ class LfsUpload {
     }
     const std::int64_t count = chunk > 0 ? (file.size() + chunk - 1) / chunk : -1;
     if (std::ssize(urls) != count || urls.begin()->first != 1 || urls.rbegin()->first != count) {
-      throw Error(place(file), text_of("the hub names ", urls.size(), " parts of ", shown(text), " bytes for ",
+      throw Error(place(file), text_of("the hub gives URLs for ", urls.size(), " parts of ", shown(text), " bytes for ",
                                        file.size(), " bytes"));
     }
     Json parts = Json::array();
     for (const auto& [number, url] : urls) {
       const std::int64_t from = (number - 1) * chunk;
       const std::string etag = put(file, url, {}, from, std::min(chunk, file.size() - from));
-      if (etag.empty()) throw Error(place(file), text_of("the storage names no etag of part ", number));
+      if (etag.empty()) throw Error(place(file), text_of("the storage returned no etag for part ", number));
       parts.push_back({{"partNumber", number}, {"etag", etag}});
     }
     (void)api_.call({.url = upload.url,
@@ -179,7 +179,7 @@ class LfsUpload {
                      .is_public = true});
   }
 
-  // Sends a part of a file and returns its etag.
+  // Uploads a part of a file and returns its etag.
   std::string put(const UploadFile& file, const std::string& url, const std::map<std::string, std::string>& headers,
                   std::int64_t from, std::int64_t size) {
     std::int64_t furthest = 0;

@@ -1,7 +1,7 @@
-// Large files of a repository on the hub: git LFS with the transfers basic and multipart.
-// Source: https://github.com/git-lfs/git-lfs/blob/main/docs/api/batch.md; multipart is the hub's own: the upload
-// action's header holds chunk_size and a URL a part by its number, and its href takes the parts' etags when all are
-// there.
+// Uploads large files to the hub: git LFS with the basic and multipart transfers.
+// Source: https://github.com/git-lfs/git-lfs/blob/main/docs/api/batch.md. The multipart transfer is the hub's
+// extension: the header of the upload action contains chunk_size and one URL for each part number, and its href takes
+// the etags of the parts when all are uploaded.
 #pragma once
 
 #include <span>
@@ -13,8 +13,9 @@
 
 namespace hone {
 
-// Stores the contents that the hub lacks and returns the bytes that were sent; what it has, from an earlier push that
-// was interrupted say, is not sent again. A part that fails is sent again alone. Throws HubRefusal, Error, Interrupted.
+// Uploads the contents that the hub lacks and returns the number of bytes sent. Contents that the hub already has, for
+// example from an interrupted push, are not sent again. A failed part is retried alone. Throws HubRefusal, Error,
+// Interrupted.
 std::int64_t upload_objects(const HubApi& api, const HubRepo& repo, std::span<const UploadFile> files,
                             TransferBar& bar);
 

@@ -12,25 +12,24 @@
 namespace hone {
 namespace {
 
-constexpr std::size_t kMostFiles = 256;  // of one question about them
-constexpr std::int64_t kSample = 512;    // bytes that the hub sees of a file to tell text from binary
-constexpr int kMostPages = 1000;         // of the list of commits
+constexpr std::size_t kMostFiles = 256;  // files per preupload request
+constexpr std::int64_t kSample = 512;    // bytes of a file by which the hub distinguishes text from binary
+constexpr int kMostPages = 1000;         // upper limit for the list of commits
 constexpr std::string_view kBusy = "another conflicting operation is in progress";
 
 std::string checked_token(std::string token) {
-  if (is_offline()) throw Error("push to the hub", "HF_HUB_OFFLINE forbids it", "unset it");
+  if (is_offline()) throw Error("push to the hub", "HF_HUB_OFFLINE is set", "unset HF_HUB_OFFLINE");
   if (token.empty()) {
-    throw Error("push to the hub", "there is no token",
-                "set HF_TOKEN, hub_token, or log in by `huggingface-cli login`");
+    throw Error("push to the hub", "no token", "set HF_TOKEN or hub_token, or run `huggingface-cli login`");
   }
   const auto is_visible = [](unsigned char c) { return c > 32 && c < 127; };
   if (!std::ranges::all_of(token, is_visible)) {
-    throw Error("push to the hub", "the token holds blanks or control characters, which no token does");
+    throw Error("push to the hub", "the token contains white space or control characters");
   }
   return token;
 }
 
-// Two commits at a time are one too many for the hub; the second may be made later.
+// The hub rejects concurrent commits to one repository; the second can be made later.
 bool is_conflict(const HttpAnswer& answer) { return answer.status == 409 || answer.status == 412; }
 bool is_busy(const HttpAnswer& answer) { return answer.status == 409 && answer.body.find(kBusy) != std::string::npos; }
 
@@ -39,7 +38,7 @@ std::string json_text(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// The page behind this one, as the header Link names it; empty at the last.
+// Returns the URL of the next page from the Link header; empty after the last page.
 std::string next_page(const HttpAnswer& answer) {
   const auto link = answer.headers.find("link");
   if (link == answer.headers.end()) return "";
@@ -56,16 +55,17 @@ std::string next_page(const HttpAnswer& answer) {
 
 std::string as_line(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
-// The files of a commit, by how the hub wants them.
+// The files of a commit, grouped by the way in which the hub requires them.
 struct CommitFiles {
-  std::vector<UploadFile> regular;  // in the commit itself
-  std::vector<UploadFile> large;    // stored before, named in the commit
+  std::vector<UploadFile> regular;  // sent within the commit
+  std::vector<UploadFile> large;    // uploaded before, referenced in the commit
 };
 
 CommitFiles ask_for_modes(const HubApi& api, const HubRepo& repo, std::span<const UploadFile> files) {
   CommitFiles sorted;
   for (std::size_t at = 0; at < files.size(); at += kMostFiles) {
     const auto chunk = files.subspan(at, std::min(kMostFiles, files.size() - at));
+    // Ask the hub how each file must be uploaded; it decides by the path, the size and a sample of the content.
     Json list = Json::array();
     for (const UploadFile& file : chunk) {
       std::string sample(static_cast<std::size_t>(std::min(kSample, file.size())), '\0');
@@ -83,14 +83,15 @@ CommitFiles ask_for_modes(const HubApi& api, const HubRepo& repo, std::span<cons
         if (item.is_object()) said[json_text(item, "path")] = item;
       }
     }
+    // Sort the files, and leave out those that the branch already has.
     for (const UploadFile& file : chunk) {
       const auto item = said.find(file.path());
       const std::string mode = item == said.end() ? "" : json_text(item->second, "uploadMode");
       if (mode != "lfs" && mode != "regular") {
-        throw Error(text_of(shown(repo.name), " ", file.path()), "the hub does not say how it wants the file");
+        throw Error(text_of(shown(repo.name), " ", file.path()), "the hub's answer has no upload mode for the file");
       }
       if (item->second.value("shouldIgnore", false)) continue;
-      const bool is_large = mode == "lfs" && file.size() > 0;  // the storage takes no empty ones
+      const bool is_large = mode == "lfs" && file.size() > 0;  // the storage accepts no empty files
       const std::string there = json_text(item->second, "oid");
       if (!there.empty() && there == (is_large ? file.sha256() : file.git_sha1())) continue;
       (is_large ? sorted.large : sorted.regular).push_back(file);
@@ -122,12 +123,12 @@ std::string HubWriter::user() const {
   const Json answer = api_.json(
       {.url = hub_endpoint() + "/api/whoami-v2", .body = {}, .action = "take the token", .where = "push to the hub"});
   const std::string name = json_text(answer, "name");
-  if (!is_repo_name(name)) throw Error("push to the hub", "the hub does not say whose the token is");
+  if (!is_repo_name(name)) throw Error("push to the hub", "the hub's answer has no name for the token's owner");
   const auto auth = answer.find("auth");
   const auto access = auth != answer.end() && auth->is_object() ? auth->find("accessToken") : answer.end();
   const bool says = auth != answer.end() && auth->is_object() && access != auth->end() && access->is_object();
   if (says && json_text(*access, "role") == "read") {
-    throw Error("push to the hub", text_of("the token of ", name, " may only read"), "make one that may write");
+    throw Error("push to the hub", text_of("the token of ", name, " is read-only"), "create a token with write access");
   }
   return name;
 }
@@ -161,8 +162,8 @@ void HubWriter::create_repo(const HubRepo& repo, std::optional<bool> is_private)
                      .where = shown(repo.name),
                      .is_passing = is_busy});
   } catch (const HubRefusal& refusal) {
-    if (refusal.status() == 409) return;  // it exists
-    // Who may not create repositories may write to one that is there.
+    if (refusal.status() == 409) return;  // it exists already
+    // A token without permission to create repositories may still write to an existing one.
     if (refusal.status() != 403 || !can_see(repo)) throw;
   }
 }
@@ -171,7 +172,7 @@ std::string HubWriter::first_commit(const HubRepo& repo) const {
   std::string url = text_of(hub_endpoint(), "/api/", api_path(repo), "/commits/main");
   std::string commit;
   for (int page = 0; !url.empty(); ++page) {
-    if (page == kMostPages) throw Error(shown(repo.name), "the hub's list of commits has no end");
+    if (page == kMostPages) throw Error(shown(repo.name), "the hub's list of commits does not end");
     const HttpAnswer answer =
         api_.call({.url = url, .body = {}, .action = "list the commits", .where = shown(repo.name)});
     const Json list = parse_json(answer.body, text_of("the hub's commits of ", repo.name));
@@ -192,7 +193,7 @@ void HubWriter::create_branch(const HubRepo& repo) const {
          .action = text_of("create the branch ", repo.revision),
          .where = shown(repo.name)});
   } catch (const HubRefusal& refusal) {
-    if (refusal.status() != 409) throw;  // it exists
+    if (refusal.status() != 409) throw;  // it exists already
   }
 }
 
@@ -214,7 +215,7 @@ HubPushed HubWriter::push(const HubCommit& commit) const {
                                  .content_type = "application/x-ndjson",
                                  .is_passing = is_conflict});
   pushed.commit = json_text(answer, "commitOid");
-  if (pushed.commit.empty()) throw Error(shown(commit.repo.name), "the hub's answer names no commit");
+  if (pushed.commit.empty()) throw Error(shown(commit.repo.name), "the hub's answer has no commit");
   return pushed;
 }
 

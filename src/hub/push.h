@@ -1,4 +1,4 @@
-// Pushes to the Hugging Face hub: repositories, branches, commits. What is pushed can be downloaded with hub/hub.h.
+// Pushes to the Hugging Face hub: creates repositories, branches and commits. hub/hub.h downloads them.
 // Source: https://huggingface.co/docs/hub/api, and the requests of huggingface_hub
 #pragma once
 
@@ -14,31 +14,32 @@
 namespace hone {
 
 struct HubCommit {
-  HubRepo repo;  // revision: the branch
+  HubRepo repo;  // its revision is the branch
   std::vector<UploadFile> files;
   std::string message;
-  bool in_background = false;  // says little
+  bool in_background = false;  // log little and show no progress bar
 };
 
 struct HubPushed {
-  std::string commit;           // its hash; empty where the branch had all files already, and nothing was committed
-  std::int64_t bytes_sent = 0;  // of large files; others go with the commit
+  std::string commit;  // hash of the commit; empty if the branch already had all files, so nothing was committed
+  std::int64_t bytes_sent = 0;  // bytes of large files; other files are sent within the commit request
 };
 
-// Makes requests with one token. All throw HubRefusal, Error and Interrupted.
+// Sends requests with one token. All functions throw HubRefusal, Error and Interrupted.
 class HubWriter {
  public:
-  // Throws Error where HF_HUB_OFFLINE is set or the token is empty or no token.
+  // Throws Error if HF_HUB_OFFLINE is set, or if the token is empty or malformed.
   explicit HubWriter(std::string token, HubPatience patience = {});
 
-  // The name of the token's owner. Throws where the token is refused or may only read.
+  // Returns the name of the token's owner. Throws if the token is invalid or read-only.
   [[nodiscard]] std::string user() const;
-  // "NAME" as "USER/NAME".
+  // Returns "NAME" as "USER/NAME".
   [[nodiscard]] std::string full_name(const std::string& name) const;
-  // Nothing happens where it exists. `is_private`: unset is as the owner's settings say.
+  // Creates a repository; does nothing if it exists. `is_private`: nullopt uses the default of the owner's settings.
   void create_repo(const HubRepo& repo, std::optional<bool> is_private) const;
-  // The branch repo.revision, from the repository's first commit where it does not exist.
+  // Creates the branch repo.revision from the repository's first commit; does nothing if it exists.
   void create_branch(const HubRepo& repo) const;
+  // Commits the files to the branch. Files that the branch already has are not sent.
   [[nodiscard]] HubPushed push(const HubCommit& commit) const;
 
  private:

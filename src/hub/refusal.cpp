@@ -18,18 +18,18 @@ void fail_refused(const HubRepo& repo, std::string_view path, const HttpAnswer& 
   const std::string code = header == answer.headers.end() ? "" : header->second;
   if (answer.status == 0 || (!answer.failure.empty() && answer.status < 400)) {
     throw Error(what,
-                text_of(path.empty() ? "is no local path, and there is no answer from " : "no answer from ",
+                text_of(path.empty() ? "is not a local path, and there is no answer from " : "no answer from ",
                         hub_endpoint(), ": ", answer.failure),
-                "is there a connection? HF_ENDPOINT names another hub, HF_HUB_OFFLINE=1 keeps to the cache");
+                "check the network; HF_ENDPOINT selects another hub, HF_HUB_OFFLINE=1 uses only the cache");
   }
   if (code == "GatedRepo" || answer.status == 403) {
     throw Error(what, text_of("the hub refuses access (", answer.status, ")"),
-                "accept the terms on its page, and set HF_TOKEN to a token that may read it");
+                "accept the terms on its page, and set HF_TOKEN to a token with read access");
   }
   if (code == "RevisionNotFound") throw Error(what, text_of("has no revision ", shown(repo.revision)));
   if (answer.status == 401) {
     throw Error(what, text_of("there is no such ", kind, " on the hub, or it is private (401)"),
-                "check the name; HF_TOKEN opens private ones");
+                "check the name; set HF_TOKEN for a private one");
   }
   if (answer.status == 404) {
     throw Error(what,

@@ -1,4 +1,4 @@
-// What the hub's refusals mean, in one line.
+// Turns refusals of the hub into one-line errors.
 #pragma once
 
 #include <string_view>
@@ -8,9 +8,9 @@
 
 namespace hone {
 
-// Whether the same request may succeed later: no whole answer, too many requests, or a fault of the server.
+// Returns true if the same request may succeed later: no complete answer, too many requests, or a server error.
 [[nodiscard]] bool is_passing(const HttpAnswer& answer);
-// Throws Error. `path`: the file that was asked for; empty: the repository itself.
+// Throws Error that explains the refusal. `path`: the requested file; empty: the repository itself.
 [[noreturn]] void fail_refused(const HubRepo& repo, std::string_view path, const HttpAnswer& answer);
 
 }  // namespace hone

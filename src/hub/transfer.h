@@ -1,4 +1,4 @@
-// What downloads and uploads have in common: a bar of progress, and pauses before another try.
+// Progress bar and retry pauses, shared by downloads and uploads.
 #pragma once
 
 #include <chrono>
@@ -11,11 +11,11 @@
 
 namespace hone {
 
-// One bar in MiB for all files of a transfer; small transfers have none. In the background of something that has a bar
-// of its own: a line at each quarter of a large one.
+// One bar in MiB for all files of a transfer; a small transfer has none. A transfer in the background of a task with
+// its own bar instead logs a line at each quarter, if it is large.
 class TransferBar {
  public:
-  // `label`: "Downloading NAME". `bytes`: of all files.
+  // `label`: "Downloading NAME". `bytes`: total of all files.
   TransferBar(const std::string& label, std::int64_t bytes, bool in_background = false);
   void add(std::int64_t bytes);
 
@@ -29,7 +29,7 @@ class TransferBar {
 
 inline constexpr std::chrono::milliseconds kRetryPause{250};
 
-// Waits first x 2^tries, at most a minute. Throws Interrupted.
+// Sleeps for first x 2^tries, at most a minute. Throws Interrupted.
 void pause_before_retry(int tries, std::chrono::milliseconds first = kRetryPause);
 
 }  // namespace hone

@@ -25,7 +25,7 @@ constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // bytes read at a time
 }  // namespace
 
 struct UploadFile::Content {
-  fs::path file;  // empty: the text
+  fs::path file;  // empty: the content is in `text`
   std::string text;
   Descriptor descriptor;
   std::int64_t size = 0;
@@ -51,7 +51,7 @@ UploadFile::UploadFile(std::string path, const fs::path& file)
   if (!content_->descriptor.open() || ::fstat(content_->descriptor.number(), &status) != 0) {
     throw Error(file.string(), text_of("cannot open: ", std::strerror(errno)));
   }
-  if (!S_ISREG(status.st_mode)) throw Error(file.string(), "is no file");
+  if (!S_ISREG(status.st_mode)) throw Error(file.string(), "is not a regular file");
   content_->size = status.st_size;
 }
 
@@ -78,7 +78,7 @@ void UploadFile::read(std::int64_t offset, std::span<char> out) const {
     const ssize_t got = ::pread(content_->descriptor.number(), out.data(), out.size(), offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw Error(content_->file.string(), text_of("cannot read: ", std::strerror(errno)));
-    if (got == 0) throw Error(content_->file.string(), "has become shorter while it is pushed", "push it again");
+    if (got == 0) throw Error(content_->file.string(), "became shorter while it was pushed", "push it again");
     out = out.subspan(static_cast<std::size_t>(got));
     offset += got;
   }

@@ -1,4 +1,4 @@
-// The syntax tree of a chat template.
+// Syntax tree of a chat template.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ struct Expression {
     kDict,       // arguments: key, value, key, value ...
     kAttribute,  // arguments[0] . name
     kItem,       // arguments[0] [ arguments[1] ]
-    kSlice,      // arguments[0] [ arguments[1] : [2] : [3] ], null where absent
+    kSlice,      // arguments[0] [ arguments[1] : [2] : [3] ], null if absent
     kCall,       // arguments[0] ( the rest, named )
     kFilter,     // arguments[0] | name ( the rest, named ); arguments[0] is null in a {% filter %} block
     kTest,       // arguments[0] is name ( the rest, named )
@@ -34,7 +34,7 @@ struct Expression {
     kArithmetic,   // name is the operator
     kCompare,      // arguments[0] operators[0] arguments[1] operators[1] ...
     kConcatenate,  // arguments joined as text
-    kConditional,  // arguments[0] if arguments[1] else arguments[2] (null where absent)
+    kConditional,  // arguments[0] if arguments[1] else arguments[2] (null if absent)
   };
   Kind kind = Kind::kConstant;
   int line = 1;
@@ -43,8 +43,8 @@ struct Expression {
   std::vector<ExpressionPtr> arguments;
   std::vector<std::pair<std::string, ExpressionPtr>> named;
   std::vector<std::string> operators;
-  ExpressionPtr spread;        // of a call: *spread
-  ExpressionPtr named_spread;  // **named_spread
+  ExpressionPtr spread;        // kCall: the operand of *spread
+  ExpressionPtr named_spread;  // kCall: the operand of **named_spread
 };
 
 struct Statement;
@@ -52,7 +52,7 @@ using Block = std::vector<std::unique_ptr<Statement>>;
 
 struct MacroParameter {
   std::string name;
-  ExpressionPtr fallback;  // null: none
+  ExpressionPtr fallback;  // default value; null: none
 };
 
 struct Statement {
@@ -60,12 +60,12 @@ struct Statement {
     kText,         // text
     kOutput,       // expression
     kIf,           // branches
-    kFor,          // target in expression if condition (recursive): body, else orelse
+    kFor,          // target in expression if condition (recursive): body, otherwise orelse
     kSet,          // target = expression
-    kSetBlock,     // target = body, through the filters of expression
+    kSetBlock,     // target = body, passed through the filters of expression
     kMacro,        // name(parameters): body
     kCallBlock,    // expression is the call; caller(parameters): body
-    kFilterBlock,  // expression: filters over the body
+    kFilterBlock,  // expression: filters applied to the body
     kWith,         // assignments: body
     kGeneration,   // body
     kBreak,
@@ -73,15 +73,16 @@ struct Statement {
   };
   Kind kind = Kind::kText;
   int line = 1;
-  std::string text;  // or a macro's name
+  std::string text;  // kText: the text; kMacro: the name
   ExpressionPtr target;
   ExpressionPtr expression;
   ExpressionPtr condition;
-  std::vector<std::pair<ExpressionPtr, Block>> branches;  // the condition of the last is null for else
+  std::vector<std::pair<ExpressionPtr, Block>> branches;  // condition and block; the condition of a final else is null
   std::vector<std::pair<ExpressionPtr, ExpressionPtr>> assignments;
   std::vector<MacroParameter> parameters;
   bool recursive = false;
-  bool takes_varargs = false, takes_kwargs = false;  // a macro whose body names them takes any arguments
+  // The macro's body mentions varargs or kwargs, so it accepts any arguments.
+  bool takes_varargs = false, takes_kwargs = false;
   Block body;
   Block orelse;
 };

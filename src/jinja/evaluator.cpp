@@ -1,4 +1,4 @@
-// The expressions of TemplateRenderer.
+// Expression evaluation of TemplateRenderer.
 #include <algorithm>
 #include <cmath>
 
@@ -22,7 +22,7 @@ constexpr std::int64_t kLongestList = 1'000'000;
 }
 
 std::int64_t checked(bool overflows, std::int64_t value) {
-  if (overflows) throw TemplateFailure("an integer has more than 64 bits");
+  if (overflows) throw TemplateFailure("integer overflow: more than 64 bits");
   return value;
 }
 
@@ -30,7 +30,7 @@ TemplateValue repeated(const TemplateValue& a, std::int64_t times) {
   times = std::max<std::int64_t>(times, 0);
   const auto size = static_cast<std::int64_t>(a.is_string() ? a.text().size() : a.items().size());
   if (size > 0 && times > (a.is_string() ? kLongestText : kLongestList) / size)
-    throw TemplateFailure("a repetition is too long");
+    throw TemplateFailure("the result of a repetition is too long");
   if (a.is_string()) {
     std::string text;
     for (std::int64_t i = 0; i < (size > 0 ? times : 0); ++i) text += a.text();
@@ -55,7 +55,7 @@ TemplateValue multiply(const TemplateValue& a, const TemplateValue& b) {
   fail_operands("*", a, b);
 }
 
-// Python's // and %: rounded towards minus infinity.
+// Python's // and %, which round towards minus infinity.
 TemplateValue divide(const std::string& name, const TemplateValue& a, const TemplateValue& b) {
   if (!a.is_number() || !b.is_number()) fail_operands(name, a, b);
   if (b.number() == 0.0) throw TemplateFailure("division by zero");
@@ -219,7 +219,7 @@ TemplateArguments TemplateRenderer::arguments_of(const Expression& expression) {
     if (!more.is_dict())
       throw TemplateFailure(text_of("** of a value of type ", more.type_name(), ", expected a mapping"));
     for (const auto& [key, value] : more.dict_data().items) {
-      if (!key.is_string()) throw TemplateFailure("** of a mapping whose keys are not all strings");
+      if (!key.is_string()) throw TemplateFailure("** of a mapping with keys that are not strings");
       arguments.named.emplace_back(key.text(), value);
     }
   }
@@ -308,7 +308,7 @@ TemplateValue TemplateRenderer::evaluate_slice(const Expression& expression) {
   };
   const std::int64_t step = bound(3, 1);
   if (step == 0) throw TemplateFailure("slice step cannot be zero");
-  // Python's rules for slices: negative bounds count from the end, all are clamped.
+  // Python's slice rules: negative bounds count from the end, and all bounds are clamped.
   const std::int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? count : count - 1;
   const auto clamped = [&](std::int64_t value) {
     return std::clamp(value < 0 ? std::max(value, -count - 1) + count : value, lowest, highest);
@@ -338,7 +338,7 @@ TemplateValue TemplateRenderer::evaluate_slice(const Expression& expression) {
                                                     : TemplateValue::list(std::move(items));
 }
 
-// `block_text`: what the innermost filter of a {% filter %} or {% set %} block is applied to.
+// `block_text`: the text of a {% filter %} or {% set %} block, to which the innermost filter is applied.
 TemplateValue TemplateRenderer::evaluate_filter(const Expression& expression, const TemplateValue* block_text) {
   const Expression* inner = expression.arguments[0].get();
   TemplateValue subject;

@@ -1,4 +1,4 @@
-// The expressions of a chat template: recursive descent with Jinja's precedences.
+// Parses the expressions of a chat template: recursive descent with Jinja's operator precedences.
 #pragma once
 
 #include <string_view>
@@ -13,7 +13,7 @@ class TemplateExpressionParser {
  public:
   explicit TemplateExpressionParser(std::vector<TemplateToken> tokens) : tokens_(std::move(tokens)) {}
 
-  // Tokens, for the statements as well.
+  // Access to the tokens; the statement parser uses it too.
   [[nodiscard]] const TemplateToken& token() const { return tokens_[at_]; }
   [[nodiscard]] bool at(TemplateToken::Kind kind) const { return token().kind == kind; }
   [[nodiscard]] bool at_operator(std::string_view text) const {
@@ -26,40 +26,40 @@ class TemplateExpressionParser {
   std::string expect_name();
   TemplateToken next() { return at(TemplateToken::Kind::kEnd) ? tokens_[at_] : tokens_[at_++]; }
   void expect(TemplateToken::Kind kind, std::string_view what);
-  // Whether a name stands among the tokens from the place `begin` to here.
+  // place() is the position of the current token. mentions() returns true if `name` occurs between `begin` and there.
   [[nodiscard]] std::size_t place() const { return at_; }
   [[nodiscard]] bool mentions(std::size_t begin, std::string_view name) const;
   [[noreturn]] void fail(std::string_view what) const { fail_in_template(token().line, what); }
 
-  // One expression, or a tuple of them without brackets.
+  // Parses one expression, or a tuple of expressions without brackets.
   ExpressionPtr parse_expression();
   ExpressionPtr parse_tuple();
-  // As parse_tuple, but without "a if b else c", as after "in" of a loop.
+  // Parses like parse_tuple, but without "a if b else c": the source after "in" of a loop.
   ExpressionPtr parse_loop_source();
-  // What an assignment may stand on the left of: a name, namespace.field, or a tuple of names.
+  // Parses the left side of an assignment: a name, namespace.field, or a tuple of names.
   ExpressionPtr parse_target(bool with_namespace);
-  // | filter | filter ... over nothing, for blocks. `first_given`: the first filter stands without its |.
+  // Parses the filters of a block: | filter | filter ... without a subject. `first_given`: the first filter has no "|".
   ExpressionPtr parse_block_filters(bool first_given);
-  // (name, name=expression, ...)
+  // Parses (name, name=expression, ...).
   std::vector<MacroParameter> parse_parameters();
 
  private:
-  // Counts how deep the parser's calls and the tree are, and fails before either is too deep for the stack.
+  // Counts the nesting of the parser's calls and the depth of the tree, and fails before either overflows the stack.
   class Nesting {
    public:
     explicit Nesting(TemplateExpressionParser& parser) : parser_(parser) {
-      if (++parser_.depth_ > kDeepestCall) parser_.fail("an expression nested too deep");
+      if (++parser_.depth_ > kDeepestCall) parser_.fail("expression nested too deep");
     }
     Nesting(const Nesting&) = delete;
     Nesting& operator=(const Nesting&) = delete;
     ~Nesting() { --parser_.depth_; }
     void count() {
-      if (++links_ > kLongestChain) parser_.fail("an expression that is too long");
+      if (++links_ > kLongestChain) parser_.fail("expression too long");
     }
 
    private:
-    static constexpr int kDeepestCall = 1000;  // of the parser's own calls: about ten for a pair of brackets
-    static constexpr int kLongestChain = 200;  // of operators, subscripts and filters: each makes the tree deeper
+    static constexpr int kDeepestCall = 1000;  // the parser's own calls; a pair of brackets takes about ten
+    static constexpr int kLongestChain = 200;  // operators, subscripts and filters in a row; each makes the tree deeper
 
     TemplateExpressionParser& parser_;
     int links_ = 0;

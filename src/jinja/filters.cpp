@@ -1,4 +1,4 @@
-// Jinja's filters: {{ x | trim }}. tojson is transformers' (no HTML escapes).
+// Jinja's filters: {{ x | trim }}. tojson is that of transformers (no HTML escapes).
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -42,7 +42,7 @@ TemplateValue tojson_filter(TemplateMeter& meter, const TemplateValue& subject, 
   const TemplateValue separators = arguments.get(2, "separators", None{});
   if (!separators.is<None>()) {
     if (!separators.is_list() || separators.items().size() != 2)
-      throw TemplateFailure("tojson separators is not a pair");
+      throw TemplateFailure("tojson: separators is not a pair");
     style.item_separator = printed(meter, separators.items()[0]);
     style.key_separator = printed(meter, separators.items()[1]);
   }
@@ -116,7 +116,7 @@ TemplateValue round_filter(TemplateMeter&, const TemplateValue& subject, Templat
   const double number = subject.number() * scale;
   if (method == "ceil") return std::ceil(number) / scale;
   if (method == "floor") return std::floor(number) / scale;
-  if (method != "common") throw TemplateFailure("round: method is common, ceil or floor");
+  if (method != "common") throw TemplateFailure("round: the method is not common, ceil or floor");
   return std::nearbyint(number) / scale;
 }
 
@@ -125,7 +125,7 @@ TemplateValue indent_filter(TemplateMeter& meter, const TemplateValue& subject, 
   const bool first = arguments.get_bool(1, "first", false);
   const bool blank = arguments.get_bool(2, "blank", false);
   if (!width.is_string() && (!width.is_integral() || width.integer() > 1000))
-    throw TemplateFailure("indent: the width is not a small number");
+    throw TemplateFailure("indent: the width is neither text nor an integer up to 1000");
   const std::string indentation =
       width.is_string() ? width.text()
                         : std::string(static_cast<std::size_t>(std::max<std::int64_t>(0, width.integer())), ' ');
@@ -141,8 +141,8 @@ TemplateValue indent_filter(TemplateMeter& meter, const TemplateValue& subject, 
   return out;
 }
 
-// Jinja's own rule: words begin after white space and opening brackets (str.title() also begins one after an
-// apostrophe).
+// Jinja's rule for title case: words begin after white space and opening brackets. (str.title() also starts a word
+// after an apostrophe.)
 std::string title_text(const std::string& text) {
   std::string out;
   bool begins = true;
@@ -167,7 +167,7 @@ TemplateValue truncate_filter(TemplateMeter& meter, const TemplateValue& subject
   const auto offsets = character_offsets(text);
   if (static_cast<std::int64_t>(offsets.size()) - 1 <= most) return text;
   const std::int64_t kept = length - static_cast<std::int64_t>(count_code_points(end));
-  if (kept < 0) throw TemplateFailure("truncate: the length is less than that of the end");
+  if (kept < 0) throw TemplateFailure("truncate: the length is less than that of `end`");
   std::string cut = text.substr(0, offsets[static_cast<std::size_t>(kept)]);
   if (!kills_words) cut = python_split(cut, " ", 1, true).front();
   return cut + end;

@@ -1,4 +1,4 @@
-// The tables of Jinja's filters.
+// Tables of Jinja's filters.
 #pragma once
 
 #include <span>
@@ -8,12 +8,13 @@
 
 namespace hone {
 
+// A filter and its name in templates.
 struct NamedFilter {
   std::string_view name;
   TemplateValue (*apply)(TemplateMeter&, const TemplateValue& subject, TemplateArguments&);
 };
 
-// Those that take or give sequences and mappings.
+// Filters that take or return sequences and mappings.
 [[nodiscard]] std::span<const NamedFilter> sequence_filters();
 
 }  // namespace hone

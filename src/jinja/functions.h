@@ -1,4 +1,4 @@
-// The filters, tests and methods that chat templates may call.
+// Filters, tests and methods that chat templates may call.
 #pragma once
 
 #include <algorithm>
@@ -12,25 +12,25 @@
 
 namespace hone {
 
-// What a rendering may spend. Throws TemplateFailure at the limit.
+// Limits the work of one rendering. Throws TemplateFailure when the limit is exceeded.
 class TemplateMeter {
  public:
   void step() { charge(1); }
-  // Work or memory in proportion to `bytes`.
+  // Charges work or memory in proportion to `bytes`.
   void charge_bytes(std::uint64_t bytes) { charge(1 + bytes / 32); }
-  // `times` as much.
+  // Charges `times` times as much.
   void charge_bytes(std::uint64_t bytes, std::uint64_t times) {
     if (__builtin_mul_overflow(bytes, times, &bytes)) bytes = UINT64_MAX;
     charge_bytes(bytes);
   }
-  // Looking for one text in another.
+  // Charges a search for `wanted` in `text`.
   void charge_search(std::string_view text, std::string_view wanted) {
     charge_bytes(text.size(), 1 + wanted.size() / 64);
   }
   void charge_comparison(const TemplateValue& a, const TemplateValue& b) {
     charge_bytes(std::min(a.shape().size, b.shape().size));
   }
-  // `item in container`.
+  // Charges `item in container`.
   void charge_containment(const TemplateValue& container, const TemplateValue& item);
 
  private:
@@ -44,7 +44,8 @@ class TemplateMeter {
   std::uint64_t steps_ = 0;
 };
 
-// The arguments of a call. Each is asked for once by its place and name; `finish` then finds those nobody asked for.
+// The arguments of a call. A function reads each argument once by its position and name; `finish` then rejects
+// arguments that were not read.
 class TemplateArguments {
  public:
   std::vector<TemplateValue> positional;
@@ -52,13 +53,14 @@ class TemplateArguments {
 
   [[nodiscard]] const TemplateValue* find(std::size_t place, std::string_view name);
   [[nodiscard]] TemplateValue get(std::size_t place, std::string_view name, TemplateValue fallback);
-  [[nodiscard]] TemplateValue get_named(std::string_view name, TemplateValue fallback);  // has no place
+  [[nodiscard]] TemplateValue get_named(std::string_view name, TemplateValue fallback);  // keyword-only
   [[nodiscard]] std::string get_text(std::size_t place, std::string_view name, std::string_view fallback);
   [[nodiscard]] std::int64_t get_integer(std::size_t place, std::string_view name, std::int64_t fallback);
   [[nodiscard]] bool get_bool(std::size_t place, std::string_view name, bool fallback);
-  // What nobody asked for: a tuple, and a dict.
+  // Return the arguments that were not read: a tuple of positional ones, and a dict of named ones.
   [[nodiscard]] TemplateValue take_rest();
   [[nodiscard]] TemplateValue take_named_rest();
+  // Throws TemplateFailure if an argument was not read.
   void finish(std::string_view function) const;
 
  private:
@@ -66,7 +68,7 @@ class TemplateArguments {
   std::vector<std::string> used_named_;
 };
 
-// All throw TemplateFailure.
+// The functions below throw TemplateFailure on an error.
 [[nodiscard]] TemplateValue apply_filter(TemplateMeter& meter, std::string_view name, const TemplateValue& subject,
                                          TemplateArguments& arguments);
 [[nodiscard]] bool apply_test(TemplateMeter& meter, std::string_view name, const TemplateValue& subject,
@@ -77,14 +79,14 @@ class TemplateArguments {
 [[nodiscard]] TemplateValue call_method(TemplateMeter& meter, const TemplateValue& self, std::string_view name,
                                         TemplateArguments& arguments);
 
-// object.name and object[key] as Jinja resolves them; an Undefined where there is no such thing.
+// object.name and object[key] as Jinja resolves them; Undefined if there is no such item.
 [[nodiscard]] TemplateValue get_attribute(const TemplateValue& object, std::string_view name);
 [[nodiscard]] TemplateValue get_item(TemplateMeter& meter, const TemplateValue& object, const TemplateValue& key);
-// "a.b.0" as the filters' attribute argument means it.
+// Value at a path "a.b.0", as in the filters' attribute argument.
 [[nodiscard]] TemplateValue get_path(TemplateMeter& meter, const TemplateValue& object, const TemplateValue& path);
-// a + b as Python adds: numbers, strings, lists, tuples.
+// a + b with Python's meaning: numbers, strings, lists, tuples.
 [[nodiscard]] TemplateValue add_values(const TemplateValue& a, const TemplateValue& b);
-// Python's str(), charged for.
+// Python's str() of a value, with its cost charged.
 [[nodiscard]] std::string printed(TemplateMeter& meter, const TemplateValue& value);
 
 }  // namespace hone

@@ -40,7 +40,7 @@ class Lexer {
 
   void add(TemplateToken::Kind kind, std::string_view text) { tokens_.push_back({kind, std::string(text), line_}); }
 
-  // Text up to the next tag, and that tag.
+  // Reads text up to the next tag, and that tag.
   void lex_text() {
     std::size_t tag = at_;
     while ((tag = source_.find('{', tag)) != std::string_view::npos) {
@@ -76,7 +76,7 @@ class Lexer {
     }
   }
 
-  // The end of a tag, with its sign and the white space that goes with it; false where it is not here.
+  // Accepts the end of a tag, with its sign and the white space that belongs to it; returns false if it is not here.
   bool accept_end(std::string_view end, bool is_output) {
     const char sign = peek();
     const bool has_sign = sign == '-' || (sign == '+' && !is_output);
@@ -102,7 +102,7 @@ class Lexer {
     fail_in_template(begin, "a comment {# without its #}");
   }
 
-  // {% raw %} ... {% endraw %}, after its {%.
+  // Reads {% raw %} ... {% endraw %}; its {% was already consumed.
   bool lex_raw() {
     const std::size_t saved = at_;
     const int begin = line_;
@@ -165,7 +165,7 @@ class Lexer {
   void lex_tag(std::string_view end, bool is_output) {
     const int begin = line_;
     add(is_output ? TemplateToken::Kind::kOutputBegin : TemplateToken::Kind::kBlockBegin, {});
-    std::string open;  // brackets that wait for their end
+    std::string open;  // stack of closing brackets that are expected
     for (;;) {
       skip_space();
       if (at_ >= source_.size()) fail_in_template(begin, text_of("a tag without its ", end));
@@ -235,7 +235,8 @@ class Lexer {
     advance(i + 1 - at_);
   }
 
-  // The escape whose letter is at `i`; returns the place of its last byte. As Python's string literals.
+  // Reads the escape whose letter is at `i` and returns the position of its last byte. Same rules as Python's string
+  // literals.
   std::size_t unescape(std::size_t i, std::string& text) const {
     constexpr std::string_view kLetters = "ntrabfv\\'\"", kMeanings = "\n\t\r\a\b\f\v\\'\"";
     const char letter = source_[i];
@@ -266,7 +267,7 @@ class Lexer {
     }
     const bool whole = octal || at - begin == most;
     if (!whole || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) {
-      fail_in_template(line_, text_of("a broken escape \\", letter, " in a string"));
+      fail_in_template(line_, text_of("invalid escape \\", letter, " in a string"));
     }
     append_utf8(text, value);
     return at - 1;
@@ -298,11 +299,11 @@ class Lexer {
   std::string_view source_;
   std::size_t at_ = 0;
   int line_ = 1;
-  bool line_starting_ = true;  // nothing but a newline lies between the last tag and here
+  bool line_starting_ = true;  // only a newline is between the last tag and here
   std::vector<TemplateToken> tokens_;
 };
 
-// Newlines become \n, and one at the end is dropped.
+// Converts newlines to \n and drops one at the end.
 std::string prepared(std::string_view source) {
   const std::string valid = replace_invalid_utf8(source);
   std::string text;

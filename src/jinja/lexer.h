@@ -1,4 +1,4 @@
-// Cuts a chat template into text and the tokens of its tags.
+// Splits a chat template into text and the tokens of its tags.
 #pragma once
 
 #include <string>
@@ -22,16 +22,17 @@ struct TemplateToken {
     kEnd
   };
   Kind kind = Kind::kEnd;
-  std::string text;  // of a string: without quotes, escapes resolved
+  std::string text;  // for a string: without quotes, escapes resolved
   int line = 1;
 
   [[nodiscard]] bool is(Kind wanted, std::string_view content) const { return kind == wanted && text == content; }
 };
 
+// Throws Error that names the template's line.
 [[noreturn]] void fail_in_template(int line, std::string_view what);
 
-// White space around tags is treated as transformers sets Jinja up: trim_blocks and lstrip_blocks, with the signs
-// - and + overriding. Ends with a kEnd token. Throws Error with the line.
+// Splits a template. White space around tags is handled with transformers' settings of Jinja: trim_blocks and
+// lstrip_blocks, which the signs - and + override. The last token is kEnd. Throws Error that names the line.
 [[nodiscard]] std::vector<TemplateToken> lex_template(std::string_view source);
 
 }  // namespace hone

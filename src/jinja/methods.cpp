@@ -1,5 +1,5 @@
-// Methods of lists, dicts and loops, and those of all values by name. Those that change their object are refused, as
-// transformers' sandbox does.
+// Methods of lists, dicts and loops, and the lookup of all methods by name. Methods that modify their object are
+// refused, as in transformers' sandbox.
 #include <algorithm>
 #include <span>
 
@@ -63,7 +63,7 @@ constexpr NamedMethod kDictMethods[] = {
 };
 
 TemplateValue loop_cycle(TemplateMeter&, const TemplateValue& self, TemplateArguments& arguments) {
-  if (arguments.positional.empty()) throw TemplateFailure("loop.cycle has no items");
+  if (arguments.positional.empty()) throw TemplateFailure("loop.cycle needs an item");
   const std::size_t place = self.as<TemplateValue::Loop>()->index % arguments.positional.size();
   (void)arguments.find(arguments.positional.size() - 1, "items");
   return arguments.positional[place];
@@ -85,7 +85,7 @@ TemplateValue loop_changed(TemplateMeter& meter, const TemplateValue& self, Temp
 
 constexpr NamedMethod kLoopMethods[] = {{"cycle", loop_cycle}, {"changed", loop_changed}};
 
-// Known to Python, refused by the sandbox.
+// Python's mutating methods, which the sandbox refuses.
 constexpr std::string_view kChangingList[] = {"append", "extend",  "insert", "pop",
                                               "remove", "reverse", "sort",   "clear"};
 constexpr std::string_view kChangingDict[] = {"update", "pop", "popitem", "setdefault", "clear"};
@@ -117,7 +117,7 @@ TemplateValue call_method(TemplateMeter& meter, const TemplateValue& self, std::
                           TemplateArguments& arguments) {
   if (changes(self, name)) {
     throw TemplateFailure(
-        text_of("the method '", name, "' would change its ", self.type_name(), ", which templates may not"));
+        text_of("the method '", name, "' modifies its ", self.type_name(), ", which templates must not do"));
   }
   if (self.is_string()) meter.charge_bytes(self.text().size());
   for (const NamedMethod& method : methods_of(self)) {

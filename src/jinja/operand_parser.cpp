@@ -1,4 +1,4 @@
-// Operands of expressions: constants, names, brackets, and what follows them: subscripts, calls, filters and tests.
+// Parses operands of expressions: constants, names and brackets, followed by subscripts, calls, filters and tests.
 #include <charconv>
 
 #include "core/error.h"

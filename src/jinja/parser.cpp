@@ -31,7 +31,7 @@ class Parser {
     return statement;
   }
 
-  // Statements up to a tag whose name is among `ends`; its {% and name are consumed, its rest is not.
+  // Parses statements up to a tag whose name is in `ends`; consumes its {% and name, but not the rest of the tag.
   Block parse_block(std::initializer_list<std::string_view> ends, std::string* ended_by = nullptr) {
     if (++depth_ > kDeepestBlock) in_.fail("blocks nested too deep");
     const int begin = in_.token().line;
@@ -96,7 +96,7 @@ class Parser {
       end_tag();
       return make(name == "break" ? Statement::Kind::kBreak : Statement::Kind::kContinue, line);
     }
-    fail_in_template(line, text_of("the tag {% ", name, " %} is unknown or out of place"));
+    fail_in_template(line, text_of("the tag {% ", name, " %} is unknown or not allowed here"));
   }
 
   StatementPtr parse_if(int line) {
@@ -147,7 +147,7 @@ class Parser {
     return statement;
   }
 
-  // Loops do not reach into macros.
+  // A break or continue in a macro cannot refer to a loop around the macro.
   Block parse_function_body(std::string_view end) {
     const int loops = loops_;
     loops_ = 0;

@@ -1,4 +1,4 @@
-// Parses a template (Jinja's grammar as of version 3.1, without inheritance and imports).
+// Parses a chat template: Jinja's grammar as of version 3.1, without inheritance and imports.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace hone {
 
-// Throws Error with the template's line.
+// Returns the template's statements. Throws Error that names the template's line.
 [[nodiscard]] Block parse_template(std::string_view source);
 
 }  // namespace hone

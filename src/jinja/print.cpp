@@ -1,4 +1,4 @@
-// str(), repr() and json.dumps() of template values.
+// Python's str(), repr() and json.dumps() of template values.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -12,7 +12,7 @@
 namespace hone {
 namespace {
 
-// Python's repr of a float: the shortest digits that read back, with an exponent below 1e-4 and from 1e16.
+// Python's repr of a float: the shortest digits that read back exactly, with an exponent below 1e-4 and from 1e16.
 std::string float_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";

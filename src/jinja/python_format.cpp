@@ -12,17 +12,17 @@
 namespace hone {
 namespace {
 
-constexpr std::int64_t kWidest = 10'000;  // of a field, and its digits
+constexpr std::int64_t kWidest = 10'000;  // maximum width and precision of a field
 
 [[noreturn]] void fail_format(std::string_view what) { throw TemplateFailure(text_of("formatting: ", what)); }
 
-// One field, of either way.
+// A field of either kind of format.
 struct Field {
   std::string fill = " ";
-  char align = 0;  // < > ^ =; 0: by type
+  char align = 0;  // < > ^ =; 0: depends on the type
   char sign = '-';
   bool alternate = false;
-  char grouping = 0;  // , or _
+  char grouping = 0;  // ',' or '_'; 0: none
   std::int64_t width = 0;
   std::optional<std::int64_t> precision;
   char type = 0;
@@ -116,13 +116,13 @@ std::string cut_text(const std::string& text, const Field& field) {
 bool is_real_type(char type) { return std::string_view("eEfFgG").find(type) != std::string_view::npos; }
 
 std::string character_of(std::int64_t value) {
-  if (value < 0 || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) fail_format("%c of no character");
+  if (value < 0 || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) fail_format("%c: not a code point");
   std::string text;
   append_utf8(text, static_cast<char32_t>(value));
   return text;
 }
 
-// The arguments of a % in their order.
+// The arguments of a % format, in order.
 class PercentArguments {
  public:
   explicit PercentArguments(const TemplateValue& all)
@@ -187,7 +187,7 @@ Field read_percent(std::string_view format, std::size_t& at, PercentArguments& a
     if (at >= format.size() || format[at] != '*') return read_number(format, at);
     ++at;
     const TemplateValue& value = arguments.next();
-    if (!value.is_integral() || std::abs(value.integer()) > kWidest) fail_format("* wants a small int");
+    if (!value.is_integral() || std::abs(value.integer()) > kWidest) fail_format("* needs an int of at most 10000");
     return value.integer();
   };
   field.width = number();
@@ -209,7 +209,7 @@ Field read_percent(std::string_view format, std::size_t& at, PercentArguments& a
   return field;
 }
 
-// The specification behind the colon of {name:spec}.
+// Reads the specification after the colon of {name:spec}.
 Field read_specification(std::string_view spec) {
   Field field;
   std::size_t at = 0;
@@ -265,7 +265,7 @@ std::string formatted(TemplateMeter& meter, const TemplateValue& value, std::str
   return padded(cut_text(to_text(value), field), field, '<');
 }
 
-// {0.name[key]}: from the argument on.
+// Resolves {0.name[key]}, starting from the argument.
 TemplateValue field_value(TemplateMeter& meter, std::string_view name, TemplateArguments& arguments,
                           std::size_t& automatic) {
   std::size_t at = std::min(name.find_first_of(".["), name.size());
@@ -340,7 +340,7 @@ std::string format_braces(TemplateMeter& meter, std::string_view format, Templat
       continue;
     }
     const std::size_t end = format.find('}', at);
-    if (c == '}' || end == std::string_view::npos) fail_format("a single brace");
+    if (c == '}' || end == std::string_view::npos) fail_format("single '{' or '}'");
     std::string_view field = format.substr(at + 1, end - at - 1);
     if (field.find('{') != std::string_view::npos) fail_format("fields within fields are not supported");
     const std::size_t colon = std::min(field.find(':'), field.size());
@@ -356,7 +356,7 @@ std::string format_braces(TemplateMeter& meter, std::string_view format, Templat
     meter.charge_bytes(static_cast<std::uint64_t>(out.size() / 8));
     at = end + 1;
   }
-  // Arguments that no field names are not an error.
+  // Arguments that no field uses are not an error.
   if (!arguments.positional.empty()) (void)arguments.find(arguments.positional.size() - 1, {});
   for (std::size_t i = 0; i < arguments.named.size(); ++i) (void)arguments.get_named(arguments.named[i].first, {});
   return out;

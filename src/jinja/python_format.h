@@ -1,4 +1,4 @@
-// Python's two ways to format text, for chat templates: 'a %s' % b and 'a {}'.format(b).
+// Python's two ways to format text in chat templates: 'a %s' % b and 'a {}'.format(b).
 #pragma once
 
 #include <string>
@@ -8,9 +8,10 @@
 
 namespace hone {
 
-// format % arguments: a tuple, a dict for %(name)s, or one value. Throws TemplateFailure where Python raises.
+// Computes format % arguments. `arguments`: a tuple, a dict for %(name)s, or one value. Throws TemplateFailure where
+// Python raises an exception.
 [[nodiscard]] std::string format_percent(TemplateMeter& meter, std::string_view format, const TemplateValue& arguments);
-// format.format(arguments). Fields may have attributes, items, !r, !s and a specification.
+// Computes format.format(arguments). Fields may have attributes, items, !r, !s and a format specification.
 [[nodiscard]] std::string format_braces(TemplateMeter& meter, std::string_view format, TemplateArguments& arguments);
 
 }  // namespace hone

@@ -114,7 +114,7 @@ std::string python_replace(std::string_view text, std::string_view from, std::st
   std::int64_t done = 0;
   std::size_t at = 0;
   while (limit < 0 || done < limit) {
-    if (from.empty()) {  // between all characters, and at both ends
+    if (from.empty()) {  // insert between all characters and at both ends
       out.append(to);
       ++done;
       if (at >= text.size()) return out;
@@ -176,7 +176,7 @@ std::string python_strftime(std::string_view format, std::int64_t seconds) {
     const char kind = directive.back();
     if (kind == 'f') {
       out += "000000";
-    } else if (kind != 'z' && kind != 'Z') {  // there is no zone to name
+    } else if (kind != 'z' && kind != 'Z') {  // a naive time has no zone
       std::array<char, 256> buffer{};
       out.append(buffer.data(), std::strftime(buffer.data(), buffer.size(), directive.c_str(), &fields));
     }

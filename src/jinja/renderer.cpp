@@ -11,7 +11,7 @@ namespace hone {
 
 struct Macro {
   const Statement* statement;
-  std::weak_ptr<TemplateScope> scope;  // where it is defined, which holds the macro
+  std::weak_ptr<TemplateScope> scope;  // scope of the definition; it owns the macro
 };
 
 namespace {
@@ -45,7 +45,7 @@ void TemplateScope::set(std::string_view name, TemplateValue value) {
   names.emplace_back(name, std::move(value));
 }
 
-// A new innermost scope for as long as it lives.
+// Opens a new innermost scope for the lifetime of the guard.
 class TemplateRenderer::ScopeGuard {
  public:
   ScopeGuard(TemplateRenderer& renderer, ScopePtr outer) : renderer_(renderer), saved_(renderer.scope_) {
@@ -70,7 +70,7 @@ RenderedTemplate TemplateRenderer::render(const Block& block) {
 }
 
 void TemplateRenderer::write(std::string_view text) {
-  if (out_->size() + text.size() > kMostOutput) throw TemplateFailure("the template writes too much");
+  if (out_->size() + text.size() > kMostOutput) throw TemplateFailure("the template's output exceeds the limit");
   meter_.charge_bytes(text.size());
   out_->append(text);
 }
@@ -155,7 +155,7 @@ TemplateRenderer::Flow TemplateRenderer::execute_if(const Statement& statement) 
   return Flow::kNext;
 }
 
-// The items that pass the loop's own condition: `loop` counts only those.
+// Returns the items that satisfy the loop's own condition; `loop` counts only these.
 std::vector<TemplateValue> TemplateRenderer::loop_items(const Statement& statement, const TemplateValue& source) {
   std::vector<TemplateValue> items = iterate(source);
   meter_.charge_bytes(items.size() * 32);
@@ -309,7 +309,7 @@ TemplateValue TemplateRenderer::range(TemplateArguments& arguments) {
   return TemplateValue::list(std::move(items));
 }
 
-// {{ loop(items) }} in a recursive loop: its text for other items.
+// Evaluates {{ loop(items) }} in a recursive loop: the text of the loop for other items.
 TemplateValue TemplateRenderer::call_loop(const LoopState& loop, TemplateArguments& arguments) {
   const ScopePtr outer = loop.scope.lock();
   if (loop.recursive == nullptr || !outer) throw TemplateFailure("the loop is not recursive");

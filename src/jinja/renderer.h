@@ -1,4 +1,4 @@
-// Runs a parsed template.
+// Renders a parsed template: executes its statements and evaluates its expressions.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace hone {
 
-// The names that are visible at a place: its own and, through `outer`, those around it.
+// Names visible at one place of a template: those of the innermost scope and, through `outer`, those around it.
 struct TemplateScope {
   std::vector<std::pair<std::string, TemplateValue>> names;
   std::shared_ptr<TemplateScope> outer;
@@ -24,29 +24,31 @@ struct TemplateScope {
 };
 using ScopePtr = std::shared_ptr<TemplateScope>;
 
-// `generated` holds the byte ranges [begin, end) that {% generation %} blocks produced.
+// Output of a template. `generated` contains the byte ranges [begin, end) that {% generation %} blocks produced.
 struct RenderedTemplate {
   std::string text;
   std::vector<std::pair<std::size_t, std::size_t>> generated;
 };
 
+// Executes one template. Use a new renderer for each rendering.
 class TemplateRenderer {
  public:
-  // `local_time`: what strftime_now formats, as seconds on the wall clock from 1970-01-01 00:00 on it.
+  // `local_time`: the time that strftime_now formats, in seconds since 1970-01-01 00:00 on the local wall clock.
   TemplateRenderer(ScopePtr globals, std::int64_t local_time)
       : globals_(std::move(globals)), scope_(globals_), local_time_(local_time) {}
 
-  // Throws Error with the template's line, also where rendering takes more steps or output than the limits allow.
+  // Renders a template. Throws Error that names the template's line, also if rendering exceeds the limits of steps and
+  // output.
   [[nodiscard]] RenderedTemplate render(const Block& block);
 
  private:
   enum class Flow { kNext, kBreak, kContinue };
-  // Expressions, blocks and macro calls within each other, so that the stack holds them.
+  // Limits the nesting of expressions, blocks and macro calls, so that recursion cannot overflow the stack.
   class Depth {
    public:
     explicit Depth(int& depth) : depth_(depth) {
       constexpr int kDeepest = 600;
-      if (depth_ >= kDeepest) throw TemplateFailure("the template calls itself too deep");
+      if (depth_ >= kDeepest) throw TemplateFailure("expressions, blocks or calls nested too deep");
       ++depth_;
     }
     Depth(const Depth&) = delete;
@@ -97,7 +99,7 @@ class TemplateRenderer {
   TemplateMeter meter_;
   int depth_ = 0;
   RenderedTemplate result_;
-  std::string* out_ = nullptr;  // result_.text, or what a block's output is captured in
+  std::string* out_ = nullptr;  // result_.text, or the buffer that captures a block's output
 };
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// Jinja's filters of sequences and mappings: {{ x | sort }}.
+// Jinja's filters for sequences and mappings: {{ x | sort }}.
 #include <algorithm>
 
 #include "core/error.h"
@@ -45,7 +45,7 @@ TemplateValue items_filter(TemplateMeter& meter, const TemplateValue& subject, T
   return call_method(meter, subject, "items", none);
 }
 
-// Sorting compares text without case unless told otherwise.
+// Text is compared without case by default.
 TemplateValue sort_key(const TemplateValue& value, bool case_sensitive) {
   return value.is_string() && !case_sensitive ? TemplateValue(to_lower(value.text())) : value;
 }
@@ -59,7 +59,7 @@ std::vector<TemplateValue> sorted(TemplateMeter& meter, std::vector<TemplateValu
     keyed.emplace_back(sort_key(key, case_sensitive), std::move(item));
   }
   for (const auto& [key, item] : keyed)
-    (void)less(key, keyed.front().first);  // all must compare before the sort starts
+    (void)less(key, keyed.front().first);  // check that all keys are comparable before sorting
   std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
     return reverse ? less(b.first, a.first) : less(a.first, b.first);
   });
@@ -105,7 +105,7 @@ TemplateValue extreme_filter(TemplateMeter& meter, const TemplateValue& subject,
   return items.empty() ? TemplateValue(Undefined{"No aggregated item, sequence was empty."}) : items.front();
 }
 
-// Groups in the order of their keys; text is grouped without case unless told otherwise, under the first one's key.
+// Groups in the order of their keys. By default text is grouped without case, under the key of the group's first item.
 TemplateValue groupby_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const TemplateValue attribute = arguments.get(0, "attribute", {});
   if (attribute.is_undefined()) throw TemplateFailure("groupby needs an attribute");
@@ -121,7 +121,7 @@ TemplateValue groupby_filter(TemplateMeter& meter, const TemplateValue& subject,
   for (const auto& [key, item] : keyed) {
     meter.charge_bytes(key.shape().size, static_cast<std::uint64_t>(std::bit_width(keyed.size())));
     if (keyed.size() > 1)
-      (void)less(place(key), place(keyed.front().first));  // all must compare before the sort starts
+      (void)less(place(key), place(keyed.front().first));  // check that all keys are comparable before sorting
   }
   std::stable_sort(keyed.begin(), keyed.end(),
                    [&](const auto& a, const auto& b) { return less(place(a.first), place(b.first)); });
@@ -166,7 +166,7 @@ TemplateArguments rest_of(const TemplateArguments& arguments, std::size_t from) 
   return rest;
 }
 
-// Says that all positional arguments are used: they were handed on.
+// Marks all positional arguments as used, because they were passed on.
 void use_all(TemplateArguments& arguments) {
   if (!arguments.positional.empty()) (void)arguments.find(arguments.positional.size() - 1, {});
 }
@@ -176,7 +176,7 @@ TemplateValue map_filter(TemplateMeter& meter, const TemplateValue& subject, Tem
   const TemplateValue fallback = arguments.get_named("default", Undefined{"there is no such attribute"});
   use_all(arguments);
   std::vector<TemplateValue> results;
-  if (!subject.truthy()) return TemplateValue::list({});  // Jinja looks no further, also at None
+  if (!subject.truthy()) return TemplateValue::list({});  // Jinja returns early for any falsy subject, including None
   for (const TemplateValue& item : items_of(meter, subject)) {
     if (!attribute.is<None>()) {
       TemplateValue value = get_path(meter, item, attribute);

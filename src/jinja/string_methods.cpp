@@ -46,7 +46,8 @@ TemplateValue split_lines(TemplateMeter& meter, const TemplateValue& self, Templ
   return TemplateValue::list(std::move(parts));
 }
 
-// What the arguments start and end, after the first, leave of the text; nothing where start is behind the text's end.
+// The part of the text that the arguments start and end (after the first argument) select; nothing if start is after
+// the end of the text.
 struct Window {
   std::string_view text;
   std::int64_t begin;  // in characters
@@ -83,7 +84,7 @@ TemplateValue has_affix(TemplateMeter& meter, const TemplateValue& self, Templat
   };
   if (!affix->is_list()) return matches(*affix);
   if (!affix->as<TemplateValue::List>()->is_tuple)
-    throw TemplateFailure("startswith and endswith want a string or a tuple");
+    throw TemplateFailure("startswith and endswith need a string or a tuple");
   meter.charge_bytes(affix->shape().size);
   return std::any_of(affix->items().begin(), affix->items().end(), matches);
 }
@@ -136,7 +137,7 @@ TemplateValue justify(TemplateMeter& meter, const TemplateValue& self, TemplateA
   if (width > kWidestText) throw TemplateFailure(text_of("a width over ", kWidestText));
   const std::int64_t missing = std::max<std::int64_t>(0, width - length(self));
   meter.charge_bytes(static_cast<std::uint64_t>(missing), fill.size());
-  // Python puts the odd one of a centred text on the left where the width is odd.
+  // For centred text, Python puts the odd space on the left if the width is odd.
   const std::int64_t centered = missing / 2 + (missing & width & 1);
   const std::int64_t left = kSide == Justify::kLeft ? 0 : kSide == Justify::kRight ? missing : centered;
   std::string before, after;
@@ -176,7 +177,7 @@ TemplateValue swap_case(TemplateMeter&, const TemplateValue& self, TemplateArgum
   return out;
 }
 
-// Letters that have case are all in that case, and there are some.
+// Returns true if there are cased letters and all are in the given case.
 template <bool kUpper>
 TemplateValue has_case(TemplateMeter&, const TemplateValue& self, TemplateArguments&) {
   const std::string& text = self.text();
@@ -197,7 +198,7 @@ TemplateValue join_items(TemplateMeter& meter, const TemplateValue& self, Templa
   return out;
 }
 
-// True for a text that is not empty and whose characters all satisfy the predicate.
+// Returns true if the text is not empty and all its characters satisfy the predicate.
 template <class Predicate>
 TemplateValue all_characters(const TemplateValue& self, const Predicate& predicate) {
   const std::string& text = self.text();

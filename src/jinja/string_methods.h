@@ -1,4 +1,4 @@
-// The methods of Python's strings that chat templates may call.
+// Methods of Python strings that chat templates may call.
 #pragma once
 
 #include <span>

@@ -17,7 +17,7 @@ std::int64_t integer_of(const TemplateValue& value) {
 
 TemplateValue other(TemplateArguments& arguments) {
   const TemplateValue* value = arguments.find(0, "other");
-  if (value == nullptr) throw TemplateFailure("a test lacks its argument");
+  if (value == nullptr) throw TemplateFailure("a test needs an argument");
   return *value;
 }
 

@@ -15,17 +15,17 @@ namespace {
 
 constexpr std::int64_t kMostRank = 1'000'000;
 
-// Read below, or of no account to what the tensors are.
+// Keys that are read below, or that do not affect the meaning of the adapter's tensors.
 constexpr auto kKnownKeys = std::to_array<std::string_view>({
     "alpha_pattern",
     "auto_mapping",
     "base_model_name_or_path",
     "bias",
     "corda_config",
-    "ensure_weight_tying",  // see ties_tables
+    "ensure_weight_tying",  // see AdapterConfig::ties_tables
     "eva_config",
     "exclude_modules",
-    "fan_in_fan_out",  // PEFT sets it by the kind of the layer, as hone transposes by the kind of the model
+    "fan_in_fan_out",  // PEFT derives it from the type of the layer, hone from the model family
     "inference_mode",
     "init_lora_weights",
     "layers_pattern",
@@ -54,7 +54,7 @@ struct Refused {
   std::string_view key;
   std::string_view why;
 };
-// Where they are set at all.
+// Keys that must not be set, with the reason.
 constexpr auto kRefused = std::to_array<Refused>({
     {"alora_invocation_tokens", "an adapter that acts after some tokens alone cannot be merged"},
     {"arrow_config", "several adapters that are routed between cannot be merged"},
@@ -75,7 +75,7 @@ bool is_unset(const Json& value) {
          (value.is_string() && value.get<std::string>().empty());
 }
 
-// The first as much of a value as fits into a line.
+// Formats a value for an error message, cut to 120 bytes.
 std::string shown(const Json& value) {
   constexpr std::size_t kMost = 120;
   const std::string text = value.dump();
@@ -180,7 +180,7 @@ void AdapterConfig::read_modules(const Json& config) {
     layers_ = layers.get<std::vector<std::int64_t>>();
   }
   if (!layers_.empty() && targets.is_string()) {
-    throw Error(place("layers_to_transform"), text_of("is ", shown(layers), " beside a target_modules that is no list"),
+    throw Error(place("layers_to_transform"), text_of("is ", shown(layers), ", but target_modules is not a list"),
                 "name the layers in target_modules");
   }
   Json patterns = value_of("layers_pattern");
@@ -218,8 +218,8 @@ bool AdapterConfig::targets(std::string_view module) const {
   if (targets_all_) return true;
   if (!targets_.fits(module)) return false;
   if (layers_.empty() || targets_.names(module)) return true;
-  // The layer is the first number in the name that follows the list of layers ("model.layers.3.mlp", "h.3.mlp"), or,
-  // where layers_pattern does not name it, two names.
+  // The layer index is the first number in the name that follows a name matching layers_pattern ("model.layers.3.mlp",
+  // "h.3.mlp") or, without layers_pattern, at least two names.
   for (std::size_t dot = module.find('.'); dot != std::string_view::npos; dot = module.find('.', dot + 1)) {
     const std::string_view prefix = module.substr(0, dot);
     const std::string_view rest = module.substr(dot + 1);

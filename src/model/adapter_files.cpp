@@ -61,17 +61,17 @@ void save_adapter(const fs::path& folder, const LoraModel& model, const TensorSt
 
 void load_adapter(const fs::path& folder, const LoraModel& model, TensorStore& weights) {
   if (!is_file(folder / kConfig)) {
-    throw Error(folder.string(), "holds no adapter, and use_peft is set", "start anew in another output_dir");
+    throw Error(folder.string(), "holds no adapter, but use_peft is set", "start from scratch in another output_dir");
   }
   const SafetensorsFile file(folder / kWeights);
-  // Rows of no part stay as they are.
+  // Rows that belong to no part keep their values.
   for (const CheckpointTensor& wanted : checkpoint_tensors(model.weights(), false)) {
     const StoredTensor& tensor = file.at(wanted.name);
     if (tensor.shape != wanted.shape) {
       throw Error(file.name(),
-                  text_of("tensor ", wanted.name, " is ", shape_text(tensor.shape), ", the options want ",
+                  text_of("tensor ", wanted.name, " is ", shape_text(tensor.shape), ", the options require ",
                           shape_text(wanted.shape)),
-                  "resume with the lora options that it was begun with");
+                  "resume with the lora options that the run was started with");
     }
     for (const PartSlice& slice : wanted.slices) load_part(wanted, slice, tensor, weights);
   }

@@ -1,4 +1,4 @@
-// An adapter's files, as PEFT writes and reads them.
+// Saves and loads LoRA adapters in PEFT's file format.
 #pragma once
 
 #include <filesystem>
@@ -7,11 +7,13 @@
 
 namespace hone {
 
-// Writes adapter_config.json and adapter_model.safetensors; `generation_config` (may be null) beside them.
+// Writes adapter_config.json, adapter_model.safetensors and, unless it is null, `generation_config` into `folder`,
+// which is created if needed.
 void save_adapter(const std::filesystem::path& folder, const LoraModel& model, const TensorStore& weights,
                   const Json* generation_config);
 
-// Reads what save_adapter wrote of the same model. Throws Error where a tensor is missing or has another shape.
+// Loads an adapter of the same model that save_adapter() wrote. Throws Error if the folder has no adapter, or if a
+// tensor is missing or has another shape.
 void load_adapter(const std::filesystem::path& folder, const LoraModel& model, TensorStore& weights);
 
 }  // namespace hone

@@ -16,6 +16,7 @@ void expect_shape(const AdapterConfig& config, const StoredTensor& tensor, const
                                    " with its base wants ", shape_text(shape)));
 }
 
+// Scales a row to the norm `magnitude`.
 void normalize(std::span<float> row, float magnitude) {
   double sum = 0;
   for (const float value : row) sum += static_cast<double>(value) * value;
@@ -45,7 +46,7 @@ void add_product(std::span<float> values, std::int64_t columns, std::span<const 
   });
 }
 
-// [rows, columns] -> [columns, rows].
+// Reads a matrix [rows, columns] as its transpose [columns, rows].
 std::vector<float> transposed(const StoredTensor& tensor) {
   const std::vector<float> from = read_values<float>(tensor);
   std::vector<float> to(from.size());
@@ -54,7 +55,7 @@ std::vector<float> transposed(const StoredTensor& tensor) {
   return to;
 }
 
-// "layer.bias" -> "layer.base_layer.bias".
+// Name of a tensor inside the base layer of an adapter: "layer.bias" -> "layer.base_layer.bias".
 std::string in_base_layer(const std::string& name) {
   const std::size_t dot = name.rfind('.');
   return dot == std::string::npos ? name : text_of(name.substr(0, dot), ".base_layer", name.substr(dot));
@@ -68,7 +69,7 @@ AdapterMerge::AdapterMerge(const ModelDirectory& directory) {
         folder.weights.get(), AdapterConfig(*folder.config, (folder.path / "adapter_config.json").string()), {}};
     if (adapter.config.ties_tables() && changes_tables(folder)) {
       throw Error(text_of(adapter.config.file(), ": ensure_weight_tying"),
-                  "true: an adapter that embedding and head share is not known to hone",
+                  "is true, but an adapter shared by embedding and head is not supported",
                   "merge it with PEFT: merge_and_unload");
     }
     for (const StoredTensor& tensor : folder.weights->tensors()) adapter.unused.insert(tensor.name);
@@ -89,17 +90,20 @@ void AdapterMerge::apply(Adapter& adapter, const WeightPart& part, std::span<flo
     if (tensor != nullptr) adapter.unused.erase(tensor->name);
     return tensor;
   };
-  // The base's tensor as PEFT saves it beside an adapter, or one trained in its place.
+  // A tensor saved whole replaces the base's: as the base layer of an adapter, or as a module of modules_to_save.
   for (const std::string& name : {in_base_layer(part.name), part.name}) {
     const StoredTensor* whole = take(name);
     if (whole == nullptr) continue;
-    if (part.transposed) throw Error(whole->file, text_of("tensor ", whole->name, ": a matrix of a layer saved whole"));
+    if (part.transposed)
+      throw Error(whole->file,
+                  text_of("tensor ", whole->name, " is a transposed matrix saved whole, which is not supported"));
     std::vector<std::int64_t> shape{part.rows};
     if (columns > 1 || whole->shape.size() > 1) shape.push_back(columns);
     expect_shape(config, *whole, shape);
     const std::vector<float> saved = read_values<float>(*whole);
     std::copy(saved.begin(), saved.end(), values.begin());
   }
+  // A and B, of an embedding under other names and transposed.
   const StoredTensor* a = take(module + ".lora_A.weight");
   const StoredTensor* b = take(module + ".lora_B.weight");
   const StoredTensor* table_a = take(module + ".lora_embedding_A");
@@ -111,7 +115,7 @@ void AdapterMerge::apply(Adapter& adapter, const WeightPart& part, std::span<flo
   }
   if (a == nullptr && b == nullptr) return;
   if (a == nullptr || b == nullptr) {
-    throw Error(file.name(), text_of(module, " has ", a != nullptr ? "lora_A" : "lora_B", " alone"));
+    throw Error(file.name(), text_of(module, " has ", a != nullptr ? "lora_A" : "lora_B", " but not the other matrix"));
   }
   if (!config.targets(module)) {
     throw Error(text_of(config.file(), ": target_modules"),
@@ -123,7 +127,8 @@ void AdapterMerge::apply(Adapter& adapter, const WeightPart& part, std::span<flo
     expect_shape(config, *a, {rank, part.rows});
     expect_shape(config, *b, {columns, rank});
     if (config.dora()) {
-      throw Error(text_of(config.file(), ": use_dora"), text_of("true for ", module, ", an embedding, is not known"),
+      throw Error(text_of(config.file(), ": use_dora"),
+                  text_of("is true, but DoRA on ", module, ", an embedding, is not supported"),
                   "merge it with PEFT: merge_and_unload");
     }
     add_product(values, columns, transposed(*b), transposed(*a), config.scale(module));
@@ -132,6 +137,7 @@ void AdapterMerge::apply(Adapter& adapter, const WeightPart& part, std::span<flo
   expect_shape(config, *a, {rank, columns});
   expect_shape(config, *b, {part.rows, rank});
   add_product(values, columns, read_values<float>(*a), read_values<float>(*b), config.scale(module));
+  // DoRA: scale each row to its magnitude.
   const StoredTensor* magnitude = take(module + ".lora_magnitude_vector");
   if ((magnitude != nullptr) != config.dora()) {
     throw Error(text_of(config.file(), ": use_dora"),

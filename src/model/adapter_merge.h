@@ -1,4 +1,4 @@
-// Adapters merged into a model's weights as these are read.
+// Merges LoRA and DoRA adapters into the weights of their base model while the weights are loaded.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,23 @@ namespace hone {
 
 class AdapterMerge {
  public:
-  // Those of the folder. Throws Error where one is of a kind that hone does not know. The folder must outlive it.
+  // Reads the adapters of the folder, which must outlive this object. Throws Error if hone does not support the kind of
+  // an adapter.
   explicit AdapterMerge(const ModelDirectory& directory);
 
   [[nodiscard]] bool empty() const { return adapters_.empty(); }
-  // Adds what the adapters have for a part [rows, columns] of the checkpoint, in f32: W + scale B A; with magnitudes m
-  // (DoRA), m / |W + scale B A| times that, by rows; or the tensor that was saved in its place. Throws Error where a
-  // tensor has another shape.
+  // Applies the adapters to `values`, a weight part [rows, columns] of the checkpoint in f32. The result is W + scale B
+  // A; with magnitudes m (DoRA) each row is then scaled to the norm m; a tensor that the adapter saved whole replaces
+  // W. Throws Error if a tensor of an adapter has an unexpected shape.
   void apply(const WeightPart& part, std::span<float> values, std::int64_t columns);
-  // Throws Error naming a tensor that no part has asked for.
+  // Throws Error naming a tensor of an adapter that no call of apply() used.
   void check_all_applied() const;
 
  private:
   struct Adapter {
     const SafetensorsFile* file;
     AdapterConfig config;
-    std::set<std::string, std::less<>> unused;
+    std::set<std::string, std::less<>> unused;  // names of tensors that are not applied yet
   };
   void apply(Adapter& adapter, const WeightPart& part, std::span<float> values, std::int64_t columns);
 

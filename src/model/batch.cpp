@@ -26,7 +26,7 @@ Tensor Batch::drop(Tensor x, double probability) {
 void Batch::expect_new(std::string_view name) const {
   const bool known = std::ranges::any_of(losses_, [&](const AddedLoss& each) { return each.name == name; }) ||
                      std::ranges::any_of(statistics_, [&](const ModelStatistic& each) { return each.name == name; });
-  HONE_ASSERT(learns && !known, "the model gives ", name, known ? " twice" : " where nothing is learned");
+  HONE_ASSERT(learns && !known, "the model gives ", name, known ? " twice" : " in a program without a loss");
 }
 
 void Batch::add_loss(AddedLoss loss) {

@@ -1,4 +1,5 @@
-// What a model's forward pass reads besides its weights: tokens, positions, and how its queries find their keys.
+// The inputs of a model's forward pass: tokens, positions and the attention over them. DocumentBatch serves training
+// and evaluation on packed documents, PagedBatch serves generation with a paged KV cache.
 #pragma once
 
 #include <cstdint>
@@ -11,77 +12,81 @@
 
 namespace hone {
 
+// The heads of an attention layer.
 struct HeadShape {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
-  double scale = 1.0;
+  double scale = 1.0;  // factor of the scores
 };
 
-// Multi-head latent attention (DeepSeek-V2, 2024, section 2.1): keys and values of all heads are made from one latent
-// row a token. A head of queries or keys is its nope part, then its rope part.
+// Operands of multi-head latent attention (DeepSeek-V2, 2024, section 2.1), which computes the keys and values of all
+// heads from one latent row per token. A query or key head consists of its nope part (no rotary positions), followed by
+// its rope part.
 struct LatentHeads {
-  Tensor query;     // [tokens, heads x (nope_dim + rope_dim)], the rope parts already rotated
+  Tensor query;     // [tokens, heads x (nope_dim + rope_dim)], rope parts already rotated
   Tensor latent;    // [tokens, kv_lora_rank], after its norm
-  Tensor rope_key;  // [tokens, rope_dim], already rotated, one for all heads
-  Tensor up;        // weight [heads x (nope_dim + value_dim), kv_lora_rank] (kv_b_proj of Hugging Face): each head has
+  Tensor rope_key;  // [tokens, rope_dim], already rotated, shared by all heads
+  Tensor up;        // weight [heads x (nope_dim + value_dim), kv_lora_rank] (kv_b_proj of Hugging Face): for each head
                     // the rows of its key's nope part, then those of its value
   std::int64_t heads = 0;
   std::int64_t nope_dim = 0;
   std::int64_t rope_dim = 0;
   std::int64_t value_dim = 0;  // at most nope_dim + rope_dim
-  double scale = 1.0;          // of the scores
+  double scale = 1.0;          // factor of the scores
 };
 
+// The batch that Model::forward() traces over.
 class Batch {
  public:
   virtual ~Batch() = default;
 
   Tensor tokens;     // i32 [tokens]
   Tensor positions;  // i32 [tokens], from 0 in each document
-  // Dropout is a matter of training: drop() gives x back unless this is set.
+  // Enables dropout; if false, drop() returns x unchanged.
   bool training = false;
-  // Whether a loss is computed, so that losses and figures of the model's own are wanted. A model computes them only
-  // then.
+  // True if the program computes a loss. Only then does a model compute its additional losses and statistics.
   bool learns = false;
 
-  // x with this share of its elements dropped. A program with dropouts has the input "dropout" (ops/dropout): each
-  // call is a site of its own.
+  // Applies dropout with the given probability. A program with dropout has the input kDropoutInput (ops/dropout); each
+  // call gets its own site number, so its mask is independent of the others.
   [[nodiscard]] Tensor drop(Tensor x, double probability);
 
-  // What the model gives beside its hidden states; learns is set. Names are used once.
+  // Adds an output besides the hidden states. Throws Defect unless `learns` is set and the name is new.
   void add_loss(AddedLoss loss);
   void add_statistic(ModelStatistic statistic);
   [[nodiscard]] const std::vector<AddedLoss>& losses() const { return losses_; }
   [[nodiscard]] const std::vector<ModelStatistic>& statistics() const { return statistics_; }
 
-  // qkv [tokens, (heads + 2 kv_heads) head_dim] -> [tokens, heads head_dim]. Layers count from 0.
+  // Causal attention: qkv [tokens, (heads + 2 kv_heads) head_dim] -> [tokens, heads head_dim]. Layers count from 0.
   virtual Tensor attend(std::int64_t layer, Tensor qkv, const HeadShape& shape) = 0;
-  // -> [tokens, heads x value_dim]. The default makes keys and values of all heads from the latent rows and attends to
-  // them as packed heads, the values padded with zeros to head_dim = nope_dim + rope_dim. A page then holds heads x
-  // head_dim numbers a token of keys, and as many of values. Throws Error where value_dim exceeds head_dim.
+  // Multi-head latent attention: -> [tokens, heads x value_dim]. The default implementation expands the latent rows to
+  // keys and values of all heads and attends to them as ordinary packed heads, with values zero-padded to head_dim =
+  // nope_dim + rope_dim. The KV cache then holds heads x head_dim numbers per token for keys and as many for values.
+  // Throws Error if value_dim exceeds head_dim.
   virtual Tensor attend(std::int64_t layer, const LatentHeads& heads);
 
  private:
   void expect_new(std::string_view name) const;
 
-  std::int64_t sites_ = 0;
+  std::int64_t sites_ = 0;  // dropout sites so far
   std::vector<AddedLoss> losses_;
   std::vector<ModelStatistic> statistics_;
 };
 
-// The input of a program whose model has dropouts.
+// Name of the input of programs whose model has dropout.
 inline constexpr const char* kDropoutInput = "dropout";
 
-// Room for the tokens of one run and for the documents or requests among them.
+// The largest batch that a program can run.
 struct Capacity {
   std::int64_t tokens = 0;
-  std::int64_t sequences = 0;
+  std::int64_t sequences = 0;  // documents or requests
   bool operator==(const Capacity&) const = default;
 };
 
-// Documents laid end to end; none sees another. Inputs: "tokens", "positions", "cu_seqlens" [sequences + 1] (entries
-// past the last document repeat the end).
+// Packed documents, one after the other; attention does not cross their boundaries. Inputs: "tokens" i32 [tokens],
+// "positions" i32 [tokens], "cu_seqlens" i32 [sequences + 1] (start of each document; entries past the last document
+// repeat its end).
 class DocumentBatch final : public Batch {
  public:
   DocumentBatch(Program& program, const Capacity& capacity);
@@ -92,18 +97,18 @@ class DocumentBatch final : public Batch {
   Tensor cu_seqlens_;
 };
 
-// Pages of keys and values.
+// The layout of a paged KV cache. Each layer has two states [num_blocks, block_size, kv_heads x head_dim].
 struct KvLayout {
   std::int64_t num_blocks = 0;
-  std::int64_t block_size = 0;  // tokens a page
-  std::int64_t max_blocks = 0;  // pages a request may have: the width of a block table
-  [[nodiscard]] static std::string key_name(std::int64_t layer);  // of the state that holds a layer's keys
-  [[nodiscard]] static std::string value_name(std::int64_t layer);
+  std::int64_t block_size = 0;  // tokens per block
+  std::int64_t max_blocks = 0;  // blocks that a request may have: the width of the block table
+  [[nodiscard]] static std::string key_name(std::int64_t layer);    // name of the state with a layer's keys
+  [[nodiscard]] static std::string value_name(std::int64_t layer);  // name of the state with a layer's values
 };
 
-// Chunks of requests that append to pages, then attend to all that their pages hold. Inputs: those of DocumentBatch for
-// the new tokens, "slots" i32 [tokens] (page x block_size + offset), "block_table" i32 [sequences, max_blocks],
-// "starts" i32 [sequences] (the position of each request's first new token).
+// Chunks of requests that append their keys and values to the KV cache, then attend to everything cached for their
+// request. Inputs: those of DocumentBatch for the new tokens; "slots" i32 [tokens] (block x block_size + offset),
+// "block_table" i32 [sequences, max_blocks], "starts" i32 [sequences] (position of each request's first new token).
 class PagedBatch final : public Batch {
  public:
   PagedBatch(Program& program, const Capacity& capacity, const KvLayout& layout, DType dtype);
@@ -112,7 +117,7 @@ class PagedBatch final : public Batch {
 
  private:
   KvLayout layout_;
-  DType dtype_;  // of the pages
+  DType dtype_;  // element type of the KV cache
   Tensor cu_seqlens_, slots_, block_table_, starts_;
 };
 

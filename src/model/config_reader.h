@@ -1,4 +1,5 @@
-// Reads keys of config.json, or of another file; every error names the key, the value seen and what was expected.
+// Reads typed values from config.json or another JSON object. Each function throws Error with the file, the key, the
+// value seen and the expected value if the key is missing or its value is invalid.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +10,15 @@
 
 namespace hone {
 
-// The largest integer of a configuration: products of two stay far within 64 bits.
+// Largest integer allowed in a configuration, so that products of two of them fit easily into 64 bits.
 inline constexpr std::int64_t kMostConfig = 1'000'000'000;
 
 class ConfigReader {
  public:
   explicit ConfigReader(const Json& config, std::string_view file = "config.json") : config_(config), file_(file) {}
 
-  [[nodiscard]] bool has(std::string_view key) const;  // there, and not null
+  // The functions with `otherwise` return it if the key is missing or null.
+  [[nodiscard]] bool has(std::string_view key) const;  // the key exists and is not null
   [[nodiscard]] std::int64_t positive(std::string_view key) const;
   [[nodiscard]] std::int64_t positive(std::string_view key, std::int64_t otherwise) const;
   [[nodiscard]] double number(std::string_view key) const;

@@ -99,7 +99,7 @@ class Decoder final : public Model {
     check_size();
   }
 
-  // So that sizes in bytes can be summed without a second thought.
+  // Bounds the number of parameters so that sums of sizes in bytes cannot overflow.
   void check_size() const {
     constexpr double kMostParameters = 1e15;
     double parameters = 0;
@@ -159,7 +159,7 @@ class Decoder final : public Model {
   std::vector<WeightSpec> specs_;
 };
 
-// Both spellings: rope_theta beside rope_scaling, and transformers 5's rope_parameters, which holds all.
+// Reads both spellings: rope_theta with rope_scaling, and rope_parameters of transformers 5, which contains both.
 RopeTableAttributes parse_rope(const ConfigReader& config, std::int64_t head_dim) {
   RopeTableAttributes rope;
   rope.head_dim = head_dim;
@@ -171,7 +171,8 @@ RopeTableAttributes parse_rope(const ConfigReader& config, std::int64_t head_dim
   const std::string type = scaling.text("rope_type", scaling.text("type", "default"));
   if (type == "default") return rope;
   if (type != "llama3") {
-    throw Error("config.json", text_of("rope scaling '", type, "' is not known"), "hone knows default and llama3");
+    throw Error("config.json", text_of("rope scaling '", type, "' is not supported"),
+                "hone supports default and llama3");
   }
   rope.scaling = type;
   rope.factor = scaling.number("factor");
@@ -181,6 +182,7 @@ RopeTableAttributes parse_rope(const ConfigReader& config, std::int64_t head_dim
   return rope;
 }
 
+// Throws Error if a boolean key has a value other than `wanted`.
 void refuse(const ConfigReader& config, std::string_view key, bool wanted) {
   if (config.boolean(key, wanted) != wanted) {
     throw Error("config.json", text_of("'", key, "': ", wanted ? "false" : "true", " is not supported by hone"));

@@ -1,5 +1,5 @@
-// The decoder that Llama and its descendants share: pre-norm, rotary positions, grouped queries, gated MLP. A family
-// says by DecoderOptions where it differs.
+// The decoder that Llama and its descendants share: pre-norm, rotary positions, grouped-query attention and a gated
+// MLP. DecoderOptions describes the differences between families.
 #pragma once
 
 #include <memory>
@@ -20,16 +20,17 @@ struct DecoderConfig {
   RopeTableAttributes rope;
 };
 
-// Where families differ.
+// The differences between families.
 struct DecoderOptions {
   bool qkv_bias = false;      // biases on q, k and v (qwen2)
   bool qk_norm = false;       // RMS norm on each head of q and k (qwen3)
-  bool default_tied = false;  // tie_word_embeddings where config.json does not say
+  bool default_tied = false;  // value of tie_word_embeddings if config.json does not set it
 };
 
-// Reads the keys that the families share. Throws Error naming the key, what it is and what was expected.
+// Reads the keys of config.json that the families share. Throws Error with the key, its value and the expected value.
 [[nodiscard]] DecoderConfig parse_decoder_config(const Json& config, const DecoderOptions& options);
 
+// Builds a decoder from config.json. Throws Error as parse_decoder_config() does.
 [[nodiscard]] std::unique_ptr<Model> make_decoder(const Json& config, const DecoderOptions& options);
 
 }  // namespace hone

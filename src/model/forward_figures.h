@@ -1,4 +1,4 @@
-// What a model's forward pass may give beside its hidden states: losses of its own and figures of what it did.
+// Additional outputs of a model's forward pass: losses besides the token loss, and statistics for the log.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,25 @@
 
 namespace hone {
 
-// A loss that a model adds to that of its tokens: the balance of a mixture's experts, the prediction of tokens further
-// on. The step's loss grows by coefficient x the sum over tokens of weight[t] x term[t], where the weights are those of
-// the tokens' own loss: no split of a step into micro-batches changes it.
+// A loss that a model adds to the token loss, for example load balancing of a mixture of experts or multi-token
+// prediction. It adds coefficient x sum over tokens of weight[t] x term[t] to the loss of the step. The weights are
+// those of the token loss, so the result does not depend on how a step is split into micro-batches.
 struct AddedLoss {
-  std::string name;  // of its metric: "router_aux_loss"
+  std::string name;  // metric name, for example "router_aux_loss"
   double coefficient = 1.0;
   Tensor term;  // f32 [tokens] (f64 in programs of f64)
 };
 
-// How a figure's values of several micro-batches become one.
+// The reduction of a statistic over the micro-batches of a step.
 enum class StatisticKind : std::uint8_t {
-  sum,   // f32 [n], added up: tokens that each expert was given
-  max,   // f32 [n], the largest
-  mean,  // f32 [tokens]: the mean over the tokens in use
+  sum,   // f32 [n], elementwise sum, for example the tokens routed to each expert
+  max,   // f32 [n], elementwise maximum
+  mean,  // f32 [tokens], mean over the tokens in use
 };
 
-// A figure for the log. One of several entries is logged as NAME/min, NAME/mean and NAME/max over them.
+// A statistic for the log. A value with several entries is logged as NAME/min, NAME/mean and NAME/max over the entries.
 struct ModelStatistic {
-  std::string name;  // of its metric: "expert_load"
+  std::string name;  // metric name, for example "expert_load"
   StatisticKind kind = StatisticKind::mean;
   Tensor value;
 };

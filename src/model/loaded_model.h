@@ -1,4 +1,4 @@
-// A model folder in memory: configuration, weights, tokenizer.
+// Loads a whole model folder: configuration, weights and tokenizer.
 #pragma once
 
 #include <filesystem>
@@ -19,26 +19,29 @@ struct LoadedModel {
   std::unique_ptr<Model> model;
   TensorStore weights;
   Tokenizer tokenizer;
-  std::string generation_config;  // a JSON object; {} where the folder has none
+  std::string generation_config;  // a JSON object; {} if the folder has none
 };
 
-// Tokens that end a completion: eos_token_id of generation_config (JSON), else of config.json, and the tokenizer's.
+// Tokens that end a completion: eos_token_id of generation_config (JSON text) or, if it has none, of config.json, and
+// the tokenizer's end token. Sorted, without duplicates.
 [[nodiscard]] std::vector<TokenId> stop_token_ids(const std::string& generation_config, const Model& model,
                                                   const Tokenizer& tokenizer);
 
-// `name`: a folder, or a name in Hugging Face's cache. An adapter's folder is its base with the adapter merged. dtype:
-// none takes the checkpoint's (bf16 for F16 and BF16, else f32). Throws Error, also where the tokenizer has more ids
-// than the model.
+// Loads a model. `name` is a folder or a model name (resolve_model()); for an adapter's folder, returns the base model
+// with the adapter merged. Without `dtype`, uses checkpoint_dtype(). Throws Error if a file is missing or invalid, or
+// if the tokenizer has more ids than the model.
 [[nodiscard]] LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Device& device);
+// bf16 if the checkpoint has F16 or BF16 tensors, otherwise f32.
 [[nodiscard]] DType checkpoint_dtype(const ModelDirectory& directory);
 
-// Of a model's folder; of an adapter's, the base's where it has none of its own.
+// Loads the tokenizer of a model folder. For an adapter's folder without a tokenizer, loads that of the base model.
 [[nodiscard]] Tokenizer load_tokenizer(const std::filesystem::path& folder);
 
-// Throws Error where the tokenizer has ids that the model has no embedding for.
+// Throws Error if the tokenizer has ids without a row in the model's embedding.
 void check_vocabulary(const Model& model, const Tokenizer& tokenizer);
 
-// The template of `text` (Jinja, or the path of a file of it), else the tokenizer's, else ChatML.
+// Returns the chat template in `text` (Jinja source or the path of a Jinja file). If `text` is empty, returns the
+// tokenizer's template, or ChatML if it has none.
 [[nodiscard]] ChatTemplate chat_template_of(const Tokenizer& tokenizer, const std::string& text = {});
 
 }  // namespace hone

@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kAllLinear = "all-linear";
 constexpr std::string_view kTargets = "lora_target_modules";
 constexpr std::string_view kSaved = "lora_modules_to_save";
-constexpr const char* kHeadModule = "lm_head";  // of a head that is the embedding
+constexpr const char* kHeadModule = "lm_head";  // module name of a tied head
 constexpr const char* kHeadCopy = "head.saved";
 
 std::string joined(const std::set<std::string>& names) {
@@ -27,18 +27,18 @@ std::string joined(const std::set<std::string>& names) {
   return text;
 }
 
-// As PEFT reads it, whatever its case.
+// Returns true for "all-linear" in any case, as PEFT does.
 bool is_all_linear(std::string_view text) {
   return std::ranges::equal(text, kAllLinear,
                             [](char a, char b) { return a == b || (a >= 'A' && a <= 'Z' && a - 'A' + 'a' == b); });
 }
 
-// What can have an adapter, by the checkpoint's names, and what cannot.
+// The modules of a model by their names in the checkpoint, sorted by whether they can have an adapter.
 struct Modules {
   std::vector<std::string> linear;
   std::vector<std::string> tables;   // the embedding and the head
-  std::vector<std::string> refused;  // linear layers that hone has no adapter for
-  std::vector<std::string> others;
+  std::vector<std::string> refused;  // linear layers for which hone does not support adapters
+  std::vector<std::string> others;   // modules that never have adapters, such as norms
 
   explicit Modules(const Model& model) {
     for (const WeightSpec& spec : model.weights()) {
@@ -62,7 +62,8 @@ struct Modules {
   }
 };
 
-// What a regular expression fits. Throws Error where it fits nothing that can have an adapter, or something else.
+// Chooses modules by a regular expression. Throws Error if it matches no module that can have an adapter, or a module
+// that cannot.
 ModuleChoice choose_by_pattern(const std::string& source, const Modules& modules) {
   NamePattern pattern(source, kTargets);
   const auto fits = [&](const std::string& module) { return pattern.fits(module); };
@@ -80,7 +81,7 @@ ModuleChoice choose_by_pattern(const std::string& source, const Modules& modules
   return ModuleChoice(std::move(pattern));
 }
 
-// The values of a store's tensor, as f32.
+// Downloads a tensor as f32.
 std::vector<float> values_of(const TensorStore& store, std::string_view name) {
   const std::vector<std::byte> bytes = store.download(name);
   std::vector<float> values(static_cast<std::size_t>(store.type(name).elements()));
@@ -91,6 +92,7 @@ std::vector<float> values_of(const TensorStore& store, std::string_view name) {
   return values;
 }
 
+// Uploads f32 values in the type of the tensor.
 void upload(TensorStore& store, std::string_view name, std::span<const float> values) {
   std::vector<std::byte> bytes(store.type(name).bytes());
   HONE_ASSERT(static_cast<std::int64_t>(values.size()) == store.type(name).elements(), values.size(), " values for ",
@@ -129,7 +131,7 @@ ModuleChoice LoraModel::choose() const {
   }
   if (wanted.size() == 1 && is_all_linear(wanted[0]) && !modules.refused.empty()) {
     throw Error(kTargets,
-                text_of("'", wanted[0], "' takes in ", modules.refused.front(), ", which can have no adapter"),
+                text_of("'", wanted[0], "' includes ", modules.refused.front(), ", which can have no adapter"),
                 text_of("some of ", joined(names)));
   }
   if (wanted.size() == 1 && is_all_linear(wanted[0])) return ModuleChoice({names.begin(), names.end()});
@@ -258,7 +260,7 @@ void LoraModel::add_saved() {
         throw Error(kSaved, text_of("'", wanted, "' is one of lora_target_modules too"), "name it in one of them");
       }
       if (spec.parts.size() > 1 || spec.parts[0].transposed) {
-        throw Error(kSaved, text_of("'", wanted, "' is a linear layer inside a layer"),
+        throw Error(kSaved, text_of("'", wanted, "' is a linear layer of a decoder layer, which cannot be saved whole"),
                     "make it one of lora_target_modules");
       }
       found = true;
@@ -287,7 +289,7 @@ void LoraModel::add_biases() {
       const std::string module = part.name.substr(0, part.name.size() - kBias.size());
       const bool adapted = std::ranges::find(targets_, module) != targets_.end();
       if (!adapted && config_.bias == LoraBias::lora_only) continue;
-      // PEFT's names: a layer with an adapter lies inside of it.
+      // In PEFT's names, a layer with an adapter is the submodule base_layer.
       WeightPart saved = part;
       saved.name = text_of(kPeftPrefix, module, adapted ? ".base_layer" : "", kBias);
       saved.source = {};
@@ -304,7 +306,7 @@ void LoraModel::add_biases() {
 std::vector<std::string> LoraModel::target_names() const {
   std::set<std::string> names;
   for (const std::string& module : targets_) names.insert(last_name(module));
-  // Where the last names would fit modules without adapters too, the full ones are told.
+  // If the last names would also match modules without adapters, return full names.
   for (const std::string& module : Modules(*base_).adaptable()) {
     if (!names.contains(last_name(module))) continue;
     if (std::find(targets_.begin(), targets_.end(), module) == targets_.end()) return targets_;
@@ -314,6 +316,7 @@ std::vector<std::string> LoraModel::target_names() const {
 
 void initialize_adapter(const LoraModel& model, TensorStore& weights, std::uint64_t seed) {
   for (const auto& [block, parts] : model.blocks()) {
+    // A is uniform. Random numbers are indexed by part, so they do not depend on how parts are grouped into blocks.
     const std::string down = LoraModel::down_name(block);
     for (const WeightSpec& spec : model.weights()) {
       if (spec.name != down) continue;
@@ -332,6 +335,7 @@ void initialize_adapter(const LoraModel& model, TensorStore& weights, std::uint6
     const std::string up = LoraModel::up_name(block);
     upload(weights, up, std::vector<float>(static_cast<std::size_t>(weights.type(up).elements())));
     if (!model.lora().dora) continue;
+    // Magnitudes start as the norms of the base's rows, so DoRA starts as the base model.
     const std::vector<float> rows = values_of(weights, block);
     const std::string magnitude = LoraModel::magnitude_name(block);
     const auto count = static_cast<std::size_t>(weights.type(magnitude).elements());

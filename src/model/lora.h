@@ -1,4 +1,5 @@
-// Low-rank adapters on any family: the base model's weights stay as they are, what is trained lies beside them.
+// LoRA adapters (Hu et al., 2021) for any model family: the weights of the base model are frozen, and only the adapters
+// next to them are trained. Options and file formats follow PEFT.
 #pragma once
 
 #include <cstdint>
@@ -18,43 +19,45 @@ namespace hone {
 struct LoraConfig {
   std::int64_t r = 16;
   double alpha = 32;
-  double dropout = 0;  // of what enters an adapter, in training
-  // Modules by the checkpoint's names ("q_proj", "model.layers.0.mlp.down_proj"); or one entry that names none:
-  // "all-linear", which is all linear layers but the head, or a regular expression that whole names fit
-  // (model/name_pattern.h). Empty: q_proj and v_proj, or c_attn.
+  double dropout = 0;  // dropout probability of the adapters' inputs during training
+  // Names of modules in the checkpoint ("q_proj", "model.layers.0.mlp.down_proj"). Alternatively a single entry:
+  // "all-linear" (all linear layers except the head) or a regular expression that matches whole names
+  // (model/name_pattern.h). Empty: q_proj and v_proj, or c_attn if the model has no q_proj.
   std::vector<std::string> target_modules;
-  std::vector<std::string> modules_to_save;  // trained whole, as copies
+  std::vector<std::string> modules_to_save;  // modules that are trained in full, as copies
   LoraBias bias = LoraBias::none;
-  bool rslora = false;  // scale alpha / sqrt(r), not alpha / r
+  bool rslora = false;  // scale alpha / sqrt(r) instead of alpha / r
   bool dora = false;
   std::string base_name;               // base_model_name_or_path of adapter_config.json
-  std::string base_revision = "main";  // of a base from the hub
+  std::string base_revision = "main";  // revision of a base model from the hub
 
-  [[nodiscard]] double scale() const;
+  [[nodiscard]] double scale() const;  // factor of B A
 };
 
-// A module, or a bias, that is trained whole, as a copy.
+// A module or bias that is trained in full, as a copy of the base's weight.
 struct SavedModule {
-  // Where the copy stands in for the base's weight: embedding and head may share one.
+  // The uses in which the copy replaces the base's weight. A tied model uses one weight as embedding (lookup) and head.
   enum class Use : std::uint8_t { everywhere, lookup, head };
-  std::string block;
-  std::string copy;
+  std::string block;  // name of the base's weight
+  std::string copy;   // name of the trained copy
   Use use = Use::everywhere;
-  LoraParts parts;  // of a bias: rows that are trained; none: all
+  LoraParts parts;  // rows of a bias that are trained; empty: all rows
 };
 
-// Names of PEFT's files: "base_model.model." + the module's.
+// Prefix of module names in PEFT's files.
 inline constexpr std::string_view kPeftPrefix = "base_model.model.";
 
+// A base model with adapters. It is a Model itself: adapted() inserts the adapters into traced programs.
 class LoraModel final : public Model {
  public:
-  // Throws Error, naming lora_target_modules or lora_modules_to_save, where a name fits no module of the model, or one
-  // that cannot have an adapter.
+  // Throws Error that names lora_target_modules or lora_modules_to_save if a name matches no module of the model or a
+  // module that cannot have an adapter.
   LoraModel(std::unique_ptr<Model> base, LoraConfig config);
 
   const ModelShape& shape() const override { return base_->shape(); }
   const Json& config() const override { return base_->config(); }
-  // The base's, frozen; then the adapters', which are in no model folder: their parts have the names of PEFT's files.
+  // The frozen weights of the base, followed by those of the adapters. The latter are not part of a model folder; their
+  // parts are named as in PEFT's files.
   const std::vector<WeightSpec>& weights() const override { return specs_; }
   Tensor forward(WeightBinder& weights, Batch& batch) const override { return base_->forward(weights, batch); }
   std::string_view head() const override { return base_->head(); }
@@ -64,26 +67,28 @@ class LoraModel final : public Model {
 
   [[nodiscard]] const Model& base() const { return *base_; }
   [[nodiscard]] const LoraConfig& lora() const { return config_; }
-  // The modules that have adapters, as their last names, sorted; and those that are saved whole.
+  // The value of target_modules for adapter_config.json: the last names of the modules with adapters, sorted, or their
+  // full names if the last names would also match modules without adapters.
   [[nodiscard]] std::vector<std::string> target_names() const;
+  // The modules and biases that are trained in full.
   [[nodiscard]] const std::vector<SavedModule>& saved() const { return saved_; }
-  // Whether the embedding has an adapter: A [vocab, r], B [hidden, r].
+  // Returns true if the embedding has an adapter: A [vocab, r], B [hidden, r].
   [[nodiscard]] bool adapts_embedding() const { return adapts_embedding_; }
 
-  // Names of a block's adapter.
+  // Names of the weights of a block's adapter: A, B and the DoRA magnitudes.
   [[nodiscard]] static std::string down_name(std::string_view block) { return std::string(block) + ".lora_A"; }
   [[nodiscard]] static std::string up_name(std::string_view block) { return std::string(block) + ".lora_B"; }
   [[nodiscard]] static std::string magnitude_name(std::string_view block) { return std::string(block) + ".magnitude"; }
-  static constexpr const char* kEmbedding = "embedding";  // the block of tokens' embeddings
+  static constexpr const char* kEmbedding = "embedding";  // the block of the token embedding
   static constexpr const char* kEmbeddingDown = "embedding.lora_embedding_A";
   static constexpr const char* kEmbeddingUp = "embedding.lora_embedding_B";
-  // Blocks of linear layers with adapters, and which of their rows. That of the head is head(), whose adapter is the
-  // head's alone where the embedding lies in the same block.
+  // Blocks of linear layers with adapters, and the rows of each block that have one. The head's entry is head(); in a
+  // tied model that entry applies only to the use as a head, not to the embedding in the same block.
   [[nodiscard]] const std::map<std::string, LoraParts, std::less<>>& blocks() const { return blocks_; }
 
  private:
   void add_adapters();
-  // The modules that get an adapter. Throws Error where an entry of target_modules is none's.
+  // Chooses the modules that get an adapter. Throws Error if an entry of target_modules matches no module.
   [[nodiscard]] ModuleChoice choose() const;
   void add_saved();
   void add_biases();
@@ -97,12 +102,12 @@ class LoraModel final : public Model {
   std::map<std::string, LoraParts, std::less<>> blocks_;
   std::vector<SavedModule> saved_;
   bool adapts_embedding_ = false;
-  std::vector<std::string> targets_;  // full names of modules
+  std::vector<std::string> targets_;  // full names of the modules with adapters
 };
 
-// Fills a new adapter: A uniform in +-1/sqrt(columns) (PEFT's kaiming_uniform with a = sqrt(5)), B zero; of an
-// embedding A zero, B normal; magnitudes the norms of the base's rows, copies the base's weights. Each number depends
-// on seed, the tensor's name and its index.
+// Initializes a new adapter as PEFT does. Linear layers: A uniform in +-1/sqrt(columns) (kaiming_uniform with a =
+// sqrt(5)), B zero. Embedding: A zero, B standard normal. DoRA magnitudes are the norms of the base's rows; copies
+// equal the base's weights. Each random number depends only on the seed, the tensor's name and its index.
 void initialize_adapter(const LoraModel& model, TensorStore& weights, std::uint64_t seed);
 
 }  // namespace hone

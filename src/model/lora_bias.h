@@ -1,4 +1,4 @@
-// PEFT's key `bias`.
+// The values of PEFT's option `bias`.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace hone {
 
-// Which biases are trained beside the adapters, as copies: none, all of the model's, or those of the layers that have
+// The biases that are trained in addition to the adapters, as copies: none, all of the model, or those of layers with
 // an adapter.
 enum class LoraBias : std::uint8_t { none, all, lora_only };
 template <>

@@ -1,4 +1,4 @@
-// Puts adapters into a traced program: a pass over its linear layers, so that no family knows of them.
+// Inserts adapters into a traced program by rewriting its linear layers, so model families need no code for adapters.
 #include <algorithm>
 #include <cstddef>
 
@@ -14,20 +14,23 @@
 namespace hone {
 namespace {
 
-// Where the operations whose weight may have an adapter, embedding, linear and linear_logprobs, have what the weight is
-// applied to, and the weight.
+// The inputs of embedding, linear and linear_logprobs, the operations whose weight may have an adapter: the operand and
+// the weight. The indices are the same in all three.
 constexpr std::size_t kOperandInput = LinearIn::x;
 constexpr std::size_t kWeightInput = LinearIn::weight;
 static_assert(EmbeddingIn::tokens == kOperandInput && EmbeddingIn::weight == kWeightInput);
 static_assert(LinearLogprobsIn::x == kOperandInput && LinearLogprobsIn::weight == kWeightInput);
 
+// Rewrites one program.
 class Adapting {
  public:
   Adapting(const LoraModel& model, const Program& from, const TraceUse& use)
       : model_(model), from_(from), use_(use), rewriter_(from) {
+    // Dropout sites of the adapters are numbered after those of the model.
     for (const Node& node : from.nodes()) {
       if (node.op->name() == "dropout") site_ = std::max(site_, node.attributes.as<DropoutAttributes>().site + 1);
     }
+    // Weights that are trained in full are replaced by their copies in all uses.
     for (const SavedModule& saved : model_.saved()) {
       const ValueId id = from_.find(Role::weight, saved.block);
       if (id == kNoValue || saved.use != SavedModule::Use::everywhere) continue;
@@ -72,7 +75,7 @@ class Adapting {
     return from_.value(id).name;
   }
 
-  // The weight that a node uses: the copy of it that is trained, where one stands in for it there.
+  // The weight of a node, or the trained copy that replaces it for this use.
   Tensor weight_of(const Node& node, SavedModule::Use use) {
     for (const SavedModule& saved : model_.saved()) {
       if (saved.use == use && saved.block == weight_name(node.inputs[kWeightInput])) return weight(saved.copy);
@@ -80,7 +83,7 @@ class Adapting {
     return rewriter_.mapped(node.inputs[kWeightInput]);
   }
 
-  // PEFT drops nothing here.
+  // Embedding lookup with an adapter. PEFT applies no dropout here.
   Tensor look_up(const Node& node) {
     const Tensor tokens = rewriter_.mapped(node.inputs[kOperandInput]);
     const Tensor base = embedding(tokens, weight_of(node, SavedModule::Use::lookup));
@@ -89,8 +92,8 @@ class Adapting {
     return base + scale(linear(h, weight(LoraModel::kEmbeddingUp)), model_.lora().scale());
   }
 
-  // [x | h] and [W | up] in the place of x and W, so that logits come from one operation, as they do without an
-  // adapter, and rollout and trainer agree on them.
+  // Replaces x and W of the head with the concatenations [x | h] and [W | up]. The logits then come from a single
+  // operation, as without an adapter, so rollouts and training compute identical log-probabilities.
   void put_head(const Node& node) {
     const Tensor x = rewriter_.mapped(node.inputs[kOperandInput]);
     const Tensor base = rewriter_.mapped(node.inputs[kWeightInput]);
@@ -117,6 +120,7 @@ class Adapting {
     return dropout(x, draw, {.probability = probability, .site = site_++});
   }
 
+  // A linear layer with an adapter: W x + bias + scale B A drop(x), with DoRA scaled to the magnitudes.
   Tensor adapt(const Node& node, std::string_view block) {
     const LoraParts& parts = model_.blocks().find(block)->second;
     const Tensor x = rewriter_.mapped(node.inputs[kOperandInput]);
@@ -130,7 +134,7 @@ class Adapting {
     const Tensor magnitude = weight(LoraModel::magnitude_name(block));
     const Tensor norm = dora_norm(base, product(up, down));
     if (dropped.id() == x.id()) return dora_scale(linear_adapted(x, base, {}, h, up), magnitude, norm, bias, parts);
-    // As PEFT computes it: W x + bias + (m / |W + BA| (W + BA) - W) d, with d what is left of x.
+    // DoRA with dropout, as in PEFT: W x + bias + (m / |W + BA| (W + BA) - W) d, where d is x after dropout.
     const Tensor rest = x + scale(dropped, -1.0);
     return linear(rest, base, bias) + dora_scale(linear_adapted(dropped, base, {}, h, up), magnitude, norm, {}, parts);
   }
@@ -139,7 +143,7 @@ class Adapting {
   const Program& from_;
   TraceUse use_;
   ProgramRewriter rewriter_;
-  std::int64_t site_ = 0;
+  std::int64_t site_ = 0;  // next dropout site
 };
 
 }  // namespace

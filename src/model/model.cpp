@@ -10,7 +10,7 @@ void check_positions(const ModelShape& shape, std::int64_t length, std::string_v
   const std::int64_t most = shape.max_position_embeddings;
   if (length <= most) return;
   std::string help = fix.empty() ? text_of("at most ", most) : std::string(fix);
-  if (!shape.learned_positions) help += "; a model that is to learn more needs a larger max_position_embeddings";
+  if (!shape.learned_positions) help += "; to train longer sequences, raise max_position_embeddings in config.json";
   throw Error(where,
               text_of("sequences of up to ", length, " tokens, but the model has ", most,
                       " positions (max_position_embeddings)"),

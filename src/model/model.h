@@ -1,4 +1,4 @@
-// The contract of a model family: configuration, weights under the checkpoint's names, forward pass.
+// The interface of model families: configuration, weights named as in checkpoints, and the forward pass.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace hone {
 
-// What the engine, the planner and the trainer need to know of any model.
+// The sizes that the engine, the planner and the trainer need of every model.
 struct ModelShape {
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
@@ -22,21 +22,22 @@ struct ModelShape {
   std::int64_t num_key_value_heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t max_position_embeddings = 0;
-  bool learned_positions = false;  // there are no more positions than max_position_embeddings
+  bool learned_positions = false;  // positions are a learned table of max_position_embeddings rows
 };
 
-// Throws Error, beginning with `where`, the key that asks for it, for sequences longer than max_position_embeddings:
-// learned positions end there, and rotary ones beyond it the model has never seen (a configuration whose rope scaling
-// reaches further says so in max_position_embeddings). vLLM refuses them as well. `fix`: what to do; empty: where they
-// end.
+// Throws Error if `length` exceeds max_position_embeddings: learned positions end there, and the model has never seen
+// rotary positions beyond it. (A configuration whose rope scaling reaches further has a larger
+// max_position_embeddings.) vLLM rejects such sequences as well. `where` is the option that requested the length; `fix`
+// is the suggested fix, by default the largest possible length.
 void check_positions(const ModelShape& shape, std::int64_t length, std::string_view where, std::string_view fix = {});
 
-// Declares weights of the program under construction by the names of their specs. Types are those of f32; the precision
-// pass changes them.
+// Declares a model's weights in a program that is being traced. Weights are declared in f32 unless their spec fixes a
+// type; the precision pass changes f32 to the model's dtype.
 class WeightBinder {
  public:
   WeightBinder(Program& program, const std::vector<WeightSpec>& specs, bool trainable);
-  Tensor operator()(std::string_view name);  // throws Defect where no spec has the name
+  // Returns the weight of that name, declared on first use. Throws Defect if no spec has the name.
+  Tensor operator()(std::string_view name);
 
  private:
   Program& program_;
@@ -46,48 +47,48 @@ class WeightBinder {
 
 class LoraModel;
 
-// What a program was traced for.
+// The use for which a program was traced.
 struct TraceUse {
   bool trainable = false;
   bool dropout = false;
 };
 
-// One configured model.
+// A model of a certain configuration, without its weights' values.
 class Model {
  public:
   virtual ~Model() = default;
 
   [[nodiscard]] virtual const ModelShape& shape() const = 0;
-  // config.json, for transformers to read; what hone does not know is kept as it came.
+  // The content of config.json, for saving. Keys that hone does not use are preserved.
   [[nodiscard]] virtual const Json& config() const = 0;
   [[nodiscard]] virtual const std::vector<WeightSpec>& weights() const = 0;
-  // Traces tokens -> hidden states after the last norm [tokens, hidden_size].
+  // Traces the forward pass over `batch`. Returns the hidden states after the last norm, [tokens, hidden_size].
   [[nodiscard]] virtual Tensor forward(WeightBinder& weights, Batch& batch) const = 0;
-  // The output projection [vocab_size, hidden_size].
+  // Name of the output projection's weight, [vocab_size, hidden_size]. In a tied model this is the embedding.
   [[nodiscard]] virtual std::string_view head() const = 0;
-  // What the checkpoint's names begin with where a folder holds the model without its head's class; such folders leave
-  // it away.
+  // Prefix of the tensor names that folders omit if they hold the base model without its language-model head class, for
+  // example "transformer." of GPT-2.
   [[nodiscard]] virtual std::string_view base_prefix() const { return {}; }
-  // What becomes of a program that was traced from it, before any pass: adapters are put in.
+  // Transforms a program traced from this model before any pass runs. LoraModel inserts its adapters here.
   [[nodiscard]] virtual Program adapted(Program program, const TraceUse& use) const;
-  // Itself where it is a base model with an adapter (model/lora.h), else null.
+  // Returns this object as LoraModel if it is a base model with an adapter (model/lora.h), otherwise null.
   [[nodiscard]] virtual const LoraModel* adapter() const { return nullptr; }
 };
 
-// A family, found by model_type of config.json.
+// A model family, registered under the model_type of config.json.
 class Family {
  public:
   virtual ~Family() = default;
   [[nodiscard]] virtual std::string_view model_type() const = 0;
-  // Throws Error naming the key where the configuration is incomplete, contradicts itself or asks for what hone has
-  // not.
+  // Creates a model from config.json. Throws Error naming the key if the configuration is incomplete, contradictory or
+  // not supported.
   [[nodiscard]] virtual std::unique_ptr<Model> create(const Json& config) const = 0;
 };
 
-// Whether the embedding's rows are the head's.
+// Returns true if embedding and head are the same weight.
 [[nodiscard]] bool has_tied_head(const Model& model);
 
-// Elements of all weights, and of those that are trained: what their parts fill of them.
+// Numbers of parameters in all weights and in the trainable ones. Rows of a weight that belong to no part do not count.
 [[nodiscard]] std::int64_t parameter_count(const Model& model);
 [[nodiscard]] std::int64_t trained_parameter_count(const Model& model);
 

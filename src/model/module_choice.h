@@ -1,4 +1,4 @@
-// Modules as PEFT's target_modules and exclude_modules name them.
+// Selects modules by name or pattern, as PEFT's target_modules and exclude_modules do.
 #pragma once
 
 #include <optional>
@@ -10,22 +10,23 @@
 
 namespace hone {
 
-// "model.layers.0.self_attn.q_proj.weight" -> the name without ".weight"; other names as they are.
+// Name of the module of a weight: removes a trailing ".weight"; other names are returned unchanged.
 [[nodiscard]] std::string module_of(std::string_view part);
-// Whether a module is the one that `wanted` names: itself, or its last names.
+// Returns true if `wanted` is the full name of the module or a suffix of it that starts after a dot.
 [[nodiscard]] bool is_module(std::string_view module, std::string_view wanted);
-// "model.layers.0.self_attn.q_proj" -> "q_proj".
+// Last component of a name: "model.layers.0.self_attn.q_proj" -> "q_proj".
 [[nodiscard]] std::string last_name(std::string_view module);
 
-// Modules by name, or those whose whole names a regular expression fits.
+// A set of modules, given by a list of names or by a regular expression that matches full names.
 class ModuleChoice {
  public:
-  ModuleChoice() = default;  // none
+  ModuleChoice() = default;  // no modules
   explicit ModuleChoice(std::vector<std::string> names) : names_(std::move(names)) {}
   explicit ModuleChoice(NamePattern pattern) : pattern_(std::move(pattern)) {}
 
+  // Returns true if the module is in the set.
   [[nodiscard]] bool fits(std::string_view module) const;
-  // Whether it is named with its whole name.
+  // Returns true if the list contains the full name of the module.
   [[nodiscard]] bool names(std::string_view module) const;
 
  private:

@@ -29,7 +29,7 @@ std::string message_of(int error) {
 bool is_one_of(char c, std::string_view characters) { return characters.find(c) != std::string_view::npos; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// Goes through an expression of Python's and writes it as PCRE2 means the same; what they do not share is refused.
+// Translates a Python expression to an equivalent PCRE2 expression. Throws Error for constructs without an equivalent.
 class Translator {
  public:
   Translator(std::string_view source, std::string_view where) : source_(source), where_(where) {}
@@ -64,7 +64,7 @@ class Translator {
     at_ += count;
   }
 
-  // The length of {m}, {m,}, {,n} or {m,n}; 0 for braces that mean themselves.
+  // Length of a repetition {m}, {m,}, {,n} or {m,n} at `from`; 0 for literal braces.
   [[nodiscard]] std::size_t count_at(std::size_t from) const {
     const std::size_t end = source_.find('}', from);
     if (end == std::string_view::npos) return 0;
@@ -89,7 +89,7 @@ class Translator {
     if (sees("?") || sees("+")) take(1);
   }
 
-  // `letters`: those that may be escaped; digits are back references.
+  // Copies an escape sequence. `letters` are the letters that may be escaped; digits are back references.
   void take_escape(std::string_view letters) {
     if (at_ + 1 >= source_.size()) fail("a \\ without what it escapes");
     const char escaped = source_[at_ + 1];
@@ -139,7 +139,7 @@ class Translator {
     take_open(end + 1 - at_);
   }
 
-  // Behind it there is nothing to repeat.
+  // Copies the opening of a group, which cannot be followed by a repetition.
   void take_open(std::size_t count) {
     take(count);
     may_repeat_ = false;
@@ -184,7 +184,7 @@ bool NamePattern::fits(std::string_view name) const {
       pcre2_match_context_create(nullptr), pcre2_match_context_free);
   const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(pcre2_match_data_create(1, nullptr),
                                                                                   pcre2_match_data_free);
-  if (!limits || !match) throw Error(where_, text_of("'", source_, "' found no memory"));
+  if (!limits || !match) throw Error(where_, text_of("'", source_, "': out of memory while matching"));
   pcre2_set_match_limit(limits.get(), kMostSteps);
   pcre2_set_heap_limit(limits.get(), kMostKibibytes);
   const int result =

@@ -1,5 +1,6 @@
-// Regular expressions over names of modules ("model.layers.0.self_attn.q_proj"), in the syntax of Python's re: what
-// PEFT takes as target_modules and alpha_pattern. PCRE2 matches them, within a limit of steps.
+// Regular expressions over module names ("model.layers.0.self_attn.q_proj") in the syntax of Python's re, which PEFT
+// uses for target_modules and alpha_pattern. Patterns are translated for PCRE2, which matches them within limits on
+// steps and memory.
 #pragma once
 
 #include <memory>
@@ -10,11 +11,13 @@ namespace hone {
 
 class NamePattern {
  public:
-  // Throws Error, beginning with `where`, for what is none, and for what Python and PCRE2 do not mean alike:
-  // conditions, verbose mode, classes in classes, escapes that one of them does not know.
+  // Compiles `source`. Throws Error, located at `where`, if it is not a valid expression or uses a construct that
+  // Python and PCRE2 interpret differently: conditionals, verbose mode, nested character classes, escapes that only one
+  // of them defines.
   NamePattern(std::string_view source, std::string_view where);
 
-  // Whether the whole name fits: re.fullmatch. Throws Error where that takes too many steps.
+  // Returns true if the pattern matches the whole name, as re.fullmatch does. Throws Error if matching exceeds the
+  // limit on steps.
   [[nodiscard]] bool fits(std::string_view name) const;
 
  private:

@@ -1,4 +1,4 @@
-// All model families.
+// The registry of model families.
 #pragma once
 
 #include <map>
@@ -13,9 +13,10 @@ namespace hone {
 
 class FamilyRegistry {
  public:
-  void add(const Family& family);                        // lives as long as the process
-  [[nodiscard]] std::vector<std::string> names() const;  // sorted
-  // By model_type of the configuration; throws Error naming the families there are.
+  void add(const Family& family);                        // must outlive the registry
+  [[nodiscard]] std::vector<std::string> names() const;  // model types, sorted
+  // Creates the model that model_type of the configuration names. Throws Error listing the known families if it is
+  // missing or unknown, or if Family::create() throws.
   [[nodiscard]] std::unique_ptr<Model> create(const Json& config) const;
 
  private:
@@ -25,7 +26,7 @@ class FamilyRegistry {
 using RegistryOf_model = FamilyRegistry;
 void register_all_model(FamilyRegistry& registry);  // generated
 
-// The families of hone; fills the operations' registries too.
+// The registered families of this build. The first call also registers all operations.
 [[nodiscard]] const FamilyRegistry& family_registry();
 
 }  // namespace hone

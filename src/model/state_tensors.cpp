@@ -24,9 +24,9 @@ std::int64_t product(std::span<const std::int64_t> sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-// A block cut into its parts and the rows between them.
+// A range of rows of a block: a part, or rows between parts.
 struct Cut {
-  const WeightPart* part = nullptr;  // null: rows of no part
+  const WeightPart* part = nullptr;  // null: rows that belong to no part
   std::int64_t row = 0;
   std::int64_t rows = 0;
 };
@@ -53,6 +53,7 @@ std::vector<StateTensor> StateLayout::of(const NamedType& tensor) const {
   const std::vector<std::int64_t> sizes = sizes_of(tensor.type);
   std::vector<StateTensor> whole{{.name = tensor.name, .shape = sizes, .place = {}}};
   if (names_ == StateNames::blocks) return whole;
+  // Find the weight: the tensor is either "BLOCK" or "BLOCK.STATE".
   auto found = specs_.find(tensor.name);
   std::string state;
   if (const std::size_t dot = tensor.name.rfind('.'); found == specs_.end() && dot != std::string::npos) {
@@ -72,6 +73,7 @@ std::vector<StateTensor> StateLayout::of(const NamedType& tensor) const {
     std::int64_t end = (row + rows) * row_elements(spec);
     stretch.first = row * row_elements(spec);
     if (is_scales) {
+      // A scale that covers elements of two parts cannot be split between them.
       if (end % kStateBlock != 0 && end != elements) return whole;
       stretch.first /= kStateBlock;
       end = scales_of(end);
@@ -120,7 +122,7 @@ void load_states(const StateLayout& layout, const PiecedTensors& file, const std
       const bool is_piece = !stretch.place.whole.empty();
       const std::vector<std::int64_t>& whole = is_piece ? stretch.place.whole : stretch.shape;
       const std::int64_t elements = product(stretch.shape);
-      // A stretch has whole rows of its tensor.
+      // A range consists of whole rows, so its first element follows from its first row.
       const std::int64_t first = is_piece ? stretch.place.offset[0] * product(std::span(whole).subspan(1)) : 0;
       const PiecedTensor stored = file.at(prefix + stretch.name, whole, first, elements);
       for (std::int64_t done = 0; done < elements;) {

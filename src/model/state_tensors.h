@@ -1,4 +1,5 @@
-// Stores of weights and of their states to and from a training state's file, named by the checkpoint's parts.
+// Saves and loads tensor stores (weights, optimizer states) to and from the tensor file of a training state. Tensors in
+// the file are named after the parts of the checkpoint, so they do not depend on how hone groups parts into blocks.
 #pragma once
 
 #include <cstddef>
@@ -14,45 +15,50 @@
 
 namespace hone {
 
-// A stretch of a store's tensor, and the tensor of a training state that it is, or is a piece of.
+// A range of a store's tensor and the tensor of the training state that it is stored as, in full or as a piece.
 struct StateTensor {
   std::string name;                 // "model.layers.0.self_attn.q_proj.weight.exp_avg"
-  std::vector<std::int64_t> shape;  // of the stretch
-  TensorPlace place;                // in the tensor of that name; empty: all of it
-  std::int64_t first = 0;           // its first element in the store's tensor
+  std::vector<std::int64_t> shape;  // shape of the range
+  TensorPlace place;                // position in the tensor of that name; empty: the whole tensor
+  std::int64_t first = 0;           // index of its first element in the store's tensor
 };
 
+// The naming of tensors in a training state.
 enum class StateNames : std::uint8_t {
-  blocks,  // the first format: each tensor of a store by its own name, in one
-  parts,
+  blocks,  // format 1: each tensor of a store is one tensor under its own name
+  parts,   // format 2: by parts, see StateLayout
 };
 
-// How the tensors of a store are cut and called.
+// The mapping from the tensors of a store to those of a training state.
 //
-// A weight, or a state of its shape ("BLOCK.STATE" in the store), becomes one tensor for each part of its block, named
-// PART or PART.STATE and shaped as the block holds the part: [rows, columns] also where model folders hold the part
-// transposed, and its own tensor where they hold it merged with others. Rows of no part (of an adapter's B, say) are
-// stored as pieces of BLOCK.STATE. Scales of 8-bit moments, one for 256 elements of the flattened block, become one
-// tensor [scales] for each part where all parts begin and end between two scales, else they stay one, BLOCK.STATE, as
-// does what belongs to no weight ("nonfinite").
+// A weight or a state of the same shape ("BLOCK.STATE" in the store) becomes one tensor for each part of its block,
+// named PART or PART.STATE. Its shape is that of the part in the block, [rows, columns], even if model folders store
+// the part transposed or merged with others. Rows that belong to no part (for example of an adapter's B) are stored as
+// pieces of BLOCK.STATE.
+//
+// Scales of 8-bit moments, one for each 256 elements of the flattened block, become one tensor [scales] for each part
+// if every part begins and ends on a boundary of 256 elements. Otherwise they stay one tensor, BLOCK.STATE, and so do
+// states that belong to no weight ("nonfinite").
 class StateLayout {
  public:
-  // `specs` outlive it.
+  // `specs` must outlive the layout.
   explicit StateLayout(const std::vector<WeightSpec>& specs, StateNames names = StateNames::parts);
 
-  [[nodiscard]] std::vector<StateTensor> of(const NamedType& tensor) const;  // in the order of `first`
+  // Ranges of the tensor, ordered by `first`. Throws Defect if a state's shape is neither that of its weight nor that
+  // of its scales.
+  [[nodiscard]] std::vector<StateTensor> of(const NamedType& tensor) const;
 
  private:
   StateNames names_;
   std::map<std::string_view, const WeightSpec*> specs_;  // by name
 };
 
-// What is to be written of a store, under names that begin with `prefix`; the store outlives it.
+// Sources for writing all tensors of a store under names that begin with `prefix`. The store must outlive them.
 [[nodiscard]] std::vector<TensorSource> state_sources(const StateLayout& layout, const TensorStore& store,
                                                       const std::string& prefix);
 
-// Reads all of a store back. Throws Error, naming file and tensor, where one is missing, incomplete or of another shape
-// (both are shown). Stages piece_bytes of the host's memory.
+// Loads all tensors of a store. Throws Error with file and tensor if a tensor is missing, incomplete or has another
+// shape (the message states both). Uses a staging buffer of piece_bytes in host memory.
 void load_states(const StateLayout& layout, const PiecedTensors& file, const std::string& prefix, TensorStore& store,
                  std::size_t piece_bytes = kPieceBytes);
 

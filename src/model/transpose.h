@@ -1,4 +1,4 @@
-// Matrices of checkpoints that hold the other way round what a block holds.
+// Transposes matrices that checkpoints store in the opposite orientation of hone's blocks.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace hone {
 
-// to [columns, rows] = the transpose of from [rows, columns], elements of `size` bytes (2, 4 or 8).
+// Writes the transpose of `from` [rows, columns] to `to` [columns, rows]; elements have `size` bytes (2, 4 or 8).
 void transpose(std::span<const std::byte> from, std::int64_t rows, std::int64_t columns, std::size_t size,
                std::span<std::byte> to);
 

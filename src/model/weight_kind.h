@@ -1,5 +1,5 @@
-// What a block of weights is to its model. Adapters, Muon, weight decay, tied heads, vocabularies that grow and plans
-// decide by it, never by a name or a shape.
+// The kind of a block of weights (linear, embedding, norm, ...). Adapters, Muon, weight decay, tied heads, vocabulary
+// resizing and plans depend on the kind, never on names or shapes.
 #pragma once
 
 #include <cstdint>
@@ -7,27 +7,28 @@
 
 namespace hone {
 
-// What Muon does with a weight.
+// The treatment of a weight by the Muon optimizer.
 enum class MuonUse : std::uint8_t {
-  matrices,  // moves each matrix that the checkpoint names by itself
-  adamw,     // leaves it to AdamW
-  refused,   // has no form for it
+  matrices,  // updates each matrix of the checkpoint separately
+  adamw,     // updated by AdamW instead
+  refused,   // not supported: training it with Muon is an error
 };
 
-// Whether a low-rank adapter may lie beside a weight.
+// The support for low-rank adapters on a weight.
 enum class AdapterUse : std::uint8_t {
-  none,  // nobody expects one: norms, biases
+  none,  // such weights never have adapters: norms, biases
   allowed,
-  refused,  // one belongs there, and hone has no form for it: "all-linear" may not pass it over
+  refused,  // PEFT would adapt it, but hone cannot: "all-linear" is an error instead of skipping it
 };
 
-// All that is asked of a kind. A kind that none of hone's fits says it of itself: const WeightTraits kTraits{.name =
-// "codebook", ...}; const WeightKind kCodebook(kTraits).
+// The properties of a kind. A family may define a kind that is not in the list below:
+//   const WeightTraits kTraits{.name = "codebook", ...};
+//   const WeightKind kCodebook(kTraits);
 struct WeightTraits {
   std::string_view name;
-  bool decays = true;     // by weight_decay
-  bool by_token = false;  // it has a row for each token of the vocabulary
-  bool has_axes = false;  // its parts must say along which axes several devices may share them (PartAxis)
+  bool decays = true;     // subject to weight_decay
+  bool by_token = false;  // has a row for each token of the vocabulary
+  bool has_axes = false;  // its parts must declare the axes along which they can be sharded (PartAxis)
   AdapterUse adapter = AdapterUse::none;
   MuonUse muon = MuonUse::adamw;
 };
@@ -35,21 +36,21 @@ struct WeightTraits {
 class WeightKind {
  public:
   constexpr WeightKind() = default;                                                // WeightKind::unset
-  constexpr explicit WeightKind(const WeightTraits& traits) : traits_(&traits) {}  // which live as long as the kind
+  constexpr explicit WeightKind(const WeightTraits& traits) : traits_(&traits) {}  // traits must outlive the kind
 
   [[nodiscard]] constexpr bool is_set() const { return traits_ != nullptr; }
   [[nodiscard]] constexpr const WeightTraits& traits() const { return *traits_; }
   constexpr bool operator==(const WeightKind&) const = default;
 
-  static const WeightKind unset;      // a family must say: check_specs() refuses it
+  static const WeightKind unset;      // not allowed: check_specs() requires families to set a kind
   static const WeightKind linear;     // matrices of linear layers
-  static const WeightKind expert;     // the same of the experts of a mixture
-  static const WeightKind router;     // scores a mixture's experts
-  static const WeightKind embedding;  // rows by token; the head of a tied model, too
-  static const WeightKind head;       // logits by token
+  static const WeightKind expert;     // matrices of the experts of a mixture
+  static const WeightKind router;     // scores the experts of a mixture
+  static const WeightKind embedding;  // token embedding, in a tied model also the head
+  static const WeightKind head;       // output projection to logits
   static const WeightKind norm;
   static const WeightKind bias;
-  static const WeightKind table;  // all else: learned positions, parts of adapters
+  static const WeightKind table;  // everything else: learned positions, parts of adapters
 
  private:
   const WeightTraits* traits_ = nullptr;

@@ -11,13 +11,14 @@
 namespace hone {
 namespace {
 
+// Name of the checkpoint tensor that holds a part.
 const std::string& tensor_of(const WeightPart& part) {
   return part.source.tensor.empty() ? part.name : part.source.tensor;
 }
 
 bool is_slice(const WeightPart& part) { return !part.source.tensor.empty(); }
 
-// What all slices of one tensor have in common.
+// Checks that all slices of a tensor agree in everything that must be the same.
 void check_agreement(const CheckpointTensor& tensor) {
   const PartSlice& first = tensor.slices.front();
   HONE_ASSERT(tensor.slices.size() == 1 || is_slice(*first.part), "two parts are named ", tensor.name);
@@ -32,7 +33,7 @@ void check_agreement(const CheckpointTensor& tensor) {
   }
 }
 
-// Sizes of the tensor, from its slices.
+// Computes the sizes of a tensor from its slices.
 void measure(CheckpointTensor& tensor) {
   const WeightSpec& spec = *tensor.slices.front().spec;
   const WeightPart& part = *tensor.slices.front().part;
@@ -49,7 +50,7 @@ void measure(CheckpointTensor& tensor) {
   if (part.source.matrix >= 0) tensor.shape.insert(tensor.shape.begin(), tensor.matrices);
 }
 
-// Sorts the slices and sees to it that they fill the tensor, each element once.
+// Sorts the slices and checks that they fill the tensor, each element exactly once.
 void place(CheckpointTensor& tensor) {
   for (PartSlice& slice : tensor.slices) {
     const PartSource& source = slice.part->source;
@@ -122,7 +123,7 @@ std::vector<PartAxis> axes_along(const WeightPart& part, std::int64_t dimension)
 
 std::vector<CheckpointTensor> checkpoint_tensors(const std::vector<WeightSpec>& specs, bool in_folder) {
   std::vector<CheckpointTensor> tensors;
-  std::map<std::string_view, std::size_t> index;  // by the names that the parts hold
+  std::map<std::string_view, std::size_t> index;  // keys refer to the names in the parts
   for (const WeightSpec& spec : specs) {
     if (spec.in_folder != in_folder) continue;
     for (const WeightPart& part : spec.parts) {

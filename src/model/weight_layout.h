@@ -1,5 +1,5 @@
-// Where the parts of blocks lie in a checkpoint: the one reading of WeightSpec that models, adapters and training
-// states are saved and loaded by.
+// Maps the parts of weight blocks to the tensors of a checkpoint. Saving and loading of models, adapters and training
+// states all use this mapping, so they interpret WeightSpec in the same way.
 #pragma once
 
 #include <cstdint>
@@ -10,37 +10,37 @@
 
 namespace hone {
 
-// Elements of one row of a block.
+// Number of elements in a row of a block.
 [[nodiscard]] std::int64_t row_elements(const WeightSpec& spec);
-// [rows, ...], as the block holds the part.
+// Shape of a part in its block, [rows, ...].
 [[nodiscard]] std::vector<std::int64_t> part_shape(const WeightSpec& spec, const WeightPart& part);
 
-// A part in the tensor of the checkpoint that holds it.
+// The position of a part in its checkpoint tensor.
 struct PartSlice {
   const WeightSpec* spec = nullptr;
   const WeightPart* part = nullptr;
-  // Elements before it, were the tensor's matrices held as blocks hold them, [matrices, rows, columns].
+  // Index of its first element, with the tensor viewed as [matrices, rows, columns] in the orientation of blocks.
   std::int64_t first = 0;
 
   [[nodiscard]] std::int64_t elements() const { return part->rows * row_elements(*spec); }
 };
 
-// A tensor of a model's folder, or an adapter's: one part, or several put together.
+// A tensor of a model folder or an adapter file: one part, or several parts merged.
 struct CheckpointTensor {
   std::string name;
-  std::vector<std::int64_t>
-      shape;  // as stored: of a transposed one [columns, rows], of merged matrices [matrices, ...]
+  std::vector<std::int64_t> shape;  // as stored: [columns, rows] if transposed, [matrices, ...] if merged
   std::int64_t matrices = 1;
-  std::int64_t rows = 0;  // of a matrix, as blocks hold it
-  std::int64_t columns = 0;
+  std::int64_t rows = 0;     // rows of a matrix in the orientation of blocks
+  std::int64_t columns = 0;  // columns of a matrix in the orientation of blocks
   bool transposed = false;
-  std::vector<PartSlice> slices;  // by `first`; they fill the tensor
+  std::vector<PartSlice> slices;  // ordered by `first`; together they fill the tensor
 
   [[nodiscard]] std::int64_t matrix_elements() const { return rows * columns; }
 };
 
-// Those of a model's folder (`in_folder`), or an adapter's, by their first parts' order; they point into `specs`.
-// Throws Defect where the slices of one tensor overlap, leave gaps, or disagree in columns, type or orientation.
+// Tensors of the model folder (`in_folder`) or of the adapter file, in the order of their first parts. The result
+// points into `specs`. Throws Defect if the slices of a tensor overlap, leave gaps, or differ in columns, type or
+// orientation.
 [[nodiscard]] std::vector<CheckpointTensor> checkpoint_tensors(const std::vector<WeightSpec>& specs, bool in_folder);
 
 }  // namespace hone

@@ -10,12 +10,12 @@
 namespace hone {
 namespace {
 
-// Bytes before a part in its block.
+// Byte offset of a part in its block.
 std::size_t offset_of(const PartSlice& slice, std::size_t element_bytes) {
   return static_cast<std::size_t>(slice.part->row * row_elements(*slice.spec)) * element_bytes;
 }
 
-// Downloads bytes [begin, begin + out.size()) of the slices, laid one behind the other.
+// Downloads bytes [begin, begin + out.size()) of the concatenated slices of a tensor.
 void download_slices(const CheckpointTensor& tensor, const TensorStore& weights, std::size_t begin,
                      std::span<std::byte> out) {
   const std::size_t size = size_of(weights.type(tensor.slices.front().spec->name).dtype);
@@ -28,13 +28,14 @@ void download_slices(const CheckpointTensor& tensor, const TensorStore& weights,
   }
 }
 
-// What the sources of one file share: one is read after the other.
+// The staging buffers that all sources of a file share, because the writer reads one source after the other.
 struct Staging {
   std::vector<std::byte> rows;
   std::vector<std::byte> transposed;
 };
 
-// Bytes from `begin` on, at most to the end of their matrix, which is transposed when its first are asked for.
+// Returns bytes starting at `begin`, at most up to the end of their matrix. The matrix is transposed into the staging
+// buffer when its first bytes are requested.
 std::span<const std::byte> transposed_piece(const CheckpointTensor& tensor, const TensorStore& weights,
                                             Staging& staging, std::uint64_t begin, std::size_t most) {
   const std::size_t size = size_of(weights.type(tensor.slices.front().spec->name).dtype);
@@ -75,7 +76,7 @@ void read_part(const CheckpointTensor& tensor, const PartSlice& slice, const Sto
   if (!tensor.transposed) {
     return read_as(stored, wanted, slice.first, out.first(static_cast<std::size_t>(elements) * size));
   }
-  // Rows of the stored matrix are columns of the block: of each, what belongs to the part.
+  // A row of the stored matrix is a column of the block. Read the elements of each that belong to the part.
   const std::int64_t matrix = slice.first / tensor.matrix_elements();
   const std::int64_t row = slice.first % tensor.matrix_elements() / tensor.columns;
   const std::int64_t rows = slice.part->rows;

@@ -1,4 +1,5 @@
-// Blocks of a store to and from the tensors of a model's folder or an adapter's, in pieces.
+// Copies weight blocks between a tensor store and the tensors of a model folder or adapter file, in pieces of bounded
+// size.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +12,19 @@
 
 namespace hone {
 
-// The tensors of a model's folder (`in_folder`), or an adapter's, to be written from `weights`; model and weights
-// outlive them. A matrix that is stored transposed is staged whole on the host, all else by pieces.
+// Sources for writing the tensors of a model folder (`in_folder`) or of an adapter file from `weights`. `specs` and
+// `weights` must outlive them. A matrix that is stored transposed is staged as a whole in host memory, everything else
+// in pieces.
 [[nodiscard]] std::vector<TensorSource> weight_sources(const std::vector<WeightSpec>& specs, bool in_folder,
                                                        const TensorStore& weights);
 
-// Reads a part out of the stored tensor that `tensor` describes, whole, as the block holds it: [rows, columns]. A
-// stored tensor without slices may end early; the rest of `out` is left alone then.
+// Reads a whole part from the stored tensor described by `tensor`, in the orientation of blocks, [rows, columns]. A
+// stored tensor that is not sliced may have fewer rows; the rest of `out` is then left unchanged.
 void read_part(const CheckpointTensor& tensor, const PartSlice& slice, const StoredTensor& stored, DType wanted,
                std::span<std::byte> out);
 
-// The same into the part's rows of its block, which `weights` holds. Stages piece_bytes of the host's memory, or a
-// whole part that is stored transposed.
+// Reads a part into its rows of the block in `weights`. The staging buffer in host memory takes piece_bytes, or the
+// whole part if it is stored transposed.
 void load_part(const CheckpointTensor& tensor, const PartSlice& slice, const StoredTensor& stored, TensorStore& weights,
                std::size_t piece_bytes = kPieceBytes);
 

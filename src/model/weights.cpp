@@ -21,14 +21,14 @@ namespace {
 
 constexpr std::string_view kHeadTensor = "lm_head.weight";
 
-// Tensors that checkpoints carry although the model derives them.
+// Returns true for tensors that checkpoints contain although the model computes them itself.
 bool is_derived(const Model& model, std::string_view name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") ||
          name.ends_with(".attn.masked_bias") || (name == kHeadTensor && has_tied_head(model));
 }
 
-// The tensor of this name, without the model's base prefix where the folder leaves it away; for the head of a model
-// whose embedding an adapter parts from it, the embedding's.
+// Finds the tensor of that name, also without the model's base prefix if the folder omits it. If an adapter unties the
+// head from the embedding and the folder has no head, returns the embedding's tensor for the head.
 const StoredTensor& stored(const Model& model, const ModelDirectory& directory, const std::string& name) {
   const WeightFiles& files = directory.weights();
   const std::string_view prefix = model.base_prefix();
@@ -43,6 +43,7 @@ const StoredTensor& stored(const Model& model, const ModelDirectory& directory, 
   return files.at(name);
 }
 
+// Throws Error if the folder has a tensor that does not belong to the model.
 void refuse_unexpected(const Model& model, const ModelDirectory& directory) {
   const WeightFiles& files = directory.weights();
   std::set<std::string, std::less<>> known;
@@ -67,7 +68,7 @@ std::vector<std::byte> ones(const Type& type) {
   return bytes;
 }
 
-// f32 -> bf16 in the same memory.
+// Converts f32 to bf16. `to` may be the same memory, because each element is read before it is overwritten.
 void narrow(std::span<const float> values, std::span<std::byte> to) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     const BFloat16 value(values[i]);
@@ -75,13 +76,13 @@ void narrow(std::span<const float> values, std::span<std::byte> to) {
   }
 }
 
-// The rows of the vocabulary in a folder whose model knows fewer tokens than `model`; 0 where it knows as many.
+// Vocabulary size of the folder if it is smaller than that of `model`, otherwise 0.
 std::int64_t smaller_vocabulary(const Model& model, const ModelDirectory& directory) {
   const std::int64_t stored = ConfigReader(directory.config()).positive("vocab_size", model.shape().vocab_size);
   return stored < model.shape().vocab_size ? stored : 0;
 }
 
-// Fills the rows of `block` from `filled` on with the mean of those before.
+// Sets the rows of `block` [rows, columns] from index `filled` on to the mean of the rows before.
 template <class T>
 void fill_with_mean(std::span<std::byte> block, std::int64_t filled, std::int64_t columns) {
   T* values = reinterpret_cast<T*>(block.data());
@@ -94,8 +95,8 @@ void fill_with_mean(std::span<std::byte> block, std::int64_t filled, std::int64_
   }
 }
 
-// A part that is not as it is stored: rows from `filled` on (0: none) become the mean of those before, adapters are
-// merged in f32. It is staged whole.
+// Loads a part that needs changes, staged as a whole: rows from index `filled` on (0: none) become the mean of the rows
+// before, and adapters are merged in f32.
 void load_changed(const CheckpointTensor& tensor, const PartSlice& slice, const StoredTensor& from, std::int64_t filled,
                   AdapterMerge& merge, TensorStore& store) {
   const WeightSpec& spec = *slice.spec;
@@ -129,7 +130,7 @@ DType model_dtype(const Model& model, const TensorStore& weights) {
   for (const WeightSpec& spec : model.weights()) {
     if (!spec.dtype) return weights.type(spec.name).dtype;
   }
-  throw Defect("no weight of the model has the model's type");
+  throw Defect("every weight of the model has a fixed dtype");
 }
 
 void check_weights(const Model& model, const ModelDirectory& directory, Vocabulary vocabulary) {
@@ -175,7 +176,7 @@ TensorStore random_weights(const Model& model, std::uint64_t seed, DType dtype, 
   TensorStore store(device, weight_types(model, dtype));
   Program program;
   for (const WeightSpec& spec : model.weights()) {
-    if (spec.initializer == Initializer::zeros) continue;  // as a store is made
+    if (spec.initializer == Initializer::zeros) continue;  // stores are zero-filled
     if (spec.initializer == Initializer::ones) {
       store.upload(spec.name, ones(store.type(spec.name)));
       continue;

@@ -1,4 +1,4 @@
-// A model's weights in memory: read from a folder, made at random, written back.
+// Loads, initializes and saves the weights of a model.
 #pragma once
 
 #include <cstddef>
@@ -13,35 +13,37 @@
 
 namespace hone {
 
-// The blocks of a model's weights by the names of the specs, in `dtype` but for those that have a type of their own.
+// Names and types of the model's weight blocks: `dtype`, or the fixed type of the spec if it has one.
 [[nodiscard]] std::vector<NamedType> weight_types(const Model& model, DType dtype);
 
-// The dtype of those that have the model's.
+// The dtype of the loaded weights that have no fixed type.
 [[nodiscard]] DType model_dtype(const Model& model, const TensorStore& weights);
 
+// The handling of a folder with fewer tokens than the model.
 enum class Vocabulary : std::uint8_t {
-  as_stored,
-  may_grow,  // a folder whose config.json has a smaller vocab_size lacks rows of embedding and head: they become the
-             // mean of those that are there (transformers' resize_token_embeddings draws them closely around it)
+  as_stored,  // an error
+  may_grow,   // if config.json has a smaller vocab_size, missing rows of embedding and head become the mean of the
+              // existing rows (transformers' resize_token_embeddings draws them close to that mean)
 };
 
-// Whether a folder has every weight of the model in its shape, and no other; reads the files' headers alone. Throws
-// Error that names file, tensor and both shapes.
+// Checks that a folder has exactly the weights of the model, in their shapes. Reads only the headers of the files.
+// Throws Error with file, tensor and both shapes.
 void check_weights(const Model& model, const ModelDirectory& directory, Vocabulary vocabulary = Vocabulary::as_stored);
 
-// Every weight read and converted. Throws Error where a tensor is missing, has another shape (both are shown) or is one
-// that the model does not have; nothing is returned half loaded. Stages piece_bytes of the host's memory, or one part:
-// where the folder has adapters to be merged (in f32 then), holds the part transposed, or has fewer rows of it.
+// Loads and converts all weights and merges the adapters of the folder (in f32). Throws Error if a tensor is missing,
+// has another shape (the message states both) or does not belong to the model. The staging buffer in host memory takes
+// piece_bytes, or a whole part if adapters are merged or the part is stored transposed or with fewer rows.
 [[nodiscard]] TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype, Device& device,
                                        Vocabulary vocabulary = Vocabulary::as_stored,
                                        std::size_t piece_bytes = kPieceBytes);
 
-// Normal numbers of deviation initializer_range (config.json; 0.02), zeros and ones, as the specs say. Each depends on
-// the seed, its tensor's name in the checkpoint and its index alone.
+// Initializes all weights as their specs require: with zeros, ones or normal numbers of standard deviation
+// initializer_range (config.json; default 0.02) x WeightSpec::deviation. Each number depends only on the seed, its
+// tensor's name in the checkpoint and its index.
 [[nodiscard]] TensorStore random_weights(const Model& model, std::uint64_t seed, DType dtype, Device& device);
 
-// Writes config.json and the weights for transformers to load, in pieces; a matrix that is stored transposed is staged
-// whole. `generation_config` may be null.
+// Writes a model folder that transformers can load: config.json, the weights and, unless it is null,
+// `generation_config`. Weights are staged in pieces, a matrix that is stored transposed as a whole.
 void save_model(const std::filesystem::path& path, const Model& model, const TensorStore& weights,
                 const Json* generation_config);
 

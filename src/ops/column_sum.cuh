@@ -1,16 +1,17 @@
-// The gradient of what all rows share: kernels sum over slices of the rows, and the slices are added here, in order.
+// Second stage of sums over rows, such as the gradient of a norm's weight: a kernel sums slices of the rows into
+// partials, and this one adds the partials in a fixed order.
 #pragma once
 
 #include "ops/cuda_kernel.cuh"
 
 namespace hone {
 
-inline constexpr int kColumnSumColumns = 32;  // a block
+inline constexpr int kColumnSumColumns = 32;  // columns of a block
 inline constexpr int kColumnSumGroups =
     32;  // group g adds the slices g, g + 32, ...; then the groups are added as a tree
-inline constexpr int kColumnSumLoads = 12;  // that a thread has under way
+inline constexpr int kColumnSumLoads = 12;  // loads that a thread has in flight
 
-// The blocks with blockIdx.y = 1 take the second `slices` of partials, and second_sums.
+// sums += the partials of all slices. Blocks with blockIdx.y = 1 add the second half of partials to second_sums.
 template <class A>
 __global__ void __launch_bounds__(kColumnSumColumns* kColumnSumGroups)
     column_sum_kernel(const A* partials, std::int64_t slices, std::int64_t n, A* sums, A* second_sums) {
@@ -35,6 +36,7 @@ __global__ void __launch_bounds__(kColumnSumColumns* kColumnSumGroups)
 #pragma unroll
     for (int i = 0; i < kColumnSumLoads; ++i) sum += held[i];
   }
+  // A fixed tree over the groups keeps the order of the sum independent of timing.
   shared[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
 #pragma unroll
@@ -45,8 +47,8 @@ __global__ void __launch_bounds__(kColumnSumColumns* kColumnSumGroups)
   if (adds) sums[column] = before + shared[0][threadIdx.x];
 }
 
-// sums [n] += the sum of partials [slices, n], and second_sums [n], if given, += that of as many slices behind them.
-// The kernel before it in this call made the partials.
+// Adds partials [slices, n] to sums [n], and, if second_sums [n] is given, the next `slices` x n partials to it. The
+// kernel launched just before in this call must be the one that writes the partials (launch_behind).
 template <class A>
 void add_column_sums(const KernelCall& call, const A* partials, std::int64_t slices, std::int64_t n, A* sums,
                      A* second_sums = nullptr) {
@@ -54,7 +56,7 @@ void add_column_sums(const KernelCall& call, const A* partials, std::int64_t sli
   const dim3 blocks(static_cast<unsigned>(ceil_div(n, kColumnSumColumns)), second_sums != nullptr ? 2 : 1);
   launch_behind(call, column_sum_kernel<A>, blocks, dim3(kColumnSumColumns, kColumnSumGroups), partials, slices, n,
                 sums, second_sums);
-  check_launch("the sum over slices");
+  check_launch("column sum over slices");
 }
 
 }  // namespace hone

@@ -1,5 +1,6 @@
-// What CUDA kernels share. Sums are in a fixed order that depends on sizes only, never on which block comes first;
-// there are no floating-point atomics. A row's result does not depend on the number of rows.
+// Building blocks of CUDA kernels: types, vectorised loads and stores, launches, reductions. All kernels sum in a fixed
+// order that depends only on sizes, never on which block runs first; there are no floating-point atomics. A row's
+// result does not depend on the number of rows.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -14,17 +15,17 @@
 
 namespace hone {
 
-// The type that kernels compute with for an element type, and the one for sums over it.
+// The device type of an element type.
 template <class T>
 using CudaType = std::conditional_t<std::is_same_v<T, BFloat16>, __nv_bfloat16, T>;
 
-// body.operator()<T>() with T of float, __nv_bfloat16, double.
+// Calls body.operator()<T>() with T = float, __nv_bfloat16 or double, by dtype.
 template <class Body>
 void for_cuda_floating(DType dtype, const Body& body) {
   for_floating(dtype, [&]<class T>() { body.template operator()<CudaType<T>>(); });
 }
 
-// The elements of a view; null for an optional one that is not given.
+// Pointer to the elements of a view; null for an optional operand that is absent.
 template <class T>
 [[nodiscard]] T* cuda_data(const TensorView& view) {
   if (!view) return nullptr;
@@ -37,11 +38,11 @@ template <class T>
 }
 [[nodiscard]] inline cudaStream_t stream_of(const KernelCall& call) { return cuda_device_of(call).stream(); }
 
-// Rows in use of a tensor, read by the kernel when it runs.
+// Number of rows in use of a tensor, read on the device when the kernel runs.
 struct RowCount {
-  const std::int64_t* used;  // null: all
+  const std::int64_t* used;  // in device memory; null: all rows are in use
   std::int64_t capacity;
-  std::int64_t factor = 1;  // rows a number that is counted
+  std::int64_t factor = 1;  // rows for each unit of the count
   [[nodiscard]] __device__ std::int64_t get() const { return used != nullptr ? *used * factor : capacity; }
 };
 
@@ -52,6 +53,7 @@ struct RowCount {
 
 [[nodiscard]] constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
+// The type of sums over T: double for double, otherwise float.
 template <class T>
 using CudaAccumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -64,7 +66,7 @@ template <class T>
   }
 }
 
-// Rounded to nearest even.
+// Converts to T, rounded to nearest even.
 template <class T>
 [[nodiscard]] __device__ inline T narrowed(CudaAccumulator<T> value) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
@@ -74,7 +76,8 @@ template <class T>
   }
 }
 
-// `kSize` neighbouring elements, loaded and stored as one; their address is a multiple of their size in bytes.
+// `kSize` neighbouring elements that are loaded and stored together; their address is a multiple of their size in
+// bytes.
 template <class T, int kSize>
 struct alignas(sizeof(T) * kSize) Pack {
   T values[kSize];
@@ -82,8 +85,8 @@ struct alignas(sizeof(T) * kSize) Pack {
   [[nodiscard]] __device__ const T& operator[](int i) const { return values[i]; }
 };
 
-// A pack that is read once: it passes the first-level cache by, where the few numbers that every warp reads (counts,
-// the step's rate) then stay.
+// Loads a pack that is read once. It bypasses the L1 cache, so that the few numbers that every warp reads (counts, the
+// learning rate) stay there.
 template <class T, int kSize>
 [[nodiscard]] __device__ inline Pack<T, kSize> load_streamed(const T* from) {
   Pack<T, kSize> pack;
@@ -96,8 +99,8 @@ template <class T, int kSize>
   return pack;
 }
 
-// A pack that many blocks read and none writes: it may come from the first-level cache at any time, so that the
-// compiler does not put its load behind what is computed before the pack is needed.
+// Loads a pack that many blocks read and none writes, through the read-only path. The compiler may then move the load
+// ahead of earlier computation instead of placing it where the pack is first used.
 template <class T, int kSize>
 [[nodiscard]] __device__ inline Pack<T, kSize> load_kept(const T* from) {
   Pack<T, kSize> pack;
@@ -110,8 +113,8 @@ template <class T, int kSize>
   return pack;
 }
 
-// In pieces of 16 bytes where the values fill them; `to` is aligned to as much. One by one, a warp's stores would reach
-// the second-level cache as many times.
+// Stores values in pieces of 16 bytes if their size is a multiple of that; `to` is aligned accordingly. If a thread
+// stored them one by one, each of a warp's stores would be a separate transaction with the L2 cache.
 template <class T, int kSize>
 __device__ inline void store_values(T* to, const T (&values)[kSize]) {
   if constexpr (sizeof(values) % 16 == 0) {
@@ -128,8 +131,8 @@ __device__ inline void store_values(T* to, const T (&values)[kSize]) {
   }
 }
 
-// A number that all lanes read for a later turn of a loop. The compiler does not know that they get the same: else it
-// would move it to a register that they share, and wait for it in the turn that loads it.
+// Loads a number that all lanes need in a later iteration of a loop. The asm hides from the compiler that all lanes get
+// the same value; otherwise it would move it to a uniform register and wait for it in the iteration that loads it.
 [[nodiscard]] __device__ inline float load_for_later(const float* from) {
   float value;
   asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(from));
@@ -141,21 +144,23 @@ __device__ inline void store_values(T* to, const T (&values)[kSize]) {
   return value;
 }
 
-// The next kernel's blocks may take the place of this one's as these end, if launch_behind launches it.
+// Allows the blocks of the next kernel, if launch_behind launches it, to start as blocks of this one end (programmatic
+// dependent launch).
 __device__ inline void let_next_start() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-// Until all that the kernels before this one wrote is there: the first step of a kernel that launch_behind launches.
+// Waits until everything that earlier kernels wrote is visible. A kernel that launch_behind launches calls it before it
+// reads any of that.
 __device__ inline void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// Launches a kernel behind the last one of this call, a kernel too, whose blocks need not all have ended before the
-// first of this one come. It saves about a microsecond.
+// Launches a kernel after another kernel of the same call so that its first blocks may start before all blocks of that
+// kernel have ended, on compute capability 9.0 and later. It saves about a microsecond.
 template <class... Parameters, class... Arguments>
 void launch_behind(const KernelCall& call, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                    Arguments... arguments) {
@@ -177,7 +182,8 @@ void launch_behind(const KernelCall& call, void (*kernel)(Parameters...), dim3 g
 template <class T>
 inline constexpr int kPackSize = 16 / static_cast<int>(sizeof(T));
 
-// body.operator()<kPack>() with as many elements as divide `row_size`: 16 bytes of T, or one.
+// Calls body.operator()<kPack>(), where kPack is the number of elements in 16 bytes if it divides `row_size`, otherwise
+// 1.
 template <class T, class Body>
 void with_pack(std::int64_t row_size, const Body& body) {
   if (row_size % kPackSize<T> == 0) {
@@ -187,7 +193,7 @@ void with_pack(std::int64_t row_size, const Body& body) {
   }
 }
 
-// Over a warp; every lane gets the sum.
+// Sum over a warp by a fixed tree; every lane gets it.
 template <class A>
 [[nodiscard]] __device__ inline A warp_sum(A value) {
 #pragma unroll
@@ -195,6 +201,7 @@ template <class A>
   return value;
 }
 
+// Maximum over a warp; every lane gets it.
 template <class A>
 [[nodiscard]] __device__ inline A warp_max(A value) {
 #pragma unroll
@@ -205,9 +212,9 @@ template <class A>
   return value;
 }
 
-// Over a block of a multiple of 32 threads, at most 1,024, all of which call it; every thread gets the sum. `shared`
-// holds 32 values; it may be used again after the next __syncthreads(). There is one in here, for a single warp too: a
-// branch would keep the compiler from moving loads across.
+// Sum over a block by a fixed tree; every thread gets it. All threads call it, a multiple of 32 and at most 1,024 of
+// them. `shared` holds 32 values and may be reused after the next __syncthreads(). The barrier in here is reached even
+// by a block of a single warp, because a branch would keep the compiler from moving loads across it.
 template <class A>
 [[nodiscard]] __device__ inline A block_sum(A value, A* shared) {
   value = warp_sum(value);

@@ -1,4 +1,4 @@
-// Kernels each of whose elements is a function of the same element of the inputs.
+// Elementwise kernels: each output element is a function of the same element of the inputs.
 #pragma once
 
 #include <algorithm>
@@ -8,13 +8,13 @@
 namespace hone {
 
 inline constexpr int kElementwiseThreads = 256;
-inline constexpr int kElementwisePacks = 4;  // a thread
+inline constexpr int kElementwisePacks = 4;  // packs of a thread
 
-// Elements in 16 bytes of the widest type.
+// Number of elements of the widest type in 16 bytes.
 template <class... Ts>
 inline constexpr int kCommonPack = std::min({kPackSize<Ts>...});
 
-// What a thread holds of one operand: packs that lie a block's width apart.
+// A thread's part of one operand: packs that are kElementwiseThreads packs apart.
 template <class T, int kPack>
 struct ElementwiseTile {
   Pack<T, kPack> packs[kElementwisePacks];
@@ -41,7 +41,7 @@ __device__ void store_results(To* to, const Function& function, const Tiles&... 
   }
 }
 
-// to[i] = function(from[i]...), 0 past the rows in use.
+// Computes to[i] = function(from[i]...), and 0 past the rows in use.
 template <class To, class Function, class... From>
 __global__ void __launch_bounds__(kElementwiseThreads)
     elementwise_kernel(To* to, RowCount rows, std::int64_t row_size, Function function, const From*... from) {
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kElementwiseThreads)
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kBlock;
   const std::int64_t elements = rows.capacity * row_size;
   if (begin + kBlock <= elements) {
-    // Loaded before the count is known, so as not to wait for it.
+    // The loads do not depend on the count, so that they do not wait for it.
     const std::int64_t mine = begin + static_cast<int>(threadIdx.x) * kPack;
     const auto store = [&](const auto&... tiles) {
       if (begin + kBlock <= rows.get() * row_size) {
@@ -68,7 +68,8 @@ __global__ void __launch_bounds__(kElementwiseThreads)
   }
 }
 
-// `to` has the types and rows of output 0 of the call, `from` those of its inputs; none may be empty pointers.
+// Launches the kernel. `to` has the elements of the call's output 0, and each of `from` as many; no pointer may be
+// null.
 template <class To, class Function, class... From>
 void launch_elementwise(const KernelCall& call, To* to, const Function& function, const From*... from) {
   const TensorView& view = call.out(0);
@@ -77,7 +78,7 @@ void launch_elementwise(const KernelCall& call, To* to, const Function& function
   if (blocks == 0) return;
   elementwise_kernel<To><<<static_cast<unsigned>(blocks), kElementwiseThreads, 0, stream_of(call)>>>(
       to, row_count(view), view.row_size(), function, from...);
-  check_launch("an elementwise kernel");
+  check_launch("elementwise kernel");
 }
 
 }  // namespace hone

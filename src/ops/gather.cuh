@@ -1,4 +1,4 @@
-// Rows picked by number, whatever they hold.
+// Gathers rows by index, for any dtype.
 #pragma once
 
 #include "ops/cuda_kernel.cuh"
@@ -6,7 +6,7 @@
 namespace hone {
 
 inline constexpr int kGatherThreads = 256;
-inline constexpr int kGatherUnits = 4;  // a thread
+inline constexpr int kGatherUnits = 4;  // units that a thread copies
 
 template <class Unit>
 __global__ void __launch_bounds__(kGatherThreads)
@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(kGatherThreads)
                   Unit* to) {
   const std::int64_t row = blockIdx.x;
   const bool is_used = row < rows.get();
-  const std::int64_t found = index[row];  // there is memory for every row: no load waits for another
+  const std::int64_t found = index[row];  // loaded before the count is known; there is memory for every row
   const bool is_there = found >= 0 && found < from_rows.get();
   const std::int64_t picked = is_used && is_there ? found : -1;
   Unit other{};
@@ -35,8 +35,8 @@ __global__ void __launch_bounds__(kGatherThreads)
   }
 }
 
-// to[i] = from[index[i]], rows past the count of `to` zero. A number that is no row in use of `from` gives a row of set
-// bits: NaN, where the tensors are of a floating type.
+// Computes to[i] = from[index[i]]; rows past the count of `to` become zeros. An index that is not a row in use of
+// `from` gives a row of set bits, which is NaN for floating types.
 inline void launch_gather(const KernelCall& call, const TensorView& from, const TensorView& index,
                           const TensorView& to) {
   const std::int64_t row_bytes = from.row_size() * static_cast<std::int64_t>(size_of(from.dtype()));
@@ -56,7 +56,7 @@ inline void launch_gather(const KernelCall& call, const TensorView& from, const 
   } else {
     launch.template operator()<Pack<std::uint8_t, 1>>();
   }
-  check_launch("a gather of rows");
+  check_launch("gather of rows");
 }
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// Rows that a block holds in its threads' registers, for kernels that go over a row more than once.
+// A row held in the registers of a block, for kernels that use its elements more than once.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace hone {
 
-// The part of a row that a thread holds: kHeld packs, a block's width apart; zero past the row's end. Elements of bf16
-// are held as pairs in words: one by one each would cost an instruction more to take out and one more to put back.
+// The part of a row that a thread holds: kHeld packs, blockDim.x packs apart; zero past the row's end. bf16 elements
+// are held as pairs in 32-bit words, which saves an instruction for each extraction and insertion.
 template <class T, int kPack, int kHeld>
 struct HeldRow {
   using A = CudaAccumulator<T>;
@@ -20,7 +20,8 @@ struct HeldRow {
 
   Held packs[kHeld];
 
-  // `kKept`: what other blocks read too.
+  // Loads this thread's part. `kKept`: other blocks read the row too (a weight), so that it should stay in the L1
+  // cache.
   template <bool kKept = false>
   __device__ void load(const T* row, int packs_a_row) {
 #pragma unroll
@@ -39,9 +40,11 @@ struct HeldRow {
       if (i < packs_a_row) reinterpret_cast<Held*>(row)[i] = packs[h];
     }
   }
+  // Returns true if pack h is inside the row.
   [[nodiscard]] __device__ static bool holds(int h, int packs_a_row) {
     return static_cast<int>(threadIdx.x) + h * static_cast<int>(blockDim.x) < packs_a_row;
   }
+  // Element k of pack h.
   [[nodiscard]] __device__ A at(int h, int k) const {
     if constexpr (kPairs) {
       const std::uint32_t pair = packs[h][k / 2];
@@ -50,7 +53,7 @@ struct HeldRow {
       return widened(packs[h][k]);
     }
   }
-  // Element k of pack h becomes value(h, k), rounded; value may read what the element was.
+  // Sets element k of pack h to value(h, k), rounded, for all h and k. `value` may read the element's old value.
   template <class Value>
   __device__ void assign(const Value& value) {
 #pragma unroll
@@ -68,8 +71,9 @@ struct HeldRow {
   }
 };
 
-// body.operator()<kPack, kHeld, kMaxThreads>(threads) for rows of n elements: kFew packs a thread if that is enough for
-// kFewThreads of them.
+// Calls body.operator()<kPack, kHeld, kMaxThreads>(threads) for rows of n elements. A thread holds kFew packs if
+// kFewThreads threads suffice then, otherwise kMany packs, or 16 single elements if n is not a multiple of a pack.
+// Throws Error if 512 threads do not hold a row.
 template <class T, int kFew, int kMany, int kFewThreads, class Body>
 void with_held_row(std::int64_t n, const Body& body) {
   constexpr int kPack = kPackSize<T>;

@@ -1,4 +1,4 @@
-// Stands in for the kernels of a GPU in a build without CUDA.
+// Replaces the registration of CUDA kernels in a build without CUDA.
 #include "ops/registry.h"
 
 namespace hone {

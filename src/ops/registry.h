@@ -1,4 +1,4 @@
-// The operations of hone: one folder each, found by the build.
+// Registration of hone's operations. Each operation has a folder, which the build finds.
 #pragma once
 
 #include "program/kernel.h"
@@ -14,7 +14,7 @@ void register_all_ops(OpRegistry& registry);           // generated
 void register_all_ops_cpu(KernelRegistry& registry);   // generated
 void register_all_ops_cuda(KernelRegistry& registry);  // generated; no_cuda.cpp in a build without CUDA
 
-// Fills op_registry() and kernel_registry(), once in a process.
+// Fills op_registry() and kernel_registry(). Later calls do nothing.
 void register_operations();
 
 }  // namespace hone

@@ -1,5 +1,4 @@
-// Rows on their way from memory to a block, several of them at a time, for kernels that go over one row after the
-// other.
+// Ring buffer in shared memory that prefetches rows, for kernels whose blocks process one row after the other.
 #pragma once
 
 #include "backend/cuda/mma.cuh"
@@ -7,17 +6,17 @@
 
 namespace hone {
 
-// A row is one of each array. They lie in dynamic shared memory, where every thread copies what it will read itself, so
-// that none waits for others. Rows whose threads hold more or less than 16 bytes are loaded when they are wanted, past
-// the ring: then kAhead is 0.
+// An entry is a row of each of kArrays arrays, in dynamic shared memory. Each thread copies exactly what it will read
+// itself, so that no barrier is needed. If a thread holds more or less than 16 bytes of a row, there is no ring (kAhead
+// is 0) and rows are loaded when they are used.
 template <class T, int kPack, int kHeld, int kArrays>
 class RowRing {
  public:
   using Row = HeldRow<T, kPack, kHeld>;
   static constexpr bool kRings = sizeof(Pack<T, kPack>) == 16 && kHeld == 1;
-  static constexpr int kAhead = kRings ? 2 : 0;  // rows that are fetched before the first is wanted
+  static constexpr int kAhead = kRings ? 2 : 0;  // rows that are prefetched
 
-  // Bytes of shared memory that a launch of the kernel needs, which it is allowed from now on.
+  // Returns the bytes of dynamic shared memory for a launch of the kernel, and allows the kernel that much.
   template <class Kernel>
   static std::size_t allow(Kernel* kernel, int threads) {
     if (!kRings) return 0;
@@ -27,7 +26,7 @@ class RowRing {
     return bytes;
   }
 
-  // Starts to copy an array's part of the row behind those that were fetched.
+  // Starts copying one array of the next row to prefetch.
   __device__ void fetch(int array, const T* row, int packs_a_row) {
     if constexpr (kRings) {
       const int i = static_cast<int>(threadIdx.x);
@@ -36,20 +35,21 @@ class RowRing {
       late_[array] = row;
     }
   }
-  // That row has all its arrays, or there is no further one.
+  // Ends the fetch of a row. It must be called for every iteration, even if there is no further row.
   __device__ void fetched() {
     if constexpr (kRings) {
       copy_async_commit();
       fetching_ = fetching_ == kAhead ? 0 : fetching_ + 1;
     }
   }
-  // Waits for the next row in turn, kAhead behind the last that was fetched.
+  // Waits for the next row, which is kAhead rows before the last one that was fetched.
   __device__ void next() {
     if constexpr (kRings) {
       copy_async_wait<kAhead>();
       reading_ = reading_ == kAhead ? 0 : reading_ + 1;
     }
   }
+  // This thread's part of an array of the current row.
   [[nodiscard]] __device__ Row row(int array, int packs_a_row) const {
     Row held;
     if constexpr (kRings) {
@@ -62,7 +62,7 @@ class RowRing {
 
  private:
   [[nodiscard]] __device__ static uint4* slot(int stage, int array) {
-    extern __shared__ __align__(128) uint4 row_ring_slots[];  // a warp's copies fill whole lines
+    extern __shared__ __align__(128) uint4 row_ring_slots[];  // [stage, array, thread]; warps fill whole lines
     return row_ring_slots + (stage * kArrays + array) * static_cast<int>(blockDim.x) + threadIdx.x;
   }
 

@@ -1,4 +1,4 @@
-// What row-wise CPU kernels share. Nothing here depends on the number of threads or on the instruction set.
+// Building blocks of row-wise CPU kernels. Results do not depend on the number of threads or on the instruction set.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ template <class T>
   return static_cast<Accumulator<T>>(value);
 }
 
-// Sum of f(0) .. f(n-1): 16 lanes, lane i takes i, i+16, ..., then the lanes are added as a tree.
+// Sum of f(0) .. f(n - 1) in a fixed order: lane i of 16 adds i, i + 16, ..., then the lanes are added as a tree.
 template <class Sum, class Element>
 [[nodiscard]] Sum lane_sum(std::int64_t n, const Element& f) {
   constexpr std::int64_t kLanes = 16;
@@ -32,7 +32,8 @@ template <class Sum, class Element>
   return lanes[0];
 }
 
-// body(row) for the rows in use, over the threads; `work` is about how many elements a row costs.
+// Calls body(row) for each row in [0, rows), spread over the threads; `work` is the approximate cost of a row in
+// elements.
 template <class Body>
 void for_rows(std::int64_t rows, std::int64_t work, const Body& body) {
   const std::int64_t grain = 16384 / (work > 0 ? work : 1) + 1;
@@ -41,7 +42,7 @@ void for_rows(std::int64_t rows, std::int64_t work, const Body& body) {
   });
 }
 
-// Zeroes the rows past the count.
+// Clears the rows past the count.
 inline void zero_tail(const TensorView& view) {
   if (!view) return;
   const std::size_t row_bytes = static_cast<std::size_t>(view.row_size()) * size_of(view.dtype());

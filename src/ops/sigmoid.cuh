@@ -1,11 +1,11 @@
-// The logistic function in kernels.
+// The logistic function for CUDA kernels.
 #pragma once
 
 #include "ops/cuda_kernel.cuh"
 
 namespace hone {
 
-// 1 / (1 + exp(-x)), accurate in both tails; to about 1e-6 for bf16, of which 1e-3 is kept.
+// 1 / (1 + exp(-x)), accurate in both tails. For bf16 it is computed to about 1e-6, of which rounding keeps 1e-3.
 template <class T>
 [[nodiscard]] __device__ CudaAccumulator<T> sigmoid(CudaAccumulator<T> x) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {

@@ -1,12 +1,12 @@
-// The multiprocessors that launches are laid out for where they must not follow the device.
+// The number of SMs that a launch assumes if its results must not depend on the device.
 #pragma once
 
 namespace hone {
 
-// Multiprocessors of an H100 or H200 (SXM). Sums over rows go over so many slices, times the blocks that each holds:
-// the number fixes the order of the sums, and so their bits, and stays the same on every device, whatever it has.
-// Kernels into whose strides it is compiled (AdamW's) give the same bits with any; there it is a matter of speed alone.
-// Grids that only cover work follow the device (CudaDevice::multiprocessors).
+// Number of SMs of an H100 or H200 (SXM). Sums over rows are split into this many slices times the blocks that an SM
+// holds. The number of slices fixes the order of a sum, and so its bits; it is therefore the same on every device.
+// Kernels that have it compiled into their strides (AdamW's) give the same bits with any number; it affects their speed
+// only. Grids that only cover work follow the device (CudaDevice::multiprocessors).
 inline constexpr int kSlicedMultiprocessors = 132;
 
 }  // namespace hone

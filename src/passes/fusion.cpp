@@ -9,10 +9,11 @@
 namespace hone {
 namespace {
 
+// A pattern found in the program.
 struct Match {
   const Op* op = nullptr;
   Fusion fusion;
-  std::vector<std::size_t> before;  // later nodes that the fused one depends on, ascending
+  std::vector<std::size_t> before;  // later nodes that the fused node depends on, ascending; they move in front of it
 };
 
 class Fuser {
@@ -38,6 +39,7 @@ class Fuser {
   }
 
  private:
+  // Returns the first pattern, in the order of fused operations, that starts at node `first` and may be applied.
   std::optional<Match> match_at(std::size_t first) const {
     for (const FusedOp* op : fused_) {
       std::optional<Fusion> fusion = op->fuse(program_, first);
@@ -48,7 +50,7 @@ class Fuser {
     return std::nullopt;
   }
 
-  // Whether a fusion takes nodes that nothing took before, within reach of each other.
+  // Returns true if no node of the fusion is replayed or fused yet and all are within reach of each other.
   [[nodiscard]] bool fits(const Fusion& fusion) const {
     const std::string_view layer = layer_of(program_.nodes()[fusion.nodes.front()].scope);
     return !takes_count(fusion) && std::all_of(fusion.nodes.begin(), fusion.nodes.end(), [&](std::size_t node) {
@@ -56,7 +58,7 @@ class Fuser {
     });
   }
 
-  // Whether the source of a count would be gone.
+  // Returns true if the fusion would remove the value that a count is read from.
   [[nodiscard]] bool takes_count(const Fusion& fusion) const {
     return std::ranges::any_of(program_.counts(), [&](const CountSpec& spec) {
       if (spec.source == kNoValue || program_.value(spec.source).producer < 0) return false;
@@ -66,7 +68,8 @@ class Fuser {
     });
   }
 
-  // False where an input depends on a node that is to be fused, or on a later update in place.
+  // Fills match.before. Returns false if an input depends on a node to be fused or on a later in-place update, which
+  // may not be reordered.
   [[nodiscard]] bool find_before(Match& match) const {
     const Fusion& fusion = match.fusion;
     std::vector<std::size_t> open;

@@ -1,6 +1,8 @@
-// Replaces nodes by fused operations; each fused operation knows its own pattern, of the forward pass or of a node and
-// its backward pass, and its place among the others (FusedOp). A fused operation rounds where its parts round, so the
-// numbers stay the same.
+// The fusion pass: replaces groups of nodes with fused operations.
+//
+// Each fused operation (FusedOp) recognizes its own pattern, either in the forward pass or across a node and its
+// backward pass, and declares the order in which patterns are tried. A fused operation rounds wherever its parts round,
+// so fusion changes no result.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +11,14 @@
 
 namespace hone {
 
-// Which nodes may become one.
+// The nodes that may be fused with each other.
 enum class FusionReach : std::uint8_t {
-  layer,    // those of one layer: recomputation keeps what crosses from layer to layer, and that alone
-  program,  // all
+  layer,    // nodes of one layer, because recomputation keeps exactly the values that cross from layer to layer
+  program,  // all nodes
 };
 
-// A fused node takes the place of its first; what its inputs depend on and comes later moves in front of it.
+// Returns `program` with every pattern that `registry` recognizes fused. A fused node takes the position of the first
+// node that it replaces. Later nodes that its inputs depend on move in front of it.
 [[nodiscard]] Program fuse(const Program& program, FusionReach reach = FusionReach::layer,
                            const OpRegistry& registry = op_registry());
 

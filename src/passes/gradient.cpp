@@ -11,6 +11,7 @@
 namespace hone {
 namespace {
 
+// Builds the backward pass of one program. Gradients that reach the same value are added up.
 class Backward final : public GradientBuilder {
  public:
   Backward(Program& program, std::span<const Tensor> wanted, GradientSums sums)
@@ -18,6 +19,7 @@ class Backward final : public GradientBuilder {
         sums_(sums),
         needed_(program.values().size(), false),
         gradients_(program.values().size(), kNoValue) {
+    // A value needs a gradient if it is wanted, a trainable weight, or computed from such a value.
     for (const Tensor& tensor : wanted) needed_[index(tensor.id())] = true;
     for (std::size_t i = 0; i < needed_.size(); ++i) {
       const Value& value = program.values()[i];
@@ -36,6 +38,7 @@ class Backward final : public GradientBuilder {
     contribute(seed.value.id(), seed.gradient);
   }
 
+  // Appends the backward pass of a node if a gradient reached its outputs and an input needs one.
   void run(const Node& node) {
     bool arrived = false;
     for (const ValueId id : node.outputs) arrived = arrived || gradients_[index(id)] != kNoValue;
@@ -60,7 +63,7 @@ class Backward final : public GradientBuilder {
   }
   void add(std::size_t i, Tensor gradient) override {
     const ValueId id = node_->inputs.at(i);
-    HONE_ASSERT(program_.value(id).role != Role::weight, "weight ", program_.value(id).name, " wants an accumulator");
+    HONE_ASSERT(program_.value(id).role != Role::weight, "weight ", program_.value(id).name, " must use accumulator()");
     contribute(id, gradient);
   }
   Tensor accumulator(std::size_t i) override {
@@ -88,9 +91,9 @@ class Backward final : public GradientBuilder {
 
   Program& program_;
   GradientSums sums_;
-  const Node* node_ = nullptr;
-  std::vector<bool> needed_;
-  std::vector<ValueId> gradients_;  // by value of the forward program
+  const Node* node_ = nullptr;      // the node whose backward pass is being appended
+  std::vector<bool> needed_;        // [values of the forward program]
+  std::vector<ValueId> gradients_;  // [values of the forward program]; kNoValue: no gradient so far
 };
 
 }  // namespace
@@ -104,7 +107,7 @@ std::vector<Tensor> append_gradients(Program& program, std::span<const GradientS
                                      std::span<const Tensor> wanted, GradientSums sums) {
   program.set_phase(Phase::backward);
   Backward backward(program, wanted, sums);
-  const std::vector<Node> forward = program.nodes();  // a copy: the list grows meanwhile
+  const std::vector<Node> forward = program.nodes();  // a copy, because the list grows during the loop
   for (const GradientSeed& seed : seeds) backward.seed(seed);
   for (const Node& node : std::views::reverse(forward)) backward.run(node);
   program.set_scope({});

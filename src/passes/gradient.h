@@ -1,4 +1,4 @@
-// Reverse-mode gradients of a traced program.
+// Reverse-mode automatic differentiation of a traced program.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,24 @@
 
 namespace hone {
 
-// The gradient with which the backward pass starts at a value.
+// A value at which the backward pass starts, and its gradient.
 struct GradientSeed {
   Tensor value;
   Tensor gradient;  // of the value's type
 };
 
-// What the gradients of weights are summed in.
+// The type in which weight gradients accumulate.
 enum class GradientSums : std::uint8_t {
-  wide,        // f32; f64 for weights of f64
-  as_weights,  // the weight's type, but for vectors (norms, biases), which stay wide: half the memory for bf16
+  wide,        // f32; f64 for f64 weights
+  as_weights,  // the weight's type, which halves the memory for bf16; vectors (norms, biases) stay wide
 };
 [[nodiscard]] Type gradient_type(const Type& weight, GradientSums sums);
 
-// Appends the backward pass of the program's nodes, in reverse order. The gradient of a trainable weight accumulates in
-// place into program.gradient(weight's name), made here. Returns the gradients of `wanted`
-// (activations or inputs), invalid where none arrives. Nodes that no trainable weight and no wanted value depends on
-// get no backward pass.
+// Appends the backward pass of the program's nodes, in reverse order. The gradient of each trainable weight accumulates
+// in place into program.gradient(NAME), which this function declares under the weight's name. Returns the gradients of
+// `wanted` (activations or inputs) in that order; a tensor is invalid if no gradient reaches it. Nodes that depend on
+// no trainable weight and on no wanted value get no backward pass. Throws Defect if the types of a seed's value and
+// gradient differ.
 std::vector<Tensor> append_gradients(Program& program, std::span<const GradientSeed> seeds,
                                      std::span<const Tensor> wanted = {}, GradientSums sums = GradientSums::wide);
 

@@ -10,10 +10,12 @@ namespace hone {
 namespace {
 
 constexpr std::string_view kStatePrefix = "offload.";
-// Smaller ones stay: a copy costs a launch, and they save nothing.
+// Activations smaller than 1/16 of the largest candidate stay on the device: their copies would cost launches and save
+// little memory.
 constexpr std::size_t kSmallestShare = 16;
 
-// Runs of nodes of one layer and phase, by number; a node's entry is its run.
+// Divides the program into runs of consecutive nodes of the same layer and phase. Returns the run number of each node,
+// [nodes].
 std::vector<std::size_t> runs_of(const Program& program) {
   std::vector<std::size_t> runs;
   for (std::size_t n = 0; n < program.nodes().size(); ++n) {
@@ -29,15 +31,16 @@ std::vector<std::size_t> runs_of(const Program& program) {
   return runs;
 }
 
-// A value's way out and back, by the nodes before which its steps stand.
+// The offload of a value. Each step is inserted before the node of the given index.
 struct Trip {
   ValueId value = kNoValue;
-  std::size_t start = 0;  // after its producer
-  std::size_t left = 0;   // the storage is free
-  std::size_t fetch = 0;
-  std::size_t back = 0;  // its first reader in the backward pass
+  std::size_t start = 0;  // start of the copy to the host, right after the producer
+  std::size_t left = 0;   // end of that copy; the storage on the device is free from here on
+  std::size_t fetch = 0;  // start of the copy back to the device
+  std::size_t back = 0;   // end of that copy, before the first reader in the backward pass
 };
 
+// Finds the values to offload.
 class Travellers {
  public:
   explicit Travellers(const Program& program) : program_(program), runs_(runs_of(program)) {
@@ -61,8 +64,8 @@ class Travellers {
   }
 
  private:
-  // Nothing where the value is not an activation of a layer, has no storage of its own alone, or is read again too soon
-  // to leave.
+  // Returns no trip if the value is not a forward activation of a layer, shares its storage, is an output, or is read
+  // by the backward pass too soon for both copies to overlap with other layers.
   [[nodiscard]] std::optional<Trip> trip_of(ValueId id) const {
     const Value& value = program_.value(id);
     if (value.role != Role::activation || value.producer < 0 || value.alias_of != kNoValue || is_used_otherwise(id))
@@ -70,6 +73,7 @@ class Travellers {
     const auto producer = static_cast<std::size_t>(value.producer);
     const Node& made = program_.nodes()[producer];
     if (made.phase != Phase::forward || !is_in_layer(made.scope)) return {};
+    // The last forward reader and the first backward reader bound the time on the host.
     std::size_t last_forward = producer;
     std::optional<std::size_t> first_backward;
     for (std::size_t n = producer + 1; n < program_.nodes().size(); ++n) {
@@ -79,11 +83,14 @@ class Travellers {
       if (node.phase == Phase::backward && !first_backward) first_backward = n;
     }
     if (!first_backward) return {};
+    // The copy to the host may take the whole run after the last forward reader, the copy back the whole run before the
+    // first backward reader, and the two must be at least one run apart.
     const std::size_t leaves = runs_[last_forward] + 2;
     if (leaves + 1 >= runs_[*first_backward]) return {};
     return Trip{id, producer + 1, first_of_run_[leaves], first_of_run_[runs_[*first_backward] - 1], *first_backward};
   }
 
+  // Returns true if another value aliases the storage, a count is read from the value, or it is an output.
   [[nodiscard]] bool is_used_otherwise(ValueId id) const {
     const bool by_value = std::any_of(program_.values().begin(), program_.values().end(),
                                       [&](const Value& value) { return value.alias_of == id; });
@@ -95,8 +102,8 @@ class Travellers {
   }
 
   const Program& program_;
-  std::vector<std::size_t> runs_;
-  std::vector<std::size_t> first_of_run_;
+  std::vector<std::size_t> runs_;          // [nodes], run of each node
+  std::vector<std::size_t> first_of_run_;  // [runs], first node of each run
 };
 
 }  // namespace
@@ -104,8 +111,8 @@ class Travellers {
 Program offload_activations(const Program& program) {
   const std::vector<Trip> trips = Travellers(program).find();
   ProgramRewriter rewriter(program);
-  std::vector<Tensor> homes(trips.size());
-  std::vector<Tensor> fetched(trips.size());
+  std::vector<Tensor> homes(trips.size());    // states in host memory
+  std::vector<Tensor> fetched(trips.size());  // copies back on the device
   for (std::size_t n = 0; n < program.nodes().size(); ++n) {
     const Node& node = program.nodes()[n];
     for (std::size_t t = 0; t < trips.size(); ++t) {
@@ -113,7 +120,7 @@ Program offload_activations(const Program& program) {
       if (n != trip.start && n != trip.left && n != trip.fetch && n != trip.back) continue;
       rewriter.program().set_scope(program.nodes()[n == trip.start ? n - 1 : n].scope);
       rewriter.program().set_phase(node.phase);
-      const auto slot = static_cast<std::int64_t>(2 * t);
+      const auto slot = static_cast<std::int64_t>(2 * t);  // even slots track copies out, odd ones copies back
       if (n == trip.start) {
         homes[t] = rewriter.program().state(std::string(kStatePrefix) + std::to_string(t),
                                             program.value(trip.value).type, Placement::host);

@@ -1,13 +1,14 @@
-// Offload: activations that the backward pass reads long after they were made wait for it in another memory. Only
-// copies are added, so that no number changes.
+// The offload pass: activations that the backward pass reads much later are kept in host memory in the meantime, which
+// frees device memory. The pass adds only copies, so no result changes.
 #pragma once
 
 #include "program/program.h"
 
 namespace hone {
 
-// Every large activation that outlives its layer's forward pass by another layer becomes a state "offload.N" in the
-// host's memory, written while the next layer runs and read back while the layer before its use runs.
+// Moves every large activation of a layer whose first backward reader comes at least four layers after its last forward
+// reader (in program order) into a state "offload.N" in host memory. The copy to the host overlaps with the next layer;
+// the copy back overlaps with the layer that runs before the value is used.
 [[nodiscard]] Program offload_activations(const Program& program);
 
 }  // namespace hone

@@ -11,7 +11,7 @@
 namespace hone {
 namespace {
 
-// A forward node that may run again: every value it makes is an activation of its own.
+// Returns true if a node is a forward node that may run twice: it updates nothing in place and reads no state.
 bool can_repeat(const Program& program, const Node& node) {
   if (node.phase != Phase::forward || updates_in_place(node)) return false;
   return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
@@ -19,25 +19,27 @@ bool can_repeat(const Program& program, const Node& node) {
   });
 }
 
-// A value of a layer that the backward pass reads and that need not be kept, and what dropping it costs. Outside the
-// layers little is kept, and a head costs as much as many layers.
+// A value inside a layer that the backward pass reads and could recompute, and the cost of doing so. Values outside of
+// layers are no candidates: they take little memory, and recomputing the head costs as much as many layers.
 struct Candidate {
   ValueId value = kNoValue;
-  double seconds_per_byte = 0;
-  bool of_pairs = false;  // made from pairs of tokens
+  double seconds_per_byte = 0;  // time to recompute, per byte of memory saved
+  bool of_pairs = false;        // result of work on pairs of tokens (attention)
 };
 
-// Products of any dtype count by the rate of bf16: the ratio of products to bytes is what ranks the candidates.
+// Estimated run time of a node. All matmuls count at the bf16 rate whatever their dtype, because only the ratio of FLOP
+// to bytes matters for ranking candidates.
 double seconds_of(const Cost& cost, const DeviceModel& device) {
   return cost.flops / device.bf16_flops.per_second +
          (cost.bytes_read + cost.bytes_written) / device.copy_bytes.per_second;
 }
 
+// Returns the candidates in the order of their values.
 std::vector<Candidate> find_candidates(const Program& program, DeviceKind device) {
   const DeviceModel model = built_in_model(device);
   const std::size_t count = program.values().size();
-  std::vector<bool> crosses(count, false);  // read by another layer's forward nodes, or an output
-  std::vector<bool> read_backward(count, false);
+  std::vector<bool> crosses(count, false);        // read by forward nodes of another layer, or an output
+  std::vector<bool> read_backward(count, false);  // read by the backward pass
   for (const Node& node : program.nodes()) {
     for (const ValueId id : node.inputs) {
       if (id == kNoValue) continue;
@@ -66,6 +68,7 @@ std::vector<Candidate> find_candidates(const Program& program, DeviceKind device
   return candidates;
 }
 
+// Rewrites a program so that its backward pass recomputes the dropped values.
 class Recomputer {
  public:
   Recomputer(const Program& program, const std::vector<bool>& dropped)
@@ -93,7 +96,7 @@ class Recomputer {
     for (std::size_t i = 0; i < outputs.size(); ++i) rewriter_.map(node.outputs[i], outputs[i]);
   }
 
-  // The kept value, or the one made again, here and now if it is the first time.
+  // Returns the kept value or its recomputed copy; recomputes it at this point on first use.
   Tensor available(ValueId id) {
     if (id == kNoValue || !dropped_[static_cast<std::size_t>(id)]) return rewriter_.mapped(id);
     ValueId& again = again_[static_cast<std::size_t>(id)];
@@ -115,11 +118,12 @@ class Recomputer {
   const Program& from_;
   const std::vector<bool>& dropped_;
   ProgramRewriter rewriter_;
-  std::vector<ValueId> again_;  // by old value: its second incarnation
+  std::vector<ValueId> again_;  // [values of the old program]: the recomputed copy, kNoValue: none so far
 };
 
-// Everything that only forward nodes of dropped values' layers read is dropped with them: a value that must be made
-// again reads its own inputs again, which are then dropped too unless they are kept for the backward pass anyway.
+// Extends `dropped` to the inputs of recomputed nodes. Recomputing a value reads its inputs again; these are dropped as
+// well, unless they are kept anyway (`kept`) or may not run twice. The nodes are visited backwards, so the inputs of
+// inputs follow.
 std::vector<bool> close_over(const Program& program, std::vector<bool> dropped, const std::vector<bool>& kept) {
   for (std::size_t n = program.nodes().size(); n-- > 0;) {
     const Node& node = program.nodes()[n];
@@ -137,11 +141,11 @@ std::vector<bool> close_over(const Program& program, std::vector<bool> dropped, 
   return dropped;
 }
 
-// The program with the first `count` candidates dropped.
+// Returns the program with the first `count` candidates recomputed.
 Program drop(const Program& program, const std::vector<Candidate>& candidates, std::size_t count) {
   const std::size_t values = program.values().size();
   std::vector<bool> dropped(values, false);
-  std::vector<bool> kept(values, false);
+  std::vector<bool> kept(values, false);  // read by the backward pass or by another layer
   for (const Node& node : program.nodes()) {
     for (const ValueId id : node.inputs) {
       if (id == kNoValue || program.value(id).producer < 0) continue;
@@ -165,7 +169,7 @@ Program recompute(const Program& program, Recompute policy, std::size_t budget, 
   std::vector<Candidate> candidates = find_candidates(program, device);
   const auto with = [&](std::size_t drops) { return drops == 0 ? program : drop(program, candidates, drops); };
   const auto fits = [&](std::size_t drops) { return plan_memory(with(drops), device).arena <= budget; };
-  // `low` drops are too few, unless they are the fewest that the policy allows.
+  // Invariant of the search below: `low` drops do not fit. Both policies start with the fewest drops that they allow.
   std::size_t low = 0;
   std::size_t high = candidates.size();
   if (policy == Recompute::layers) {
@@ -175,7 +179,8 @@ Program recompute(const Program& program, Recompute policy, std::size_t budget, 
     std::ranges::stable_sort(candidates, {}, &Candidate::seconds_per_byte);
   }
   if (low == high || fits(low)) return with(low);
-  // The fewest drops that fit; more drops do not always save more, so the last step takes whatever fits.
+  // Binary search for the fewest drops that fit. Memory need not decrease with every further drop, so the result fits
+  // but may not be the minimum.
   while (low + 1 < high) {
     const std::size_t middle = low + (high - low) / 2;
     if (fits(middle)) {

@@ -1,5 +1,5 @@
-// Recomputation: activations that the backward pass needs are made again instead of being kept. Nodes are only cloned,
-// so no number changes.
+// The recomputation pass (activation checkpointing): the backward pass recomputes activations that it needs instead of
+// keeping them in memory. The pass only clones nodes, so no result changes.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,16 @@ namespace hone {
 
 enum class Recompute : std::uint8_t {
   none,  // keep everything
-  // Keep what crosses from one layer to the next ("layers.N" scopes) and all outside of them; of the results of pairs
-  // of tokens (attention), whose cost grows with the square of the length, as many as the budget has room for.
+  // Keep values that cross from one layer ("layers.N" scope) to the next and everything outside of layers. Results of
+  // attention, whose cost grows with the square of the sequence length, are also kept as far as the budget allows.
   layers,
-  automatic,  // the least recomputation with which the arena stays within the budget: the cheapest seconds a byte first
+  automatic,  // as little as keeps the arena within the budget, values that cost the fewest seconds per byte first
 };
 
-// `budget`: bytes of the step arena on `device`. Where even recomputing all that can be is more, that is what comes
-// out; the caller compares the plan. Seconds are by built_in_model(device): no measurement changes the program.
+// Returns the program with recomputation by `policy`. `budget` is the size in bytes that the step arena on `device` may
+// have. If even full recomputation exceeds the budget, the result recomputes everything it can, and the caller must
+// compare the memory plan with the budget. Costs in seconds come from built_in_model(device), so measured rates never
+// change the program.
 [[nodiscard]] Program recompute(const Program& program, Recompute policy, std::size_t budget, DeviceKind device);
 
 }  // namespace hone

@@ -18,16 +18,17 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-// The folder is there, or can be made.
+// Throws Error if the output folder neither exists nor can be created, or is not writable.
 void check_output(const std::string& output_dir) {
   std::error_code error;
   fs::path path = fs::absolute(output_dir, error);
   while (!fs::exists(path, error) && path.has_relative_path()) path = path.parent_path();
   if (!fs::is_directory(path, error)) {
-    throw Error("output_dir", text_of("cannot create the folder ", output_dir, ": ", path.string(), " is no folder"));
+    throw Error("output_dir",
+                text_of("cannot create the folder ", output_dir, ": ", path.string(), " is not a folder"));
   }
   if (::access(path.c_str(), W_OK) != 0) {
-    throw Error("output_dir", text_of("cannot write into ", path.string()), "name a folder of your own");
+    throw Error("output_dir", text_of("cannot write into ", path.string()), "choose a folder with write permission");
   }
 }
 
@@ -37,7 +38,7 @@ std::string rate_line(const Schedule& schedule, std::int64_t step) {
   return line.data();
 }
 
-// The rate at the first step, where the warm-up ends, at quarters and at the last step.
+// The learning rate at the first step, at the end of the warm-up, at each quarter of the run and at the last step.
 std::string schedule_text(const TrainingOptions& options, std::int64_t total) {
   const Schedule schedule = make_schedule(options, total);
   const std::int64_t warmup = warmup_steps_of(total, options.warmup_steps, options.warmup_ratio);
@@ -50,18 +51,19 @@ std::string schedule_text(const TrainingOptions& options, std::int64_t total) {
   return text;
 }
 
+// Describes the checkpoint that the run would resume from.
 std::string start_text(const TrainingOptions& options) {
   const std::string& from = options.resume_from_checkpoint;
   if (!from.empty() && from != "true" && from != "false") {
-    return text_of("goes on from ", from, " after step ", format_count(TrainingState(from).step()), "\n");
+    return text_of("resumes from ", from, " after step ", format_count(TrainingState(from).step()), "\n");
   }
-  if (from == "false" || (from.empty() && options.overwrite_output_dir)) return "starts anew\n";
+  if (from == "false" || (from.empty() && options.overwrite_output_dir)) return "starts from scratch\n";
   const std::optional<CheckpointFolder> last = last_good_checkpoint(options.output_dir);
-  if (last) return text_of("goes on from ", last->path.string(), " after step ", format_count(last->step), "\n");
+  if (last) return text_of("resumes from ", last->path.string(), " after step ", format_count(last->step), "\n");
   if (from == "true") {
     throw Error("resume_from_checkpoint", text_of("there is no checkpoint in ", options.output_dir));
   }
-  return "starts anew\n";
+  return "starts from scratch\n";
 }
 
 template <class Run>
@@ -86,14 +88,14 @@ int print_dry_run(const LanguageRun& run) {
   const auto count = [](const std::unique_ptr<BatchLoader>& loader) {
     return loader == nullptr ? std::string("none") : format_count(loader->batches_per_epoch());
   };
-  return print_run(run, text_of("micro-batches an epoch ", count(run.batches), ", of an evaluation ",
-                                count(run.eval_batches), "\n"));
+  return print_run(
+      run, text_of("micro-batches per epoch ", count(run.batches), ", per evaluation ", count(run.eval_batches), "\n"));
 }
 
 int print_dry_run(const GrpoRun& run) {
   check_weights(*run.model, *run.initial);
   return print_run(run,
-                   text_of("prompts ", format_count(run.prompts.size()), ", of an evaluation ",
+                   text_of("prompts ", format_count(run.prompts.size()), ", for evaluation ",
                            run.eval_prompts ? format_count(run.eval_prompts->size()) : "none", "; a generation is ",
                            run.batch.prompts, " x ", run.options.num_generations, " completions\n"));
 }

@@ -1,12 +1,13 @@
-// --dry_run: everything up to the first step.
+// The option --dry_run: prepares and checks a run without training.
 #pragma once
 
 #include "planner/plan.h"
 
 namespace hone {
 
-// Checks the weights' shapes, the output folder and the memory, and prints the plan, the schedule and what a resume
-// would start from, on standard output. Nothing is written. Returns the exit code, 0; throws Error.
+// Checks the shapes of the weights, the output folder and the memory, and prints the plan, the learning-rate schedule
+// and the checkpoint that the run would resume from to standard output. Writes no file. Returns the exit code 0; throws
+// Error if a check fails.
 int print_dry_run(const LanguageRun& run);
 int print_dry_run(const GrpoRun& run);
 

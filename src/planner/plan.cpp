@@ -13,7 +13,8 @@
 namespace hone {
 namespace {
 
-// "layers.3.mlp.down" -> "mlp"; "layers.3.input_norm" -> "norms"; "embedding" as it is.
+// The part of the model that a weight counts to: "layers.3.mlp.down" -> "mlp", "layers.3.input_norm" -> "norms".
+// Weights outside of layers are a part by themselves: "embedding" -> "embedding".
 std::string part_of(const std::string& weight) {
   if (weight.find("norm") != std::string::npos) return "norms";
   if (weight.find(".attention.") != std::string::npos) return "attention";
@@ -42,7 +43,8 @@ void add_cost(RunPlan& plan, const Program& program) {
   plan.bytes_per_micro_batch = cost.bytes_read + cost.bytes_written;
 }
 
-// The memory is all that is known of a device that a plan only asks about.
+// Adds the roofline time of the program. A device given only by its memory size (options.plan.device) has no known
+// rates, so its plan has no time.
 void add_time(RunPlan& plan, const Program& program, const TrainingOptions& options, DType dtype) {
   if (options.plan.device) return;
   const DeviceModel model = device_model(open_device(options.device));
@@ -58,6 +60,8 @@ void add_time(RunPlan& plan, const Program& program, const TrainingOptions& opti
   plan.rates = measured ? "measured" : "built-in";
 }
 
+// Plans the run for a GPU of `total` bytes and collects the changes that reduce its memory until it fits. A later
+// change of a key replaces an earlier one.
 DeviceFit fit_gpu(std::size_t total, const TrainingOptions& options, DType dtype, const BytesWith& bytes_with) {
   TrainingOptions there = options;
   there.plan.device = memory_of_gpu(total);
@@ -96,7 +100,7 @@ std::string printed(const char* format, Values... values) {
 
 namespace {
 
-// A run's plan but for its steps.
+// The plan of a run without its number of steps.
 RunPlan plan_sizes(std::string command, const LanguageSizes& sizes, const TrainingOptions& options,
                    std::span<const std::size_t> gpus) {
   const Workspace workspace = trace_run(sizes, options);
@@ -126,7 +130,8 @@ RunPlan plan_sizes(const GrpoSizes& sizes, std::span<const std::size_t> gpus) {
   return plan;
 }
 
-// `length`: tokens of each sequence; `documents`: in each, at most.
+// Plans a language-modeling run whose data is unknown. `length` is the number of tokens of each sequence, `documents`
+// the largest number of documents in a sequence, `key` the option that sets the length.
 RunPlan plan_language_sketch(std::string command, const TrainingOptions& options, LanguageSizes sizes,
                              std::int64_t length, std::int64_t documents, std::string_view key,
                              std::span<const std::size_t> gpus) {
@@ -143,12 +148,14 @@ RunPlan plan_language_sketch(std::string command, const TrainingOptions& options
   return plan;
 }
 
-// A packed sequence holds so many documents at most: shorter ones are rare, and one more costs a few bytes.
+// Largest number of documents assumed in a packed sequence. Documents of fewer than 16 tokens are rare, and a larger
+// number costs only a few bytes of inputs.
 std::int64_t documents_in(std::int64_t length) {
   constexpr std::int64_t kShortDocument = 16;
   return std::max<std::int64_t>(length / kShortDocument, 1);
 }
 
+// Returns true if this build has no CUDA kernels, so plans for GPUs use the workspace sizes of the CPU kernels.
 bool lacks_gpu_kernels() {
   const KernelRegistry& kernels = kernel_registry();
   return &kernels.get_to_plan("adamw", DeviceKind::cuda) == &kernels.get("adamw", DeviceKind::cpu);
@@ -166,7 +173,8 @@ std::string device_table(std::span<const DeviceFit> devices) {
             answer + "\n";
   }
   if (lacks_gpu_kernels())
-    text += "  (this build has no kernels for a GPU: their workspaces are taken to be the host's)\n";
+    text +=
+        "  (this build has no GPU kernels: their workspaces are assumed to be as large as those of the CPU kernels)\n";
   return text;
 }
 
@@ -237,7 +245,7 @@ std::string to_text(const RunPlan& plan) {
     text += printed("  %-28s %14.3f ms, by %s rates\n", "at the device's limits", plan.seconds_per_micro_batch * 1e3,
                     plan.rates.c_str());
   }
-  text += plan.steps > 0 ? printed("steps %s\n", format_count(plan.steps).c_str()) : "steps: as the data will have\n";
+  text += plan.steps > 0 ? printed("steps %s\n", format_count(plan.steps).c_str()) : "steps: depends on the data\n";
   return plan.devices.empty() ? text : text + device_table(plan.devices);
 }
 

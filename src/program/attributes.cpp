@@ -11,7 +11,7 @@
 namespace hone {
 namespace {
 
-// What is not a number is written by its bits: "nan:7ff8000000000000".
+// Prefix of a NaN, which is printed as its bits in hexadecimal: "nan:7ff8000000000000".
 constexpr std::string_view kNan = "nan:";
 
 template <class Number>
@@ -52,7 +52,7 @@ void field_from_text(std::string_view text, double& value) {
   std::uint64_t bits = 0;
   parse_number(text.substr(kNan.size()), bits, 16);
   value = std::bit_cast<double>(bits);
-  if (!std::isnan(value)) throw Error(text_of("'", text, "' is a number"));
+  if (!std::isnan(value)) throw Error(text_of("'", text, "' is not a NaN"));
 }
 void field_from_text(std::string_view text, std::string& value) { value = unquoted(text); }
 

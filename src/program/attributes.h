@@ -1,8 +1,8 @@
-// The attributes of an operation: one struct an operation, with
+// Attributes of operations. Each operation defines a struct of its attributes with
 //
 //   template <class Visitor> void fields(Visitor& v) { v("epsilon", epsilon); ... }
 //
-// which serves printing, parsing and comparison. Fields: bool, int64_t, double, std::string.
+// from which printing, parsing and comparison follow. The types of fields are bool, int64_t, double and std::string.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct NoAttributes {
   void fields(Visitor&) {}
 };
 
-// Text of one field; exact: parsing gives the same bits back.
+// Convert one field to text and back. The text is exact: parsing it returns the same bits. Parsing throws Error.
 [[nodiscard]] std::string field_to_text(bool value);
 [[nodiscard]] std::string field_to_text(std::int64_t value);
 [[nodiscard]] std::string field_to_text(double value);
@@ -31,7 +31,7 @@ void field_from_text(std::string_view text, std::int64_t& value);
 void field_from_text(std::string_view text, double& value);
 void field_from_text(std::string_view text, std::string& value);
 
-// An attribute struct of any type, immutable and shared.
+// Type-erased attribute struct, immutable; copies share one object.
 class Attributes {
  public:
   Attributes() : Attributes(NoAttributes{}) {}
@@ -39,15 +39,16 @@ class Attributes {
     requires(!std::is_same_v<T, Attributes>)
   Attributes(T value) : holder_(std::make_shared<const Holder<T>>(std::move(value))) {}  // NOLINT: meant to convert
 
+  // Returns the struct; throws Defect if it is of another type.
   template <class T>
   [[nodiscard]] const T& as() const {
     const auto* holder = dynamic_cast<const Holder<T>*>(holder_.get());
     HONE_ASSERT(holder != nullptr, "attributes are not of type ", typeid(T).name());
     return holder->value;
   }
-  // "epsilon=1e-06, causal=true"; equal structs have equal texts.
+  // Prints "epsilon=1e-06, causal=true". Two structs of one type are equal if and only if their texts are.
   [[nodiscard]] std::string to_text() const { return holder_->to_text(); }
-  // A struct of the same type with the fields that `text` names changed. Throws Error at an unknown field.
+  // Returns a copy in which the fields named in `text` are replaced. Throws Error for an unknown field or a bad value.
   [[nodiscard]] Attributes from_text(std::string_view text) const { return Attributes(holder_->from_text(text)); }
 
  private:
@@ -63,7 +64,7 @@ class Attributes {
   std::shared_ptr<const HolderBase> holder_;
 };
 
-// One "name=value" of an attribute list.
+// One entry "name=value" of the text of attributes.
 struct AttributeText {
   std::string name;
   std::string value;

@@ -19,7 +19,7 @@ bool is_name(std::string_view text) {
          std::ranges::all_of(text, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '_'; });
 }
 
-// All names that were ever used, by id: a name keeps its place and its address.
+// All names used in this process, indexed by id. A deque, so that the address of a name never changes.
 struct Names {
   std::mutex mutex;
   std::deque<std::string> by_id{"", "tokens", "sequences", "samples"};
@@ -33,13 +33,14 @@ Names& names() {
 }  // namespace
 
 Count::Count(std::string_view name) {
-  if (!is_name(name)) throw Error(text_of("'", name, "' is not the name of a count"));
+  if (!is_name(name)) throw Error(text_of("'", name, "' is not a valid name of a count"));
   Names& known = names();
   const std::scoped_lock lock(known.mutex);
   const auto found = std::ranges::find(known.by_id, name);
   const std::size_t id = static_cast<std::size_t>(found - known.by_id.begin());
   if (found == known.by_id.end()) {
-    if (id > std::numeric_limits<std::uint16_t>::max()) throw Error(text_of("there are too many counts for ", name));
+    if (id > std::numeric_limits<std::uint16_t>::max())
+      throw Error(text_of("too many names of counts, cannot add ", name));
     known.by_id.emplace_back(name);
   }
   id_ = static_cast<std::uint16_t>(id);

@@ -1,4 +1,4 @@
-// What says how much of a capacity is in use.
+// Names for the numbers of rows in use. Programs have static shapes; a count tells how many rows of a tensor hold data.
 #pragma once
 
 #include <compare>
@@ -7,26 +7,26 @@
 
 namespace hone {
 
-// The name of a number of rows in use. The numbers are data of each run; what a count is in a program, its capacity and
-// who says it, stands there (CountSpec). Equal names are equal counts, in whatever program.
+// Name of a number of rows in use. The number itself is data of each run. The program defines the capacity of a count
+// and where its number comes from (CountSpec). Counts with equal names compare equal, also across programs.
 class Count {
  public:
   constexpr Count() = default;  // Count::none
-  // A name of 1 to 32 characters of a to z, 0 to 9 and _, of which a letter is the first. Throws Error for any other.
+  // Takes a name of 1 to 32 characters: a to z, 0 to 9 and _, beginning with a letter. Throws Error for other names.
   explicit Count(std::string_view name);
 
-  [[nodiscard]] std::string_view name() const;  // empty for none
+  [[nodiscard]] std::string_view name() const;  // empty for Count::none
   constexpr auto operator<=>(const Count&) const = default;
 
-  static const Count none;       // all of the capacity
+  static const Count none;       // no count: all rows are in use
   static const Count tokens;     // rows of tokens
-  static const Count sequences;  // documents laid end to end in those rows
-  static const Count samples;    // rows whose logits are wanted
+  static const Count sequences;  // sequences packed into the rows of tokens
+  static const Count samples;    // rows for which logits are computed
 
  private:
   constexpr explicit Count(std::uint16_t id) : id_(id) {}
 
-  std::uint16_t id_ = 0;  // place among the names
+  std::uint16_t id_ = 0;  // index into the table of names
 };
 
 inline constexpr Count Count::none{};

@@ -9,8 +9,8 @@
 namespace hone {
 
 void Arena::reserve(std::size_t bytes) {
-  HONE_ASSERT(base_ == nullptr || bytes <= bytes_, "the arena is in use with ", bytes_, " bytes; ", bytes,
-              " are wanted");
+  HONE_ASSERT(base_ == nullptr || bytes <= bytes_, "the arena is allocated with ", bytes_, " bytes and cannot grow to ",
+              bytes, " bytes");
   bytes_ = std::max(bytes_, bytes);
 }
 
@@ -24,7 +24,7 @@ std::byte* Arena::base() {
 
 namespace {
 
-// As CUDA's own tools have it: the error of a launch is then known where it is launched.
+// Returns true if CUDA_LAUNCH_BLOCKING=1, as in NVIDIA's tools: errors must then surface at the launch that failed.
 bool waits_for_each() {
   const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
   return blocking != nullptr && std::string_view(blocking) == "1";
@@ -34,7 +34,7 @@ bool waits_for_each() {
 
 struct Executable::Impl {
   struct Launch {
-    const Kernel* kernel = nullptr;  // null: a view
+    const Kernel* kernel = nullptr;  // null for a view
     std::vector<TensorView> inputs;
     std::vector<TensorView> outputs;
     std::span<std::byte> workspace;
@@ -45,13 +45,13 @@ struct Executable::Impl {
   Bindings bindings;
   MemoryPlan plan;
   Buffer inputs;
-  std::vector<std::size_t> input_offset;  // by value id
-  std::vector<std::int64_t> counts;       // that the host says, as the program declares them
-  std::size_t counts_offset = 0;          // of their copy behind the inputs
+  std::vector<std::size_t> input_offset;  // [values], bytes into `inputs`; kNoOffset for other roles
+  std::vector<std::int64_t> counts;       // [program.counts()], values that the host sets
+  std::size_t counts_offset = 0;          // of the device's copy of `counts`, after the inputs
   bool counts_changed = true;
-  std::vector<Launch> launches;  // empty until the first run
+  std::vector<Launch> launches;  // [nodes]; empty until the first run
   bool recording = !waits_for_each();
-  bool ran = false;                     // once without recording: libraries are opened and kernels loaded by then
+  bool ran = false;                     // true after a run without recording, which loads libraries and kernels
   std::unique_ptr<Recording> recorded;  // of all launches
   NodeObserver* observer = nullptr;
 
@@ -168,7 +168,7 @@ Executable::Executable(Program program, MemoryPlan plan, std::shared_ptr<Arena> 
     offset += align_up(value.type.bytes());
   }
   impl.counts_offset = offset;
-  // A count nobody sets means all rows.
+  // The default of each count is its capacity: all rows are in use.
   for (const CountSpec& spec : impl.program.counts()) impl.counts.push_back(spec.capacity);
 }
 
@@ -185,16 +185,17 @@ void Executable::set_bytes(std::string_view input, DType dtype, std::span<const 
   HONE_ASSERT(id != kNoValue, "the program has no input ", input);
   const Type& type = impl_->program.value(id).type;
   HONE_ASSERT(type.dtype == dtype && bytes.size() <= type.bytes(), input, " is ", to_text(type), "; ", bytes.size(),
-              " bytes of ", name_of(dtype), " are given");
+              " bytes of ", name_of(dtype), " were given");
   impl_->arena->device().upload(impl_->inputs.data() + impl_->input_offset[static_cast<std::size_t>(id)], bytes.data(),
                                 bytes.size());
 }
 
 void Executable::set_count(Count count, std::int64_t value) {
   const CountSpec* spec = impl_->program.find_count(count);
-  HONE_ASSERT(spec != nullptr && spec->source == kNoValue, "the program has no count ", count.name(), " of the host's");
-  HONE_ASSERT(value >= 0 && value <= spec->capacity, "count ", count.name(), " of ", value, " where ", spec->capacity,
-              " is the most");
+  HONE_ASSERT(spec != nullptr && spec->source == kNoValue, "the program has no count ", count.name(),
+              " that the host sets");
+  HONE_ASSERT(value >= 0 && value <= spec->capacity, "count ", count.name(), ": ", value, " is not from 0 to ",
+              spec->capacity, ", its capacity");
   std::int64_t& known = impl_->counts[static_cast<std::size_t>(spec - impl_->program.counts().data())];
   impl_->counts_changed = impl_->counts_changed || known != value;
   known = value;
@@ -208,6 +209,7 @@ void Executable::set_recording(bool recording) {
 void Executable::run() {
   Impl& impl = *impl_;
   if (impl.launches.empty()) impl.prepare();
+  // Kernels read the counts in device memory, so recorded launches see new values without a new recording.
   if (impl.counts_changed) {
     impl.device().upload(impl.inputs.data() + impl.counts_offset, impl.counts.data(),
                          impl.counts.size() * sizeof(std::int64_t));
@@ -231,7 +233,7 @@ void Executable::get_bytes(std::string_view output, DType dtype, std::span<std::
     if (each.name != output) continue;
     const Type& type = impl_->program.value(each.value).type;
     HONE_ASSERT(type.dtype == dtype && bytes.size() <= type.bytes(), output, " is ", to_text(type), "; ", bytes.size(),
-                " bytes of ", name_of(dtype), " are wanted");
+                " bytes of ", name_of(dtype), " were requested");
     Device& device = impl_->device();
     if (!wait) return device.download_later(bytes.data(), impl_->storage(each.value), bytes.size());
     return device.download(bytes.data(), impl_->storage(each.value), bytes.size());

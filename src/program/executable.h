@@ -1,4 +1,4 @@
-// A Program made ready to run on a device.
+// Runs a Program on a device: binds its values to memory, sets inputs, launches the kernels and reads outputs.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,14 @@
 
 namespace hone {
 
-// The step arena that all executables of a process share: they run one after the other. Reserve for each, then use.
+// Device memory for the activations and workspaces of one run. Executables that run one after the other share an arena
+// of the size of the largest: construct all of them, each of which reserves its size, before the first one runs.
 class Arena {
  public:
   explicit Arena(Device& device) : device_(&device) {}
-  // In memory of the device that is another's.
+  // Uses memory of the device that the caller owns.
   Arena(Device& device, std::span<std::byte> memory) : device_(&device), bytes_(memory.size()), base_(memory.data()) {}
-  // Grows the arena to at least this size. Base and size are fixed at the first use.
+  // Grows the arena to at least this size. The first call of base() allocates the memory; the size is then fixed.
   void reserve(std::size_t bytes);
   [[nodiscard]] std::byte* base();
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
@@ -31,22 +32,23 @@ class Arena {
   Device* device_;
   std::size_t bytes_ = 0;
   Buffer buffer_;
-  std::byte* base_ = nullptr;  // null until the first use
+  std::byte* base_ = nullptr;  // null until the first call of base()
 };
 
-// What the bound values of a program lie in. A null store holds nothing.
+// Stores that hold the bound values of a program, by role. A null store binds nothing.
 struct Bindings {
   const TensorStore* weights = nullptr;
   const TensorStore* gradients = nullptr;
   const TensorStore* states = nullptr;
-  const TensorStore* host_states = nullptr;  // those placed in the host's memory
+  const TensorStore* host_states = nullptr;  // states with Placement::host
 };
 
+// A program with planned memory and bound values. Movable, not thread-safe.
 class Executable {
  public:
-  // Compiles and reserves its arena bytes; allocates nothing but its inputs. The stores must outlive it.
+  // Plans the memory and reserves it in the arena; allocates only the inputs. The stores must outlive the executable.
   Executable(Program program, std::shared_ptr<Arena> arena, const Bindings& bindings);
-  // The same with the plan_memory() of the program for the arena's device, where it is known already.
+  // The same with a given plan, which must be plan_memory() of the program for the arena's device.
   Executable(Program program, MemoryPlan plan, std::shared_ptr<Arena> arena, const Bindings& bindings);
   ~Executable();
   Executable(Executable&&) noexcept;
@@ -54,31 +56,34 @@ class Executable {
 
   [[nodiscard]] const Program& program() const;
   [[nodiscard]] const MemoryPlan& plan() const;
-  // Where the device records, the second run records the launches and all later ones repeat them as one. In the first
-  // run, and without recording in all, every node is launched and waited for by itself, so that an error of the device
-  // names its node. The results are the same. CUDA_LAUNCH_BLOCKING=1 in the environment turns recording off.
+  // Turns recording on or off; it is on by default. On a device that records (CUDA graphs), the second run records the
+  // launches, and later runs replay them as a whole. In the first run, and in all runs without recording, the host
+  // waits for each node, so that an error of the device names the node. The results are the same.
+  // CUDA_LAUNCH_BLOCKING=1 in the environment turns the default off.
   void set_recording(bool recording);
-  // Fills an input; as many elements as `values` has, from its start.
+  // Copies values.size() elements to the beginning of an input; the rest of the input keeps its content.
   template <class T>
   void set(std::string_view input, std::span<const T> values) {
     set_bytes(input, DTypeOf<T>::value, std::as_bytes(values));
   }
-  void set_count(Count count, std::int64_t value);  // at most the capacity
+  // Sets a count for the following runs, from 0 to its capacity, which is also the default.
+  void set_count(Count count, std::int64_t value);
   void run();
-  // Reads an output; values.size() elements from its start.
+  // Waits for the device and copies the first values.size() elements of an output.
   template <class T>
   void get(std::string_view output, std::span<T> values) const {
     get_bytes(output, DTypeOf<T>::value, std::as_writable_bytes(values), true);
   }
-  // The same for a few elements, without waiting: they are there once the device has been synchronized.
+  // The same for a few elements, without waiting: `values` is filled when the device has been synchronized.
   template <class T>
   void get_later(std::string_view output, std::span<T> values) const {
     get_bytes(output, DTypeOf<T>::value, std::as_writable_bytes(values), false);
   }
   [[nodiscard]] Device& device() const;
-  // Tells the observer of the nodes of the following runs, which are launched one by one; null stops that.
+  // Reports each node of the following runs to the observer. These runs launch the nodes one by one, without replaying
+  // a recording. Null removes the observer.
   void set_observer(NodeObserver* observer);
-  // Binds the weights to another store of the same tensors (a reference model).
+  // Binds the weights to another store of the same tensors, for example those of a reference model.
   void rebind_weights(const TensorStore& weights);
 
  private:

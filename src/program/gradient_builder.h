@@ -1,4 +1,5 @@
-// What an operation sees while it writes its backward pass. passes/gradient.h drives it.
+// Interface through which an operation appends the backward pass of one of its nodes to a program. Implemented by the
+// gradient pass (passes/gradient.h), which visits the nodes in reverse order.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +13,19 @@ class GradientBuilder {
   virtual ~GradientBuilder() = default;
 
   [[nodiscard]] virtual Program& program() = 0;
-  // The node's own operands.
+  // Operands of the forward node; invalid for an optional input that is missing.
   [[nodiscard]] virtual Tensor input(std::size_t index) = 0;
   [[nodiscard]] virtual Tensor output(std::size_t index) = 0;
-  // The gradient that arrived at an output; invalid where none did.
+  // Gradient of the loss with respect to an output; invalid if the loss does not depend on it.
   [[nodiscard]] virtual Tensor output_gradient(std::size_t index) = 0;
-  // Whether the gradient of this input is wanted. Never true for an input that is not given.
+  // Returns true if the gradient of this input is needed; always false for a missing input.
   [[nodiscard]] virtual bool needs(std::size_t index) = 0;
-  // Hands in the gradient of an activation; several are summed in the order of arrival.
+  // Adds a gradient of an input that is an activation. Several gradients are summed in the order of the calls.
   virtual void add(std::size_t index, Tensor gradient) = 0;
-  // Of a trainable weight: its gradient so far (in f32; f64 in programs of f64) and, after the node that added to it in
-  // place, as it is now. Of an activation in a weight's place: zeros, and its gradient from this node.
+  // Gradients of weights are accumulated in place. accumulator() returns the gradient so far of a trainable weight (its
+  // type is gradient_type() of passes/gradient.h), the operation appends a node that adds to it, and set_accumulator()
+  // registers the output of that node. For an activation used as a weight, accumulator() returns zeros, and
+  // set_accumulator() registers its gradient from this node.
   [[nodiscard]] virtual Tensor accumulator(std::size_t index) = 0;
   virtual void set_accumulator(std::size_t index, Tensor updated) = 0;
 };

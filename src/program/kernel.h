@@ -1,4 +1,4 @@
-// Kernels: the code of an operation on a device.
+// Kernels, the implementations of operations on a device, and the registry in which they are found.
 #pragma once
 
 #include <cstddef>
@@ -19,20 +19,20 @@
 
 namespace hone {
 
-// One operand of a kernel call. `data` is null for an optional input that is not given.
+// One operand of a kernel call. `data` is null for an optional input that is missing.
 struct TensorView {
   std::byte* data = nullptr;
   const Type* type = nullptr;
-  const std::int64_t* count = nullptr;         // of its rows; null: all are in use, or only the device knows
-  const std::int64_t* device_count = nullptr;  // the same in the device's memory; null: all are in use
+  const std::int64_t* count = nullptr;         // in host memory; null: no count, or one known only on the device
+  const std::int64_t* device_count = nullptr;  // the same count in device memory; null: all rows are in use
 
   explicit operator bool() const { return data != nullptr; }
   [[nodiscard]] DType dtype() const { return type->dtype; }
   [[nodiscard]] std::int64_t dim(std::size_t index) const { return type->shape[index].size; }
-  [[nodiscard]] std::int64_t capacity() const { return type->rows(); }  // rows there is room for
+  [[nodiscard]] std::int64_t capacity() const { return type->rows(); }  // rows allocated
   [[nodiscard]] std::int64_t rows() const {                             // rows in use
     if (device_count == nullptr) return type->rows();
-    HONE_ASSERT(count != nullptr, "how many rows of ", to_text(*type), " are in use is known on the device alone");
+    HONE_ASSERT(count != nullptr, "the number of rows in use of ", to_text(*type), " is known only on the device");
     const std::int64_t used = *count * type->shape[0].factor;
     HONE_ASSERT(used >= 0 && used <= capacity(), used, " rows of ", to_text(*type), " are in use");
     return used;
@@ -47,15 +47,17 @@ struct TensorView {
   }
 };
 
-// One launch. A kernel writes every row of its outputs up to their capacity: rows past the count become finite values
-// (zero in a gradient), and such rows of the inputs, finite too, touch no other row.
+// Arguments of one launch. Contract of rows past the count: a kernel writes all rows of its outputs up to their
+// capacity, those past the count with finite values (zeros in a gradient). Such rows of the inputs, which are finite as
+// well, must not affect any other row.
 //
-// On a GPU, launches are recorded and repeated with other counts: there a kernel reads `device_count`, never rows().
+// On a GPU, launches are recorded and replayed with other counts. There a kernel must read `device_count` on the device
+// and never call rows().
 struct KernelCall {
   std::span<const TensorView> inputs;
   std::span<const TensorView> outputs;
   const Attributes* attributes = nullptr;
-  std::span<std::byte> workspace;  // as large as the kernel's `workspace` said
+  std::span<std::byte> workspace;  // scratch buffer of the size that Kernel::workspace returned
   Device* device = nullptr;
 
   [[nodiscard]] const TensorView& in(std::size_t index) const { return inputs[index]; }
@@ -68,16 +70,17 @@ struct KernelCall {
 
 struct Kernel {
   std::function<void(const KernelCall&)> run;
-  // Bytes of scratch memory for a node of these types; none by default.
+  // Returns the bytes of scratch memory for a node with these types; null: none.
   std::function<std::size_t(InputTypes inputs, std::span<const Type> outputs, const Attributes&)> workspace;
 };
 
 class KernelRegistry {
  public:
   void add(std::string_view op, DeviceKind device, Kernel kernel);
-  // Throws Defect where the device has no kernel for the operation.
+  // Throws Defect if the device has no kernel for the operation.
   [[nodiscard]] const Kernel& get(std::string_view op, DeviceKind device) const;
-  // The device's kernel; where this build has none for it, the host's, so that a GPU can be planned for without one.
+  // Like get(), but returns the CPU kernel if this build has none for the device. Memory for a GPU can then be planned
+  // on a machine without one.
   [[nodiscard]] const Kernel& get_to_plan(std::string_view op, DeviceKind device) const;
 
  private:
@@ -86,7 +89,7 @@ class KernelRegistry {
 
 [[nodiscard]] KernelRegistry& kernel_registry();
 
-// Calls body.operator()<T>() with the C++ type of a floating dtype.
+// Calls body.operator()<T>() with the C++ type of a floating-point dtype. Throws Defect for other dtypes.
 template <class Body>
 void for_floating(DType dtype, const Body& body) {
   switch (dtype) {
@@ -100,7 +103,7 @@ void for_floating(DType dtype, const Body& body) {
       body.template operator()<double>();
       return;
     default:
-      throw Defect(text_of("a floating type is wanted, not ", name_of(dtype)));
+      throw Defect(text_of("expected a floating-point dtype, saw ", name_of(dtype)));
   }
 }
 

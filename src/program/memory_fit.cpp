@@ -6,7 +6,7 @@
 namespace hone {
 namespace {
 
-constexpr std::size_t kNotable = std::size_t{1} << 30;  // bytes in use elsewhere that are worth a word
+constexpr std::size_t kNotable = std::size_t{1} << 30;  // least bytes in use that a message mentions
 
 }  // namespace
 
@@ -25,7 +25,8 @@ std::vector<FitChange> changes_to_fit(std::span<const std::string> changes, std:
 std::string in_use_text(DeviceMemory there, std::size_t bytes) {
   const std::size_t used = there.total - there.available;
   if (bytes > there.total || used < kNotable) return {};
-  return text_of(format_bytes(used), " are in use already, by other processes too: freed, it would fit; ");
+  return text_of(format_bytes(used),
+                 " are already in use, possibly by other processes: freeing them would be enough; ");
 }
 
 std::string advice_text(std::span<const FitChange> changes, std::size_t available) {
@@ -35,9 +36,9 @@ std::string advice_text(std::span<const FitChange> changes, std::size_t availabl
     text += text_of(change.text, " (takes ", format_bytes(change.bytes), ")");
   }
   if (changes.empty())
-    return "nothing that can be set saves enough: a smaller model, shorter sequences or a larger device";
+    return "no option saves enough memory: use a smaller model, shorter sequences or a larger device";
   if (changes.back().bytes <= available) return "it fits with " + text;
-  return text_of("even with ", text, " it is ", format_bytes(changes.back().bytes - available), " too much");
+  return text_of("even with ", text, " it still lacks ", format_bytes(changes.back().bytes - available), " of memory");
 }
 
 }  // namespace hone

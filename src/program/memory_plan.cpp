@@ -9,7 +9,7 @@
 namespace hone {
 namespace {
 
-// A piece of the arena: bytes alive from node `first` to node `last`, both included.
+// Range of the arena that is alive from node `first` to node `last`, inclusive.
 struct Block {
   std::size_t bytes = 0;
   std::size_t first = 0;
@@ -19,13 +19,14 @@ struct Block {
 
 bool overlap_in_time(const Block& a, const Block& b) { return a.first <= b.last && b.first <= a.last; }
 
-// Places blocks by decreasing size (ties: earlier first), each at the lowest offset that is free for its life.
+// Sets the offsets of the blocks and returns the size of the arena. Blocks are placed by decreasing size (ties: in
+// their order), each at the lowest offset that does not overlap a placed block whose life intersects its own.
 std::size_t place(std::vector<Block>& blocks) {
   std::vector<std::size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return blocks[a].bytes > blocks[b].bytes; });
-  std::vector<std::size_t> placed;  // by offset
+  std::vector<std::size_t> placed;  // indices of the placed blocks, sorted by offset
   std::size_t end = 0;
   for (const std::size_t index : order) {
     Block& block = blocks[index];
@@ -68,9 +69,10 @@ MemoryPlan plan_memory(const Program& program, DeviceKind device) {
   plan.workspace_offset.assign(nodes.size(), kNoOffset);
   plan.workspace_bytes.assign(nodes.size(), 0);
 
-  // One block for each storage that an activation owns, stretched over the uses of all its aliases.
+  // Lifetimes of activations: one block for each storage, extended over the uses of all its aliases. Using a tensor
+  // also uses the value that holds its count.
   std::vector<Block> activations;
-  std::vector<std::size_t> block_of(values.size(), kNoOffset);
+  std::vector<std::size_t> block_of(values.size(), kNoOffset);  // [values], index into activations
   const auto touch = [&](ValueId id, std::size_t node) {
     if (id == kNoValue) return;
     const auto storage = static_cast<std::size_t>(program.storage_of(id));
@@ -95,8 +97,9 @@ MemoryPlan plan_memory(const Program& program, DeviceKind device) {
     if (!nodes.empty()) touch(output.value, nodes.size() - 1);
   }
 
+  // Workspaces: each is alive at its own node only.
   std::vector<Block> workspaces;
-  std::vector<std::size_t> workspace_node;
+  std::vector<std::size_t> workspace_node;  // [workspaces], index of the node
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const Node& node = nodes[i];
     if (node.op->is_view()) continue;
@@ -111,6 +114,7 @@ MemoryPlan plan_memory(const Program& program, DeviceKind device) {
     workspace_node.push_back(i);
   }
 
+  // Place both kinds together and copy the offsets back to values and nodes.
   std::vector<Block> all = activations;
   all.insert(all.end(), workspaces.begin(), workspaces.end());
   plan.arena = place(all);

@@ -1,4 +1,4 @@
-// Where every value of a program lies in the step arena, known before the first run.
+// Plans the memory of a program before its first run: assigns every activation and workspace an offset in the arena.
 #pragma once
 
 #include <cstddef>
@@ -10,21 +10,22 @@
 
 namespace hone {
 
-// Bytes by category; `arena` is what the arena needs, `activations` and `workspace` the most alive at one node of each.
+// Offsets and sizes in bytes.
 struct MemoryPlan {
-  std::vector<std::size_t> value_offset;      // by value id: of activations that own storage, else kNoOffset
-  std::vector<std::size_t> workspace_offset;  // by node
-  std::vector<std::size_t> workspace_bytes;   // by node, aligned
-  std::size_t arena = 0;
-  std::size_t inputs = 0;  // the host-written values, each aligned, and the counts behind them
-  std::size_t peak_activations = 0;
-  std::size_t peak_workspace = 0;
+  std::vector<std::size_t> value_offset;      // [values]; kNoOffset unless an activation that owns its storage
+  std::vector<std::size_t> workspace_offset;  // [nodes]; kNoOffset for a node without workspace
+  std::vector<std::size_t> workspace_bytes;   // [nodes], aligned
+  std::size_t arena = 0;                      // size of the arena
+  std::size_t inputs = 0;                     // inputs, each aligned, followed by the counts
+  std::size_t peak_activations = 0;           // most bytes of activations alive at one node
+  std::size_t peak_workspace = 0;             // largest workspace of a node
 };
 inline constexpr std::size_t kNoOffset = static_cast<std::size_t>(-1);
 
-// Lifetimes run from the first node that writes a storage to the last that uses it (outputs: to the end). Offsets are
-// placed by decreasing size, each at the lowest gap that is free for its whole life. A build without kernels for the
-// device plans with the workspaces of the host's.
+// A storage is alive from the first node that writes it to the last node that uses it or one of its aliases; storages
+// of program outputs are alive to the end. Storages and workspaces that are alive at the same node do not overlap. The
+// planner places them greedily by decreasing size, each at the lowest offset that is free for its whole life. If this
+// build has no kernel for the device, the workspace of the CPU kernel is used.
 [[nodiscard]] MemoryPlan plan_memory(const Program& program, DeviceKind device);
 
 }  // namespace hone

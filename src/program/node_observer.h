@@ -1,4 +1,4 @@
-// Who is told of every node of a run: times, counters of the hardware.
+// Observers of the nodes of a run, for profiling: times of nodes, hardware counters.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,10 @@
 
 namespace hone {
 
-// The calls of one run are begin_run, then before_node and after_node of each node in order (views too, which launch
-// nothing), then end_run; after an error none follows. At none of them has the device been waited for. The stopwatch is
-// the device's, the same in all calls of a run and without marks at its begin; what is marked is the observer's choice.
+// Callbacks of Executable::run(). A run calls begin_run, then before_node and after_node for each node in order
+// (including views, which launch nothing), then end_run. After an error no further callback follows. The host does not
+// wait for the device before any of them. The stopwatch is one of the device, the same object in all callbacks of a run
+// and without marks at its beginning; the observer decides where to set marks.
 class NodeObserver {
  public:
   virtual ~NodeObserver() = default;
@@ -27,10 +28,10 @@ class NodeObserver {
   virtual void end_run(Stopwatch& stopwatch) { (void)stopwatch; }
 };
 
-// Adds up the seconds that the device spends on each node, from the end of the node before it.
+// Sums the time that the device spends on each node, measured from the end of the previous node.
 class NodeTimes final : public NodeObserver {
  public:
-  // By node, of all runs since clear(); empty where there was none.
+  // [nodes], seconds of all runs since clear(); empty before the first run.
   [[nodiscard]] std::span<const double> seconds() const { return seconds_; }
   void clear() { seconds_.clear(); }
 

@@ -71,7 +71,7 @@ const Type& required(InputTypes inputs, std::size_t index, std::string_view op) 
 void expect_sizes(std::string_view op, std::initializer_list<std::int64_t> sizes) {
   constexpr std::int64_t kMost = std::int64_t{1} << 30;
   for (const std::int64_t size : sizes) {
-    if (size < -kMost || size > kMost) throw Error(op, text_of(size, " is beyond ", kMost));
+    if (size < -kMost || size > kMost) throw Error(op, text_of(size, " exceeds the limit of ", kMost));
   }
 }
 

@@ -1,4 +1,5 @@
-// What the system knows of an operation. One folder of ops/ holds one Op and its kernels.
+// Interface of an operation: its types, cost, backward pass and fusions. Each folder of ops/ holds one Op and its
+// kernels, which are registered separately (program/kernel.h).
 #pragma once
 
 #include <array>
@@ -23,26 +24,26 @@ class GradientBuilder;
 class Program;
 struct Node;
 
-// Work of one run of a node at full capacity.
+// Work of one run of a node with all rows in use.
 struct Cost {
   double flops = 0;
-  double pair_flops = 0;  // of flops: those of pairs of a sequence's tokens, as if all tokens were one sequence
+  double pair_flops = 0;  // part of flops that grows with pairs of tokens, counted as if all were one sequence
   double bytes_read = 0;
   double bytes_written = 0;
 };
 
-// Nodes of a program that one node of a fused operation can stand for.
+// Match of a fused operation: the nodes of a program that one fused node replaces.
 struct Fusion {
-  std::vector<std::size_t> nodes;    // indices, ascending; the fused node takes the first's place
-  std::vector<std::int32_t> inputs;  // values of the program
+  std::vector<std::size_t> nodes;    // ascending indices; the fused node is inserted at the first
+  std::vector<std::int32_t> inputs;  // values of the program, the inputs of the fused node
   Attributes attributes;
-  std::vector<std::pair<std::int32_t, std::size_t>> outputs;  // an old value, and the fused output that replaces it
+  std::vector<std::pair<std::int32_t, std::size_t>> outputs;  // old value and index of the fused output replacing it
 };
 
-// An optional input that is not given has no type.
+// Types of a node's inputs; nullopt for an optional input that is missing.
 using InputTypes = std::span<const std::optional<Type>>;
 
-// What an operation is for, as profiles sort it.
+// Categories by which profiles group operations.
 enum class OpCategory : std::uint8_t {
   gemm,
   attention,
@@ -54,7 +55,7 @@ enum class OpCategory : std::uint8_t {
   optimizer,
   communication,
   memory,
-  other,  // none of these, and what lies between operations
+  other,  // other operations, and the time between operations
 };
 inline constexpr std::array<std::string_view, 11> kCategories{
     "GEMM", "attention", "normalization", "RoPE",   "activation", "elementwise",
@@ -67,47 +68,49 @@ class Op {
  public:
   virtual ~Op() = default;
 
-  // As in the printed program: "rms_norm".
+  // Name in the text of programs: "rms_norm".
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual OpCategory category() const = 0;
   [[nodiscard]] virtual Attributes default_attributes() const { return {}; }
 
-  // Types of the outputs. Throws Error naming both sides where the inputs do not fit.
+  // Returns the types of the outputs. Throws Error, naming what is expected and what was seen, if the inputs do not
+  // fit.
   [[nodiscard]] virtual std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const = 0;
 
-  // Appends the backward pass of `node` (passes/gradient.h). Without one, the operation stops gradients with an error.
+  // Appends the backward pass of `node` (passes/gradient.h). The default throws Defect: the operation has no gradient.
   virtual void gradient(GradientBuilder& builder, const Node& node) const;
 
-  // By default no FLOPs, every input read once and every output written once.
+  // The default is no FLOPs, every input read once and every output written once.
   [[nodiscard]] virtual Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const;
 
-  // The input in whose storage this output lies (an update in place, or a view), or nothing.
+  // Returns the index of the input whose storage this output shares (an in-place update or a view); nullopt if the
+  // output has its own storage.
   [[nodiscard]] virtual std::optional<std::size_t> alias(std::size_t output) const {
     (void)output;
     return std::nullopt;
   }
-  // A view computes nothing: its output is its aliased input under another type.
+  // Returns true if the operation launches nothing and its output is the aliased input with another type.
   [[nodiscard]] virtual bool is_view() const { return false; }
 };
 
-// An operation that stands for several nodes of others.
+// Operation that computes several nodes of other operations in one kernel.
 class FusedOp : public Op {
  public:
-  // At each node the fused operations are asked in ascending order of their places, and the first that matches is
-  // taken. No two have the same place; those that there are lie 100 apart, so that others go between them.
+  // Priority of the fusion, unique among all fused operations. At each node the fused operations are tried in ascending
+  // order, and the first match is used. Values are 100 apart, so that further operations can be placed between them.
   [[nodiscard]] virtual int fusion_place() const = 0;
-  // Whether the nodes that begin at index `first` are an instance of it. Every output of those nodes that is used
-  // elsewhere must be among `outputs`.
+  // Returns a match that begins with the node at index `first`, or nullopt. `outputs` of the match must include every
+  // output of its nodes that other nodes use.
   [[nodiscard]] virtual std::optional<Fusion> fuse(const Program& program, std::size_t first) const = 0;
 };
 
-// All operations by name.
+// Table of all operations by name.
 class OpRegistry {
  public:
-  void add(const Op& op);                                    // op lives as long as the process
-  [[nodiscard]] const Op& get(std::string_view name) const;  // throws Error with the nearest name
+  void add(const Op& op);                                    // op must live as long as the process
+  [[nodiscard]] const Op& get(std::string_view name) const;  // throws Error that suggests the nearest name
   [[nodiscard]] std::vector<std::string> names() const;
-  [[nodiscard]] std::vector<const FusedOp*> fused() const;  // by place, ascending
+  [[nodiscard]] std::vector<const FusedOp*> fused() const;  // in ascending order of fusion_place()
 
  private:
   std::map<std::string, const Op*, std::less<>> ops_;
@@ -115,11 +118,14 @@ class OpRegistry {
 
 [[nodiscard]] OpRegistry& op_registry();
 
-// Helpers for infer: each throws Error naming the operation.
+// Helpers of infer(); their errors name the operation.
+//
+// Returns the type of an input; throws Error if it is missing.
 [[nodiscard]] const Type& required(InputTypes inputs, std::size_t index, std::string_view op);
-// For attributes that count heads, rows and the like: none lies so far from 0 that a product of two, or of one and a
-// dimension, could overflow.
+// Checks attributes that are numbers of heads, rows and so on: throws Error if one is beyond +-2^30, so that products
+// of two of them, or of one and a dimension, cannot overflow 64 bits.
 void expect_sizes(std::string_view op, std::initializer_list<std::int64_t> sizes);
+// Throws Error with the text `what` if the condition is false.
 void expect(bool condition, std::string_view op, const std::string& what);
 
 }  // namespace hone

@@ -14,7 +14,7 @@ bool updates_in_place(const Node& node) {
 }
 
 const Value& Tensor::value() const {
-  HONE_ASSERT(valid(), "an invalid tensor is read");
+  HONE_ASSERT(valid(), "access to an invalid tensor");
   return program_->value(id_);
 }
 
@@ -30,7 +30,7 @@ void Program::count(Count count, std::int64_t capacity) { add_count({count, capa
 void Program::count(Count count, std::int64_t capacity, Tensor source) {
   const Type& type = source.type();
   if (type.dtype != DType::i64 || type.elements() != 1 || type.count() != Count::none) {
-    throw Error(text_of("count ", count.name()), text_of("its source is ", to_text(type), ", i64[1] is wanted"));
+    throw Error(text_of("count ", count.name()), text_of("its source is ", to_text(type), ", expected i64[1]"));
   }
   HONE_ASSERT(&source.program() == this, "the source of count ", count.name(), " belongs to another program");
   add_count({count, capacity, source.id()});
@@ -50,10 +50,11 @@ void Program::check_count(const Type& type) const {
   if (type.count() == Count::none) return;
   const CountSpec* spec = find_count(type.count());
   if (spec == nullptr) {
-    throw Error(text_of(to_text(type), " counts by ", type.count().name(), ", which the program does not declare"));
+    throw Error(text_of(to_text(type), " has the count ", type.count().name(), ", which the program does not declare"));
   }
   if (type.rows() != spec->capacity * type.shape[0].factor) {
-    throw Error(text_of(to_text(type), ", where the program's ", type.count().name(), " are at most ", spec->capacity));
+    throw Error(
+        text_of(to_text(type), ": the program's count ", type.count().name(), " has the capacity ", spec->capacity));
   }
 }
 
@@ -64,7 +65,7 @@ Tensor Program::bound(Role role, std::string name, Type type, bool trainable) {
   }
   check_count(type);
   if (const ValueId source = count_source(type); source != kNoValue && value(source).producer >= 0) {
-    throw Error(text_of(name, " counts by ", type.count().name(), ", which a node computes"));
+    throw Error(text_of(name, " has the count ", type.count().name(), ", which a node computes"));
   }
   values_.push_back({std::move(type), role, std::move(name), trainable, kNoValue, -1});
   return {*this, static_cast<ValueId>(values_.size() - 1)};
@@ -109,8 +110,8 @@ std::vector<Tensor> Program::append(const Op& op, Attributes attributes, std::sp
     Value value{std::move(types[i]), Role::activation, {}, false, kNoValue, static_cast<std::int32_t>(nodes_.size())};
     if (const auto aliased = op.alias(i)) {
       if (required(input_types, *aliased, op.name()).bytes() != value.type.bytes()) {
-        throw Error(op.name(), text_of("output ", i, ", ", to_text(value.type), ", cannot lie in input ", *aliased,
-                                       ", ", to_text(*input_types[*aliased])));
+        throw Error(op.name(), text_of("output ", i, ", ", to_text(value.type), ", cannot share the storage of input ",
+                                       *aliased, ", ", to_text(*input_types[*aliased])));
       }
       value.alias_of = node.inputs[*aliased];
     }
@@ -192,7 +193,7 @@ void ProgramRewriter::map(ValueId old, Tensor value) {
 Tensor ProgramRewriter::mapped(ValueId old) {
   if (old == kNoValue) return {};
   const ValueId id = map_.at(static_cast<std::size_t>(old));
-  HONE_ASSERT(id != kNoValue, "value %", old, " is used before it is made");
+  HONE_ASSERT(id != kNoValue, "value %", old, " is used before it is defined");
   return to_.tensor(id);
 }
 

@@ -1,4 +1,5 @@
-// A Program: a flat, typed, static list of operations in order.
+// Program: the intermediate representation of all computations. It is a flat list of nodes in the order of execution
+// over typed values with static shapes. Models and trainers build programs, passes rewrite them, Executable runs them.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +19,19 @@ namespace hone {
 using ValueId = std::int32_t;
 inline constexpr ValueId kNoValue = -1;
 
+// Kind of memory that holds a value. All roles except activation are bound: their memory exists outside the program.
 enum class Role : std::uint8_t {
-  weight,      // bound to a weight set
-  gradient,    // what micro-batches accumulate into, named as its weight
+  weight,      // in a store of weights
+  gradient,    // in a store of gradients, where micro-batches accumulate; has the name of its weight
   state,       // kept between runs: optimizer moments, KV pages
   input,       // written by the host before a run
-  activation,  // in the step arena
+  activation,  // computed by a node, in the step arena
 };
 
-// Whose memory a state lies in.
+// Memory that holds a state.
 enum class Placement : std::uint8_t {
   device,
-  host,  // the device reads and writes it there (backend/host_memory.h)
+  host,  // host memory that the device accesses directly (backend/host_memory.h)
 };
 
 enum class Phase : std::uint8_t { forward, backward, update };
@@ -37,35 +39,35 @@ enum class Phase : std::uint8_t { forward, backward, update };
 struct Value {
   Type type;
   Role role = Role::activation;
-  std::string name;                         // of weights, gradients, states and inputs
-  bool trainable = false;                   // weights: whether gradients are wanted
-  ValueId alias_of = kNoValue;              // the value in whose storage this one lies
-  std::int32_t producer = -1;               // index of the node, -1 for what is bound
-  Placement placement = Placement::device;  // of states
-  bool keeps_dtype = false;                 // of weights: they stay of the type that they were traced in
+  std::string name;                         // empty for activations
+  bool trainable = false;                   // weights: gradients are computed
+  ValueId alias_of = kNoValue;              // the value whose storage this one shares
+  std::int32_t producer = -1;               // index of the node that computes it; -1 for bound values
+  Placement placement = Placement::device;  // states only
+  bool keeps_dtype = false;                 // weights: passes that change the dtype of a program skip it
 };
 
 struct Node {
   const Op* op = nullptr;
   Attributes attributes;
-  std::vector<ValueId> inputs;  // kNoValue: an optional input that is not given
+  std::vector<ValueId> inputs;  // kNoValue: an optional input that is missing
   std::vector<ValueId> outputs;
   std::string scope;  // "layers.3.attention"
   Phase phase = Phase::forward;
 };
 
-// Whether an output lies where an input was, other than as a view.
+// Returns true if the node overwrites the storage of an input.
 [[nodiscard]] bool updates_in_place(const Node& node);
 
-// What a count is in a program.
+// Declaration of a count in a program.
 struct CountSpec {
   Count count;
-  std::int64_t capacity = 0;  // the most that it says; a first dimension that has it holds capacity x factor rows
-  ValueId source = kNoValue;  // the i64 that says it when a node runs; kNoValue: the host says it before a run
-  std::size_t before = 0;     // how many values there were when it was declared
+  std::int64_t capacity = 0;  // largest value; a dimension with this count has capacity x factor rows
+  ValueId source = kNoValue;  // i64 value that holds the count while nodes run; kNoValue: set by the host before a run
+  std::size_t before = 0;     // number of values when it was declared
 };
 
-// A value that the host reads after a run.
+// Value that the host reads after a run.
 struct Output {
   std::string name;
   ValueId value = kNoValue;
@@ -73,7 +75,7 @@ struct Output {
 
 class Program;
 
-// A handle to one value of a Program under construction.
+// Handle to one value of a Program. The default is invalid and stands for a missing optional input.
 class Tensor {
  public:
   Tensor() = default;
@@ -96,40 +98,43 @@ class Tensor {
 
 class Program {
  public:
-  // Declares a count that the host sets before a run (Executable::set_count). A bound value declares by itself, as
-  // such, what its type counts by and nobody declared.
+  // Declares a count that the host sets before a run (Executable::set_count). A bound value whose type has an
+  // undeclared count declares it implicitly.
   void count(Count count, std::int64_t capacity);
-  // Declares a count that is the one element of `source`, i64, whenever a node runs, and is not known to the host. What
-  // computes `source` keeps it within 0 and the capacity. Values of that count come after it.
+  // Declares a count that the device computes: the only element of `source`, of type i64, when a node runs. The host
+  // does not know it. The node that computes `source` must keep it from 0 to the capacity. Values with that count must
+  // be declared after it.
   void count(Count count, std::int64_t capacity, Tensor source);
-  // Values that are bound from outside. A name is used once a role. Throws Error where a type has more rows than its
-  // count's capacity, or fewer, or counts by what a node computes.
+  // Declare bound values, whose names are unique within a role. Throw Error if the rows of the type do not match the
+  // capacity of its count or if a node computes that count.
   Tensor weight(std::string name, Type type, bool trainable = true, bool keeps_dtype = false);
   Tensor gradient(std::string name, Type type);
   Tensor state(std::string name, Type type, Placement placement = Placement::device);
   Tensor input(std::string name, Type type);
-  // Appends a node under the current scope and phase; types and aliases come from the operation. Throws Error where an
-  // output counts by what is not declared, or has another capacity.
+  // Appends a node in the current scope and phase and returns its outputs, whose types and aliases the operation
+  // determines. Throws Error if the inputs do not fit, or if an output has an undeclared count or another capacity.
   std::vector<Tensor> append(const Op& op, Attributes attributes, std::span<const Tensor> inputs);
+  // The same for an operation with one output.
   Tensor append1(const Op& op, Attributes attributes, std::initializer_list<Tensor> inputs);
+  // Declares a value as an output of the program.
   void output(std::string name, Tensor value);
 
   [[nodiscard]] const std::vector<Value>& values() const { return values_; }
   [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
   [[nodiscard]] const std::vector<Output>& outputs() const { return outputs_; }
   [[nodiscard]] const std::vector<CountSpec>& counts() const { return counts_; }
-  [[nodiscard]] const CountSpec* find_count(Count count) const;  // null where it is not declared
-  // The value that says how many rows of this type are in use; kNoValue where the host says it, or all are.
+  [[nodiscard]] const CountSpec* find_count(Count count) const;  // null if it is not declared
+  // Value that holds the count of this type; kNoValue if the type has none or the host sets it.
   [[nodiscard]] ValueId count_source(const Type& type) const;
   [[nodiscard]] const Value& value(ValueId id) const { return values_.at(static_cast<std::size_t>(id)); }
   [[nodiscard]] Tensor tensor(ValueId id) { return id == kNoValue ? Tensor() : Tensor(*this, id); }
-  // The bound value with this role and name, if there is one.
+  // Bound value with this role and name; kNoValue if there is none.
   [[nodiscard]] ValueId find(Role role, std::string_view name) const;
-  // The value whose storage `id` uses in the end.
+  // Value that owns the storage of `id`, found by following its aliases.
   [[nodiscard]] ValueId storage_of(ValueId id) const;
   [[nodiscard]] std::vector<std::optional<Type>> types_of(std::span<const ValueId> ids) const;
   [[nodiscard]] Cost cost(const Node& node) const;
-  [[nodiscard]] Cost cost() const;  // of all nodes
+  [[nodiscard]] Cost cost() const;  // sum over all nodes
 
   void set_phase(Phase phase) { phase_ = phase; }
   [[nodiscard]] Phase phase() const { return phase_; }
@@ -149,7 +154,7 @@ class Program {
   Phase phase_ = Phase::forward;
 };
 
-// Extends the program's scope by ".NAME" for its own life.
+// Appends ".NAME" to the program's scope until the object is destroyed.
 class Scope {
  public:
   Scope(Program& program, std::string_view name);
@@ -162,24 +167,25 @@ class Scope {
   std::string outer_;
 };
 
-// Copies a program node by node, so that a pass only says what it changes. Bound values are copied first, all of them
-// and in order; then the caller replays or replaces each node.
+// Copies a program node by node, so that a pass has code only for the nodes that it changes. The constructor copies all
+// bound values in order; then the pass replays or replaces each node.
 class ProgramRewriter {
  public:
   explicit ProgramRewriter(const Program& from);
-  // As above, with the types of bound values changed by `retype(value)`.
+  // The same with the types of bound values replaced by `retype(value)`.
   template <class Retype>
   ProgramRewriter(const Program& from, const Retype& retype);
 
   [[nodiscard]] Program& program() { return to_; }
-  [[nodiscard]] Tensor mapped(ValueId old);  // invalid for kNoValue
-  // Says what an old value became. Counts that it is the source of are declared with it.
+  // New value of an old one; an invalid tensor for kNoValue.
+  [[nodiscard]] Tensor mapped(ValueId old);
+  // Registers the new value of an old one and declares the counts whose source it is.
   void map(ValueId old, Tensor value);
   // Appends a copy of `node` with mapped inputs; does not map its outputs.
   std::vector<Tensor> clone(const Node& node);
-  // clone, and its outputs mapped.
+  // Appends a copy of `node` and maps its outputs.
   void replay(const Node& node);
-  // Copies the outputs that are not there yet and returns the new program.
+  // Copies the outputs of the program and returns the new program.
   [[nodiscard]] Program finish();
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
 
-// The byte that `escape`, which follows a backslash, begins with; `escape` goes on behind it.
+// Decodes the escape at the beginning of `escape`, whose backslash has been removed, and removes it from `escape`.
 char unescaped(std::string_view& escape) {
   const char c = escape.front();
   escape.remove_prefix(1);
@@ -21,7 +21,7 @@ char unescaped(std::string_view& escape) {
   const auto [end, error] =
       std::from_chars(escape.data(), escape.data() + std::min<std::size_t>(escape.size(), 2), byte, 16);
   if (c != 'x' || error != std::errc() || end != escape.data() + 2) {
-    throw Error(text_of("'\\", c, escape.substr(0, 2), "' is no escape"));
+    throw Error(text_of("'\\", c, escape.substr(0, 2), "' is not a valid escape"));
   }
   escape.remove_prefix(2);
   return static_cast<char>(byte);
@@ -53,7 +53,7 @@ std::size_t quoted_length(std::string_view text) {
     else if (text[i] == '"')
       return i + 1;
   }
-  throw Error("a quote is not closed");
+  throw Error("a closing quote is missing");
 }
 
 std::string unquoted(std::string_view text) {

@@ -1,4 +1,4 @@
-// Text in quotes, as programs are printed: one line of printable characters, whatever the bytes.
+// Quotes strings in the text of programs: any bytes become one line without control characters.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 namespace hone {
 
-// Puts any bytes between quotes. A quote or a backslash gets a backslash before it, a line break is \n, another control
-// character \xNN; all else, UTF-8 too, stays as it is.
+// Encloses text in double quotes. Quotes and backslashes are preceded by a backslash, line breaks become \n, other
+// control characters \xNN; all other bytes, including UTF-8, are unchanged.
 [[nodiscard]] std::string quoted(std::string_view text);
-// The inverse of quoted(). Throws Error where `text` is not one whole text in quotes.
+// Inverse of quoted(). Throws Error if `text` is not exactly one quoted string.
 [[nodiscard]] std::string unquoted(std::string_view text);
-// Bytes of the text in quotes that `text` begins with, both quotes included. Throws Error where there is none.
+// Length in bytes, with both quotes, of the quoted string at the beginning of `text`. Throws Error if there is none.
 [[nodiscard]] std::size_t quoted_length(std::string_view text);
 
 }  // namespace hone

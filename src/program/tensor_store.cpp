@@ -64,7 +64,7 @@ void TensorStore::download(std::string_view name, std::size_t begin, std::span<s
 }
 
 void TensorStore::copy_from(const TensorStore& other) {
-  HONE_ASSERT(device_ == &other.device(), "the stores lie on two devices");
+  HONE_ASSERT(device_ == &other.device(), "the stores are on different devices");
   for (const NamedType& tensor : tensors_) {
     HONE_ASSERT(other.type(tensor.name) == tensor.type, tensor.name, " differs in type");
     device_->copy(data(tensor.name), other.data(tensor.name), tensor.type.bytes());

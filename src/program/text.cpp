@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 3> kPhases{"forward", "backward", "update
 
 std::string operand_text(ValueId id) { return id == kNoValue ? "_" : "%" + std::to_string(id); }
 
-// Whether a scope may stand without quotes.
+// Returns true if a scope can be printed without quotes.
 bool is_word(std::string_view scope) {
   return std::all_of(scope.begin(), scope.end(),
                      [](char c) { return static_cast<unsigned char>(c) > ' ' && c != 0x7F && c != '"' && c != '\\'; });
@@ -31,7 +31,7 @@ std::string bound_line(const Program& program, std::size_t id) {
                  value.placement == Placement::host ? " host" : "", "\n");
 }
 
-// Whether a bound value declares it, so that it needs no line of its own.
+// Returns true if a bound value declares the count implicitly, so that no line is printed for it.
 bool is_implied(const Program& program, const CountSpec& spec) {
   return spec.source == kNoValue && std::ranges::any_of(program.values(), [&](const Value& value) {
            return value.producer < 0 && value.type.count() == spec.count;
@@ -62,7 +62,7 @@ std::string node_line(const Program& program, const Node& node) {
   return line;
 }
 
-// Reads one line from left to right.
+// Tokenizer of one line, from left to right. Its functions skip leading spaces.
 class LineReader {
  public:
   explicit LineReader(std::string_view line) : rest_(line) {}
@@ -80,7 +80,7 @@ class LineReader {
     skip_space();
     return trim(take(std::min(rest_.find_first_of(stops), rest_.size())));
   }
-  // "%7" or "_".
+  // Reads "%7" or "_" (kNoValue); nullopt if the line continues with something else.
   std::optional<ValueId> value_id() {
     skip_space();
     if (accept("_")) return kNoValue;
@@ -103,12 +103,12 @@ class LineReader {
     skip_space();
     return unquoted(take(quoted_length(rest_)));
   }
-  // What is quoted, or else the characters up to the next space.
+  // Reads a quoted string or, without quotes, the characters up to the next space.
   std::string scope() {
     skip_space();
     return rest_.starts_with('"') ? quoted() : std::string(until(" "));
   }
-  // Up to the closing brace, which is passed over; a brace in quotes closes nothing.
+  // Reads up to and including the closing brace, which it does not return. Braces in quotes are skipped.
   std::string_view attributes() {
     std::size_t end = 0;
     while (end < rest_.size() && rest_[end] != '}') end += rest_[end] == '"' ? quoted_length(rest_.substr(end)) : 1;
@@ -121,7 +121,7 @@ class LineReader {
     return rest_.empty();
   }
   void expect_end() {
-    if (!done()) throw Error(text_of("'", rest_.substr(0, 20), "' is too much"));
+    if (!done()) throw Error(text_of("'", rest_.substr(0, 20), "' after the end of the statement"));
   }
 
  private:
@@ -147,14 +147,15 @@ class ProgramReader {
       std::string name = line.quoted();
       line.expect("=");
       const Tensor value = operand(line);
-      if (!value) throw Error("an output needs a value");
+      if (!value) throw Error("an output needs a value, saw _");
       program_.output(std::move(name), value);
       return line.expect_end();
     }
     if (line.accept("count ")) return read_count(line);
-    std::vector<std::pair<ValueId, Type>> results;
+    // "%1: TYPE, %2: TYPE = " of a bound value or node, then its keyword or operation.
+    std::vector<std::pair<ValueId, Type>> results;  // ids as written in the text
     while (const auto id = line.value_id()) {
-      if (*id == kNoValue || ids_.contains(*id)) throw Error(text_of(operand_text(*id), " cannot be made here"));
+      if (*id == kNoValue || ids_.contains(*id)) throw Error(text_of(operand_text(*id), " cannot be defined here"));
       line.expect(":");
       const std::string type = std::string(line.until("]")) + "]";
       line.expect("]");
@@ -179,7 +180,7 @@ class ProgramReader {
     if (program_.find_count(count) != nullptr) throw Error(text_of("count ", count.name(), " is declared twice"));
     if (line.accept("=")) {
       const Tensor source = operand(line);
-      if (!source) throw Error("a count needs a value");
+      if (!source) throw Error("a count needs a value, saw _");
       program_.count(count, capacity, source);
     } else {
       program_.count(count, capacity);
@@ -188,7 +189,7 @@ class ProgramReader {
   }
 
   void read_bound(LineReader& line, Role role, const std::vector<std::pair<ValueId, Type>>& results) {
-    if (results.size() != 1) throw Error("a bound value is one value");
+    if (results.size() != 1) throw Error("a bound value needs exactly one result");
     std::string name = line.quoted();
     if (program_.find(role, name) != kNoValue) throw Error(text_of("two values are named '", name, "'"));
     const bool trainable = line.accept("trainable");
@@ -248,19 +249,20 @@ class ProgramReader {
     if (!id) throw Error("expected a value");
     if (*id == kNoValue) return {};
     const auto found = ids_.find(*id);
-    if (found == ids_.end()) throw Error(text_of("%", *id, " is used before it is made"));
+    if (found == ids_.end()) throw Error(text_of("%", *id, " is used before it is defined"));
     return program_.tensor(found->second);
   }
 
   const OpRegistry& registry_;
   Program program_;
-  std::map<ValueId, ValueId> ids_;
+  std::map<ValueId, ValueId> ids_;  // id in the text -> id in program_
 };
 
 }  // namespace
 
 std::string to_text(const Program& program) {
-  // Bound values stand where they were made, between the nodes, so that parsing numbers them alike.
+  // Print bound values and counts in the order of their declaration, between the nodes, so that parsing the text
+  // assigns the same ids.
   std::string text;
   std::size_t next = 0;
   auto count = program.counts().begin();

@@ -18,7 +18,7 @@ std::int64_t size_from_text(std::string_view text, std::string_view dimension) {
   return size;
 }
 
-// "1024", "tokens:1024", "8*tokens:8192".
+// Parses "1024", "tokens:1024" or "8*tokens:8192".
 Dim dim_from_text(std::string_view text) {
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos) return size_from_text(text, text);
@@ -39,12 +39,12 @@ void Type::check() const {
   for (const Dim& dim : shape) {
     if (dim.size < 0) throw Error(text_of(to_text(*this), " has a negative dimension"));
     if (dim.count != Count::none && &dim != shape.data()) {
-      throw Error(text_of(to_text(*this), " has a count beyond its first dimension"));
+      throw Error(text_of(to_text(*this), " has a count on a dimension other than the first"));
     }
     if (dim.factor < 1 || dim.size % dim.factor != 0) {
       throw Error(text_of(to_text(*this), " has a factor that does not divide its capacity"));
     }
-    // A product that is 0 in the end must not overflow on the way.
+    // A dimension of 0 counts as 1 here: the products of the other dimensions must not overflow either.
     const std::uint64_t factor = dim.size == 0 ? 1 : static_cast<std::uint64_t>(dim.size);
     if (__builtin_mul_overflow(product, factor, &product) || product > kMostBytes) {
       throw Error(text_of(to_text(*this), " is too large"));

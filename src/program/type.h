@@ -1,4 +1,4 @@
-// Types of values: element type and shape.
+// Types of the values of a program: dtype and shape.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace hone {
 
-// A static capacity. The first dimension of a shape may have a count: then `factor` times as many rows as it says are
-// in use (tokens x experts a token).
+// One dimension of a shape. Its size is static. The first dimension may have a count, which tells how many of its rows
+// are in use: count x factor rows. The factor is, for example, the number of experts per token.
 struct Dim {
   std::int64_t size = 0;
   Count count;
@@ -32,21 +32,21 @@ struct Type {
   DType dtype = DType::f32;
   Shape shape;
 
-  // Throws Error unless every dimension is 0 or more, none but the first has a count, a count's factor divides its
-  // capacity, and bytes() is at most 2^60, so that sums and products of a program's sizes stay within 64 bits.
+  // Throws Error unless all dimensions are at least 0, only the first has a count, each factor divides the size of its
+  // dimension, and bytes() is at most 2^60, so that sums and products of the sizes of a program fit into 64 bits.
   void check() const;
 
   [[nodiscard]] std::int64_t elements() const;
   [[nodiscard]] std::int64_t rows() const { return shape.empty() ? 1 : shape[0].size; }
-  // What says how many rows are in use.
+  // Count of the first dimension; Count::none if all rows are in use.
   [[nodiscard]] Count count() const { return shape.empty() ? Count::none : shape[0].count; }
-  // Elements of one row: the product of all dimensions but the first.
+  // Number of elements of one row: the product of all dimensions except the first.
   [[nodiscard]] std::int64_t row_size() const;
   [[nodiscard]] std::size_t bytes() const;
   bool operator==(const Type&) const = default;
 };
 
-// "bf16[tokens:1024, 64]", "f32[8*tokens:8192]".
+// Prints "bf16[tokens:1024, 64]" or, with a factor of 8, "f32[8*tokens:8192]".
 [[nodiscard]] std::string to_text(const Type& type);
 [[nodiscard]] Type type_from_text(std::string_view text);  // throws Error
 

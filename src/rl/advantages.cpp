@@ -8,8 +8,9 @@ namespace hone {
 namespace {
 
 constexpr double kStdEpsilon = 1e-4;
-constexpr double kZeroStd = 1e-8;  // torch.isclose: the mean of equal totals may differ from them by rounding
+constexpr double kZeroStd = 1e-8;  // as torch.isclose: the mean of equal totals may differ from them by rounding
 
+// Returns the totals that exist.
 std::vector<double> present(std::span<const std::optional<double>> totals) {
   std::vector<double> values;
   for (const auto& total : totals) {

@@ -7,6 +7,7 @@
 namespace hone {
 namespace {
 
+// Adds completions/{mean,min,max}INFIX; 0 if there are no lengths, as in TRL.
 void add_lengths(NamedValues& values, const std::string& infix, const std::vector<double>& lengths) {
   const auto name = [&](const char* which) { return "completions/" + std::string(which) + infix; };
   if (lengths.empty()) {
@@ -86,6 +87,7 @@ void PolicyMetrics::add_sequences(Means& shares, const PolicyBatch& batch, std::
     double difference = 0;
     double advantage = 0;
     double tokens = 0;
+    // The advantage is the same for all tokens of a completion.
     for (auto t = static_cast<std::size_t>(ends[s]); t < static_cast<std::size_t>(ends[s + 1]); ++t) {
       if (batch.batch.targets[t] < 0 || batch.weights[t] == 0) continue;
       difference += static_cast<double>(logps[t]) - static_cast<double>(batch.old_logps[t]);

@@ -1,4 +1,4 @@
-// The figures of a GRPO step, by TRL's names.
+// Metrics of a GRPO step under TRL's names.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,27 @@ namespace hone {
 
 using NamedValues = std::vector<std::pair<std::string, double>>;
 
-// reward, reward_std, frac_reward_zero_std, rewards/NAME/{mean,std}, completions/*; the aliases reward/total and
-// reward/NAME; rollout.importance. NaN: the mean of a reward without any opinion, the deviation of one with less than
-// two.
+// Returns the metrics of one generation: reward, reward_std, frac_reward_zero_std, rewards/NAME/{mean,std},
+// completions/*, the aliases reward/total and reward/NAME, and rollout.importance. The mean of a reward without any
+// score is NaN, as is the deviation of a reward with fewer than two scores.
 [[nodiscard]] NamedValues rollout_metrics(const Rollout& rollout, std::span<const Reward> rewards);
-// Their averages over a step's generations, NaN left out; empty without one.
+// Returns the averages of these metrics over the generations of a step, NaN left out; empty without a generation.
 [[nodiscard]] NamedValues rollout_metrics(std::span<const Rollout> rollouts, std::span<const Reward> rewards);
 
-// What the micro-batches of a step tell, token by token.
+// Accumulates the metrics of the policy loss over the micro-batches of a step.
 class PolicyMetrics {
  public:
   explicit PolicyMetrics(const PolicyLossOptions& loss) : loss_(loss) {}
 
-  // One micro-batch: log p and entropy of the trainer by row of the batch; kl may be empty. Masked samples have weight
-  // 0: they count in sampling/* alone. compare: whether the policy is still the one that sampled; else sampling/*
-  // leaves the micro-batch out.
+  // Adds one micro-batch. logps, entropies and kls hold the trainer's values, [tokens] of the batch; kls may be empty.
+  // Masked samples have weight 0 and count only in sampling/*. compare: true if the weights are still those that
+  // sampled; otherwise sampling/* omits the micro-batch.
   void add(const PolicyBatch& batch, std::span<const float> logps, std::span<const float> entropies,
            std::span<const float> kls, bool compare);
-  // entropy, kl, clip_ratio/* (cispo: cispo_clip_ratio): means over a micro-batch's unmasked tokens (ratios of
-  // sequences: over its completions), averaged over the micro-batches that have any; none where no micro-batch has.
-  // clip_ratio's min and max are over devices, here one. sampling/*: over all tokens of the step.
+  // Returns entropy, kl and clip_ratio/* (cispo: cispo_clip_ratio): means over the unmasked tokens of each micro-batch
+  // (ratios of sequences: over its completions), averaged over the micro-batches with unmasked tokens, and omitted if
+  // there is none. clip_ratio's min and max are taken over devices, of which there is one, so they equal the mean.
+  // sampling/* covers all tokens of the compared micro-batches and is omitted if none was compared.
   [[nodiscard]] NamedValues values() const;
 
  private:
@@ -44,9 +45,9 @@ class PolicyMetrics {
     double low_clip = 0;
     double high_clip = 0;
   };
-  // Adds one ratio, of a token or of a sequence, to the clipped ones; `difference`: its logarithm.
+  // Counts the ratio of a token or sequence in sums if it is clipped. `difference` is the logarithm of the ratio.
   void add_ratio(Means& sums, double difference, double advantage) const;
-  // Adds the ratios of a micro-batch's completions, as shares of their number.
+  // Adds the shares of the micro-batch's completions whose ratio is clipped.
   void add_sequences(Means& shares, const PolicyBatch& batch, std::span<const float> logps) const;
 
   PolicyLossOptions loss_;

@@ -21,8 +21,8 @@
 namespace hone {
 namespace {
 
-// Completions that are generated together, and those of them for which there are pages up to the full length. Where
-// most completions get longer than a quarter of it, the last ones wait for pages.
+// Requests that the engine runs concurrently, and how many of full length its KV cache holds. If most completions become
+// longer than a quarter of the full length, the last ones wait for free blocks.
 constexpr std::int64_t kMaxSequences = 256;
 constexpr std::int64_t kFullLengthSequences = 64;
 
@@ -30,7 +30,7 @@ std::int64_t longest_prompt(const GrpoRun& run) {
   return std::max<std::int64_t>({run.prompts.longest(), run.eval_prompts ? run.eval_prompts->longest() : 0, 1});
 }
 
-// Prompt and completion must fit into the model's positions together.
+// Checks that the longest prompt and its completion together fit into the positions of the model.
 void check_completions(const GrpoRun& run, const OptionInput& input) {
   const std::int64_t positions = run.model->shape().max_position_embeddings;
   const std::int64_t longest = longest_prompt(run);
@@ -54,7 +54,7 @@ PromptSet read_prompts(const Source& source, const GrpoRun& run) {
   return prompts;
 }
 
-// A template that opens the thoughts itself leaves them out of the completion.
+// Returns true if prompts end in an opened <think>, which completions then do not contain.
 bool prefills_think(const GrpoRun& run) {
   if (run.prompts.size() == 0) return false;
   return run.tokenizer.decode(run.prompts.tokens(0)).ends_with("<think>\n");
@@ -85,6 +85,7 @@ void try_rewards(const GrpoRun& run) {
 }
 
 GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
+  // Model configuration, tokenizer and end tokens; no weights yet.
   const std::filesystem::path path = resolve_model(options.model_name_or_path, options.model_revision);
   const GrpoBatch batch = grpo_batch(options, 1, input);
   auto initial = std::make_unique<ModelDirectory>(path);
@@ -106,6 +107,7 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
     throw Error(path.string(), "no end token: neither generation_config.json, config.json nor the tokenizer name one",
                 "set eos_token_id, or every completion runs to max_completion_length");
   }
+  // Prompts for training and evaluation, then the rewards, which depend on how prompts end.
   const Source source = open_training_data(options);
   run.data_name = source.name();
   run.prompts = read_prompts(source, run);
@@ -120,6 +122,7 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   }
   if (options.evaluates()) run.eval_prompts = read_prompts(open_eval_data(options, options), run);
   make_rewards(run);
+  // The engine is sized for the longest prompt with a full completion.
   run.engine = rollout_engine(options, run.batch, longest_prompt(run));
   check_completions(run, input);
   run.beside_bytes = beside_bytes(options, *run.model, run.dtype);
@@ -159,7 +162,7 @@ Workspace trace_run(const GrpoSizes& run, const TrainingOptions& training) {
   const std::int64_t completions = std::min(run.batch.micro_batch, training.per_device_train_batch_size);
   Workspace workspace = training_workspace(training, *run.model, run.dtype);
   if (keys.rollout == RolloutKind::own) add_generation(workspace, *run.model, run.dtype, run.engine);
-  // The reference of an adapter is its base, which is there.
+  // The reference of an adapter is its base model, whose weights are loaded already.
   const LoraModel* lora = run.model->adapter();
   const Model& reference = lora != nullptr ? lora->base() : *run.model;
   const char* reference_weights = lora != nullptr ? kWeightStore : kReferenceStore;
@@ -201,6 +204,7 @@ std::size_t bytes_with(const GrpoRun& run, const TrainingOptions& options) {
 }
 
 MetricValues train(GrpoRun& run) {
+  // Trace all programs, so that the memory of the run is known, logged and checked before anything is allocated.
   Workspace workspace = trace_run(run);
   const std::size_t bytes = workspace.memory().total();
   Device& device = open_device(run.options.device);
@@ -218,6 +222,7 @@ MetricValues train(GrpoRun& run) {
   set_gemm_tuning(device, run.options.gemm.tuning());
   check_fits(run.options, run.dtype, device, bytes + run.beside_bytes,
              [&](const TrainingOptions& options) { return bytes_with(run, options); });
+  // Load the weights, allocate all other memory, and copy the reference model from the initial weights.
   workspace.provide(kWeightStore, load_weights(*run.model, *run.initial, run.dtype, device));
   TensorStore& weights = workspace.store(kWeightStore);
   if (const LoraModel* lora = run.model->adapter()) {

@@ -1,4 +1,4 @@
-// Runs of `hone grpo`: from options to everything that the first step needs.
+// Prepares and runs `hone grpo`: reads data, model configuration and rewards, traces the programs, and trains.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace hone {
 
-// Ready to start, but for the weights.
+// Everything that a run needs before its weights are loaded.
 struct GrpoRun {
   GrpoOptions options;
   std::string options_json;
@@ -34,24 +34,25 @@ struct GrpoRun {
   std::vector<double> reward_weights;
   EngineOptions engine;
   std::int64_t total_steps = 0;
-  std::vector<RunObserver*> observers = {};  // outlive the run
-  std::size_t beside_bytes = 0;              // of the device, which others take while a step is not under way
+  std::vector<RunObserver*> observers = {};  // must outlive the run
+  std::size_t beside_bytes = 0;  // device bytes that benchmarks of checkpoints allocate between steps (setup.h)
 };
 
-// Reads data, tokenizer, configuration and rewards, but no weights. Throws Error.
+// Reads data, tokenizer, configuration and rewards, but no weights. Throws Error if the options do not fit them.
 [[nodiscard]] GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input);
 
-// Calls each reward once on the first prompt with made-up completions (reward_trial.h). Throws Error.
+// Calls each reward once on the first prompt with made-up completions (reward_trial.h). Throws Error if a reward does.
 void try_rewards(const GrpoRun& run);
 
-// A run's programs, by these names, and those of the update and of the engine, with the memory that they take; nothing
-// is allocated.
+// Names of a run's programs.
 inline constexpr const char* kPolicyProgram = "policy";
-inline constexpr const char* kPolicyEvaluationProgram = "evaluation";  // where there are eval_prompts
-inline constexpr const char* kForwardProgram = "forward";              // where needs_forward()
-inline constexpr const char* kReferenceProgram = "reference";          // where beta is not 0
+inline constexpr const char* kPolicyEvaluationProgram = "evaluation";  // if there are eval_prompts
+inline constexpr const char* kForwardProgram = "forward";              // if needs_forward()
+inline constexpr const char* kReferenceProgram = "reference";          // if beta is not 0
+// Traces these programs, the update and the engine's programs into a workspace, whose memory() is then known. Allocates
+// nothing.
 [[nodiscard]] Workspace trace_run(const GrpoRun& run);
-// What the programs depend on.
+// The part of a run that determines its programs.
 struct GrpoSizes {
   const Model* model = nullptr;
   DType dtype = DType::f32;
@@ -59,20 +60,22 @@ struct GrpoSizes {
   GrpoBatch batch;
   EngineOptions engine;
   bool evaluates = false;
-  std::size_t beside_bytes = 0;  // as GrpoRun has it
+  std::size_t beside_bytes = 0;  // GrpoRun::beside_bytes
 };
 [[nodiscard]] GrpoSizes sizes_of(const GrpoRun& run);
-// `training`: in place of those in `options`.
+// The same with `training` instead of the training options in sizes.options.
 [[nodiscard]] Workspace trace_run(const GrpoSizes& sizes, const TrainingOptions& training);
-// Whether there are passes of the policy beside those that train.
+// Returns true if a run needs forward passes of the policy in addition to its training passes: for
+// top_entropy_quantile, or for comparing the trainer with the sampler.
 [[nodiscard]] bool needs_forward(const GrpoOptions& options);
-// The engine of a run whose longest prompt has so many tokens.
+// Returns the capacities of the engine. longest_prompt: tokens of the longest prompt.
 [[nodiscard]] EngineOptions rollout_engine(const GrpoOptions& options, const GrpoBatch& batch,
                                            std::int64_t longest_prompt);
-// The bytes it would take with other options of the kind that all training shares.
+// Returns the device bytes that the run would take with other training options.
 [[nodiscard]] std::size_t bytes_with(const GrpoRun& run, const TrainingOptions& options);
 
-// Trains; returns the last logged metrics.
+// Loads the weights, trains and writes the model. Returns the last logged metrics. Throws Error if the run does not fit
+// the memory of its device.
 MetricValues train(GrpoRun& run);
 
 }  // namespace hone

@@ -45,7 +45,7 @@ PolicySample sample_from(const Json& json) {
   return sample;
 }
 
-// ref = alpha policy + (1 - alpha) ref, element by element, on the host.
+// Sets reference = alpha x policy + (1 - alpha) x reference elementwise, on the host in f32.
 void mix_into(const TensorStore& policy, TensorStore& reference, double alpha) {
   const auto a = static_cast<float>(alpha);
   for (const NamedType& tensor : reference.tensors()) {
@@ -66,7 +66,7 @@ void mix_into(const TensorStore& policy, TensorStore& reference, double alpha) {
   }
 }
 
-// One output of trace_reference, [tokens].
+// Runs a program of trace_reference on a batch and copies one of its outputs to `values`, [tokens].
 void run_reference(Executable& program, const PolicyBatch& batch, std::string_view output, std::span<float> values) {
   feed(program, batch.batch);
   program.set<std::int32_t>("targets", batch.batch.targets);
@@ -111,6 +111,7 @@ Rollout GrpoTask::sample(const PromptSet& prompts, std::span<const std::uint32_t
   const auto seed_of = [&](std::size_t index) {
     return (std::uint64_t{seeds.bits(2 * index)} << 32) | seeds.bits(2 * index + 1);
   };
+  // Rollouts and training may share memory, so each phase is announced to the workspace.
   workspace_.enter(Region::rollout);
   Rollout rollout = roll_out(source_, run_.tokenizer, prompts, chosen, run_.rewards, rollout_options, seed_of);
   workspace_.enter(Region::train);
@@ -152,6 +153,7 @@ std::vector<std::vector<float>> GrpoTask::logps_of(const char* program, std::spa
     std::vector<float> logps(batch.batch.tokens.size());
     run_reference(workspace_.executable(program), batch, "logp", logps);
     for (std::size_t s = 0; s < some.size(); ++s) {
+      // Row t predicts token t + 1, so the completion starts at the row of the last prompt token.
       const std::size_t row = static_cast<std::size_t>(batch.batch.cu_seqlens[s]) + some[s].prompt.size() - 1;
       const auto begin = logps.begin() + static_cast<std::ptrdiff_t>(row);
       result.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(some[s].completion.size()));
@@ -203,8 +205,8 @@ void GrpoTask::weigh(std::vector<PolicyBatch>& batches, std::span<const std::spa
                      const LossNormaliser& normaliser) {
   for (std::size_t i = 0; i < batches.size(); ++i) set_loss_weights(batches[i], samples[i], normaliser);
   if (run_.options.top_entropy_quantile >= 1) return;
-  std::vector<std::vector<float>> entropies;
-  std::vector<float> unmasked;
+  std::vector<std::vector<float>> entropies;  // [micro-batches][tokens]
+  std::vector<float> unmasked;                // entropies of all tokens of the step with a loss
   for (const PolicyBatch& batch : batches) {
     std::vector<float>& values = entropies.emplace_back(batch.batch.tokens.size());
     run_reference(workspace_.executable(kForwardProgram), batch, "entropy", values);
@@ -245,10 +247,10 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   const GrpoOptions& options = run_.options;
   const std::int64_t reuse = run_.batch.steps_per_generation * options.num_iterations;
   const std::int64_t accumulation = options.gradient_accumulation_steps;
-  // A step may read several generations, the end of one and the start of the next, and its normaliser is taken over all
-  // that it reads.
+  // Choose the micro-batches, generating when the previous generation is used up. A step may read several generations;
+  // its normaliser is taken over all samples that it reads.
   std::vector<Rollout> rollouts;
-  std::vector<bool> fresh;  // by micro-batch: sampled by the policy as it is
+  std::vector<bool> fresh;  // [micro-batches] true if the current weights sampled it and log-probabilities are compared
   read_.clear();
   for (std::int64_t i = 0; i < accumulation; ++i) {
     const std::int64_t at = micro_steps_ + i;
@@ -258,11 +260,13 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
     read_.insert(read_.end(), samples.begin(), samples.end());
   }
   report(rollouts, text_of("step-", step + 1), step + 1);
+  // Weigh all micro-batches before the first one runs: weights and entropy threshold depend on the whole step.
   const std::vector<std::span<const PolicySample>> parts = micro_batches(read_);
   std::vector<PolicyBatch> batches;
   batches.reserve(parts.size());
   for (const auto& part : parts) batches.push_back(make_policy_batch(part));
   weigh(batches, parts, normaliser_of(read_));
+  // Forward and backward passes; gradients accumulate in the order of the micro-batches.
   PolicyMetrics policy_metrics(loss_);
   ModelFigures figures(workspace_.executable(kPolicyProgram).program());
   double loss = 0;
@@ -336,16 +340,16 @@ std::string GrpoTask::idle_cause(const MetricValues&, double grad_norm) const {
                   : std::string();
   if (value_of("reward") == 0 && value_of("reward_std") == 0) {
     return "every reward is 0: the problems are too hard for this model, or its answers are not where the rewards look "
-           "(`hone grpo --show` prints completions with what they earned)" +
+           "(`hone grpo --show` prints completions with their rewards)" +
            cut;
   }
   if (value_of("frac_reward_zero_std") == 1) {
-    return "all completions of a prompt earn the same, so that no advantage is left: the problems are too easy or too "
-           "hard, temperature is too low, or the rewards do not tell completions apart" +
+    return "all completions of a prompt have the same reward, so every advantage is 0: the problems are too easy or "
+           "too hard, temperature is too low, or the rewards do not distinguish completions" +
            cut;
   }
   if (grad_norm == 0) {
-    return "the gradient is 0: every completion that counts has an advantage of 0, or none counts "
+    return "the gradient is 0: every completion has an advantage of 0 or is masked "
            "(mask_truncated_completions)" +
            cut;
   }
@@ -371,7 +375,7 @@ Json GrpoTask::last_batch() const { return to_json(read_); }
 
 Json GrpoTask::state() const {
   const std::int64_t reuse = run_.batch.steps_per_generation * run_.options.num_iterations;
-  const bool in_use = micro_steps_ % reuse != 0;  // the generation
+  const bool in_use = micro_steps_ % reuse != 0;  // the current generation has micro-batches left
   return {{"micro_steps", micro_steps_},
           {"generations", generations_},
           {"updates_since_generation", updates_since_generation_},

@@ -1,4 +1,68 @@
-// Group relative policy optimisation: rollouts and updates on the same weights.
+// The GRPO training task: generates completions, scores them, and updates the policy that generated them.
+//
+// Algorithm: Group Relative Policy Optimization of DeepSeekMath (Shao et al., arXiv 2402.03300) and DeepSeek-R1
+// (arXiv 2501.12948), as TRL's GRPOTrainer computes it. tests/rl/policy_loss_test.cpp compares loss, gradient and
+// metrics with torch in float64.
+//
+// Loss of one optimizer step, over its completions i and their tokens t, the end token included:
+//
+//   loss  = sum_i w_i sum_t l_it
+//   l_it  = -c_it min(min(r_it, delta) A_i, clip(r_it, 1 - epsilon, 1 + epsilon_high) A_i) + beta k_it
+//           cispo: -c_it stop_gradient(min(r_it, epsilon_high)) A_i log p_it + beta k_it
+//   r_it  = p_it / old_it; importance_sampling_level sequence: exp(mean over t of log(p_it / old_it)), shared by all
+//           tokens of the completion
+//   k_it  = ref_it / p_it - log(ref_it / p_it) - 1
+//   A_i   = (R_i - mean of R over the group) / (deviation of R + 1e-4);  R_i = sum_j reward_weights[j] reward_j(i)
+//   c_it  = importance correction x (1 if the token passes top_entropy_quantile, otherwise 0)
+//   w_i   = 0 if mask_truncated_completions is set and i has no end token, otherwise
+//           grpo               1 / (N |o_i|)
+//           dr_grpo            1 / (N max_completion_length)
+//           bnpo, dapo, cispo  1 / T
+//
+// p, old and ref are the probabilities of the token under the policy, the policy that sampled it and the reference:
+// softmax of logits / temperature over the whole vocabulary. top_p, top_k, min_p and repetition_penalty restrict what
+// is drawn and change no probability. Without delta the inner min is r_it. |o_i| is the number of tokens of the
+// completion, N the number of completions in the step, masked ones included, and T the number of tokens in the
+// completions that are not masked.
+//
+// Kept:
+// - DeepSeekMath, outcome supervision: no critic, advantages relative to the group, ratio clipping, and the KL estimate
+//   k inside the loss. loss_type grpo is its equation 3; the default is bnpo.
+// - scale_rewards: the deviation (with n - 1) is that of the group, that of all completions of a generation (batch), or
+//   no division takes place (none).
+// - DAPO (arXiv 2503.14476): separate clip bounds and one normaliser for all tokens. Its penalty of long completions is
+//   the reward soft_overlong_punishment.
+// - Dr. GRPO (arXiv 2503.20783): the constant normaliser. It does not change scale_rewards; the paper's advantages need
+//   scale_rewards: none.
+// - CISPO (arXiv 2506.13585): the capped ratio as a constant factor, without a lower bound.
+// - GSPO (arXiv 2507.18071): the length-normalised ratio of a whole completion, with any loss_type but cispo.
+// - Two-sided clipping: delta bounds the ratio in the unclipped argument of min. cispo refuses delta.
+// - top_entropy_quantile q (arXiv 2506.01939): c_it = 0 below the (1 - q) quantile of the policy's entropy over the
+//   unmasked tokens of the step. Such tokens keep their KL term and still count in |o_i| and T.
+// - Importance correction, by default for rollout: server: the ratio trainer / sampler of a token, or the product of
+//   these ratios over the completion; outside of its bounds it is clamped (truncate) or set to 0 (mask). It multiplies
+//   the policy term, not the KL term.
+// - mask_truncated_completions: masked completions have no loss, but their rewards count in the means and deviations of
+//   R, and they count in N.
+// - num_iterations and steps_per_generation: a generation is read num_iterations times, in the same order. If it serves
+//   a single optimizer step, r = 1 in value and only its gradient matters.
+// - sync_ref_model: ref = alpha policy + (1 - alpha) ref after every ref_model_sync_steps steps, with alpha =
+//   ref_model_mixup_alpha. Log-probabilities of the reference are computed when a generation is made, so a move affects
+//   later generations only. With LoRA the reference is the base model and does not move.
+//
+// Different from TRL:
+// - T and the entropy quantile are taken over all micro-batches of an optimizer step. How the step is split into
+//   micro-batches therefore changes loss and gradient only by rounding, and bnpo equals dapo.
+// - A completion that no reward scores has advantage 0 and is left out of means and deviations; TRL gives it a total
+//   of 0.
+// - old is what hone's engine computed while sampling, bitwise what the trainer computes (exact_logprobs); TRL runs a
+//   forward pass for it. So does hone for rollout: server and for the importance correction.
+// - Completions are not shuffled within a generation.
+//
+// Not implemented: process supervision and learned reward models with replay (DeepSeekMath); the ratio of whole
+// completions without length normalisation, as DeepSeek-R1 writes it; DAPO's dynamic sampling (groups with equal
+// rewards stay in the step with advantage 0; frac_reward_zero_std is their share); GSPO-token; an entropy bonus;
+// rollouts of older weights (TRL's max_staleness).
 #pragma once
 
 #include <cstdint>
@@ -17,69 +81,78 @@ namespace hone {
 
 class GrpoTask final : public TrainingTask {
  public:
-  // The workspace has the programs of trace_run(run) and is allocated; all outlive the task.
+  // The workspace must have the programs of trace_run(run) and be allocated. All arguments must outlive the task.
   GrpoTask(const GrpoRun& run, Workspace& workspace, RolloutSource& source);
 
   MetricValues accumulate(std::int64_t step) override;
-  // reward, its deviation, each reward's mean, the completions' mean length and the share that was cut.
+  // Returns the names of the mean reward and its deviation, the mean of each reward, the mean length of completions
+  // and the share of truncated completions.
   std::vector<std::string> shown_metrics() const override;
   std::string idle_cause(const MetricValues& values, double grad_norm) const override;
   void after_update(std::int64_t step) override;
   double epoch() const override;
   std::int64_t tokens_seen() const override { return tokens_seen_; }
   double flops() const override { return flops_; }
-  // num_generations completions of every held-out prompt, sampled as in training, the same seeds each time: the metrics
-  // of a step under "eval_". Weights, data position and num_tokens stay as they are.
+  // Samples num_generations completions of every held-out prompt as in training, with the same seeds each time. Returns
+  // the metrics of a step with the prefix "eval_", or nothing without held-out prompts. Weights, data position and
+  // num_tokens stay unchanged.
   MetricValues evaluate(std::int64_t step) override;
   Json last_batch() const override;
   Json state() const override;
   void restore(const Json& state) override;
 
-  // Micro-steps in an epoch of prompts.
+  // Returns the number of micro-batches that one pass over the prompts takes.
   [[nodiscard]] static std::int64_t micro_steps_per_epoch(const GrpoOptions& options, const GrpoBatch& batch,
                                                           std::int64_t prompts);
 
  private:
-  // Throws Defect where a sampled token's probability differs between rollout and trainer.
+  // Throws Defect if the log-probability of a sampled token differs between rollout and trainer.
   void check_exact(const MetricValues& values, std::int64_t step) const;
-  // Completions of `chosen` prompts, judged; `use` and `number` tell their random numbers apart from others'.
+  // Samples and scores completions of the prompts `chosen`. `use` and `number` select the random stream: "rollout" and
+  // the number of the generation, or "evaluation" and 0.
   [[nodiscard]] Rollout sample(const PromptSet& prompts, std::span<const std::uint32_t> chosen, std::string_view use,
                                std::int64_t number);
-  // A new generation into samples_; returns it too.
+  // Makes the next generation, stores its samples in samples_ and returns it.
   [[nodiscard]] Rollout generate();
-  // Writes the completions of a step's generations, and prints them where that is asked for.
+  // Writes the completions of a step's generations to output_dir/completions/NAME.jsonl, and prints them if
+  // log_completions is set.
   void report(std::span<const Rollout> rollouts, const std::string& name, std::int64_t step) const;
-  // log p of the completions' tokens, by a program of that name.
+  // Returns the log-probabilities of the completion tokens, [samples][completion tokens], computed by the program of
+  // that name.
   [[nodiscard]] std::vector<std::vector<float>> logps_of(const char* program,
                                                          std::span<const PolicySample> samples) const;
+  // Fills ref_logps if there is a reference model.
   void add_reference_logps(std::span<PolicySample> samples) const;
-  // Brings in the trainer's probabilities of what has just been sampled, where the options want it.
+  // If the options compare trainer and sampler: replaces the samples' log-probabilities by the trainer's, records the
+  // comparison in rollout.importance and, if the options correct for it, sets the importance ratios.
   void correct_importance(Rollout& rollout) const;
-  // Samples cut at the micro-batch's size; the last may be shorter.
+  // Splits samples into micro-batches; the last one may be smaller.
   [[nodiscard]] std::vector<std::span<const PolicySample>> micro_batches(std::span<const PolicySample> samples) const;
   [[nodiscard]] LossNormaliser normaliser_of(std::span<const PolicySample> samples) const;
-  // Fills the weights, and leaves out the tokens that top_entropy_quantile does, over all batches of a step.
+  // Sets the loss weights of all micro-batches of a step, and removes the policy term of the tokens that
+  // top_entropy_quantile excludes.
   void weigh(std::vector<PolicyBatch>& batches, std::span<const std::span<const PolicySample>> samples,
              const LossNormaliser& normaliser);
-  // Runs one micro-batch; returns its share of the loss. compare: whether the policy is still the one that sampled.
+  // Runs one micro-batch and returns its share of the step's loss. compare: true if the weights are still those that
+  // sampled it, so that the metrics may compare log-probabilities.
   double run(const char* program, const PolicyBatch& batch, bool compare, PolicyMetrics& metrics,
              ModelFigures& figures);
 
   const GrpoRun& run_;
   Workspace& workspace_;
   RolloutSource& source_;
-  BatchWork work_;         // of the policy's program
+  BatchWork work_;         // cost of the policy program
   std::int64_t step_ = 0;  // optimizer steps done
   PolicyLossOptions loss_;
   ChunkOrder order_;
-  std::int64_t micro_steps_ = 0;  // done
-  std::int64_t generations_ = 0;  // made
+  std::int64_t micro_steps_ = 0;  // micro-batches trained on
+  std::int64_t generations_ = 0;  // generations made
   std::int64_t updates_since_generation_ = 0;
   std::int64_t tokens_seen_ = 0;
   double flops_ = 0;
-  std::vector<PolicySample> samples_;  // of the current generation
-  std::vector<PolicySample> read_;     // by the last step: its micro-batches end to end
-  NamedValues judged_;                 // rollout_metrics of the last step that generated
+  std::vector<PolicySample> samples_;  // the current generation
+  std::vector<PolicySample> read_;     // samples of the last step, its micro-batches end to end
+  NamedValues judged_;                 // rollout_metrics of the last step that made a generation
 };
 
 }  // namespace hone

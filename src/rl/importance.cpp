@@ -12,6 +12,7 @@ bool is_of_sequences(ImportanceMode mode) {
   return mode == ImportanceMode::sequence_truncate || mode == ImportanceMode::sequence_mask;
 }
 
+// Clamps a ratio to its bounds, or sets it to 0 outside of them.
 double constrained(double ratio, const ImportanceOptions& options) {
   const double least = options.least.value_or(0);
   if (options.mode == ImportanceMode::token_truncate || options.mode == ImportanceMode::sequence_truncate) {

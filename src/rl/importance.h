@@ -1,5 +1,5 @@
-// The correction for a sampler whose probabilities are not the trainer's (Yao et al., "Your Efficient RL Framework
-// Secretly Brings You Off-Policy RL Training", 2025; as TRL has it).
+// Importance correction for a sampler whose probabilities differ from the trainer's, such as a server with other
+// kernels (Yao et al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training", 2025; as in TRL).
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,24 @@ namespace hone {
 
 struct ImportanceOptions {
   ImportanceMode mode = ImportanceMode::sequence_mask;
-  double most = 3.0;
-  std::optional<double> least;
+  double most = 3.0;            // vllm_importance_sampling_cap
+  std::optional<double> least;  // vllm_importance_sampling_clip_min; unset: 0
 };
 
-// What the policy term of each token of a completion is multiplied with: exp of the trainer's log p minus the
-// sampler's, of the token or, in the modes of sequences, of the sum over the completion. Outside [least, most] it is
-// brought to the nearer end (truncate) or becomes 0 (mask).
+// Returns the factor of the policy term for each token of a completion, [tokens]: exp(trainer - sampler) of its
+// log-probabilities or, in the sequence modes, exp of the sum of these differences over the completion. A ratio outside
+// [least, most] is clamped (truncate modes) or set to 0 (mask modes). trainer, sampler: [tokens].
 [[nodiscard]] std::vector<float> importance_ratios(std::span<const float> trainer, std::span<const float> sampler,
                                                    const ImportanceOptions& options);
 
-// How far a sampler's probabilities are from the trainer's, by TRL's names.
+// Statistics of the differences between the trainer's and a sampler's log-probabilities, under TRL's names.
 class SamplingComparison {
  public:
-  void add_difference(double difference);  // of a token's log-probabilities
-  void add_ratio(double ratio);            // of a token or of a completion
+  void add_difference(double difference);  // trainer minus sampler, log-probability of one token
+  void add_ratio(double ratio);            // importance ratio of one token or completion
   [[nodiscard]] bool has_ratios() const { return ratios_ > 0; }
-  // sampling/sampling_logp_difference/{mean,max}, sampling/importance_sampling_ratio/{min,mean,max}; 0 of nothing.
+  // Returns sampling/sampling_logp_difference/{mean,max} of absolute differences and
+  // sampling/importance_sampling_ratio/{min,mean,max}; 0 if nothing was added.
   [[nodiscard]] std::vector<std::pair<std::string, double>> values() const;
 
  private:
@@ -45,12 +46,13 @@ class SamplingComparison {
   double ratios_ = 0;
 };
 
-// What the samples of one generation tell, by TRL's definitions.
+// Accumulates these statistics over the completions of one generation, by TRL's definitions.
 class ImportanceMetrics {
  public:
   explicit ImportanceMetrics(const ImportanceOptions& options) : options_(options) {}
 
-  // `ratios`: importance_ratios of them. masked: the completion is left out; among ratios of sequences it counts as 1.
+  // Adds one completion; `ratios` is importance_ratios(trainer, sampler). A masked completion is left out, except that
+  // in the sequence modes it counts as a ratio of 1.
   void add(std::span<const float> trainer, std::span<const float> sampler, std::span<const float> ratios, bool masked);
   [[nodiscard]] std::vector<std::pair<std::string, double>> values() const { return comparison_.values(); }
 

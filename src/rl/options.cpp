@@ -10,6 +10,7 @@
 namespace hone {
 namespace {
 
+// Lists the first divisors of a number above 1, for suggestions of num_generations.
 std::string divisors_text(std::int64_t number) {
   constexpr std::size_t kMost = 12;
   constexpr std::int64_t kLargest = 4096;
@@ -22,7 +23,7 @@ std::string divisors_text(std::int64_t number) {
 
 std::string devices_text(std::int64_t devices) { return text_of(devices, devices == 1 ? " device" : " devices"); }
 
-// The micro-steps of a generation, from whichever of the two keys is set.
+// Returns the micro-batches per generation, from the one of the two keys that is set.
 std::int64_t steps_of(const GrpoOptions& options, std::int64_t devices, const OptionInput& input) {
   if (!options.generation_batch_size) {
     return options.steps_per_generation.value_or(options.gradient_accumulation_steps);
@@ -43,7 +44,7 @@ std::int64_t steps_of(const GrpoOptions& options, std::int64_t devices, const Op
   return *options.generation_batch_size / micro;
 }
 
-// One line for those of the keys that were set.
+// Logs that the keys among `keys` that were set have no effect, and why.
 void say_without_effect(std::initializer_list<const char*> keys, const std::string& why, const OptionInput& input) {
   std::vector<OptionNotice> notices;
   for (const char* key : keys) {
@@ -61,8 +62,8 @@ void check_importance(const GrpoOptions& options, const OptionInput& input) {
   if (options.corrects_importance()) return;
   say_without_effect(
       {"vllm_importance_sampling_mode", "vllm_importance_sampling_cap", "vllm_importance_sampling_clip_min"},
-      "without a server rollout and trainer have the same probabilities "
-      "(vllm_importance_sampling_correction: true weighs them all the same)",
+      "without a server, rollout and trainer have the same probabilities "
+      "(vllm_importance_sampling_correction: true applies the correction anyway)",
       input);
 }
 
@@ -70,7 +71,7 @@ void check_server(const GrpoOptions& options, const OptionInput& input) {
   if (options.rollout == RolloutKind::own) {
     say_without_effect({"rollout_server", "vllm_server_url", "vllm_server_host", "vllm_server_port",
                         "vllm_server_timeout", "rollout_key_variable", "rollout_weights_dir"},
-                       "completions come from hone's engine in this process (rollout: server asks a server)", input);
+                       "completions come from hone's engine in this process (rollout: server uses a server)", input);
     return;
   }
   if (options.vllm_server_url.empty() && options.vllm_server_host.empty()) {
@@ -78,8 +79,8 @@ void check_server(const GrpoOptions& options, const OptionInput& input) {
   }
   (void)rollout_server_url(options);
   if (options.exact_logprobs && input.was_set("exact_logprobs")) {
-    throw Error(input.place_of("exact_logprobs"), "a server computes probabilities of its own",
-                "leave it away with rollout: server");
+    throw Error(input.place_of("exact_logprobs"), "the probabilities of a server differ from the trainer's",
+                "remove it with rollout: server");
   }
 }
 
@@ -117,7 +118,7 @@ void check_options(const GrpoOptions& options, const OptionInput& input) {
   }
   if (options.use_peft && options.sync_ref_model) {
     throw Error(input.place_of("sync_ref_model"), "the reference of an adapter is the base model, which does not move",
-                "leave sync_ref_model or use_peft away");
+                "remove sync_ref_model or use_peft");
   }
   if (options.reward_funcs.empty()) throw Error(input.place_of("reward_funcs"), "no reward is named");
   if (!options.reward_weights.empty() && options.reward_weights.size() != options.reward_funcs.size()) {

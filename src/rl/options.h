@@ -1,4 +1,5 @@
-// The keys of `hone grpo`, with the names and defaults of TRL 0.18 except where the help says otherwise.
+// Options of `hone grpo`. Names and defaults are those of TRL 0.18 unless the help says otherwise. grpo_task.h gives
+// the formulas in which they appear.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ enum class ImportanceLevel : std::uint8_t { token, sequence };
 template <>
 inline constexpr EnumTable kEnumTable<ImportanceLevel>{.names = "token|sequence"};
 
-// How the ratio of the trainer's to the sampler's probabilities is taken and bounded.
+// Treatment of the ratio of the trainer's to the sampler's probabilities: per token or per completion, clamped to its
+// bounds or set to 0 outside of them (importance.h).
 enum class ImportanceMode : std::uint8_t { token_truncate, token_mask, sequence_truncate, sequence_mask };
 template <>
 inline constexpr EnumTable kEnumTable<ImportanceMode>{.names =
@@ -47,7 +49,7 @@ inline constexpr EnumTable kEnumTable<SandboxMode>{.names = "namespaces|bubblewr
 struct RewardKeys {
   std::vector<std::string> reward_funcs{"accuracy", "format", "tag_count"};
   std::vector<double> reward_weights;
-  OptionSet keys_of_rewards = reward_keys();  // those that rewards declare in their folders
+  OptionSet keys_of_rewards = reward_keys();  // options that the rewards declare in their folders
   double reward_timeout = 60;
   SandboxMode sandbox = SandboxMode::namespaces;
 
@@ -113,11 +115,11 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
 
   GrpoOptions() { learning_rate = 1e-6; }
 
-  // Whether what was sampled is weighed by the trainer's and the sampler's probabilities.
+  // Returns true if the policy term is multiplied by the ratio of the trainer's to the sampler's probabilities.
   [[nodiscard]] bool corrects_importance() const {
     return vllm_importance_sampling_correction.value_or(rollout == RolloutKind::server);
   }
-  // Whether the trainer's probabilities of what was sampled are taken before the first update on it.
+  // Returns true if a forward pass computes the trainer's log-probabilities of each generation before its first update.
   [[nodiscard]] bool compares_importance() const { return corrects_importance() || rollout == RolloutKind::server; }
 
   template <class Visitor>
@@ -202,17 +204,17 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
   }
 };
 
-// How completions are laid over micro-steps, as in TRL 0.18.
+// Division of a generation into micro-batches, as in TRL 0.18.
 struct GrpoBatch {
-  std::int64_t micro_batch = 0;           // completions a micro-step on one device
-  std::int64_t steps_per_generation = 0;  // micro-steps that share a generation
-  std::int64_t completions = 0;           // a generation, on all devices
-  std::int64_t prompts = 0;               // a generation
+  std::int64_t micro_batch = 0;           // completions per micro-batch on one device
+  std::int64_t steps_per_generation = 0;  // micro-batches per generation
+  std::int64_t completions = 0;           // completions per generation, on all devices
+  std::int64_t prompts = 0;               // prompts per generation
 };
-// Throws Error that shows the arithmetic where something does not divide.
+// Computes the division. Throws Error that shows the arithmetic if the batch sizes do not divide each other.
 [[nodiscard]] GrpoBatch grpo_batch(const GrpoOptions& options, std::int64_t devices, const OptionInput& input);
 
-// Throws Error where values contradict each other or something needed is unset.
+// Checks the options. Throws Error if values contradict each other or a required option is not set.
 void check_options(const GrpoOptions& options, const OptionInput& input);
 
 }  // namespace hone

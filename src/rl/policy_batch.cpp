@@ -7,7 +7,8 @@
 namespace hone {
 namespace {
 
-// Rows of the batch that predict a sample's completion: from its prompt's last token on.
+// Returns the first row that predicts the completion of a sample: that of the last prompt token. document: first row of
+// the sample.
 std::size_t first_row(std::size_t document, const PolicySample& sample) { return document + sample.prompt.size() - 1; }
 
 }  // namespace
@@ -66,7 +67,7 @@ double LossNormaliser::weight(const PolicySample& sample) const {
     case GrpoLoss::bnpo:
     case GrpoLoss::dapo:
     case GrpoLoss::cispo:
-      break;
+      break;  // one normaliser for all tokens of the step
   }
   return 1.0 / static_cast<double>(std::max<std::int64_t>(tokens, 1));
 }

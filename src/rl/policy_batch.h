@@ -1,4 +1,4 @@
-// Completions as the trainer reads them.
+// Batches of completions with everything that the policy loss needs for each token.
 #pragma once
 
 #include <cstdint>
@@ -16,45 +16,49 @@ namespace hone {
 // One completion of a rollout.
 struct PolicySample {
   std::vector<TokenId> prompt;
-  std::vector<TokenId> completion;  // its end token included
-  std::vector<float> logps;         // of the completion's tokens, as they were drawn; importance: the trainer's then
-  std::vector<float> importance;    // what the policy term of each is multiplied with; empty: nothing
-  std::vector<float> ref_logps;     // of the reference model; empty without one
-  bool truncated = false;           // no end token
+  std::vector<TokenId> completion;  // includes the end token
+  std::vector<float> logps;         // [completion] log-probabilities under the sampling policy: the sampler's, or the
+                                    // trainer's if the options compare the two
+  std::vector<float> importance;    // [completion] factors of the policy term; empty: 1
+  std::vector<float> ref_logps;     // [completion] log-probabilities under the reference model; empty without one
+  bool truncated = false;           // ended without an end token
   double advantage = 0;
 };
 
-// Samples laid end to end. Entry t belongs to the prediction of token t + 1.
+// Samples laid end to end. Entry t of each vector belongs to the prediction of token t + 1.
 struct PolicyBatch {
-  HostBatch batch;                     // loss_weights: 1 where a completion's token is predicted
-  std::vector<float> old_logps;        // [tokens], 0 where nothing is predicted
+  HostBatch batch;                     // loss_weights: 1 if entry t predicts a token of a completion, otherwise 0
+  std::vector<float> old_logps;        // [tokens] log-probability under the sampling policy; 0 if nothing is predicted
   std::vector<float> ref_logps;        // [tokens]; empty without a reference model
   std::vector<float> advantages;       // [tokens]
-  std::vector<float> loss_advantages;  // [tokens]: the same times importance, 0 where the policy term is left out
-  std::vector<float> weights;          // [tokens]: what each token's loss counts in the step's sum
+  std::vector<float> loss_advantages;  // [tokens] advantage x importance; 0 if the policy term is left out
+  std::vector<float> weights;          // [tokens] weight of the token's loss in the sum of the step
 };
 
+// Lays samples end to end, with weights 0. All samples must have a reference, or none.
 [[nodiscard]] PolicyBatch make_policy_batch(std::span<const PolicySample> samples);
 
-// The step's normaliser, over all samples of one optimizer step, so that no split into micro-batches changes the loss.
+// The loss weight of a token (w_i in grpo_task.h). It is taken over all samples of an optimizer step, so that the split
+// into micro-batches does not change the loss.
 struct LossNormaliser {
   GrpoLoss loss = GrpoLoss::bnpo;
   std::int64_t max_completion_length = 0;
   bool mask_truncated = false;
-  std::int64_t samples = 0;  // of the step
-  std::int64_t tokens = 0;   // of the step's samples that are not masked
+  std::int64_t samples = 0;  // completions counted so far
+  std::int64_t tokens = 0;   // tokens of these completions, without masked ones
 
+  // Adds samples of the step.
   void count(std::span<const PolicySample> samples);
-  // What one token of a sample counts.
+  // Returns the weight of each token of a sample; 0 if the sample is masked.
   [[nodiscard]] double weight(const PolicySample& sample) const;
 };
 // Fills batch.weights.
 void set_loss_weights(PolicyBatch& batch, std::span<const PolicySample> samples, const LossNormaliser& normaliser);
 
-// The entropy from which on a token is among the `share` of the highest: the (1 - share) quantile, linear between
-// neighbours as torch.quantile's. `entropies`: of all tokens of a step that are not masked.
+// Returns the smallest entropy among the fraction `share` of tokens with the highest entropies: the (1 - share)
+// quantile, interpolated linearly as in torch.quantile. `entropies` holds all tokens of a step that are not masked.
 [[nodiscard]] double entropy_threshold(std::vector<float> entropies, double share);
-// Leaves out the policy term of tokens below the threshold. entropies [tokens].
+// Sets loss_advantages to 0 for tokens whose entropy is below the threshold. entropies: [tokens].
 void leave_out_low_entropy(PolicyBatch& batch, std::span<const float> entropies, double threshold);
 
 }  // namespace hone

@@ -61,6 +61,8 @@ PolicyTerms policy_terms(const PolicyTokens& tokens, const PolicyLossOptions& lo
     policy = policy_term(tokens.logp, tokens.old_logp, tokens.ref_logp, tokens.advantages, attributes);
     return {policy.term, loss.beta != 0 ? policy.kl : Tensor()};
   }
+  // GSPO: policy_term gets the mean log-ratio of the completion as logp and 0 as old_logp, so all tokens share one
+  // ratio (without old_logp it is 1). The KL estimate stays per token: a second term with advantage 0 adds it.
   const Tensor difference = tokens.old_logp ? tokens.logp + scale(tokens.old_logp, -1.0) : tokens.logp;
   policy = policy_term(document_mean(difference, tokens.targets, tokens.cu_seqlens),
                        tokens.old_logp ? nought() : Tensor(), {}, tokens.advantages, attributes);

@@ -1,4 +1,4 @@
-// From a recipe's keys to what rewards read.
+// Builds the rewards of a run from the keys of its recipe.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace hone {
 
-// `think_prefilled`: the prompts end in "<think>\n".
+// Returns what rewards are made with. think_prefilled: the prompts end in "<think>\n", and completions lack it.
 [[nodiscard]] RewardOptions reward_options(const RewardKeys& keys, bool think_prefilled);
-// The rewards that reward_funcs names, the user's own among them. Programs of completions must not be able to read
-// `hidden`. Throws Error.
+// Makes the rewards that reward_funcs names, including the user's. Programs in completions cannot read the files and
+// folders `hidden`. Throws Error if a reward is unknown or cannot be made.
 [[nodiscard]] std::vector<Reward> rewards_of(const RewardKeys& keys, bool think_prefilled,
                                              std::vector<std::string> hidden);
-// What holds the answers of a run, and what it writes: `hidden` of rewards_of.
+// Returns the data sets, which hold the answers, and the output folder of a run: `hidden` of rewards_of.
 [[nodiscard]] std::vector<std::string> private_paths(const GrpoOptions& options);
 
 }  // namespace hone

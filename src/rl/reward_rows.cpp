@@ -12,7 +12,7 @@
 namespace hone {
 namespace {
 
-// A path is taken as it stands: it may hold what means something in a pattern.
+// Opens the data set of a query. A path to a file is used literally: it may contain characters of file patterns.
 Source source_of(const RowQuery& query) {
   if (!is_file(query.dataset)) return open_dataset({.name = query.dataset, .config = query.config}, {});
   std::vector<SourcePart> parts;
@@ -31,7 +31,7 @@ void visit_rows(const RowQuery& query, const std::function<void(std::span<const 
       const Json& value = row[query.columns[i]];
       if (!value.is_string()) {
         throw Error(text_of(*place.file, " ", place.unit, " ", place.number),
-                    text_of("the column ", query.columns[i], " is ", value.dump().substr(0, 40)), "a text is wanted");
+                    text_of("the column ", query.columns[i], " is ", value.dump().substr(0, 40)), "expected a string");
       }
       values[i] = value.get_ref<const std::string&>();
     }

@@ -1,4 +1,4 @@
-// The rows of other data sets that rewards ask for.
+// Reads rows of other data sets for rewards, such as the tests of a programming contest.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace hone {
 
-// As RowSource says: a local file, or a data set of the hub by way of its cache.
+// A RowSource (reward/reward.h): reads a local file, or a data set of the hub through its cache.
 void visit_rows(const RowQuery& query, const std::function<void(std::span<const std::string_view>)>& visit);
 
 }  // namespace hone

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kPrograms = "\n```python\nprint(0)\n```\n\n```cpp\nint main() { return 0; }\n```\n";
 
-// They differ, as those of a group do: a reward may divide by how far they are apart.
+// Returns a made-up completion. Completions differ by `number`, because a reward may divide by their deviation.
 std::string made_up(std::int64_t number) {
   return text_of("<think>\nThis completion is made up, to try the rewards before the first step: ", number,
                  ".\n</think>\n<answer>\n\\boxed{", number, "}\n</answer>\n", number == 0 ? kPrograms : "");
@@ -42,7 +42,7 @@ void try_rewards(std::span<const Reward> rewards, const RewardTrial& trial) {
     try {
       (void)reward.score(inputs);
     } catch (const Error& error) {
-      // Whose author will wonder at what it was given.
+      // The author of a user reward needs to know which input caused the error.
       if (is_own_reward(reward.name)) {
         throw Error(text_of(error.what(), "; it was tried on the first prompt with made-up completions"));
       }

@@ -1,4 +1,5 @@
-// Rewards that are tried before a run begins, so that what would end it at its first step ends it before.
+// Tries rewards before a run begins, so that an error in a reward is reported before the first step rather than after
+// the first rollout.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +12,14 @@
 namespace hone {
 
 struct RewardTrial {
-  const Json& row;                       // of the data
+  const Json& row;                       // row of the training data
   const Json& question;                  // question_in(row)
-  std::int64_t completions = 1;          // a group's
+  std::int64_t completions = 1;          // completions of the group
   const Tokenizer* tokenizer = nullptr;  // null: completions have no token ids
   std::int64_t total_steps = 0;
 };
-// Calls each reward once with a group of completions that are made up: thoughts, an answer and, in the first, programs.
-// What they earn is not looked at. Throws Error where a reward does.
+// Calls each reward once with a group of made-up completions: thoughts, an answer and, in the first one, programs. The
+// scores are ignored. Throws Error if a reward does.
 void try_rewards(std::span<const Reward> rewards, const RewardTrial& trial);
 
 }  // namespace hone

@@ -44,12 +44,13 @@ Json to_json(const JudgedCompletion& judged, std::span<const Reward> rewards, st
 Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const PromptSet& prompts,
                  std::span<const std::uint32_t> chosen, std::span<const Reward> rewards, const RolloutOptions& options,
                  const std::function<std::uint64_t(std::size_t)>& seed_of) {
+  // Generate num_generations completions per prompt, those of a prompt next to each other.
   const std::vector<Request> requests = make_requests(prompts, chosen, options, seed_of);
   const std::vector<Completion> completions = source.generate(requests);
 
   Rollout rollout;
-  std::vector<Json> rows;
-  std::vector<Json> questions;
+  std::vector<Json> rows;       // [prompts]
+  std::vector<Json> questions;  // [prompts]
   for (const std::uint32_t prompt : chosen) {
     rows.push_back(prompts.row(prompt));
     questions.push_back(question_in(rows.back(), options.columns));
@@ -70,6 +71,7 @@ Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const Prompt
     sample.truncated = completions[i].finish_reason != FinishReason::stop;
     rollout.samples.push_back(std::move(sample));
   }
+  // Score all completions with each reward. Rewards see the whole batch, because some compare completions of a group.
   std::vector<RewardInput> inputs;
   inputs.reserve(completions.size());
   for (std::size_t i = 0; i < completions.size(); ++i) {

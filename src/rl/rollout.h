@@ -1,4 +1,4 @@
-// Rollouts: completions of a step's prompts, judged.
+// Rollouts: samples completions of prompts, scores them and computes their advantages.
 #pragma once
 
 #include <cstdint>
@@ -17,38 +17,38 @@
 
 namespace hone {
 
-// Completions with what they earned, for reading.
+// A completion as text with its rewards, for files and the log.
 struct JudgedCompletion {
-  std::int64_t prompt = 0;  // its number in the prompt set
+  std::int64_t prompt = 0;  // index in the prompt set
   std::string prompt_text;
   std::string completion;
-  std::vector<std::optional<double>> rewards;  // by reward
+  std::vector<std::optional<double>> rewards;  // [rewards]
   double advantage = 0;
   std::string finish_reason;
 };
 
 struct Rollout {
-  std::vector<PolicySample> samples;  // num_generations neighbours a prompt, prompts in the given order
-  std::vector<JudgedCompletion> judged;
-  std::vector<RewardScores> scores;  // [rewards][samples]
+  std::vector<PolicySample> samples;     // [prompts x num_generations], the completions of a prompt are consecutive
+  std::vector<JudgedCompletion> judged;  // [samples]
+  std::vector<RewardScores> scores;      // [rewards][samples]
   Advantages advantages;
-  std::vector<std::pair<std::string, double>> importance;  // ImportanceMetrics, where ratios were taken
+  std::vector<std::pair<std::string, double>> importance;  // ImportanceMetrics; empty if ratios were not computed
 };
 
-// Where the recipe says that prompts are.
+// Returns the columns that hold prompts, as the recipe names them.
 [[nodiscard]] ColumnOptions prompt_columns(const GrpoOptions& options);
 
-// What completions come from.
+// Source of completions: hone's engine or a server.
 class RolloutSource {
  public:
   virtual ~RolloutSource() = default;
-  // Results in the order of the requests. Throws Interrupted at Ctrl+C.
+  // Returns one completion per request, in the same order. Throws Interrupted on Ctrl+C.
   [[nodiscard]] virtual std::vector<Completion> generate(std::span<const Request> requests) = 0;
-  // After the policy's weights have changed.
+  // Called after the weights of the policy have changed.
   virtual void weights_moved() {}
 };
 
-// The engine on the policy's own weights.
+// Generates with hone's engine, which shares the weights of the policy.
 class EngineRollout final : public RolloutSource {
  public:
   explicit EngineRollout(Engine engine) : engine_(std::move(engine)) {}
@@ -62,26 +62,27 @@ class EngineRollout final : public RolloutSource {
 
 struct RolloutOptions {
   std::int64_t num_generations = 8;
-  SamplingParams sampling;  // the seed is set for each completion
+  SamplingParams sampling;  // seed is replaced for each completion
   RewardScale scale = RewardScale::group;
   std::vector<double> reward_weights;
-  ColumnOptions columns;  // where rewards find what was asked
+  ColumnOptions columns;  // columns of the prompt that rewards receive
   RunProgress progress;
 };
 
-// `seed_of(sample)`: the seed of each completion's sampling. Throws Interrupted at Ctrl+C.
+// Samples num_generations completions of each prompt in `chosen`, scores them and computes their advantages.
+// seed_of(sample) returns the sampling seed of a completion. Throws Error if a reward does and Interrupted on Ctrl+C.
 [[nodiscard]] Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const PromptSet& prompts,
                                std::span<const std::uint32_t> chosen, std::span<const Reward> rewards,
                                const RolloutOptions& options,
                                const std::function<std::uint64_t(std::size_t sample)>& seed_of);
 
-// Writes the completions of a step's rollouts, one JSON object a line: step, row, prompt, completion, rewards by name
-// (null: no opinion), advantage, finish_reason.
+// Writes the completions of a step's rollouts, one JSON object per line: step, row, prompt, completion, rewards by name
+// (null: no score), advantage, finish_reason.
 void write_completions(const std::filesystem::path& path, std::span<const Rollout> rollouts,
                        std::span<const Reward> rewards, std::int64_t step);
-// "advantage 0.5, accuracy 1, format n/a", then prompt and completion.
+// Returns a line like "advantage 0.5, accuracy 1, format n/a", then prompt and completion.
 [[nodiscard]] std::string to_text(const JudgedCompletion& judged, std::span<const Reward> rewards);
-// The first line of it, of an object that write_completions wrote. Throws Json::exception for another one.
+// Returns that first line for an object written by write_completions. Throws Json::exception for any other object.
 [[nodiscard]] std::string earned_text(const Json& completion);
 
 }  // namespace hone

@@ -18,16 +18,16 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t kMostAtOnce = 64;  // requests
+constexpr std::size_t kMostAtOnce = 64;  // concurrent requests
 
-// How a kind of server takes weights from a folder.
+// Request that makes a server load weights from a folder.
 struct WeightCall {
   std::string_view path;
   Json (*body)(const std::string& folder);
 };
 struct ServerApi {
   std::vector<WeightCall> calls;
-  std::string_view help;  // where it has no such path
+  std::string_view help;  // advice if the server does not have the path of a call
 };
 
 const ServerApi& api_of(RolloutServer server) {
@@ -37,11 +37,13 @@ const ServerApi& api_of(RolloutServer server) {
                              return Json{{"method", "reload_weights"}, {"kwargs", {{"weights_path", folder}}}};
                            }},
                           {"/reset_prefix_cache", [](const std::string&) { return Json::object(); }}},
-                .help = "vllm serve takes weights with VLLM_SERVER_DEV_MODE=1 in its environment, trl vllm-serve over "
-                        "NCCL alone; rollout_server: sglang speaks to SGLang"},
+                .help = "vllm serve needs VLLM_SERVER_DEV_MODE=1 in its environment to load weights, trl vllm-serve "
+                        "loads them only over NCCL; for SGLang set rollout_server: sglang"},
       ServerApi{.calls = {{"/update_weights_from_disk",
-                           [](const std::string& folder) { return Json{{"model_path", folder}}; }}},
-                .help = "rollout_server: vllm speaks to vLLM"}};
+                           [](const std::string& folder) {
+                             return Json{{"model_path", folder}};
+                           }}},
+                .help = "for vLLM set rollout_server: vllm"}};
   return apis.at(static_cast<std::size_t>(server));
 }
 
@@ -51,7 +53,7 @@ EndpointOptions endpoint_options(const GrpoOptions& options, const std::atomic<b
           .token_help = "the server's key belongs in the environment's " + options.rollout_key_variable,
           .not_found_help = std::string(api_of(options.rollout_server).help),
           .given_up_help =
-              "vllm_server_timeout says how long it may take; the same command goes on from the last "
+              "vllm_server_timeout limits the time; the same command continues from the last "
               "checkpoint",
           .timeout = timeout,
           .retries = 1,
@@ -59,7 +61,8 @@ EndpointOptions endpoint_options(const GrpoOptions& options, const std::atomic<b
           .cancelled = &cancelled};
 }
 
-// An adapter's weights are put into its base's, as a folder of both is read.
+// Writes the base model with the adapter merged into its weights. The adapter is first saved next to the folder,
+// because an adapter is merged when its folder is loaded.
 void write_merged(const fs::path& folder, const LoraModel& model, const TensorStore& weights,
                   const Json& generation_config) {
   const fs::path adapter = folder.string() + ".adapter";
@@ -71,30 +74,32 @@ void write_merged(const fs::path& folder, const LoraModel& model, const TensorSt
   remove_path(adapter);
 }
 
+// Returns a member of an object. Throws WrongAnswer(what) if it is missing or null.
 const Json& member(const Json& object, const char* key, const std::string& what) {
   const auto found = object.is_object() ? object.find(key) : object.end();
   if (!object.is_object() || found == object.end() || found->is_null()) throw WrongAnswer(what);
   return *found;
 }
 
-// SGLang's name for token_ids.
+// Returns the token ids of a choice: token_ids, or response_token_ids as SGLang names them.
 const Json& token_ids_of(const Json& choice) {
   const char* other = "response_token_ids";
   return member(
       choice, choice.is_object() && choice.contains(other) ? other : "token_ids",
-      "a choice has no token_ids, which return_token_ids asks for: the server is too old, or of another kind");
+      "a choice has no token_ids although return_token_ids is set: the server is too old, or of another kind");
 }
 
 Completion read_choice(const Json& choice, const SamplingParams& sampling, const Tokenizer& tokenizer,
                        std::int64_t vocab_size) {
   const Json& ids = token_ids_of(choice);
-  const std::string no_logps = "a choice has no logprobs.token_logprobs, which logprobs asks for";
+  const std::string no_logps = "a choice has no logprobs.token_logprobs although logprobs is set";
   const Json& logps = member(member(choice, "logprobs", no_logps), "token_logprobs", no_logps);
   if (!ids.is_array() || !logps.is_array() || ids.size() != logps.size() || ids.empty()) {
     throw WrongAnswer(text_of("a choice has ", ids.size(), " token_ids and ", logps.size(), " token_logprobs"));
   }
   if (static_cast<std::int64_t>(ids.size()) > sampling.max_tokens) {
-    throw WrongAnswer(text_of("a choice has ", ids.size(), " tokens, ", sampling.max_tokens, " were allowed"));
+    throw WrongAnswer(
+        text_of("a choice has ", ids.size(), " tokens, but max_tokens ", sampling.max_tokens, " was requested"));
   }
   Completion completion;
   completion.finish_reason = FinishReason::length;
@@ -121,7 +126,7 @@ Completion read_choice(const Json& choice, const SamplingParams& sampling, const
 
 Json body_of(const Request& request, std::size_t count) {
   const SamplingParams& sampling = request.sampling;
-  // What is left out would be the server's defaults. Seeds are read as signed numbers, by some of 32 bits.
+  // Every parameter is sent, because the server has its own defaults. Some servers read seeds as signed 32-bit numbers.
   return {{"prompt", request.prompt},
           {"n", count},
           {"seed", sampling.seed >> 33},
@@ -136,7 +141,7 @@ Json body_of(const Request& request, std::size_t count) {
           {"return_token_ids", true}};
 }
 
-// Calls ask(i) for all i below `count`, some at a time; the first exception cancels the others.
+// Calls ask(i) for all i below `count`, at most kMostAtOnce concurrently. The first exception cancels the others.
 void for_all(std::size_t count, std::atomic<bool>& cancelled, const std::function<void(std::size_t)>& ask) {
   std::atomic<std::size_t> next = 0;
   run_requests(std::min(count, kMostAtOnce), cancelled, [&] {
@@ -162,9 +167,9 @@ fs::path rollout_weights_dir(const GrpoOptions& options) {
 std::vector<Completion> read_server_answer(const std::string& body, const SamplingParams& sampling, std::size_t count,
                                            const Tokenizer& tokenizer, std::int64_t vocab_size) {
   const Json json = parse_json(body, "the answer");
-  const Json& choices = member(json, "choices", "an answer has no choices");
+  const Json& choices = member(json, "choices", "the answer has no choices");
   if (!choices.is_array() || choices.size() != count) {
-    throw WrongAnswer(text_of("an answer has ", choices.size(), " choices, ", count, " were asked for"));
+    throw WrongAnswer(text_of("the answer has ", choices.size(), " choices, but ", count, " were requested"));
   }
   std::vector<Completion> completions(count);
   std::vector<bool> is_there(count, false);
@@ -172,7 +177,8 @@ std::vector<Completion> read_server_answer(const std::string& body, const Sampli
     const Json& index = member(choice, "index", "a choice has no index");
     const auto at = index.is_number_integer() ? index.get<std::int64_t>() : -1;
     if (at < 0 || at >= static_cast<std::int64_t>(count) || is_there[static_cast<std::size_t>(at)]) {
-      throw WrongAnswer(text_of("a choice has the index ", index.dump(), " of ", count, ", or two have"));
+      throw WrongAnswer(
+          text_of("the index ", index.dump(), " of a choice is repeated or not below the ", count, " requested"));
     }
     is_there[static_cast<std::size_t>(at)] = true;
     completions[static_cast<std::size_t>(at)] = read_choice(choice, sampling, tokenizer, vocab_size);
@@ -212,11 +218,10 @@ void ServerRollout::send_weights() {
     const std::string url = server_ + std::string(call.path);
     const std::string refusal =
         client_.post(url, call.body(folder.string()).dump(), "acknowledgement", [](const std::string& body) {
-          if (body.find('{') == std::string::npos) return;  // vLLM says nothing
+          if (body.find('{') == std::string::npos) return;  // vLLM answers with an empty body
           const Json answer = parse_json(body, "the answer");
           if (answer.is_object() && answer.value("success", Json(true)) == false) {
-            throw WrongAnswer(
-                text_of("the server did not take the weights: ", answer.value("message", "it does not say why")));
+            throw WrongAnswer(text_of("the server refused the weights: ", answer.value("message", "no reason given")));
           }
         });
     if (!refusal.empty()) throw Error(url, refusal);
@@ -236,7 +241,7 @@ std::vector<Completion> ServerRollout::ask(const Request& request, std::size_t c
 }
 
 std::vector<Completion> ServerRollout::generate(std::span<const Request> requests) {
-  std::vector<std::size_t> firsts;  // of each group of one prompt
+  std::vector<std::size_t> firsts;  // first request of each group with the same prompt
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (i == 0 || requests[i].prompt != requests[i - 1].prompt) firsts.push_back(i);
   }

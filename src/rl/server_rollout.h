@@ -1,4 +1,5 @@
-// Rollouts by a server that others run: weights go there as a folder, completions come back over HTTP.
+// Rollouts by an inference server (vLLM or SGLang): weights are written to a folder that the server reloads, and
+// completions are requested over HTTP.
 // Sources: https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html,
 // https://docs.sglang.ai/advanced_features/sglang_for_rl.html
 #pragma once
@@ -13,27 +14,27 @@
 
 namespace hone {
 
-// The server that the options name, without /v1. Throws Error where that is no URL.
+// Returns the URL of the server that the options name, without /v1. Throws Error if it is not an http(s) URL.
 [[nodiscard]] std::string rollout_server_url(const GrpoOptions& options);
-// Where weights are put for it.
+// Returns the absolute path of the folder in which weights are written for the server.
 [[nodiscard]] std::filesystem::path rollout_weights_dir(const GrpoOptions& options);
 
-// The completions of one request's answer, in the order of their indices: the token ids and the log-probability of each
-// that the server gives, cut behind the first stop token. Throws Error where it is no JSON, WrongAnswer where it is no
-// answer to this request: what is missing or wrong is said.
+// Parses the answer to a request for `count` completions and returns them in the order of their indices: the token ids
+// and their log-probabilities, cut after the first stop token. Throws Error if the body is not JSON, and WrongAnswer,
+// which names what is missing or wrong, if it does not fit the request.
 [[nodiscard]] std::vector<Completion> read_server_answer(const std::string& body, const SamplingParams& sampling,
                                                          std::size_t count, const Tokenizer& tokenizer,
                                                          std::int64_t vocab_size);
 
 class ServerRollout final : public RolloutSource {
  public:
-  // All must outlive it. Nothing is asked yet.
+  // All references must outlive the object. Sends no request.
   ServerRollout(const GrpoOptions& options, const Model& model, const TensorStore& weights, const Tokenizer& tokenizer,
                 std::string generation_config);
 
-  // Sends the weights where they have moved, and asks for all completions: one request for neighbours with the same
-  // prompt, many requests at a time. Throws Error where the server refuses, does not answer or gives what is
-  // no answer, and Interrupted.
+  // Sends the weights if they have changed, then requests all completions: one request for each run of consecutive
+  // requests with the same prompt, many requests concurrently. Throws Error if the server refuses, does not answer or
+  // gives an invalid answer, and Interrupted on Ctrl+C.
   [[nodiscard]] std::vector<Completion> generate(std::span<const Request> requests) override;
   void weights_moved() override { are_sent_ = false; }
 

@@ -15,7 +15,7 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-// The steps that have completions, ascending.
+// Returns the training steps that have completions, in ascending order.
 std::vector<std::int64_t> steps_in(const fs::path& folder) {
   std::vector<std::int64_t> steps;
   if (!fs::is_directory(folder)) return steps;
@@ -31,6 +31,7 @@ std::vector<std::int64_t> steps_in(const fs::path& folder) {
   return steps;
 }
 
+// Returns the file with the completions of a step. Throws Error that names the available steps if there is none.
 fs::path file_of(const fs::path& run, std::string_view step) {
   const fs::path folder = run / "completions";
   const std::vector<std::int64_t> steps = steps_in(folder);

@@ -1,4 +1,4 @@
-// Completions of a run that is over or still going, for reading.
+// Prints completions of a finished or running `hone grpo`.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace hone {
 
-// What write_completions left in `run` (an output_dir) of a step: "12", of an evaluation: "eval-12", or "" for the last
-// step. Each prompt once, then its completions with what they earned, at most `most` of them. Throws Error that names
-// the steps which are there.
+// Returns the completions that write_completions wrote in `run`, an output_dir: each prompt once, then its completions
+// with their rewards, at most `most` completions. step: "12" for a training step, "eval-12" for an evaluation, "" for
+// the last training step. Throws Error that names the available steps if this one is missing.
 [[nodiscard]] std::string show_completions(const std::filesystem::path& run, std::string_view step,
                                            std::optional<std::int64_t> most);
 

@@ -1,4 +1,4 @@
-// Where hone keeps what it may make anew.
+// Location of the cache folder, whose contents can be regenerated or downloaded again.
 #pragma once
 
 #include <filesystem>
@@ -6,10 +6,11 @@
 
 namespace hone {
 
-// "~" and "~/..." below HOME; other paths as they are.
+// Expands "~" and "~/..." to the folder in HOME; returns other paths unchanged.
 [[nodiscard]] std::filesystem::path expand_home(const std::string& path);
 
-// HONE_CACHE, or hone/ in XDG_CACHE_HOME or in ~/.cache; empty where there is no home. It need not exist.
+// Returns HONE_CACHE, otherwise hone/ in XDG_CACHE_HOME, otherwise ~/.cache/hone; an empty path if HOME is not set
+// either. The folder may not exist yet.
 [[nodiscard]] std::filesystem::path cache_folder();
 
 }  // namespace hone

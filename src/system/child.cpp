@@ -19,9 +19,10 @@
 namespace hone {
 namespace {
 
-constexpr int kAboveTargets = 100;  // where descriptors wait while the targets are overwritten
+constexpr int kAboveTargets = 100;  // lowest number for the copies of descriptors while 0, 1, ... are overwritten
 
-// All that the child needs between vfork and exec, where it must not allocate: it shares this process's memory.
+// Data that the child needs between vfork and execve. It shares the memory of this process there and must not allocate,
+// so everything is prepared beforehand.
 struct Launch {
   const char* path = nullptr;
   char* const* arguments = nullptr;
@@ -35,8 +36,8 @@ struct Launch {
   bool drop_root = false;
   bool dies_with_thread = false;
   pid_t parent = 0;
-  const char* failed_at = nullptr;  // set by the child
-  int error = 0;
+  const char* failed_at = nullptr;  // set by the child: the step that failed
+  int error = 0;                    // set by the child: errno of that step
 };
 
 bool place_descriptors(const Launch& launch) {
@@ -62,7 +63,7 @@ const char* prepare_child(const Launch& launch) {
     if (setrlimit(static_cast<__rlimit_resource_t>(limit.resource), &both) != 0) return "setrlimit";
   }
   if (launch.drop_root && !become_nobody()) return "setresuid";
-  // Last, because a change of users undoes it.
+  // After the change of user, which resets the parent-death signal. getppid() detects a parent that has ended already.
   if (launch.dies_with_thread && (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != launch.parent)) return "prctl";
   return nullptr;
 }
@@ -78,8 +79,8 @@ const char* prepare_child(const Launch& launch) {
 }
 
 [[gnu::noinline]] pid_t vfork_child(Launch& launch) {
-  // posix_spawn sets neither limits nor users; the child makes system calls alone.
-  // NOLINTNEXTLINE(bugprone-unsafe-functions,clang-analyzer-security.insecureAPI.vfork): wanted, as said above
+  // posix_spawn can set neither resource limits nor the user. The child makes only system calls before execve.
+  // NOLINTNEXTLINE(bugprone-unsafe-functions,clang-analyzer-security.insecureAPI.vfork): intended, see above
   const pid_t id = vfork();
   if (id == 0) run_child(launch);  // NOLINT(clang-analyzer-unix.Vfork): Linux allows system calls before execve
   return id;
@@ -101,7 +102,7 @@ void default_signals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// System calls: the library's setresuid would change all threads of the process that lends its memory.
+// Direct system calls: after vfork the C library's setresuid would change the user of all threads of the parent.
 bool become_nobody() {
   return syscall(SYS_setgroups, 0, nullptr) == 0 && syscall(SYS_setresgid, kNobody, kNobody, kNobody) == 0 &&
          syscall(SYS_setresuid, kNobody, kNobody, kNobody) == 0;
@@ -128,7 +129,7 @@ pid_t start_child(const ChildPlan& plan) {
                 .drop_root = plan.drop_root,
                 .dies_with_thread = plan.dies_with_thread,
                 .parent = getpid()};
-  sigset_t all;  // a handler of this process must not run in the child
+  sigset_t all;  // all signals are blocked around vfork: handlers of this process must not run in the child
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -20,7 +20,7 @@
 namespace hone {
 namespace {
 
-constexpr const char* kForkServerVariable = "HONE_FORK_SERVER";  // its value is the service's name
+constexpr const char* kForkServerVariable = "HONE_FORK_SERVER";  // environment variable that holds the service's name
 constexpr std::chrono::seconds kReapEvery{1};
 
 struct ForkRequest {
@@ -39,7 +39,7 @@ struct ForkRequest {
   const rlimit memory{service.memory_bytes, service.memory_bytes};
   (void)::setrlimit(RLIMIT_AS, &memory);
 #endif
-  (void)::dup2(channel, kServerChannel);  // in the place of the server's own, which the workers must not hold
+  (void)::dup2(channel, kServerChannel);  // replaces the server's channel, which must close when the server ends
   (void)::close_range(kServerChannel + 1, ~0u, 0);
   service.serve(kServerChannel);
   ::_exit(0);
@@ -67,7 +67,8 @@ class ForkingServer {
   }
 
  private:
-  // Answers with the worker's number and channel; with 0 and nothing where there is no worker.
+  // Sends the worker's process id and channel, or 0 without a channel if no worker could be created. Returns false if
+  // the client has closed the channel.
   bool fork_worker() {
     SocketPair sockets;
     try {
@@ -83,7 +84,7 @@ class ForkingServer {
     return send_numbered(kServerChannel, id, {&channel, 1});
   }
 
-  // Only a child that was not waited for: no other process can have its number.
+  // Kills only children that have not been reaped: until then no other process can get their id.
   void end(pid_t id) {
     const auto place = std::ranges::find(workers_, id);
     if (place == workers_.end()) return;
@@ -103,7 +104,7 @@ void become_fork_server_if_asked(const ForkService& service) {
   if (asked != nullptr && std::strcmp(asked, service.name) == 0) ForkingServer(service).run();
 }
 
-// --- in the process that asks
+// --- in the client
 
 ForkServer::ForkServer(const ForkService& service)
     : name_(service.name),
@@ -123,9 +124,9 @@ ForkedWorker ForkServer::fork() {
       set_nonblocking(worker.descriptors.front().number());
       return {worker.number, std::move(worker.descriptors.front())};
     }
-    server_.stop();  // it died, or can fork no more: once more from the beginning
+    server_.stop();  // the server has ended or cannot fork; the second attempt starts a new one
   }
-  throw Error(name_, "no process could be started for them");
+  throw Error(name_, "cannot start a worker process");
 }
 
 void ForkServer::kill(pid_t id) {

@@ -1,4 +1,5 @@
-// A process that does nothing but fork others, on demand.
+// Fork server: a small process that forks worker processes on demand, so that the workers do not inherit the memory,
+// threads and locks of a large process.
 #pragma once
 
 #include <sys/types.h>
@@ -11,31 +12,31 @@
 
 namespace hone {
 
-// What the forked workers are for.
+// Definition of the workers of one fork server.
 struct ForkService {
-  const char* name = nullptr;            // "comparisons"; errors say it
-  std::uint64_t memory_bytes = 0;        // address space of a worker
-  void (*serve)(int channel) = nullptr;  // what a worker does until its channel, which blocks, closes
+  const char* name = nullptr;            // "comparisons"; appears in errors and as the name of the server process
+  std::uint64_t memory_bytes = 0;        // RLIMIT_AS of a worker
+  void (*serve)(int channel) = nullptr;  // body of a worker; `channel` blocks, and serve returns when it is closed
 };
 
-// To be called by a constructor of the executable, before main(): where this process is the service's server, it serves
-// and does not return.
+// Runs the server and does not return if this process was started as the server of this service; otherwise does
+// nothing. A constructor function of the executable must call it, before main().
 void become_fork_server_if_asked(const ForkService& service);
 
 struct ForkedWorker {
   pid_t id = 0;
-  Descriptor channel;  // a stream to the worker and from it; does not block
+  Descriptor channel;  // bidirectional stream to the worker, non-blocking on this side
 };
 
-// Its server's children are the workers. They end when this object does or when this process dies in whatever way. Not
-// for use by several threads at once.
+// Client of a fork server. The workers are children of the server; server and workers end with this object or with this
+// process, even if that is killed. Not thread-safe.
 class ForkServer {
  public:
   explicit ForkServer(const ForkService& service);
 
-  // Starts the server where it does not run. Throws Error where the system gives no process.
+  // Forks a worker; starts the server first if it is not running. Throws Error if no process can be created.
   [[nodiscard]] ForkedWorker fork();
-  // Kills the worker, and leaves no zombie; a worker that is dead already is only cleared away.
+  // Kills and reaps the worker; a worker that has already ended is only reaped.
   void kill(pid_t id);
   [[nodiscard]] pid_t id() const { return server_.id(); }
 

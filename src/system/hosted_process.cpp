@@ -20,10 +20,10 @@
 namespace hone {
 namespace {
 
-constexpr std::size_t kMostSaid = 64 << 10;               // bytes, the last ones
-constexpr std::chrono::milliseconds kLook{200};           // between looks whether Ctrl+C was pressed
-constexpr std::chrono::milliseconds kToEnd{2000};         // for a process whose socket was closed
-constexpr std::chrono::milliseconds kForTraceback{2000};  // for a process that was asked where it stands
+constexpr std::size_t kMostSaid = 64 << 10;               // bytes of output that are kept, the last ones
+constexpr std::chrono::milliseconds kLook{200};           // interval between checks for Ctrl+C
+constexpr std::chrono::milliseconds kToEnd{2000};         // time to exit after the socket was closed
+constexpr std::chrono::milliseconds kForTraceback{2000};  // time to print a traceback after SIGUSR1
 
 }  // namespace
 
@@ -68,12 +68,12 @@ std::string HostedProcess::ask(std::string line, std::chrono::milliseconds limit
     if (!out_.empty()) send_some();
     const bool open = read_answers();
     if (const std::size_t end = in_.find('\n'); end != std::string::npos) {
-      read_said();  // all that was said before the answer
+      read_said();  // output that was printed before the answer
       std::string answer = in_.substr(0, end);
       in_.erase(0, end + 1);
       return answer;
     }
-    if (in_.size() > most) throw Failure{"it answers without end"};
+    if (in_.size() > most) throw Failure{"its answer exceeds the limit of length"};
     if (!open || wait_readable(process_.number(), std::chrono::milliseconds(0))) throw ended();
     if (Clock::now() >= deadline) throw late(limit);
   }
@@ -96,7 +96,7 @@ void HostedProcess::send_some() {
   if (count > 0) out_.erase(0, static_cast<std::size_t>(count));
 }
 
-// False where the other side has closed.
+// Receives bytes until a line is complete or none are left; returns false if the process has closed its end.
 bool HostedProcess::read_answers() {
   std::array<char, 1 << 16> bytes;
   while (true) {
@@ -123,13 +123,14 @@ void HostedProcess::read_said() {
 
 HostedProcess::Failure HostedProcess::ended() {
   (void)wait_readable(process_.number(), kToEnd);
-  // One that has closed its socket lives on; the zombie of one that has ended keeps its number, which is the session's.
+  // The process may have closed its socket and still run, so kill its group. If it has ended it is a zombie until the
+  // wait below, and no other process can have its id.
   kill(-id_, SIGKILL);
   const int status = wait_for_child(id_);
   reaped_ = true;
   read_said();
-  return {WIFEXITED(status) ? text_of("it ended with status ", WEXITSTATUS(status))
-                            : text_of("it was ended by signal ", WTERMSIG(status))};
+  return {WIFEXITED(status) ? text_of("it exited with status ", WEXITSTATUS(status))
+                            : text_of("it was killed by signal ", WTERMSIG(status))};
 }
 
 HostedProcess::Failure HostedProcess::late(std::chrono::milliseconds limit) {

@@ -1,4 +1,4 @@
-// A child process that is spoken to in lines: one question, one answer.
+// Child process that answers requests: one line in, one line out.
 #pragma once
 
 #include <sys/types.h>
@@ -13,27 +13,29 @@
 
 namespace hone {
 
+// Starts a program, exchanges lines with it and ends it in the destructor. For use by one thread.
 class HostedProcess {
  public:
-  // Why there is no answer.
+  // Exception for a request without an answer.
   struct Failure {
-    std::string what;  // "no answer within 60 s", "it ended with status 3"
+    std::string what;  // "no answer within 60 s", "it exited with status 3"
     bool timed_out = false;
   };
 
-  // Standard input is a socket for both directions; standard output and standard error are kept for take_said(). The
-  // process dies with the thread that starts it. Throws Error.
+  // Starts the program. Its standard input is a socket that carries requests and answers; its standard output and
+  // standard error are collected for take_said(). The process is killed if the starting thread ends. Throws Error if it
+  // cannot be started.
   explicit HostedProcess(const std::vector<std::string>& arguments);
   HostedProcess(const HostedProcess&) = delete;
   HostedProcess& operator=(const HostedProcess&) = delete;
-  ~HostedProcess();  // closes the socket, and kills what does not end by itself soon, with its session
+  ~HostedProcess();  // closes the socket, waits up to 2 seconds and kills the process group
 
-  // Sends the line, to which it adds the end, and waits for one back, at most `most` bytes. Throws Failure, after which
-  // nothing may be asked any more, and Interrupted at Ctrl+C. A process that is late gets SIGUSR1 before it is killed,
-  // at which it may say where it stands.
+  // Sends one request (ask() appends the line break) and returns the answer of at most about `most` bytes. Throws
+  // Failure, after which ask() must not be called again, and Interrupted after Ctrl+C. On a timeout the process gets
+  // SIGUSR1, so that it can print a traceback, and is killed at most 2.2 s later.
   [[nodiscard]] std::string ask(std::string line, std::chrono::milliseconds limit, std::size_t most);
 
-  // What was said on standard output and standard error since the last call, its end where it is long.
+  // Returns the text printed on standard output and standard error since the last call: its last 64 KiB.
   [[nodiscard]] std::string take_said();
 
  private:
@@ -50,9 +52,9 @@ class HostedProcess {
   Descriptor process_;  // a pidfd
   Descriptor channel_;
   Descriptor said_end_;
-  std::string out_;  // not sent yet
-  std::string in_;
-  std::string said_;
+  std::string out_;   // bytes not sent yet
+  std::string in_;    // bytes received and not returned yet
+  std::string said_;  // standard output and standard error since the last take_said()
   bool reaped_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Waiting for descriptors, until a deadline.
+// Waits for file descriptors with a deadline.
 #pragma once
 
 #include <poll.h>
@@ -10,12 +10,12 @@ namespace hone {
 
 inline constexpr auto kNoDeadline = std::chrono::steady_clock::time_point::max();
 
-// Waits until an entry is ready, the deadline has passed (an hour, at most) or a signal has come. The number of entries
-// that are ready; where it is 0, the revents of all are 0. Throws Error with the system's reason.
+// Waits until an entry is ready, the deadline or an hour has passed, or a signal arrives. Returns the number of ready
+// entries; if it is 0, the revents of all entries are 0. Throws Error with the system's reason.
 int poll_until(std::span<pollfd> entries, std::chrono::steady_clock::time_point deadline);
 
-// Whether the descriptor can be read, or its other side is closed, before the deadline. Signals do not shorten the
-// wait.
+// Returns true once the descriptor is readable or its other end is closed; false after the deadline. Signals do not end
+// the wait early.
 bool wait_readable(int descriptor, std::chrono::steady_clock::time_point deadline = kNoDeadline);
 bool wait_readable(int descriptor, std::chrono::milliseconds limit);
 

@@ -10,7 +10,7 @@
 namespace hone {
 namespace {
 
-// The number in the file of one number; nothing where it holds a word ("max") or there is none.
+// Reads a file that holds one number. Returns false if it is missing or holds a word such as "max".
 bool read_number(const char* path, unsigned long long& number) {
   std::FILE* file = std::fopen(path, "r");
   if (file == nullptr) return false;
@@ -19,7 +19,7 @@ bool read_number(const char* path, unsigned long long& number) {
   return count == 1;
 }
 
-// The control group's files that may be dropped when memory runs short.
+// Page cache of the cgroup that the kernel can reclaim (inactive_file), in bytes.
 unsigned long long droppable_bytes() {
   std::FILE* file = std::fopen("/sys/fs/cgroup/memory.stat", "r");
   if (file == nullptr) return 0;
@@ -57,7 +57,7 @@ std::uint64_t peak_resident_bytes() {
 CpuTime cpu_time() {
   std::FILE* file = std::fopen("/proc/stat", "r");
   if (file == nullptr) return {};
-  // user, nice, system, idle, waiting, interrupts, soft interrupts, stolen
+  // user, nice, system, idle, iowait, irq, softirq, steal
   unsigned long long ticks[8] = {};
   const int count = std::fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &ticks[0], &ticks[1], &ticks[2],
                                 &ticks[3], &ticks[4], &ticks[5], &ticks[6], &ticks[7]);

@@ -1,4 +1,4 @@
-// What the system says of this process.
+// Resource usage of this process and of the machine, as Linux reports it.
 #pragma once
 
 #include <cstdint>
@@ -6,22 +6,22 @@
 
 namespace hone {
 
-[[nodiscard]] std::string environment_variable(const char* name);  // "" where it is not set
+[[nodiscard]] std::string environment_variable(const char* name);  // "" if it is not set
 
-[[nodiscard]] std::uint64_t resident_bytes();       // now; 0 where it cannot be read
-[[nodiscard]] std::uint64_t peak_resident_bytes();  // since the start
+[[nodiscard]] std::uint64_t resident_bytes();       // current resident set size in bytes; 0 if it cannot be read
+[[nodiscard]] std::uint64_t peak_resident_bytes();  // largest resident set size since the start, in bytes
 
-// Of all the machine's cores since it was started, in ticks; 0 where it cannot be read.
+// Processor time of all cores of the machine since boot, in clock ticks; 0 if it cannot be read.
 struct CpuTime {
   std::uint64_t busy = 0;
   std::uint64_t total = 0;
 };
 [[nodiscard]] CpuTime cpu_time();
 
-// Bytes. 0 where it cannot be read.
+// Memory of the machine in bytes, bounded by the limit of the process's cgroup (version 2); 0 if it cannot be read.
 struct SystemMemory {
   std::uint64_t total = 0;
-  std::uint64_t available = 0;  // without swapping, and within the limit of the process's control group (version 2)
+  std::uint64_t available = 0;  // without swapping
 };
 [[nodiscard]] SystemMemory system_memory();
 

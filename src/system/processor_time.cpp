@@ -21,14 +21,14 @@
 namespace hone {
 namespace {
 
-// What /proc/ID/stat says of a process or of a thread.
+// Fields of /proc/ID/stat of a process or thread.
 struct Stat {
   char state = '?';
   pid_t parent = 0;
-  std::int64_t ticks = 0;  // of the process and of its children that it waited for
+  std::int64_t ticks = 0;  // clock ticks used by the process and by the children that it has reaped
 };
 
-// A file of /proc; empty where there is none any more.
+// Reads up to 1024 bytes of a file in /proc; empty if the process has ended.
 std::string file_of_proc(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 1024> bytes{};
@@ -36,12 +36,13 @@ std::string file_of_proc(const std::string& path) {
   return count > 0 ? std::string(bytes.data(), static_cast<std::size_t>(count)) : std::string();
 }
 
-// "ID (NAME) STATE PARENT ...": the name may hold anything, parentheses and blanks among it.
+// Parses "ID (NAME) STATE PARENT ...". The name may contain blanks and parentheses, so the search for its end starts at
+// the end of the text.
 std::optional<Stat> stat_at(const std::string& path) {
   const std::string text = file_of_proc(path);
   const std::size_t name_end = text.rfind(')');
   if (name_end == std::string::npos || name_end + 2 >= text.size()) return std::nullopt;
-  constexpr int kState = 3;  // as proc(5) counts the fields
+  constexpr int kState = 3;  // numbers of fields as in proc(5)
   constexpr int kParent = 4;
   constexpr int kFirstTime = 14;  // utime, stime, cutime, cstime
   constexpr int kLastTime = 17;
@@ -111,7 +112,7 @@ ProcessorTime processor_time_of_tree(pid_t root) {
     time.is_wanted = time.is_wanted || has_running_thread(process);
     if (const auto found = children.find(process); found != children.end()) {
       left.insert(left.end(), found->second.begin(), found->second.end());
-      children.erase(found);  // numbers that were used anew meanwhile cannot make a circle
+      children.erase(found);  // visit each parent once: ids reused during the scan could form a cycle
     }
   }
   time.used = std::chrono::milliseconds(ticks * 1000 / sysconf(_SC_CLK_TCK));

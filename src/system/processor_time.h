@@ -1,4 +1,4 @@
-// The processor time that processes have used.
+// Processor time used by other processes.
 #pragma once
 
 #include <sys/types.h>
@@ -9,17 +9,17 @@ namespace hone {
 
 struct ProcessorTime {
   std::chrono::milliseconds used{0};
-  bool is_wanted = false;  // a thread runs, or waits for nothing but a processor
+  bool is_wanted = false;  // a thread is running or runnable (state R)
 };
 
-// The time of the process alone, with all its threads; zero where it has ended.
+// Returns the time of all threads of one process, without its children; zero if it has ended.
 [[nodiscard]] std::chrono::nanoseconds processor_time_of(pid_t process);
 
-// Sums the process, its descendants and those of their children that were waited for. Nothing of a process that /proc
-// does not show.
+// Sums the time of a process, its descendants, and their children that have been reaped. Processes that are not visible
+// in /proc are not counted.
 [[nodiscard]] ProcessorTime processor_time_of_tree(pid_t root);
 
-// The process of a pidfd, or 0.
+// Returns the id of the process of a pidfd; 0 if it has ended or is not visible.
 [[nodiscard]] pid_t process_of(int pidfd);
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// This executable, started anew as a server of the process that starts it.
+// Runs this executable a second time as a small server process, connected by a socket.
 #pragma once
 
 #include <sys/types.h>
@@ -10,20 +10,21 @@
 
 namespace hone {
 
-inline constexpr int kServerChannel = 3;  // the server's end of the channel
+inline constexpr int kServerChannel = 3;  // descriptor of the channel in the server
 
 struct ServerPlan {
-  std::string name;                      // of the process, as tools show it
-  std::string variable;                  // of its environment: says that the executable is to be this server
-  std::string value;                     // the variable's
-  std::vector<std::string> environment;  // NAME=VALUE, besides that
-  int socket_type = 0;                   // the channel's: SOCK_STREAM or SOCK_SEQPACKET
+  std::string name;                      // of the process, as ps and top show it
+  std::string variable;                  // environment variable that makes the executable run as this server
+  std::string value;                     // of that variable
+  std::vector<std::string> environment;  // NAME=VALUE, in addition to that variable
+  int socket_type = 0;                   // of the channel: SOCK_STREAM or SOCK_SEQPACKET
 };
 
-// A process that is small, has one thread, and shares no memory with this one, whose heap may be large and whose
-// threads may hold locks: it makes children quickly, and they have nothing of this process in them. Its standard
-// streams are /dev/null, its folder is /, and it has its own session, so that Ctrl+C does not reach it. It must end
-// when its channel closes: when this object ends, or this process in whatever way.
+// Owns a server process. The server is small, has one thread and shares no memory with this process, whose heap may be
+// large and whose threads may hold locks. It can therefore fork cheaply and safely, and its children contain no data of
+// this process. Its standard streams are /dev/null, its working directory is /, and its session is separate, so that
+// Ctrl+C does not reach it. The server must exit when its channel closes, which happens when this object is destroyed
+// and when this process ends for any reason.
 class ServerProcess {
  public:
   explicit ServerProcess(ServerPlan plan) : plan_(std::move(plan)) {}
@@ -31,12 +32,12 @@ class ServerProcess {
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
 
-  // Where it does not run. Throws Error with the system's reason.
+  // Starts the server unless it is running. Throws Error with the system's reason.
   void start();
-  // Closes the channel and waits for the process's end.
+  // Closes the channel and waits for the server to exit.
   void stop();
   [[nodiscard]] int channel() const { return channel_.number(); }
-  [[nodiscard]] pid_t id() const { return id_; }  // 0: it does not run
+  [[nodiscard]] pid_t id() const { return id_; }  // 0 if it is not running
 
  private:
   ServerPlan plan_;
@@ -44,9 +45,8 @@ class ServerProcess {
   Descriptor channel_;
 };
 
-// To be called by a constructor of the executable, before main(), so that it does not become what it is otherwise: the
-// value of `variable` where this process was started as that server, null elsewhere. In the server it ignores the
-// signals by which terminals and users end programs.
+// Returns the value of `variable` if this process was started as that server, otherwise null. In the server it also
+// ignores SIGINT, SIGTERM, SIGHUP and SIGPIPE. A constructor function of the executable must call it, before main().
 [[nodiscard]] const char* server_value(const char* variable);
 
 }  // namespace hone

@@ -15,7 +15,7 @@ namespace hone {
 
 Pipe make_pipe() {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw Error("a pipe to a process", std::strerror(errno));
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw Error("cannot create a pipe", std::strerror(errno));
   set_nonblocking(ends[0]);
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
@@ -23,7 +23,7 @@ Pipe make_pipe() {
 SocketPair make_socket_pair(int type) {
   int ends[2];
   if (::socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends) != 0) {
-    throw Error("a socket to a process", std::strerror(errno));
+    throw Error("cannot create a socket pair", std::strerror(errno));
   }
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
@@ -102,7 +102,7 @@ Descriptor sealed_file(std::string_view content) {
   }
   if (!file.open() || !content.empty() || ::lseek(file.number(), 0, SEEK_SET) != 0 ||
       ::fcntl(file.number(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0) {
-    throw Error("a file in memory", std::strerror(errno));
+    throw Error("cannot create an in-memory file", std::strerror(errno));
   }
   return file;
 }

@@ -1,4 +1,4 @@
-// Pipes, sockets and files in memory between processes. All descriptors are closed on exec.
+// Pipes, sockets and in-memory files that connect processes. All descriptors are close-on-exec.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 namespace hone {
 
 struct Pipe {
-  Descriptor read;  // does not block
+  Descriptor read;  // non-blocking
   Descriptor write;
 };
 // Throws Error with the system's reason.
@@ -22,29 +22,31 @@ struct SocketPair {
   Descriptor ours;
   Descriptor theirs;
 };
-// A pair of AF_UNIX; `type` is SOCK_STREAM or SOCK_SEQPACKET. Throws Error with the system's reason.
+// Creates a pair of connected AF_UNIX sockets; `type` is SOCK_STREAM or SOCK_SEQPACKET. Throws Error with the system's
+// reason.
 [[nodiscard]] SocketPair make_socket_pair(int type);
 
 void set_nonblocking(int descriptor);
 
-// Over a stream socket that blocks. Whole; false where the other side is gone.
+// Read or write all bytes over a blocking stream socket. Return false if the other end is closed or on an error.
 [[nodiscard]] bool read_all(int channel, std::span<char> bytes);
 [[nodiscard]] bool write_all(int channel, std::span<const char> bytes);
 
 inline constexpr std::size_t kMostSentDescriptors = 6;
 
-// A number, and descriptors with it, over a socket.
+// Message of a number and file descriptors (SCM_RIGHTS) over a socket.
 struct NumberedDescriptors {
   std::int32_t number = 0;
   std::vector<Descriptor> descriptors;
 };
-// False, with errno, where they cannot be sent; the descriptors stay the caller's.
+// Sends a message with at most kMostSentDescriptors descriptors, which the caller still owns. Returns false, with errno
+// set, if it cannot be sent.
 [[nodiscard]] bool send_numbered(int channel, std::int32_t number, std::span<const int> descriptors);
-// False where the other side is gone.
+// Receives a message. Returns false if the other end is closed or on an error.
 [[nodiscard]] bool receive_numbered(int channel, NumberedDescriptors& received);
 
-// A file in memory that holds `content`, to be read from its beginning; nobody can change it. Throws Error with the
-// system's reason.
+// Creates an in-memory file with this content, positioned at its beginning and sealed: no process can change it. Throws
+// Error with the system's reason.
 [[nodiscard]] Descriptor sealed_file(std::string_view content);
 
 }  // namespace hone

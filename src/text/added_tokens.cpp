@@ -79,7 +79,7 @@ std::vector<AddedTokenMatcher::Segment> AddedTokenMatcher::split(std::string_vie
     const AddedToken& token = tokens_[static_cast<std::size_t>(index)];
     std::size_t begin = at;
     std::size_t end = at + length;
-    at = end;  // the search goes on behind the match, whatever is stripped
+    at = end;  // the search continues after the match, whatever is stripped
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) continue;
     if (token.lstrip) begin = std::max(begin_of_trailing_space(text.substr(0, begin)), done);
     if (token.rstrip) end += end_of_leading_space(text.substr(end));

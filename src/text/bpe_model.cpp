@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMostCachedWords = 1 << 16;
 constexpr std::size_t kLongestCachedWord = 64;  // bytes
-constexpr std::size_t kShortWord = 48;          // symbols: up to here a scan beats a heap
+constexpr std::size_t kShortWord = 48;          // symbols: up to this length a scan is faster than a heap
 constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
 
 std::uint64_t pair_key(TokenId left, TokenId right) {
@@ -133,7 +133,7 @@ BpeModel::BpeModel(Vocabulary vocabulary, const Merges& merges, Options options,
     const std::string name = {'<', '0', 'x', kDigits[byte / 16], kDigits[byte % 16], '>'};
     if (options_.byte_fallback) fallback_ids_[byte] = token_id(name).value_or(-1);
     if (options_.byte_fallback && options_.byte_level && byte_ids_[byte] < 0) {
-      throw Error(where, text_of("model byte_fallback after ByteLevel, without the byte ", name,
+      throw Error(where, text_of("model byte_fallback with ByteLevel, but without the byte ", name,
                                  " in the vocabulary, is not supported"));
     }
   }
@@ -158,7 +158,7 @@ void BpeModel::build_merges(const Merges& merges, std::string_view where) {
     }
     merges_.push_back({pair_key(*a, *b), static_cast<std::uint32_t>(merges_.size()), *merged});
     std::uint64_t slot = mixed(merges_.back().pair) & slot_mask_;
-    // A pair that is listed again takes its later rank, as in the reference.
+    // A pair that is listed twice gets its later rank, as in the reference.
     while (slots_[slot] != 0 && merges_[slots_[slot] - 1].pair != merges_.back().pair) slot = (slot + 1) & slot_mask_;
     slots_[slot] = static_cast<std::uint32_t>(merges_.size());
   }
@@ -237,8 +237,8 @@ void BpeModel::append_symbols(std::string_view piece, std::vector<TokenId>& symb
   }
 }
 
-// An unknown token is put down when the next known character or unknown one comes; bytes that stand for a character do
-// not wait for it, as in the reference.
+// An unknown token is appended when the next known or unknown character comes. Byte-fallback tokens do not wait for it,
+// as in the reference.
 void BpeModel::append_characters(std::string_view piece, std::vector<TokenId>& symbols) const {
   TokenId waiting = -1;  // none
   const auto put_down = [&] {
@@ -291,7 +291,7 @@ void BpeModel::merge_short(std::vector<TokenId>& symbols) const {
   symbols.resize(count);
 }
 
-// A linked list of symbols and a heap of candidate merges, the lowest rank and then the leftmost first.
+// Merges with a linked list of symbols and a heap of candidate merges, ordered by rank, then from left to right.
 void BpeModel::merge_long(std::vector<TokenId>& symbols) const {
   struct Candidate {
     std::uint32_t rank;
@@ -321,7 +321,7 @@ void BpeModel::merge_long(std::vector<TokenId>& symbols) const {
     if (dead[top.at] || next[top.at] == kNone) continue;
     const std::uint32_t right = next[top.at];
     const Merge* merge = find_merge(symbols[top.at], symbols[right]);
-    if (merge == nullptr || merge->merged != top.merged) continue;  // its symbols have changed since
+    if (merge == nullptr || merge->merged != top.merged) continue;  // its symbols have changed since it was pushed
     symbols[top.at] = top.merged;
     dead[right] = true;
     next[top.at] = next[right];

@@ -1,5 +1,5 @@
 // Byte-pair encoding: a vocabulary and its ranked merges (Sennrich et al., "Neural machine translation of rare words
-// with subword units", ACL 2016; on bytes as in GPT-2).
+// with subword units", ACL 2016; byte-level as in GPT-2).
 #pragma once
 
 #include <array>
@@ -17,10 +17,10 @@
 
 namespace hone {
 
-// Words already encoded. Used by one thread at a time.
+// Caches the ids of encoded words. Not thread-safe.
 class WordCache {
  public:
-  // Appends the word's ids and says true where it is known.
+  // Appends the word's ids and returns true if the word is in the cache.
   bool lookup(std::string_view word, std::vector<TokenId>& ids) const;
   void store(std::string_view word, const TokenId* ids, std::size_t count);
 
@@ -33,11 +33,11 @@ class WordCache {
     std::uint32_t offset;
     std::uint32_t count;
   };
-  // A short word of few ids in half a cache line. Each word has two places; where both are taken it goes to entries_,
-  // and takes an older one's place once those are full.
+  // A word of at most 16 bytes and 3 ids in half a cache line. Each word has two possible slots. If both are taken, the
+  // word goes to entries_; once entries_ is full, it replaces the word in one of its slots.
   struct Slot {
-    std::uint64_t low = 0, high = 0;  // the word's first and last bytes, which make all of it
-    std::uint8_t size = 0;            // 0: free
+    std::uint64_t low = 0, high = 0;  // the word's first and last bytes, which overlap or together are the whole word
+    std::uint8_t size = 0;            // bytes of the word; 0: free
     std::uint8_t count = 0;
     std::array<TokenId, 3> ids{};
   };
@@ -45,12 +45,12 @@ class WordCache {
   [[nodiscard]] static Slot key_of(std::string_view word);
   [[nodiscard]] static std::size_t place_of(const Slot& key);
 
-  std::vector<Slot> slots_;                                                // kSlots, once something is stored
-  std::unordered_map<std::string, Entry, Hash, std::equal_to<>> entries_;  // the other words
-  std::vector<TokenId> ids_;
+  std::vector<Slot> slots_;                                                // [kSlots], allocated by the first store
+  std::unordered_map<std::string, Entry, Hash, std::equal_to<>> entries_;  // words that have no slot
+  std::vector<TokenId> ids_;                                               // ids of the words in entries_
 };
 
-// Lends a cache to each call of encode, so that threads neither wait for nor see each other.
+// Lends a cache to each call of encode, so that concurrent calls do not share one and do not wait for each other.
 class WordCachePool {
  public:
   class Lease {
@@ -71,27 +71,28 @@ class WordCachePool {
   std::vector<std::unique_ptr<WordCache>> idle_;
 };
 
+// The vocabulary and the merges of a BPE tokenizer. Thread-safe after construction.
 class BpeModel {
  public:
   struct Options {
-    bool byte_level = true;  // the vocabulary is written in GPT-2's alphabet and merges work on bytes
+    bool byte_level = true;  // merges work on bytes, and the vocabulary is written in GPT-2's byte alphabet
     bool ignore_merges = false;
     bool fuse_unknown = false;
-    bool byte_fallback = false;  // characters outside the vocabulary become tokens <0x00> to <0xFF>
-    std::string unknown_token;   // "": text outside the vocabulary is an Error
+    bool byte_fallback = false;  // characters outside the vocabulary become byte tokens <0x00> to <0xFF>
+    std::string unknown_token;   // "": text outside the vocabulary throws Error
   };
   using Vocabulary = std::vector<std::pair<std::string, TokenId>>;
   using Merges = std::vector<std::pair<std::string, std::string>>;
 
-  // Throws Error naming `where` for ids that clash and merges of tokens that are not there.
+  // Throws Error that begins with `where` if ids clash, or if a merge names a token that does not exist.
   BpeModel(Vocabulary vocabulary, const Merges& merges, Options options, std::string_view where);
 
-  // Appends the ids of one piece of valid UTF-8. Throws Error for text outside the vocabulary.
+  // Appends the ids of one piece of valid UTF-8. Throws Error if the vocabulary cannot represent the text.
   void encode(std::string_view piece, WordCache& cache, std::vector<TokenId>& ids) const;
 
   [[nodiscard]] std::optional<TokenId> token_id(std::string_view token) const;
-  [[nodiscard]] const Vocabulary& vocabulary() const { return vocabulary_; }  // by id
-  [[nodiscard]] Merges merges() const;                                        // by rank
+  [[nodiscard]] const Vocabulary& vocabulary() const { return vocabulary_; }  // sorted by id
+  [[nodiscard]] Merges merges() const;                                        // sorted by rank
   [[nodiscard]] const Options& options() const { return options_; }
 
  private:
@@ -117,13 +118,13 @@ class BpeModel {
   Options options_;
   Vocabulary vocabulary_;
   std::unordered_map<std::string, TokenId, Hash, std::equal_to<>> ids_;
-  // Bytes (byte level) or text of the tokens that pieces can become.
+  // Tokens that a piece can consist of, keyed by their bytes (byte level) or their text.
   std::unordered_map<std::string, TokenId, Hash, std::equal_to<>> pieces_;
-  std::array<TokenId, 256> byte_ids_{};      // of single bytes (byte level); -1: none
-  std::array<TokenId, 256> fallback_ids_{};  // of <0x00> to <0xFF>; -1: none
+  std::array<TokenId, 256> byte_ids_{};      // id of each single byte (byte level); -1: none
+  std::array<TokenId, 256> fallback_ids_{};  // ids of <0x00> to <0xFF>; -1: none
   std::optional<TokenId> unknown_;
-  std::vector<Merge> merges_;         // by rank
-  std::vector<std::uint32_t> slots_;  // open addressing over merges_; 0: free, else the rank + 1
+  std::vector<Merge> merges_;         // sorted by rank
+  std::vector<std::uint32_t> slots_;  // open-addressing hash table over merges_; 0: free, otherwise rank + 1
   std::uint64_t slot_mask_ = 0;
 };
 

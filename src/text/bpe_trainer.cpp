@@ -65,7 +65,7 @@ Tokenizer assemble(const BpeTrainerOptions& options, Json vocabulary, Json merge
   return Tokenizer::from_json(json.dump(), config.dump(), kWhere);
 }
 
-// An object from names by id: appended, as a search for each name would be slow.
+// Returns an object from names to ids. Entries are appended, because a search for each name would be slow.
 Json vocabulary_json(const std::vector<std::string>& names) {
   Json vocabulary = Json::object();
   auto& entries = vocabulary.get_ref<Json::object_t&>();
@@ -77,8 +77,7 @@ Json vocabulary_json(const std::vector<std::string>& names) {
 void check(const BpeTrainerOptions& options) {
   std::set<std::string> seen;
   for (const std::string& token : options.special_tokens) {
-    if (token.empty() || !is_valid_utf8(token))
-      throw Error(kWhere, "a special token must be UTF-8 text that is not empty");
+    if (token.empty() || !is_valid_utf8(token)) throw Error(kWhere, "a special token is empty or not valid UTF-8");
     if (!seen.insert(token).second) throw Error(kWhere, text_of("the special token ", token, " is given twice"));
     const bool taken = options.kind == BpeTrainerOptions::Kind::kCharacters
                            ? count_code_points(token) == 1
@@ -133,7 +132,7 @@ void BpeTrainer::add(std::string_view document) {
 }
 
 Tokenizer BpeTrainer::train() const {
-  if (words_.empty()) throw Error(kWhere, "there is no text to train on");
+  if (words_.empty()) throw Error(kWhere, "no text to train on");
   if (options_.kind == BpeTrainerOptions::Kind::kCharacters) {
     std::vector<std::string> names;
     names.reserve(words_.size() + options_.special_tokens.size());
@@ -143,7 +142,7 @@ Tokenizer BpeTrainer::train() const {
     return assemble(options_, vocabulary_json(names), Json::array());
   }
 
-  // The reference sorts the alphabet by its characters, not by the bytes they stand for.
+  // The reference sorts the alphabet by its characters, not by the bytes that they represent.
   std::vector<std::string> symbols = options_.special_tokens;
   std::array<unsigned char, 256> order{};
   for (unsigned byte = 0; byte < 256; ++byte) order[byte] = static_cast<unsigned char>(byte);

@@ -1,4 +1,4 @@
-// Trains a tokenizer from text.
+// Trains a BPE or character tokenizer from text.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,27 @@ namespace hone {
 
 struct BpeTrainerOptions {
   enum class Kind {
-    kGpt2,        // bytes, GPT-2's split pattern
-    kQwen2,       // bytes, NFC and Qwen2's split pattern
-    kCharacters,  // every character seen is a token, by code point from id 0; special tokens after them; no merges
+    kGpt2,        // bytes with GPT-2's split pattern
+    kQwen2,       // bytes with NFC and Qwen2's split pattern
+    kCharacters,  // each character that occurs is a token, by code point from id 0; special tokens follow; no merges
   };
   Kind kind = Kind::kGpt2;
-  std::int64_t vocab_size = 32'000;         // special tokens and the 256 bytes included; not read for kCharacters
-  std::int64_t min_frequency = 0;           // of a pair to be merged
-  std::vector<std::string> special_tokens;  // the first ids, in this order
-  std::string eos_token;                    // one of them, or empty
+  std::int64_t vocab_size = 32'000;         // includes special tokens and the 256 bytes; ignored for kCharacters
+  std::int64_t min_frequency = 0;           // minimum count of a pair to be merged
+  std::vector<std::string> special_tokens;  // they get the first ids, in this order
+  std::string eos_token;                    // one of special_tokens, or empty
 };
 
-// Byte-level BPE after Sennrich et al. 2016. Ties are broken as the Hugging Face BpeTrainer breaks them (the smaller
-// pair of ids first), so that the same text gives the same vocabulary and merges.
+// Trains byte-level BPE (Sennrich et al. 2016). Ties are broken like in Hugging Face's BpeTrainer (the smaller pair of
+// ids first), so the same text yields the same vocabulary and merges.
 class BpeTrainer {
  public:
   explicit BpeTrainer(BpeTrainerOptions options);  // throws Error
 
-  // Counts the words of one document; invalid UTF-8 is read as U+FFFD.
+  // Counts the words of one document; invalid UTF-8 is replaced by U+FFFD.
   void add(std::string_view document);
-  // Throws Error where nothing was added. The result may have fewer tokens than asked for, where the text has no more
-  // pairs of min_frequency.
+  // Returns the trained tokenizer. It has fewer than vocab_size tokens if the text has too few pairs of min_frequency.
+  // Throws Error if no text was added.
   [[nodiscard]] Tokenizer train() const;
 
  private:

@@ -7,7 +7,7 @@
 namespace hone {
 namespace {
 
-// Printable Latin-1 characters stand for themselves, the other bytes for U+0100 and on, in order.
+// Printable Latin-1 characters represent themselves; the other bytes are mapped to U+0100 and following, in order.
 struct Alphabet {
   std::array<char32_t, 256> characters{};
   std::array<int, 512> bytes{};

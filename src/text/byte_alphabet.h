@@ -1,4 +1,4 @@
-// GPT-2's alphabet of printable characters, one a byte, in which byte-level vocabularies are written.
+// GPT-2's byte alphabet: one printable character for each byte value. Byte-level vocabularies are written in it.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@ namespace hone {
 
 [[nodiscard]] char32_t byte_character(unsigned char byte);
 [[nodiscard]] std::string bytes_to_alphabet(std::string_view bytes);
-// Of valid UTF-8; nothing where a character is outside the alphabet.
+// Converts valid UTF-8 back to bytes; returns nullopt if a character is outside the alphabet.
 [[nodiscard]] std::optional<std::string> alphabet_to_bytes(std::string_view text);
 
 }  // namespace hone

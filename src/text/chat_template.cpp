@@ -13,7 +13,8 @@ struct ChatTemplate::Node {
 
 namespace {
 
-// As transformers does: reasoning comes under several names, and templates find it under the two that they read.
+// Copies reasoning, which datasets store under several names, to the two names that templates read, as transformers
+// does.
 Json with_reasoning(const Json& message) {
   const Json* reasoning = nullptr;
   for (const char* key : {"reasoning", "thinking", "reasoning_content"}) {
@@ -47,7 +48,7 @@ ChatTemplate::ChatTemplate(std::string_view source)
 RenderedChat ChatTemplate::render(const Json& messages, bool add_generation_prompt, const Json& variables) const {
   const auto globals = std::make_shared<TemplateScope>();
   try {
-    // What a caller of transformers' apply_chat_template leaves out is None there.
+    // Arguments that a caller of transformers' apply_chat_template omits are None there.
     globals->set("tools", None{});
     globals->set("documents", None{});
     if (!variables.is_null() && !variables.is_object()) throw TemplateFailure("the variables are not an object");

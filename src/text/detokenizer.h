@@ -1,4 +1,4 @@
-// Text of a growing list of ids, a piece at a time.
+// Decodes a growing list of token ids piece by piece.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@ namespace hone {
 
 class TokenStream;
 
-// The pieces of all calls, joined, equal Tokenizer::decode of all ids; none ends within a UTF-8 character. Bytes that
-// are no character come out as U+FFFD, as decode's do.
+// The pieces of all calls, joined, equal Tokenizer::decode of all ids. No piece ends within a UTF-8 character. Invalid
+// bytes become U+FFFD, as in decode.
 class Detokenizer {
  public:
   explicit Detokenizer(Tokenizer tokenizer, bool skip_special_tokens = false);
@@ -20,14 +20,14 @@ class Detokenizer {
   Detokenizer& operator=(Detokenizer&&) noexcept;
   ~Detokenizer();
 
-  // The text that `id` completes; empty while a character waits for more bytes.
+  // Returns the text that `id` completes; empty while a character still lacks bytes.
   [[nodiscard]] std::string add(TokenId id);
   [[nodiscard]] std::string add(std::span<const TokenId> ids);
-  // What is left at the end: a cut character, as U+FFFD. The detokenizer then starts anew.
+  // Returns the text still held back, with an incomplete character as U+FFFD, and resets the detokenizer.
   [[nodiscard]] std::string flush();
 
  private:
-  Tokenizer tokenizer_;  // holds the stream's decoder
+  Tokenizer tokenizer_;  // owns the decoder that stream_ uses
   bool skip_special_tokens_;
   std::unique_ptr<TokenStream> stream_;
 };

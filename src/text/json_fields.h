@@ -1,4 +1,5 @@
-// Reads of objects whose errors name the file and the key. Only for .cpp files: it includes the whole parser.
+// Helpers that read JSON objects and throw errors that name the file and the key. Include this only in .cpp files: it
+// includes the whole JSON parser.
 #pragma once
 
 #include <string>
@@ -10,6 +11,7 @@
 
 namespace hone {
 
+// Returns the value of a key, or null if it is absent or `object` is not an object.
 inline const Json& member(const Json& object, const char* key) {
   static const Json null;
   if (!object.is_object()) return null;
@@ -17,7 +19,7 @@ inline const Json& member(const Json& object, const char* key) {
   return found == object.end() ? null : *found;
 }
 
-// `fallback` where the key is absent or null.
+// Returns `fallback` if the key is absent or null.
 inline bool bool_member(const Json& object, const char* key, bool fallback, std::string_view where) {
   const Json& value = member(object, key);
   if (value.is_null()) return fallback;
@@ -31,7 +33,7 @@ inline std::string string_member(const Json& object, const char* key, std::strin
   return value.get<std::string>();
 }
 
-// The "type" of a part of tokenizer.json.
+// Returns the "type" of a part of tokenizer.json.
 inline std::string type_member(const Json& object, std::string_view part, std::string_view where) {
   if (!object.is_object())
     throw Error(where, text_of(part, " is ", object.type_name(), ", expected an object or null"));

@@ -9,7 +9,7 @@
 namespace hone {
 namespace {
 
-constexpr int kDeepestNormalizer = 16;  // Sequences within Sequences
+constexpr int kDeepestNormalizer = 16;  // nesting of Sequences
 
 std::string stripped(std::string_view text, bool left, bool right) {
   const auto is_space = [&](std::size_t at) { return properties_of(decode_utf8(text, at).value).white_space(); };
@@ -22,7 +22,7 @@ std::string stripped(std::string_view text, bool left, bool right) {
   return std::string(text);
 }
 
-// Characters that `change` maps to 0 go away.
+// Applies `change` to each character; a character that it maps to 0 is removed.
 template <class Change>
 std::string changed(std::string_view text, const Change& change) {
   std::string out;
@@ -40,7 +40,7 @@ std::string changed(std::string_view text, const Change& change) {
   return out;
 }
 
-// Control characters away, other white space to spaces, as SentencePiece's nmt rules have it.
+// SentencePiece's nmt rules: control characters are removed, other white space becomes spaces.
 char32_t nmt(char32_t c) {
   const bool removed = (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
   const bool space = c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 || (c >= 0x200B && c <= 0x200F) ||
@@ -67,7 +67,7 @@ std::string replace_matches(const Pattern& pattern, std::string_view text, std::
     out.append(text.substr(done, match->begin - done)).append(content);
     done = match->end;
     from = match->end;
-    if (match->end == match->begin) {  // an empty match: on behind the next character
+    if (match->end == match->begin) {  // an empty match: continue after the next character
       if (match->end == text.size()) break;
       from += decode_utf8(text, match->end).size;
     }
@@ -83,7 +83,7 @@ void Normalizer::add(const Json& json, std::string_view where, int depth) {
   if (type == "Sequence") {
     const Json& parts = member(json, "normalizers");
     if (!parts.is_array() || depth >= kDeepestNormalizer)
-      throw Error(where, "normalizer Sequence has no list normalizers");
+      throw Error(where, "normalizer Sequence has no list `normalizers`");
     for (const Json& part : parts) add(part, where, depth + 1);
     return;
   }

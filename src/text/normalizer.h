@@ -1,4 +1,4 @@
-// The first step of a tokenizer: text made uniform before it is cut.
+// Normalizes a text: the first step of a tokenizer.
 #pragma once
 
 #include <memory>
@@ -14,17 +14,17 @@ namespace hone {
 class Normalizer {
  public:
   Normalizer() = default;
-  // The "normalizer" of tokenizer.json: null, NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Nmt, Prepend,
-  // Replace or a Sequence of them. Throws Error.
+  // Reads the "normalizer" of tokenizer.json: null, NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Nmt, Prepend,
+  // Replace or a Sequence of them. Throws Error for any other.
   Normalizer(const Json& json, std::string_view where);
   [[nodiscard]] bool is_identity() const { return steps_.empty(); }
-  [[nodiscard]] std::string apply(std::string_view text) const;  // of valid UTF-8
+  [[nodiscard]] std::string apply(std::string_view text) const;  // `text`: valid UTF-8
 
  private:
   enum class Kind { kNfc, kNfd, kNfkc, kNfkd, kLowercase, kStrip, kStripAccents, kNmt, kPrepend, kReplace };
   struct Step {
     Kind kind;
-    std::string content = {};                          // kPrepend, kReplace: what is put there
+    std::string content = {};                          // kPrepend: the prefix; kReplace: the replacement
     std::shared_ptr<const Pattern> pattern = nullptr;  // kReplace
     bool left = true, right = true;                    // kStrip
   };
@@ -33,10 +33,10 @@ class Normalizer {
   std::vector<Step> steps_;
 };
 
-// The "pattern" of a Replace or a Split: {"String": ...} or {"Regex": ...}. `part` names it in errors.
+// Reads the "pattern" of a Replace or a Split: {"String": ...} or {"Regex": ...}. `part` names it in errors.
 [[nodiscard]] std::shared_ptr<const Pattern> read_pattern(const Json& json, std::string_view part,
                                                           std::string_view where);
-// Every match of the pattern replaced.
+// Replaces every match of the pattern by `content`.
 [[nodiscard]] std::string replace_matches(const Pattern& pattern, std::string_view text, std::string_view content);
 
 }  // namespace hone

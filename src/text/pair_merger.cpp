@@ -9,8 +9,8 @@ std::uint64_t pair_of(TokenId left, TokenId right) {
   return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
 }
 
-// The most frequent pair is on top; among equals the smaller ids. (The order within a pair's duplicates is of no
-// matter: they merge different words into the same symbol.)
+// Heap order: the most frequent pair on top, ties by smaller ids. (The order of duplicates of a pair is irrelevant:
+// they merge different words into the same symbol.)
 constexpr auto kLess = [](const auto& a, const auto& b) {
   return a.count != b.count ? a.count < b.count : a.pair > b.pair;
 };
@@ -41,7 +41,7 @@ void PairMerger::add_change(std::uint32_t word, const Change& change) {
   counts_[change.pair] += change.amount * words_[word].count;
   if (change.amount < 0) return;
   std::vector<std::uint32_t>& places = new_places_[change.pair];
-  if (places.empty() || places.back() != word) places.push_back(word);  // a word's changes come in one go
+  if (places.empty() || places.back() != word) places.push_back(word);  // all changes of a word come together
 }
 
 void PairMerger::push_candidates() {
@@ -60,7 +60,7 @@ void PairMerger::count_pairs() {
   push_candidates();
 }
 
-// Replaces the pair from left to right and notes in changes_ which neighbours came and went.
+// Replaces the pair from left to right and records in changes_ which neighbouring pairs appeared and disappeared.
 void PairMerger::merge_word(Word& word, Pair pair, TokenId merged) {
   const auto left = static_cast<TokenId>(pair >> 32);
   const auto right = static_cast<TokenId>(pair & 0xFFFFFFFFu);
@@ -98,7 +98,7 @@ void PairMerger::run(std::int64_t vocab_size, std::int64_t min_frequency) {
   count_pairs();
   while (static_cast<std::int64_t>(symbols_.size()) < vocab_size && !heap_.empty()) {
     Candidate top = pop();
-    if (const std::int64_t count = counts_[top.pair]; top.count != count) {  // merges since have taken some away
+    if (const std::int64_t count = counts_[top.pair]; top.count != count) {  // later merges removed some occurrences
       top.count = count;
       push(std::move(top));
       continue;

@@ -1,4 +1,4 @@
-// The training loop of byte-pair encoding: the most frequent pair of neighbours becomes a symbol, again and again.
+// The training loop of byte-pair encoding: repeatedly merges the most frequent pair of neighbouring symbols.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace hone {
 
-// Counts are kept up to date: a merge only visits the words that hold its pair.
+// Keeps the counts of all pairs up to date, so a merge only visits the words that contain its pair.
 class PairMerger {
  public:
-  // `symbols`: the vocabulary so far, by id, in the alphabet they are written in.
+  // `symbols`: the initial vocabulary by id, written in the alphabet of the tokenizer.
   explicit PairMerger(std::vector<std::string> symbols);
   void add_word(std::vector<TokenId> word, std::int64_t count);
 
@@ -33,7 +33,7 @@ class PairMerger {
   struct Candidate {
     Pair pair;
     std::int64_t count;
-    std::vector<std::uint32_t> words;  // that held the pair when this was made
+    std::vector<std::uint32_t> words;  // words that contained the pair when this candidate was created
   };
   struct Change {
     Pair pair;

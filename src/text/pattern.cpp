@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kNoMatch = static_cast<std::size_t>(-1);
 constexpr int kDeepestMatch = 5'000;
-// Of the searches in one text; patterns in use take some tens a byte.
+// Step limits of the searches in one text; patterns of real models take some tens of steps per byte.
 constexpr std::uint64_t kStepsPerText = 10'000;
 constexpr std::uint64_t kStepsPerByte = 1'000;
 
@@ -114,7 +114,7 @@ Pattern Pattern::literal(std::string_view text) {
   return pattern;
 }
 
-// A node's targets come before it but for loops, which are taken as able to start with anything.
+// The targets of a node come before it, except for loops, which are assumed to start with any byte.
 void Pattern::compute_first_bytes() {
   const auto merge = [](Node& node, const Node& other) {
     for (std::size_t i = 0; i < 4; ++i) node.first[i] |= other.first[i];
@@ -149,7 +149,7 @@ void Pattern::compute_first_bytes() {
 
 class PatternMatcher {
  public:
-  // `steps`: taken so far.
+  // `steps`: number of steps taken so far.
   PatternMatcher(const Pattern& pattern, std::string_view text, std::uint64_t& steps)
       : pattern_(pattern), text_(text), steps_(steps), most_steps_(kStepsPerText + kStepsPerByte * text.size()) {}
 
@@ -158,7 +158,7 @@ class PatternMatcher {
     return node.nullable || (at < text_.size() && holds(node.first, static_cast<unsigned char>(text_[at])));
   }
 
-  // The end of the match of node `index` and all that follows it, or kNoMatch.
+  // Returns the end of a match of node `index` and everything that follows it, or kNoMatch.
   std::size_t match(int index, std::size_t at) {
     using Kind = Pattern::Kind;
     for (;;) {
@@ -214,7 +214,7 @@ class PatternMatcher {
     return end;
   }
 
-  // Bytes of the character at `at` if the set holds it, else 0.
+  // Returns the number of bytes of the character at `at` if the set contains it, otherwise 0.
   [[nodiscard]] std::size_t step(const CodePointSet& set, std::size_t at) const {
     if (at >= text_.size()) return 0;
     const auto byte = static_cast<unsigned char>(text_[at]);
@@ -231,8 +231,8 @@ class PatternMatcher {
     return kNoMatch;
   }
 
-  // Around the body once more, or on; a round that matched nothing ends the loop. The position of the round's begin
-  // is kept on this frame: the body leads back to the loop node.
+  // Matches the body once more, or leaves the loop; an iteration that matched nothing ends the loop. The start of the
+  // iteration is kept on this stack frame, because the body leads back to the loop node.
   std::size_t match_loop(const Pattern::Node& node, std::size_t at, int index) {
     if (loop_index_ == index && loop_begin_ == at) return deeper(node.next, at);
     const bool lazy = node.greed == Pattern::Greed::kLazy;

@@ -1,4 +1,4 @@
-// Sets of code points in a pattern: classes in brackets, escapes and properties.
+// Parses sets of code points in a pattern: bracketed classes, escapes and properties.
 #include "core/error.h"
 #include "text/pattern_parser.h"
 
@@ -41,7 +41,7 @@ char32_t PatternParser::parse_hex_escape(char kind) {
     value = value * 16 + static_cast<char32_t>(digit);
     ++at_;
   }
-  if (count == 0 || (braces && !accept("}")) || value > 0x10FFFF) fail("a hexadecimal escape");
+  if (count == 0 || (braces && !accept("}")) || value > 0x10FFFF) fail("invalid hexadecimal escape");
   return value;
 }
 
@@ -162,7 +162,7 @@ CodePointSet PatternParser::parse_class() {
       } else {
         high = next_code_point();
       }
-      if (high < low) fail("a range that runs backwards");
+      if (high < low) fail("a range with its bounds reversed");
     }
     set.add_range(low, high);
   }

@@ -9,8 +9,8 @@ namespace hone {
 namespace {
 
 constexpr std::uint32_t kUnbounded = std::numeric_limits<std::uint32_t>::max();
-constexpr std::uint32_t kMostRepeats = 1000;  // of {m,n}, as of a set
-constexpr std::uint32_t kMostCopies = 32;     // of {m,n} on a group, which is unrolled
+constexpr std::uint32_t kMostRepeats = 1000;  // upper limit of {m,n} on a set
+constexpr std::uint32_t kMostCopies = 32;     // upper limit of {m,n} on a group, which is unrolled
 constexpr std::size_t kMostNodes = 20'000;
 
 }  // namespace
@@ -32,7 +32,7 @@ void PatternParser::parse() {
 }
 
 void PatternParser::fail(std::string_view what) const {
-  throw Error("tokenizer pattern", text_of("unsupported or broken at byte ", at_, ": ", what, ", in ", source_));
+  throw Error("tokenizer pattern", text_of("unsupported or invalid at byte ", at_, ": ", what, ", in ", source_));
 }
 
 char PatternParser::peek(std::size_t offset) const {
@@ -46,7 +46,7 @@ bool PatternParser::accept(std::string_view text) {
 }
 
 char32_t PatternParser::next_code_point() {
-  if (at_end()) fail("the pattern ends too early");
+  if (at_end()) fail("unexpected end of the pattern");
   const auto [c, size] = decode_utf8(source_, at_);
   at_ += size;
   return c;
@@ -132,7 +132,7 @@ void PatternParser::parse_repetition(Element& element) {
     return;
   }
   using Pattern::Kind::kChoice, Pattern::Kind::kSet, Pattern::Kind::kAtomic;
-  if (element.kind != kSet && element.kind != kChoice && element.kind != kAtomic) fail("a repeated assertion");
+  if (element.kind != kSet && element.kind != kChoice && element.kind != kAtomic) fail("repetition of an assertion");
   if (accept("?")) {
     if (counted && element.least == element.most) fail("{n}?");
     element.greed = Pattern::Greed::kLazy;
@@ -140,7 +140,7 @@ void PatternParser::parse_repetition(Element& element) {
     ++at_;
     element.greed = Pattern::Greed::kPossessive;
   }
-  if (peek() == '*' || peek() == '+' || peek() == '?' || (peek() == '{' && counted)) fail("a repeated repetition");
+  if (peek() == '*' || peek() == '+' || peek() == '?' || (peek() == '{' && counted)) fail("repetition of a repetition");
 }
 
 bool PatternParser::parse_count(Element& element) {
@@ -214,7 +214,8 @@ int PatternParser::emit(const Element& element, int next) {
   }
 }
 
-// A group: {m,n} is unrolled, an open end becomes a loop; a possessive or atomic one matches on its own.
+// Emits a group: {m,n} is unrolled, an open upper bound becomes a loop; a possessive or atomic group matches
+// separately, without backtracking into it.
 int PatternParser::emit_group(const Element& element, int next) {
   const bool atomic = element.kind == Pattern::Kind::kAtomic || element.greed == Pattern::Greed::kPossessive;
   const bool lazy = element.greed == Pattern::Greed::kLazy;

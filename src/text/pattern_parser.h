@@ -1,4 +1,4 @@
-// Builds the nodes of a Pattern.
+// Parses a regular expression into the nodes of a Pattern.
 #pragma once
 
 #include <string_view>
@@ -8,17 +8,18 @@
 
 namespace hone {
 
-// Recursive descent over the source. Nodes are made back to front: each parse function gets the node that follows.
+// Recursive descent over the source. Nodes are created from back to front: each emit function gets the node that
+// follows.
 class PatternParser {
  public:
   PatternParser(Pattern& pattern, std::string_view source);
   void parse();
 
  private:
-  struct Element;  // one atom with its repetition, before the node after it is known
+  struct Element;  // one atom with its repetition, before the following node is known
   using Sequence = std::vector<Element>;
   using Alternatives = std::vector<Sequence>;
-  static constexpr int kDeepestGroup = 100;  // of groups, and of classes in classes
+  static constexpr int kDeepestGroup = 100;  // nesting of groups and of classes
 
   [[noreturn]] void fail(std::string_view what) const;
   [[nodiscard]] bool at_end() const { return at_ >= source_.size(); }

@@ -5,12 +5,12 @@
 namespace hone {
 namespace {
 
-// The ids of a special token that a TemplateProcessing names.
+// Appends the ids of a special token that a TemplateProcessing names.
 void append_ids(std::vector<TokenId>& ids, const Json& processor, const std::string& name, std::string_view where) {
   const Json& token = member(member(processor, "special_tokens"), name.c_str());
   const Json& values = member(token, "ids");
   if (!values.is_array()) {
-    throw Error(where, text_of("the post_processor puts ", name, " around a text, but gives it no ids"));
+    throw Error(where, text_of("the post_processor adds ", name, " to a text, but lists no ids for it"));
   }
   for (const Json& id : values) {
     if (!id.is_number_integer()) throw Error(where, text_of("post_processor: an id of ", name, " is ", id.dump()));

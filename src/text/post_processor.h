@@ -1,4 +1,4 @@
-// What a tokenizer's post-processor puts around a text.
+// The special tokens that a tokenizer's post-processor adds around a text.
 #pragma once
 
 #include <string_view>
@@ -13,8 +13,9 @@ struct SurroundingTokens {
   std::vector<TokenId> leading;
   std::vector<TokenId> trailing;
 };
-// The special tokens around a single text, of the "post_processor" of tokenizer.json: a TemplateProcessing, alone or in
-// a Sequence (as Llama 3 has one), Bert's or Roberta's; none for other kinds. Throws Error, naming `where`.
+// Reads the special tokens around a single text from the "post_processor" of tokenizer.json: a TemplateProcessing,
+// alone or in a Sequence (as in Llama 3), Bert's or Roberta's. Other kinds add none. Throws Error that begins with
+// `where`.
 [[nodiscard]] SurroundingTokens read_surrounding_tokens(const Json& post_processor, std::string_view where);
 
 }  // namespace hone

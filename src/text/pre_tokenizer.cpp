@@ -10,14 +10,14 @@
 namespace hone {
 namespace {
 
-constexpr int kDeepestPreTokenizer = 16;  // Sequences within Sequences
+constexpr int kDeepestPreTokenizer = 16;  // nesting of Sequences
 
 struct Span {
   std::string_view text;
   bool matched;
 };
 
-// The pieces of `text`, matched and not, in order; empty matches are passed over.
+// Returns the matched and unmatched pieces of `text` in order; empty matches are skipped.
 template <class Find>
 std::vector<Span> cut(std::string_view text, const Find& find) {
   std::vector<Span> spans;
@@ -78,7 +78,7 @@ void keep(std::vector<Span> spans, SplitBehavior behavior, std::vector<std::stri
   }
 }
 
-// The characters of a set, each a match.
+// Cuts at characters of a set; each such character is one match.
 std::vector<Span> cut_at(std::string_view text, bool (*matches)(char32_t)) {
   return cut(text, [&](std::size_t from) -> std::optional<Pattern::Match> {
     while (from < text.size()) {
@@ -127,11 +127,11 @@ void PreTokenizer::add(const Json& json, std::string_view where, int depth) {
   if (type == "Sequence") {
     const Json& parts = member(json, "pretokenizers");
     if (!parts.is_array() || depth >= kDeepestPreTokenizer)
-      throw Error(where, "pre_tokenizer Sequence has no list pretokenizers");
+      throw Error(where, "pre_tokenizer Sequence has no list `pretokenizers`");
     for (const Json& part : parts) add(part, where, depth + 1);
     return;
   }
-  // ByteLevel rewrites its pieces in its own alphabet; what came after it would see that, not the text.
+  // ByteLevel rewrites pieces in its byte alphabet, so a later step would see that instead of the text.
   if (byte_level_) throw Error(where, text_of("the pre_tokenizer ", type, " after ByteLevel is not supported"));
   if (type == "ByteLevel") {
     add_byte_level(json, where);
@@ -147,7 +147,7 @@ void PreTokenizer::add(const Json& json, std::string_view where, int depth) {
   }
 }
 
-// Those that cut at characters; false for another type.
+// Adds a pre-tokenizer that cuts at characters; returns false for any other type.
 bool PreTokenizer::add_cutter(const std::string& type, const Json& json, std::string_view where) {
   const Step white_space{.kind = Kind::kCharacters, .behavior = SplitBehavior::kRemoved, .matches = is_white_space};
   if (type == "Digits") {
@@ -166,7 +166,7 @@ bool PreTokenizer::add_cutter(const std::string& type, const Json& json, std::st
   } else if (type == "BertPreTokenizer") {
     steps_.push_back(white_space);
     steps_.push_back({.kind = Kind::kCharacters, .matches = is_punctuation});
-  } else if (type == "Whitespace") {  // the pattern \w+|[^\w\s]+ without what lies between
+  } else if (type == "Whitespace") {  // the pattern \w+|[^\w\s]+, with everything between its matches removed
     steps_.push_back(white_space);
     steps_.push_back({.kind = Kind::kCharacters, .behavior = SplitBehavior::kContiguous, .matches = [](char32_t c) {
                         return properties_of(c).word();
@@ -280,7 +280,7 @@ void PreTokenizer::split(std::string_view text, Pieces& pieces, bool at_start) c
   if (text.empty()) return;
   if (scanner_) return scanner_->split(text, pieces.views);
   std::vector<std::string_view> current{text};
-  const char* begin = text.data();  // where a piece begins that nothing comes before
+  const char* begin = text.data();  // start of a piece that nothing precedes
   for (const Step& step : steps_) {
     pieces.views.clear();
     const char* next_begin = nullptr;

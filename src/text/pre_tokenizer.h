@@ -1,4 +1,4 @@
-// Pre-tokenizers cut text into the pieces that merges stay within.
+// Pre-tokenizers split a text into pieces; merges never cross the boundaries of a piece.
 #pragma once
 
 #include <deque>
@@ -14,16 +14,16 @@
 
 namespace hone {
 
-// GPT-2's pattern, which the pre-tokenizer ByteLevel applies itself, and Qwen2's.
+// GPT-2's pattern, which the ByteLevel pre-tokenizer applies by default, and Qwen2's pattern.
 inline constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 inline constexpr std::string_view kQwen2Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// What becomes of the pieces that a pattern matches.
+// Treatment of the parts that a pattern matches.
 enum class SplitBehavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
-// Pieces of text. Those that a step changed are kept in `changed`.
+// Pieces of a text. Pieces that a step rewrote are stored in `changed`.
 struct Pieces {
   std::vector<std::string_view> views;
   std::deque<std::string> changed;
@@ -32,12 +32,13 @@ struct Pieces {
 class PreTokenizer {
  public:
   PreTokenizer() = default;
-  // The "pre_tokenizer" of tokenizer.json: null, ByteLevel, Split, Digits, Punctuation, Metaspace, Whitespace,
-  // WhitespaceSplit, CharDelimiterSplit, BertPreTokenizer, FixedLength or a Sequence of them. Throws Error.
+  // Reads the "pre_tokenizer" of tokenizer.json: null, ByteLevel, Split, Digits, Punctuation, Metaspace, Whitespace,
+  // WhitespaceSplit, CharDelimiterSplit, BertPreTokenizer, FixedLength or a Sequence of them. Throws Error for any
+  // other.
   PreTokenizer(const Json& json, std::string_view where);
-  // Merges work on bytes (ByteLevel is the last step), not on characters.
+  // Returns true if merges work on bytes (ByteLevel is the last step) instead of characters.
   [[nodiscard]] bool byte_level() const { return byte_level_; }
-  // Cuts valid UTF-8. The views point into `text` or into pieces.changed. `at_start`: nothing comes before this text.
+  // Splits valid UTF-8. The views point into `text` or into pieces.changed. `at_start`: nothing precedes this text.
   void split(std::string_view text, Pieces& pieces, bool at_start) const;
 
  private:
@@ -48,9 +49,9 @@ class PreTokenizer {
     SplitBehavior behavior = SplitBehavior::kIsolated;
     std::shared_ptr<const Pattern> pattern = nullptr;  // kPattern
     bool invert = false;                               // kPattern
-    bool is_regex = true;                              // kPattern: else a text
-    bool (*matches)(char32_t) = nullptr;               // kCharacters: those that are cut at
-    std::string replacement = {};                      // kMetaspace: what stands for a space
+    bool is_regex = true;                              // kPattern: a regular expression, otherwise a literal
+    bool (*matches)(char32_t) = nullptr;               // kCharacters: the characters to split at
+    std::string replacement = {};                      // kMetaspace: the character that replaces a space
     Prepend prepend = Prepend::kNever;                 // kMetaspace
     bool split = true;                                 // kMetaspace
     std::size_t length = 0;                            // kFixedLength: characters
@@ -64,7 +65,7 @@ class PreTokenizer {
   static void apply_metaspace(const Step& step, std::string_view piece, bool is_first, Pieces& pieces);
 
   std::vector<Step> steps_;
-  std::optional<WordScanner> scanner_;  // does all steps at once, where it knows their patterns
+  std::optional<WordScanner> scanner_;  // replaces all steps if it supports their patterns
   bool byte_level_ = false;
 };
 

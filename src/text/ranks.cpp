@@ -20,8 +20,8 @@ struct KnownRanks {
   std::size_t count = 0;
   std::string_view pattern;
   bool nfc = false;
-  // Special tokens from the id `count` on, in words; "%d" in the last is replaced by 0 ... so often that there are
-  // `specials` of them.
+  // Special tokens from the id `count` on, separated by spaces. The last word may contain "%d"; it is repeated with 0,
+  // 1, ... in its place until there are `specials` tokens.
   std::string_view words = {};
   std::size_t specials = 0;
 };
@@ -77,8 +77,8 @@ std::vector<Rank> parse_ranks(std::string_view text, std::string_view where) {
     const char* end = line.data() + line.size();
     const bool whole = !bytes.empty() && std::from_chars(line.data() + space + 1, end, rank).ptr == end;
     if (!whole || rank < 0 || rank >= kMostTokens) {
-      throw Error(where, text_of("line ", line_number, " is not the base64 of a token and its rank"),
-                  is_text ? "" : "a SentencePiece model is not read: convert it to tokenizer.json");
+      throw Error(where, text_of("line ", line_number, " is not a base64 token and its rank"),
+                  is_text ? "" : "SentencePiece models are not supported: convert it to tokenizer.json");
     }
     ranks.push_back({std::move(bytes), rank});
   }
@@ -88,7 +88,7 @@ std::vector<Rank> parse_ranks(std::string_view text, std::string_view where) {
 
 using RankByBytes = std::unordered_map<std::string_view, TokenId>;
 
-// All pairs of tokens that make a token, by its rank and then by theirs.
+// Returns all pairs of tokens that form a token, ordered by its rank, then by theirs.
 BpeModel::Merges derive_merges(const std::vector<Rank>& ranks, const RankByBytes& by_bytes) {
   BpeModel::Merges merges;
   std::vector<std::array<TokenId, 2>> pairs;
@@ -114,21 +114,21 @@ BpeModel::Merges derive_merges(const std::vector<Rank>& ranks, const RankByBytes
 }
 
 KnownRanks known_ranks(std::size_t count, const Json& config, std::string_view where) {
-  const Json& pattern = member(config, "pat_str");  // which the result points into
+  const Json& pattern = member(config, "pat_str");  // the result refers to it
   if (pattern.is_string()) return {.count = count, .pattern = pattern.get_ref<const std::string&>()};
   if (!pattern.is_null()) throw Error(where, text_of("pat_str is ", pattern.type_name(), ", expected a string"));
   for (const KnownRanks& known : kKnown) {
     if (known.count == count) return known;
   }
   throw Error(where,
-              text_of("has ", count, " ranks, which tells no pattern to cut text with (known: ", known_counts(), ")"),
-              "name it as pat_str in tokenizer_config.json, or convert the file to tokenizer.json");
+              text_of("has ", count, " ranks, which matches no known split pattern (known: ", known_counts(), ")"),
+              "add the pattern as pat_str to tokenizer_config.json, or convert the file to tokenizer.json");
 }
 
 std::vector<AddedToken> special_tokens(const KnownRanks& known) {
   std::vector<AddedToken> tokens;
   std::string_view words = known.words;
-  std::size_t number = known.name == "Llama 3" ? 2 : 0;  // 0 and 1 stand among the others
+  std::size_t number = known.name == "Llama 3" ? 2 : 0;  // numbers 0 and 1 are listed separately
   while (tokens.size() < known.specials) {
     std::string word(words.substr(0, words.find(' ')));
     if (const std::size_t place = word.find("%d"); place != std::string::npos) {
@@ -169,7 +169,7 @@ fs::path find_ranks(const fs::path& folder) {
     if (entry.path().extension() == ".tiktoken") found.push_back(entry.path());
   }
   if (found.size() > 1) {
-    throw Error(folder.string(), text_of("has ", found.size(), " .tiktoken files"), "leave the one to be used");
+    throw Error(folder.string(), text_of("has ", found.size(), " .tiktoken files"), "keep only the one to use");
   }
   if (!found.empty()) return found.front();
   return fs::exists(folder / "tokenizer.model") ? folder / "tokenizer.model" : fs::path();

@@ -1,5 +1,4 @@
-// The patterns that models cut text with, as each model's own code has them; GPT-2's and Qwen2's are in
-// pre_tokenizer.h.
+// Split patterns of model families, as published in each model's own code. GPT-2's and Qwen2's are in pre_tokenizer.h.
 #pragma once
 
 #include <string_view>
@@ -17,7 +16,7 @@ inline constexpr std::string_view kO200kPattern =
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
     R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// One after the other.
+// DeepSeek's patterns, which are applied one after the other.
 inline constexpr std::string_view kDeepSeekPatterns[] = {
     R"(\p{N}{1,3})", "[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+",
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"

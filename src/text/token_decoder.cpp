@@ -12,11 +12,11 @@
 namespace hone {
 namespace {
 
-constexpr int kDeepestDecoder = 16;  // Sequences within Sequences
+constexpr int kDeepestDecoder = 16;  // nesting of Sequences
 constexpr std::string_view kKnownDecoders =
     "(known: ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Strip, BPEDecoder)";
 
-// "<0x0A>": a byte that the vocabulary has no character for.
+// Parses a byte-fallback token such as "<0x0A>", which represents a byte without a character in the vocabulary.
 std::optional<char> fallback_byte(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return std::nullopt;
   int value = 0;
@@ -59,7 +59,7 @@ TokenDecoder::TokenDecoder(const Json& json, std::string_view where) {
   bool fused = false;
   for (Step& step : steps_) {
     if (fused && step.kind != Kind::kStrip && step.kind != Kind::kFuse) {
-      throw Error(where, "a decoder Sequence that goes on with more than Strip after Fuse is not supported");
+      throw Error(where, "a decoder Sequence with other steps than Strip after Fuse is not supported");
     }
     step.fused = fused;
     fused = fused || step.kind == Kind::kFuse;
@@ -70,7 +70,7 @@ void TokenDecoder::add(const Json& json, std::string_view where, int depth) {
   const std::string type = type_member(json, "decoder", where);
   if (type == "Sequence") {
     const Json& parts = member(json, "decoders");
-    if (!parts.is_array() || depth >= kDeepestDecoder) throw Error(where, "decoder Sequence has no list decoders");
+    if (!parts.is_array() || depth >= kDeepestDecoder) throw Error(where, "decoder Sequence has no list `decoders`");
     for (const Json& part : parts) add(part, where, depth + 1);
   } else if (type == "ByteLevel") {
     steps_.push_back({.kind = Kind::kByteLevel});
@@ -147,7 +147,7 @@ void TokenStream::push(std::size_t step, std::string_view token, std::string& ou
       const bool drops = what.drops_first && !std::exchange(state.started, true);
       return push(step + 1, replace_matches(*what.pattern, token, drops ? "" : " "), out);
     }
-    case Kind::kSuffix:  // stands for a space, but not in the last token
+    case Kind::kSuffix:  // becomes a space, except in the last token
       if (std::exchange(state.has_waiting, true)) {
         push(step + 1, replace_matches(*what.pattern, state.waiting, " "), out);
       }
@@ -156,7 +156,7 @@ void TokenStream::push(std::size_t step, std::string_view token, std::string& ou
   }
 }
 
-// What is no part of a character comes out as U+FFFD; a character that is not whole yet waits.
+// Emits complete characters and holds an incomplete one back; bytes that cannot be part of a character become U+FFFD.
 void TokenStream::push_bytes(State& state, std::size_t step, std::string_view bytes, std::string& out) {
   std::string& waiting = state.waiting;
   waiting.append(bytes);
@@ -172,7 +172,8 @@ void TokenStream::push_bytes(State& state, std::size_t step, std::string_view by
   push(step + 1, text, out);
 }
 
-// A run of bytes is text where the whole run is UTF-8, else a U+FFFD for each byte: it waits for its end.
+// A run of byte tokens is text if the whole run is valid UTF-8, otherwise one U+FFFD per byte. It is held back until it
+// ends.
 void TokenStream::push_fallback(State& state, std::size_t step, std::string_view token, std::string& out) {
   if (const auto byte = fallback_byte(token)) {
     state.waiting += *byte;

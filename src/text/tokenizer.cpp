@@ -51,7 +51,7 @@ struct Tokenizer::Data {
     by_content[token.content] = token.id;
   }
 
-  // Derives what encode and decode read; called after the last add.
+  // Derives the tables of encode and decode. Called after the last add.
   void finish(std::string_view where) {
     if (next_id() == 0) throw Error(where, "has no tokens");
     bytes.assign(static_cast<std::size_t>(next_id()), {});
@@ -77,13 +77,13 @@ struct Tokenizer::Data {
     return model->token_id(token);
   }
 
-  // The one after the largest.
+  // Returns the largest id + 1.
   [[nodiscard]] TokenId next_id() const {
     const TokenId next = model->vocabulary().empty() ? 0 : model->vocabulary().back().second + 1;
     return added.empty() ? next : std::max(next, added.rbegin()->first + 1);
   }
 
-  std::string rest;  // of tokenizer.json, as JSON text
+  std::string rest;  // tokenizer.json without vocabulary, merges and added tokens, as JSON text
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   TokenDecoder decoder;
@@ -94,7 +94,7 @@ struct Tokenizer::Data {
   TokenizerConfig config;
 
   std::vector<std::string> bytes;  // by id
-  std::vector<std::string> texts;  // by id, where the decoder takes other than bytes
+  std::vector<std::string> texts;  // [ids] text that the decoder takes; empty if it takes bytes
   AddedTokenMatcher raw_tokens;
   AddedTokenMatcher normalized_tokens;
   std::shared_ptr<WordCachePool> caches = std::make_shared<WordCachePool>();
@@ -116,12 +116,14 @@ Tokenizer Tokenizer::from_file(const TokenizerFile& file, std::string_view confi
   data->finish(where);
   for (const auto* ids : {&data->around.leading, &data->around.trailing}) {
     for (const TokenId id : *ids) {
-      if (id < 0 || id >= data->next_id()) throw Error(where, text_of("the post_processor's id ", id, " is no token"));
+      if (id < 0 || id >= data->next_id())
+        throw Error(where, text_of("the post_processor's id ", id, " is not a token"));
     }
   }
   if (!config_json.empty()) {
     data->config = TokenizerConfig(config_json, where);
-    // As transformers does: what the config names as special is recognised, whatever tokenizer.json says.
+    // As in transformers, special tokens that the config names are recognized even if tokenizer.json does not list
+    // them.
     bool changed = false;
     for (AddedToken token : data->config.tokens()) {
       if (data->by_content.contains(token.content)) continue;
@@ -161,7 +163,7 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text) const {
   }
   WordCachePool::Lease cache(*data_->caches);
   Pieces pieces;
-  bool at_start = true;  // nothing came before
+  bool at_start = true;  // nothing precedes this piece
   const auto encode_plain = [&](std::string_view plain) {
     pieces.views.clear();
     pieces.changed.clear();
@@ -233,7 +235,7 @@ void Tokenizer::add_special_tokens(std::span<const std::string> tokens) {
     if (const auto known = data->by_content.find(content); known != data->by_content.end() && is_special(known->second))
       continue;
     if (content.empty() || !is_valid_utf8(content))
-      throw Error("tokenizer", "a special token must be UTF-8 text that is not empty");
+      throw Error("tokenizer", "a special token is empty or not valid UTF-8");
     const TokenId id = data->find(content).value_or(data->next_id());
     data->add({.id = id, .content = content, .normalized = false, .special = true}, "tokenizer");
   }

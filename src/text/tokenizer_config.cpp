@@ -26,7 +26,7 @@ std::string default_template(const Json& value, std::string_view where) {
       if (member(named, "name") == "default") return string_member(named, "template", where);
     }
   }
-  throw Error(where, "chat_template is neither a text nor a list with one named default");
+  throw Error(where, "chat_template is neither a text nor a list with a template named default");
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 
 constexpr TokenId kLargestId = kMostTokens - 1;
 
-// Takes model.vocab out while the file is parsed: an ordered JSON object finds its keys by walking them.
+// Takes model.vocab out of the file while it is parsed: an ordered JSON object finds its keys by linear search.
 class VocabularyFilter {
  public:
   explicit VocabularyFilter(BpeModel::Vocabulary& vocabulary, std::string_view where)
@@ -104,7 +104,7 @@ TokenizerFile::TokenizerFile(std::string_view text, std::string_view where) {
     throw Error(where, text_of("the model type ", type.dump(), " is not supported (known: BPE)"));
   }
   const Json& listed = member(model, "merges");
-  if (!listed.is_array()) throw Error(where, "model has no list merges");
+  if (!listed.is_array()) throw Error(where, "model has no list `merges`");
   merges.reserve(listed.size());
   for (const Json& merge : listed) merges.push_back(read_merge(merge, where));
   const Json& added = member(json, "added_tokens");
@@ -139,7 +139,7 @@ BpeModel::Options read_model_options(const Json& model, bool byte_level, std::st
   }
   const Json& dropout = member(model, "dropout");
   if (!dropout.is_null() && !(dropout.is_number() && dropout.get<double>() == 0.0)) {
-    throw Error(where, text_of("model dropout ", dropout.dump(), " is not supported: the ids would be random"));
+    throw Error(where, text_of("model dropout ", dropout.dump(), " is not supported, because it makes ids random"));
   }
   BpeModel::Options options{.byte_level = byte_level,
                             .ignore_merges = bool_member(model, "ignore_merges", false, where),
@@ -158,7 +158,8 @@ std::string write_tokenizer_file(const std::string& rest, const BpeModel& model,
   Json vocabulary = Json::object();
   auto& entries = vocabulary.get_ref<Json::object_t&>();
   entries.reserve(model.vocabulary().size());
-  for (const auto& [token, id] : model.vocabulary()) entries.emplace_back(token, id);  // no search: known to be unique
+  // Appended without a search: tokens are known to be unique.
+  for (const auto& [token, id] : model.vocabulary()) entries.emplace_back(token, id);
   json["model"]["vocab"] = std::move(vocabulary);
   json["model"]["merges"] = written(model.merges());
   return json.dump(2) + "\n";

@@ -1,4 +1,4 @@
-// tokenizer.json and tokenizer_config.json, read into what a Tokenizer is made of, and written back.
+// Parses tokenizer.json into the parts of a Tokenizer, and writes it back.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace hone {
 
-// Of tokenizer.json without its vocabulary, merges and added tokens, which would be slow to keep as JSON.
+// The content of tokenizer.json. Vocabulary, merges and added tokens are kept apart because JSON would make them slow.
 struct TokenizerFile {
   TokenizerFile() = default;
   TokenizerFile(std::string_view text, std::string_view where);
@@ -25,7 +25,7 @@ struct TokenizerFile {
 
 [[nodiscard]] BpeModel::Options read_model_options(const Json& model, bool byte_level, std::string_view where);
 [[nodiscard]] AddedToken read_added_token(const Json& json, std::string_view where);
-// The text of tokenizer.json.
+// Returns the text of tokenizer.json.
 [[nodiscard]] std::string write_tokenizer_file(const std::string& rest, const BpeModel& model,
                                                const std::vector<AddedToken>& added_tokens);
 

@@ -31,7 +31,7 @@ WordScanner::WordScanner(Style style, bool marks_are_letters, unsigned most_digi
   for (char32_t c = 0; c < 128; ++c) ascii_[c] = class_of(c);
 }
 
-// kMark and kNone are DeepSeek's: marks may stand before a word like a space, kNone is what no alternative begins with.
+// kMark and kNone are used only for DeepSeek: marks may precede a word like a space; no alternative begins with kNone.
 WordScanner::Class WordScanner::class_of(char32_t c) const {
   const Properties properties = properties_of(c);
   const Category category = properties.category();
@@ -62,7 +62,7 @@ std::size_t WordScanner::skip(std::string_view text, std::size_t at, Class what)
   }
 }
 
-// Letters, and marks where they count as such.
+// Skips letters, and marks if they count as letters.
 std::size_t WordScanner::after_word(std::string_view text, std::size_t at) const {
   for (;;) {
     const Character c = look(text, at);
@@ -71,7 +71,7 @@ std::size_t WordScanner::after_word(std::string_view text, std::size_t at) const
   }
 }
 
-// \s*[\r\n]+|\s+(?!\S)|\s+ of the white space from `at` to `end`.
+// Matches \s*[\r\n]+|\s+(?!\S)|\s+ in the white space from `at` to `end`.
 std::size_t WordScanner::after_space(std::string_view text, std::size_t at, std::size_t end) const {
   if (style_ != Style::kGpt2) {
     const std::size_t newline = text.substr(at, end - at).find_last_of("\r\n");
@@ -85,7 +85,7 @@ std::size_t WordScanner::after_space(std::string_view text, std::size_t at, std:
   return last > at ? last : end;
 }
 
-// The end of 's 't 're 've 'm 'll 'd, or `at`.
+// Returns the end of 's 't 're 've 'm 'll 'd at `at`, or `at`.
 std::size_t WordScanner::contraction(std::string_view text, std::size_t at) const {
   const bool folds = style_ == Style::kQwen;
   const auto letter = [&](std::size_t i) -> char {
@@ -97,7 +97,7 @@ std::size_t WordScanner::contraction(std::string_view text, std::size_t at) cons
   if (first == 's' || first == 't' || first == 'm' || first == 'd') return at + 2;
   if ((first == 'r' && second == 'e') || (first == 'v' && second == 'e') || (first == 'l' && second == 'l'))
     return at + 3;
-  return folds && text.substr(at + 1, 2) == "\u017F" ? at + 3 : at;  // a long s is an s
+  return folds && text.substr(at + 1, 2) == "\u017F" ? at + 3 : at;  // the long s folds to s
 }
 
 std::size_t WordScanner::next_gpt2(std::string_view text, std::size_t at) const {
@@ -147,7 +147,7 @@ std::size_t WordScanner::next_qwen(std::string_view text, std::size_t at) const 
   return after_space(text, at, end);
 }
 
-// The end of the last pattern's match at `at`, or `at`.
+// Returns the end of a match of the last pattern at `at`, or `at`.
 std::size_t WordScanner::match_deepseek(std::string_view text, std::size_t at) const {
   const Character c = look(text, at);
   const std::size_t second = at + c.size;
@@ -182,7 +182,7 @@ std::size_t WordScanner::next_deepseek(std::string_view text, std::size_t at) co
     }
     return end;
   }
-  // What nothing matches lasts until something does.
+  // Unmatched characters form one piece that ends where the pattern matches again.
   std::size_t end = at;
   for (;;) {
     const Character next = look(text, end);

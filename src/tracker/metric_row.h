@@ -1,4 +1,4 @@
-// The figures of one logged step.
+// The metrics of one logged step.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace hone {
 
-// By name, in the order they were set. NaN stands for what could not be measured.
+// Metrics by name, in the order in which they were set. NaN: could not be measured.
 using MetricValues = std::vector<std::pair<std::string, double>>;
 
 // The values of one logged step.
@@ -18,6 +18,7 @@ struct MetricRow {
   std::int64_t step = 0;
   MetricValues values;
 
+  // Sets or replaces a value.
   void set(std::string_view name, double value);
   [[nodiscard]] std::optional<double> find(std::string_view name) const;
 };

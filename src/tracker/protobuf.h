@@ -1,4 +1,5 @@
-// Messages in Protocol Buffers' wire format, written field by field.
+// Writes Protocol Buffers messages in the wire format, field by field, and computes the CRCs of the file formats that
+// contain them.
 // Source: https://protobuf.dev/programming-guides/encoding
 #pragma once
 
@@ -25,10 +26,10 @@ class ProtobufWriter {
   std::string bytes_;
 };
 
-// The bytes of a number, least significant first.
+// Returns the lowest `bytes` bytes of a number, least significant first.
 [[nodiscard]] std::string little_endian(std::uint64_t value, int bytes);
 
-// Cyclic redundancy checks over reflected polynomials, going on from `crc`: of zlib, and Castagnoli's.
+// Return the CRC-32 (zlib) and CRC-32C (Castagnoli) of data, continuing from `crc`.
 [[nodiscard]] std::uint32_t crc32(std::string_view data, std::uint32_t crc = 0);
 [[nodiscard]] std::uint32_t crc32c(std::string_view data, std::uint32_t crc = 0);
 

@@ -1,5 +1,5 @@
-// The trackers. Each folder src/tracker/NAME holds a NAME.cpp that defines `void register_NAME(TrackerRegistry&)`,
-// which adds the tracker with the keys of a recipe that it reads.
+// Registry of trackers. Each folder src/tracker/NAME holds a NAME.cpp that defines
+// `void register_NAME(TrackerRegistry&)`, which adds the tracker and the options that it declares.
 #pragma once
 
 #include <functional>
@@ -15,14 +15,15 @@ namespace hone {
 using MakeTracker = std::function<std::unique_ptr<Tracker>(const TrackedRun&)>;
 
 struct TrackerEntry {
-  std::string name;  // as in report_to
-  std::string note;  // what help says beside the name, in brackets; may be empty
-  OptionSet keys;    // with their defaults
+  std::string name;  // name in report_to
+  std::string note;  // note that the help shows in brackets after the name; may be empty
+  OptionSet keys;    // options of the tracker with their defaults
   MakeTracker make;
 };
 
 class TrackerRegistry {
  public:
+  // Adds a tracker. Throws Defect if the name is taken.
   void add(TrackerEntry tracker);
   [[nodiscard]] std::span<const TrackerEntry> entries() const { return trackers_; }
   [[nodiscard]] std::vector<std::string> names() const;
@@ -34,7 +35,7 @@ using RegistryOf_tracker = TrackerRegistry;
 
 void register_all_tracker(TrackerRegistry& registry);  // generated
 
-// The trackers of this process: at first hone's.
+// Returns the registry of this process, which contains hone's trackers from the start.
 [[nodiscard]] TrackerRegistry& tracker_registry();
 
 }  // namespace hone

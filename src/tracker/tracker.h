@@ -1,4 +1,4 @@
-// Programs that show the figures of runs, told what a run logs: `report_to: [tensorboard, wandb]`.
+// Trackers report the metrics of a run to programs that display them: `report_to: [tensorboard, wandb]`.
 #pragma once
 
 #include <filesystem>
@@ -13,16 +13,16 @@
 
 namespace hone {
 
-// The keys of a recipe that all registered trackers declare, with their defaults.
+// Returns the options that all registered trackers declare, with their defaults.
 [[nodiscard]] OptionSet tracker_keys();
 
-// The run that is tracked. The pointer and the span need to live while the tracker is made.
+// Description of the tracked run. The pointer and the span must be valid while the tracker is created.
 struct TrackedRun {
   std::filesystem::path output_dir;
   std::string command;   // "sft"
   std::string run_name;  // may be empty
-  const Json* options;   // all keys as in effect, to be shown
-  // Of a run that is resumed: the step it goes on after, and the rows that it logged up to there.
+  const Json* options;   // all options in effect, for display
+  // For a resumed run: the step after which it continues, and the rows logged up to that step. Otherwise 0 and empty.
   std::int64_t resumed_step = 0;
   std::span<const MetricRow> history;
   OptionSet keys = tracker_keys();
@@ -31,24 +31,24 @@ struct TrackedRun {
 class Tracker {
  public:
   virtual ~Tracker() = default;
-  // A row of metrics.jsonl. Throws Error where it cannot be written.
+  // Reports a row of metrics.jsonl. Throws Error if it cannot be written.
   virtual void log(const MetricRow& row) = 0;
-  // The run is over; an interrupted one has not succeeded.
+  // Ends the report. succeeded: false for an interrupted or failed run.
   virtual void finish(bool succeeded) = 0;
 };
 
-// The name that a metric has in trackers, as transformers gives it: "eval/loss" for eval_loss, else "train/NAME".
+// Returns the name of a metric in trackers, as in transformers: "eval/loss" for eval_loss, otherwise "train/NAME".
 [[nodiscard]] std::string tracked_name(std::string_view metric);
 
-// The trackers of a run. One that fails is named in a warning and left out from then on: it does not end the training.
+// The trackers of a run. A tracker that fails is named in a warning and not used any further; the training continues.
 class Trackers {
  public:
   Trackers() = default;
-  // `names`: as in report_to. Throws Error where one is unknown, or cannot begin.
+  // Creates the trackers; names are those that tracker_names() returns. Throws Error if a tracker cannot start.
   Trackers(std::span<const std::string> names, const TrackedRun& run);
   Trackers(const Trackers&) = delete;
   Trackers& operator=(const Trackers&) = delete;
-  ~Trackers();  // as finish(false), where it was not called
+  ~Trackers();  // calls finish(false) unless finish() was called
 
   void log(const MetricRow& row);
   void finish(bool succeeded);
@@ -64,10 +64,10 @@ class Trackers {
   std::vector<Entry> entries_;
 };
 
-// The trackers that there are, as help names them: "tensorboard, wandb (offline)".
+// Returns the registered trackers as the help lists them: "tensorboard, wandb (offline)".
 [[nodiscard]] std::string tracker_list();
-// report_to without what asks for none: "none"; "all" stands for all that there are. Throws Error at an unknown name,
-// beginning with `place`.
+// Returns the trackers that report_to names, each once: "all" stands for all registered trackers, "none" for none of
+// them. Throws Error that begins with `place` if a name is unknown.
 [[nodiscard]] std::vector<std::string> tracker_names(std::span<const std::string> report_to, std::string_view place);
 
 }  // namespace hone

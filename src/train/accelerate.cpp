@@ -11,7 +11,7 @@ namespace hone {
 namespace {
 
 constexpr std::string_view kLauncher = "hone launches itself";
-constexpr std::string_view kTpu = "hone runs on no TPU";
+constexpr std::string_view kTpu = "hone does not support TPUs";
 constexpr auto kUnused = ForeignKey::Kind::no_effect;
 
 constexpr std::array kAccelerateKeys = std::to_array<ForeignKey>({
@@ -27,7 +27,7 @@ constexpr std::array kAccelerateKeys = std::to_array<ForeignKey>({
     {"dynamo_backend", kUnused, "hone is compiled", "NO"},
     {"gpu_ids", kUnused, "device says where to run", "all"},
     {"use_cpu", kUnused, "device: cpu runs on the host"},
-    {"ipex_config", kUnused, "hone has kernels of its own"},
+    {"ipex_config", kUnused, "hone uses its own kernels"},
     {"mpirun_config", kUnused, kOneProcess},
     {"megatron_lm_config", kUnused, kOneProcess},
     {"parallelism_config", kUnused, kOneProcess},
@@ -48,9 +48,9 @@ constexpr std::array kAccelerateKeys = std::to_array<ForeignKey>({
     {"deepspeed_config.zero3_save_16bit_model", kUnused, "checkpoints are whole models, in torch_dtype", "true"},
     {"deepspeed_config.offload_optimizer_device", kUnused,
      "optim: paged_adamw_32bit keeps optimizer states on the host"},
-    {"deepspeed_config.offload_optimizer_nvme_path", kUnused, "nothing is kept on disks"},
+    {"deepspeed_config.offload_optimizer_nvme_path", kUnused, "nothing is offloaded to disks"},
     {"deepspeed_config.offload_param_device", kUnused, "weights stay on the device"},
-    {"deepspeed_config.offload_param_nvme_path", kUnused, "nothing is kept on disks"},
+    {"deepspeed_config.offload_param_nvme_path", kUnused, "nothing is offloaded to disks"},
     {"fsdp_config.fsdp_version", kUnused, kOneProcess},
     {"fsdp_config.fsdp_reshard_after_forward", kUnused, kOneProcess},
     {"fsdp_config.fsdp_sharding_strategy", kUnused, kOneProcess},
@@ -68,7 +68,7 @@ constexpr std::array kAccelerateKeys = std::to_array<ForeignKey>({
     {"fsdp_config.fsdp_activation_checkpointing", kUnused, "gradient_checkpointing says what is recomputed"},
 });
 
-// Whether the file sets a number that is not the recipe's.
+// Returns true if the file sets a number that differs from the value in the recipe.
 bool differs(const std::string& text, double value) {
   if (text.empty() || text == "auto" || text == "null") return false;
   char* end = nullptr;
@@ -103,7 +103,7 @@ std::vector<std::string> accelerate_notices(const AccelerateOptions& accelerate,
   std::vector<std::string> notices;
   if (accelerate.num_processes > 1) notices.push_back(batch_notice(accelerate, file, training));
   if (accelerate.mixed_precision == "bf16" && weight_dtype(model) != DType::bf16) {
-    notices.push_back(text_of(file, ": mixed_precision bf16 has no effect: torch_dtype says what is computed in"));
+    notices.push_back(text_of(file, ": mixed_precision bf16 has no effect: torch_dtype sets the dtype of computation"));
   }
   if (differs(accelerate.gradient_accumulation_steps, static_cast<double>(training.gradient_accumulation_steps))) {
     notices.push_back(text_of(file, ": gradient_accumulation_steps ", accelerate.gradient_accumulation_steps,

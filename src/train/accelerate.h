@@ -1,4 +1,4 @@
-// accelerate's YAML, read as it is: `config_file: accelerate.yaml`.
+// Reads the configuration file of Hugging Face accelerate, unchanged: `config_file: accelerate.yaml`.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct AccelerateOptions {
   std::string mixed_precision = "no";
   std::string main_process_ip;
   std::int64_t main_process_port = 0;
-  // Of deepspeed_config: numbers, or "auto".
+  // Values of deepspeed_config: a number, or "auto".
   std::string gradient_accumulation_steps;
   std::string gradient_clipping;
 
@@ -37,11 +37,12 @@ struct AccelerateOptions {
   }
 };
 
-// Throws Error, also for a key that accelerate does not know. The notices of `input` are the keys without effect.
+// Reads the file. Keys without effect are added to the notices of `input`. Throws Error if the file is invalid or has a
+// key that accelerate does not know.
 [[nodiscard]] AccelerateOptions read_accelerate(const std::filesystem::path& path, OptionInput& input);
 
-// What to say of a file that asks for more than one process on one device: how the batch then differs, and which key
-// keeps it; and where the recipe's own keys win. Throws Error where it asks for a type that hone does not offer.
+// Returns notices about a file: how the batch differs from that of several processes and which key restores it, and
+// which values of the file the recipe overrides. Throws Error if the file asks for a precision that is not supported.
 [[nodiscard]] std::vector<std::string> accelerate_notices(const AccelerateOptions& accelerate, std::string_view file,
                                                           const ModelOptions& model, const TrainingOptions& training);
 

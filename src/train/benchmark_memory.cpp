@@ -6,7 +6,7 @@
 namespace hone {
 namespace {
 
-constexpr std::int64_t kWholeAnswers = 4;  // of the greatest length, for which there are pages
+constexpr std::int64_t kWholeAnswers = 4;  // requests of the greatest length that the KV cache holds
 
 }  // namespace
 

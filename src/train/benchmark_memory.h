@@ -1,4 +1,4 @@
-// The engine that scores checkpoints beside a run, and what it takes of the device meanwhile.
+// The engine that scores checkpoints during a training run, and the device memory that it needs.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,10 @@
 
 namespace hone {
 
-// As hone eval has it, but for fewer pages: requests wait their turn, and no answer depends on that.
+// Returns the engine options of `hone eval` with fewer KV-cache blocks. Requests wait longer; their answers do not
+// change.
 [[nodiscard]] EngineOptions benchmark_engine(const Model& model);
-// Bytes that it takes beside the weights, which are the run's.
+// Returns the device bytes of this engine, without the weights, which it shares with the run.
 [[nodiscard]] std::size_t benchmark_bytes(const Model& model, DType dtype, DeviceKind device);
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// config_overrides: values in place of a configuration's own, for a model that starts from scratch.
+// The option config_overrides: changes values of a configuration before a model is initialised from scratch.
 // Source: transformers' PretrainedConfig.update_from_string
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace hone {
 
-// `overrides`: "key=value,...". A key must be in the configuration, and its value of the type that it has there: a
-// number, true or false, or text. Throws Error.
+// Applies overrides of the form "key=value,...". A key must exist in the configuration, and the value must have the
+// type of the existing one: a number, true or false, or text. Otherwise throws Error.
 void override_config(Json& config, std::string_view overrides);
 
 }  // namespace hone

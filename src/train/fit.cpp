@@ -14,7 +14,7 @@ namespace {
 constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 constexpr double kHostActivationGib = 4.0;
 
-// Changes the next key that there is to change; nothing where the options have been through all.
+// Changes the next option that saves memory and returns its text, or nullopt if none is left.
 std::optional<std::string> next_change(TrainingOptions& options, DType dtype) {
   if (options.gradient_checkpointing != Recomputation::on) {
     options.gradient_checkpointing = Recomputation::on;
@@ -40,7 +40,7 @@ std::optional<std::string> next_change(TrainingOptions& options, DType dtype) {
   return std::nullopt;
 }
 
-// All keys that there are to change, the mildest first, and the options after each.
+// All changes in the order in which they are tried, and the options after each of them.
 struct KeyChanges {
   std::vector<std::string> texts;
   std::vector<TrainingOptions> after;
@@ -72,7 +72,7 @@ std::size_t activation_budget(const TrainingOptions& options, std::size_t held) 
   if (options.activation_memory_gib || device_kind(options) == DeviceKind::cpu) {
     return static_cast<std::size_t>(options.activation_memory_gib.value_or(kHostActivationGib) * kGib);
   }
-  // Inputs are known when the program is: a few numbers a token.
+  // The inputs of the program are not known yet; they are a few numbers per token.
   constexpr std::size_t kInputs = std::size_t{64} << 20;
   const std::size_t available = device_memory(options).available;
   return available - std::min(available, held + kInputs);

@@ -1,4 +1,4 @@
-// Whether a run fits the memory of its device, and which keys would make it fit.
+// Checks that a run fits the memory of its device, and suggests options that make it fit.
 #pragma once
 
 #include <cstddef>
@@ -12,26 +12,27 @@
 
 namespace hone {
 
-// Bytes of the arena that gradient_checkpointing: auto keeps to: activation_memory_gib where it is set; else, on a GPU,
-// what is available beyond the bytes that the run holds besides, and 4 GiB on the host.
+// Returns the bytes of activations that gradient_checkpointing: auto may use: activation_memory_gib if it is set;
+// otherwise on a GPU the available memory minus `held`, the other bytes of the run, and 4 GiB on the host.
 [[nodiscard]] std::size_t activation_budget(const TrainingOptions& options, std::size_t held);
 
-// What the device of the options has: the one that a plan asks about, or the machine's, now.
+// Returns the memory of the device that the options name: the device of a plan, or the current state of this machine's.
 [[nodiscard]] DeviceMemory device_memory(const TrainingOptions& options);
 
-// The bytes that a run would take with other options; throws Error where they do not go together with the run.
+// Returns the bytes that a run takes with other options. Throws Error if these do not fit the run.
 using BytesWith = std::function<std::size_t(const TrainingOptions&)>;
 
-// Keys changed one after another, the mildest first, until a run of `bytes` fits, or nothing is left to change
-// (program/memory_fit.h).
+// Changes options one after another, those with the smallest side effects first, until a run that takes `bytes` fits
+// into `available` or nothing is left to change (program/memory_fit.h).
 [[nodiscard]] std::vector<FitChange> changes_to_fit(const TrainingOptions& options, DType dtype, std::size_t available,
                                                     std::size_t bytes, const BytesWith& bytes_with);
 
-// What a run takes beside what there is, and, where it is too much, what would mend it: keys changed one after another,
-// the mildest first, with the bytes that the run then takes. Two lines or more.
+// Returns a text that compares the bytes of a run with the available memory and, if the run does not fit, lists the
+// changes that make it fit, each with the bytes that the run then takes. It has one line if the run fits, otherwise two
+// or more.
 [[nodiscard]] std::string fit_text(const TrainingOptions& options, DType dtype, DeviceMemory there, std::size_t bytes,
                                    const BytesWith& bytes_with);
-// Throws Error, which says the same on one line, where the run does not fit.
+// Throws Error with this text on one line if the run does not fit the device.
 void check_fits(const TrainingOptions& options, DType dtype, const Device& device, std::size_t bytes,
                 const BytesWith& bytes_with);
 

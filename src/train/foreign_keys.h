@@ -1,4 +1,4 @@
-// Keys of transformers, TRL, accelerate and open-r1 that are no options of hone.
+// Keys of transformers, TRL, accelerate and open-r1 that recipes may contain although they are not options of hone.
 #pragma once
 
 #include <span>

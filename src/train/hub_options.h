@@ -1,4 +1,4 @@
-// The keys of pushing a run to the Hugging Face hub: transformers' and open-r1's.
+// Options for pushing a run to the Hugging Face hub, with the names of transformers and open-r1.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 
 namespace hone {
 
-// When what is pushed: `end`, the model after training; `every_save`, the newest model at each checkpoint too;
-// `checkpoint`, with its training state in last-checkpoint/; `all_checkpoints`, each in a folder of its own.
+// Time and content of pushes: `end` pushes the model after training; `every_save` also pushes the model at each
+// checkpoint; `checkpoint` adds its training state in last-checkpoint/; `all_checkpoints` instead adds each checkpoint
+// in its own folder.
 enum class HubStrategy : std::uint8_t { end, every_save, checkpoint, all_checkpoints };
 template <>
 inline constexpr EnumTable kEnumTable<HubStrategy>{.names = "end|every_save|checkpoint|all_checkpoints"};
@@ -54,19 +55,21 @@ struct HubOptions {
     v.alias("push_to_hub_model_id", "hub_model_id");
   }
 
-  [[nodiscard]] bool pushes_revisions() const;  // the callback is named
-  // Whether a repository that is made is private: open-r1's branches are in private ones, unless that is said.
+  // Returns true if the callback push_to_hub_revision is named.
+  [[nodiscard]] bool pushes_revisions() const;
+  // Returns whether a new repository is private. As in open-r1, a repository for branches alone is private unless
+  // hub_private_repo says otherwise; nullopt leaves the choice to the account.
   [[nodiscard]] std::optional<bool> makes_private() const {
     return hub_private_repo || push_to_hub ? hub_private_repo : std::optional(true);
   }
-  // Whether anything is pushed.
+  // Returns true if the run pushes anything.
   [[nodiscard]] bool uses_hub() const { return push_to_hub || push_to_hub_revision || pushes_revisions(); }
 };
 
-// Throws Error for an unknown callback and for names that cannot be those of a repository or a branch. `output_dir`: of
-// the run.
+// Checks the options of a run with this output_dir. Throws Error if a callback is unknown or a name is not valid for a
+// repository or a branch.
 void check_hub_options(const HubOptions& options, const std::string& output_dir, const OptionInput& input);
-// hub_model_id, or the name of output_dir; perhaps without an owner.
+// Returns hub_model_id, or the last part of output_dir if it is not set. The name may lack an owner.
 [[nodiscard]] std::string hub_repo_name(const HubOptions& options, const std::string& output_dir);
 
 }  // namespace hone

@@ -27,7 +27,7 @@ bool is_pushed(const std::string& name, bool with_state) {
   return !name.ends_with(".partial") && (with_state || std::ranges::find(kStateFiles, name) == kStateFiles.end());
 }
 
-// The flags that turn off all that pushes.
+// Returns the flags that turn off all pushes.
 std::string off_switches(const HubOptions& options) {
   std::vector<std::string> flags;
   if (options.push_to_hub) flags.emplace_back("--push_to_hub false");
@@ -40,7 +40,7 @@ std::string key_of(const HubOptions& options) {
   return options.push_to_hub ? "push_to_hub" : options.push_to_hub_revision ? "push_to_hub_revision" : "callbacks";
 }
 
-// A branch that holds a model already is overwritten only where that is asked for.
+// Throws Error if the branch holds a model already, unless overwrite_hub_revision is set.
 void check_branch(const HubOptions& options, const std::string& name) {
   if (!options.push_to_hub_revision || options.overwrite_hub_revision) return;
   const HubRepo branch{.name = name, .revision = options.hub_model_revision};
@@ -48,7 +48,7 @@ void check_branch(const HubOptions& options, const std::string& name) {
   try {
     listing = list_repo(branch);
   } catch (const Error&) {
-    return;  // there is none
+    return;  // the branch does not exist
   }
   if (std::ranges::find(listing.files, "README.md", &HubFile::path) == listing.files.end()) return;
   throw Error("hub_model_revision", text_of("the branch ", branch.revision, " of ", name, " holds a model already"),
@@ -68,7 +68,7 @@ std::vector<UploadFile> model_files(const fs::path& folder, bool with_state) {
   for (const std::string& name : names_in(folder)) {
     if (is_file(folder / name) && is_pushed(name, with_state)) files.emplace_back(name, folder / name);
   }
-  const fs::path runs = folder / "runs";  // TensorBoard's
+  const fs::path runs = folder / "runs";  // TensorBoard files
   if (is_folder(runs)) {
     for (const std::string& name : names_in(runs)) {
       if (is_file(runs / name) && is_pushed(name, false)) files.emplace_back("runs/" + name, runs / name);
@@ -99,12 +99,12 @@ void check_hub(const HubOptions& options, const std::string& output_dir, bool dr
     if (what.starts_with(kWhere)) what = what.substr(kWhere.size());
     const std::string off = text_of(
         off_switches(options), " trains without pushing, --hub_required false trains and tries again at each push");
-    // Beside what mends it, where that is said, what does without.
+    // Adds the advice to turn pushing off after the advice of the error itself, if it has one: "... (FIX; OFF)".
     const std::size_t fix = what.ends_with(')') ? what.rfind(" (") : std::string::npos;
     const bool has_fix = fix != std::string::npos && what.find(' ', fix + 2) != std::string::npos;
     if (options.hub_required && !has_fix) throw Error(place, what, off);
     if (options.hub_required) throw Error(text_of(place, ": ", what.substr(0, what.size() - 1), "; ", off, ")"));
-    log_warning(text_of(place, ": ", what, "; the run goes on, and each push tries again"));
+    log_warning(text_of(place, ": ", what, "; the run continues, and each push tries again"));
   }
 }
 
@@ -116,7 +116,7 @@ HubPusher::~HubPusher() {
   worker_.request_stop();
   if (worker_.joinable()) worker_.join();
   for (const Job& job : jobs_)
-    log_warning(text_of("the push of ", job.title, " was not begun (later: ", later(job), ")"));
+    log_warning(text_of("the push of ", job.title, " did not start (later: ", later(job), ")"));
 }
 
 void HubPusher::write_card(const RunView& run) const {
@@ -141,6 +141,7 @@ MetricValues HubPusher::saved(const RunView& run, const fs::path& checkpoint) {
 
 void HubPusher::push_checkpoint(const RunView& run, const fs::path& checkpoint) {
   write_card(run);
+  // Files are opened when they are queued, so a checkpoint that is deleted before its push can still be read.
   const UploadFile readme("README.md", run.output_dir / "README.md");
   const std::string title = text_of("step ", run.step);
   std::string busy;
@@ -156,7 +157,7 @@ void HubPusher::push_checkpoint(const RunView& run, const fs::path& checkpoint) 
       std::vector<UploadFile> files = model_files(checkpoint);
       std::erase_if(files, [](const UploadFile& file) { return file.path() == "README.md"; });
       files.push_back(readme);
-      for (const UploadFile& file : model_files(run.output_dir)) {  // the log
+      for (const UploadFile& file : model_files(run.output_dir)) {  // metrics and TensorBoard files of the run
         if (file.path() == "metrics.jsonl" || file.path().starts_with("runs/")) files.push_back(file);
       }
       if (options_.hub_strategy != HubStrategy::every_save) {
@@ -208,9 +209,9 @@ void HubPusher::work(const std::stop_token& stop) {
       log_warning(text_of("the push of ", job.title, " was interrupted (later: ", later(job), ")"));
     } catch (const std::exception& error) {
       log_warning(text_of("the push of ", job.title, " failed: ", error.what(),
-                          " (training goes on; later: ", later(job), ")"));
+                          " (training continues; later: ", later(job), ")"));
     }
-    job = {};  // a deleted checkpoint's room is given back
+    job = {};  // closes its files, so that the space of a deleted checkpoint is freed
     const std::scoped_lock lock(mutex_);
     current_.clear();
     changed_.notify_all();
@@ -227,7 +228,7 @@ void HubPusher::wait() {
   }
 }
 
-// On the thread that pushes: before the first push, and while the hub could not be reached.
+// Creates the repository before the first successful push. Called by the pushing thread only.
 void HubPusher::ensure_repo(const HubWriter& writer) {
   if (is_ready_) return;
   full_name_ = writer.full_name(name_);
@@ -256,7 +257,7 @@ void HubPusher::push(const Job& job) {
 }
 
 std::string HubPusher::later(const Job& job) const {
-  // A checkpoint may have been deleted meanwhile; the run's folder is there.
+  // The checkpoint may have been deleted in the meantime; the folder of the run still exists.
   const fs::path folder = is_folder(job.folder) ? job.folder : job.folder.parent_path();
   std::string command = text_of("hone push ", folder.string(), " ", full_name_.empty() ? name_ : full_name_);
   if (!job.revision.empty()) command += " --hub_revision " + job.revision;

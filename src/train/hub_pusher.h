@@ -1,4 +1,4 @@
-// Pushes of a run to the Hugging Face hub, as transformers' Trainer and open-r1's callback make them.
+// Pushes checkpoints and the trained model to the Hugging Face hub, as transformers' Trainer and open-r1's callback do.
 #pragma once
 
 #include <condition_variable>
@@ -16,38 +16,38 @@
 
 namespace hone {
 
-// The files that are a model's of a folder that a run has written: what lies directly in it and the folder runs, but
-// for hidden files, a checkpoint's state and what begins with "_" or "nonfinite-step-". Sorted. `with_state`: a
-// checkpoint's state too. Throws Error.
+// Returns the files to push from a folder that a run has written, sorted: those directly in it and in its subfolder
+// runs (TensorBoard's), without hidden files, partial files, names that begin with "_" or "nonfinite-step-" and, unless
+// with_state is set, the training state of a checkpoint. Throws Error if the folder cannot be read.
 [[nodiscard]] std::vector<UploadFile> model_files(const std::filesystem::path& folder, bool with_state = false);
 
-// hub_token, or what the environment or the cache has.
+// Returns hub_token or, if it is not set, the token of the environment or of the hub's cache.
 [[nodiscard]] std::string token_of(const HubOptions& options);
 
-// Makes sure, before a run, that it can push: a token that is valid and may write, the repository (which is made unless
-// at a dry run), the branch not taken. Throws Error with one line that names the keys which turn pushing off; where
-// hub_required is false, warns instead.
+// Checks before a run that it will be able to push: the token is valid and has write access, the repository exists
+// (creates it, except in a dry run) and the branch holds no model. Throws Error that names the keys which turn pushing
+// off; logs a warning instead if hub_required is false.
 void check_hub(const HubOptions& options, const std::string& output_dir, bool dry_run, const OptionInput& input);
 
-// Checkpoints are pushed in the background of training, one after another; the model, when it is trained, in the
-// foreground. A push that fails is said in a line, with the command that pushes later; it never ends training.
+// Pushes checkpoints in a background thread, one after another, and the trained model in the calling thread. A failed
+// push is logged with the command that pushes later; it never ends the training.
 class HubPusher final : public RunObserver {
  public:
-  // `defaults`: the command's, JSON (ModelCard).
+  // defaults: the default options of the command as JSON (ModelCard::defaults).
   HubPusher(const HubOptions& options, std::string command, std::string defaults, HubPatience patience = {});
   HubPusher(const HubPusher&) = delete;
   HubPusher& operator=(const HubPusher&) = delete;
-  // Waits for pushes that have begun, unless Ctrl+C has ended them.
+  // Waits for queued pushes, except after Ctrl+C.
   ~HubPusher() override;
 
   MetricValues saved(const RunView& run, const std::filesystem::path& checkpoint) override;
-  // Throws Error where the model could not be pushed and hub_required is true.
+  // Throws Error if the model cannot be pushed and hub_required is true.
   void finished(const RunView& run) override;
 
  private:
   struct Job {
     std::string title;             // "step 500"
-    std::filesystem::path folder;  // what `hone push` would push
+    std::filesystem::path folder;  // argument of `hone push` that pushes the same
     std::string revision;          // empty: main
     std::vector<UploadFile> files;
     std::string message;
@@ -67,13 +67,13 @@ class HubPusher final : public RunObserver {
   std::string command_;
   std::string defaults_;  // JSON
   HubPatience patience_;
-  std::string name_;       // of the repository, perhaps without its owner
-  std::string full_name_;  // with its owner, once a push has asked for it: seen by the thread that pushes alone
-  bool is_ready_ = false;  // the repository is there
-  std::mutex mutex_;       // of the jobs
+  std::string name_;       // name of the repository, possibly without its owner
+  std::string full_name_;  // name with its owner, set by the first push; only the pushing thread reads it
+  bool is_ready_ = false;  // the repository exists; used by the pushing thread only
+  std::mutex mutex_;       // guards jobs_ and current_
   std::condition_variable_any changed_;
   std::deque<Job> jobs_;
-  std::string current_;  // title of the job under way; empty: none
+  std::string current_;  // title of the running job; empty: none
   std::jthread worker_;  // starts with the first job
 };
 

@@ -26,7 +26,7 @@ std::string as_json(Options options) {
   return option_json(OptionTable(options)).dump();
 }
 
-// transformers' count: an epoch's last, partial accumulation is a step too.
+// Returns the optimizer steps of the run. As in transformers, the incomplete last accumulation of an epoch is a step.
 std::int64_t steps_of(const TrainingOptions& options, std::int64_t batches_per_epoch) {
   if (options.max_steps > 0) return options.max_steps;
   const std::int64_t accumulation = options.gradient_accumulation_steps;
@@ -42,7 +42,8 @@ Json default_generation_config(const Tokenizer& tokenizer) {
   return config;
 }
 
-// A configuration for a new model: the vocabulary and the special ids are the tokenizer's where it does not say.
+// Completes the configuration of a new model: vocabulary size and special ids come from the tokenizer if they are not
+// set.
 Json complete_config(Json config, const Tokenizer& tokenizer) {
   if (!config.contains("vocab_size")) config["vocab_size"] = tokenizer.vocab_size();
   const Json ids = default_generation_config(tokenizer);
@@ -60,7 +61,7 @@ void open_model(LanguageRun& run, const ModelOptions& options) {
   if (run.initial->generation_config() != nullptr) run.generation_config = run.initial->generation_config()->dump();
 }
 
-// Gives ChatML to a tokenizer without a template, and to the model as many rows more as that takes tokens. It is not
+// Gives ChatML to a tokenizer without a template and enlarges the embedding by the new tokens. The vocabulary is not
 // padded to a multiple: every row has a token.
 void use_chatml(LanguageRun& run, const SftOptions& options) {
   const std::array<std::string, 2> marks{"<|im_start|>", "<|im_end|>"};
@@ -72,8 +73,9 @@ void use_chatml(LanguageRun& run, const SftOptions& options) {
   const std::int64_t rows = run.model->shape().vocab_size;
   if (run.tokenizer.vocab_size() <= rows) return;
   if (options.use_peft) {
-    throw Error("use_peft", "the model has no chat template, and ChatML's tokens would need embeddings of their own",
-                "set chat_template to one of tokens that the model has, or train all weights");
+    throw Error("use_peft",
+                "the model has no chat template, and LoRA does not train the embeddings of ChatML's new tokens",
+                "set a chat_template that uses only tokens of the model, or train all weights");
   }
   Json config = run.model->config();
   config["vocab_size"] = run.tokenizer.vocab_size();
@@ -82,8 +84,9 @@ void use_chatml(LanguageRun& run, const SftOptions& options) {
                    " tokens; a new token's embedding starts as the mean of all"));
 }
 
-// `capacity`: tokens that a sequence is cut at; 0: none is. Each document begins with position 0: a row of several may
-// be longer than the model's positions, which is said where a key that was given asks for it.
+// Checks that documents fit into the positions of the model. capacity: tokens at which sequences are cut; 0: not cut.
+// Each document starts at position 0, so a row of several documents may have more tokens than the model has positions;
+// this is logged if `asked`, the length that the user set (0: not set), exceeds the positions.
 void check_lengths(const LanguageRun& run, const ExampleSet& set, std::int64_t capacity, std::string_view where,
                    std::int64_t asked) {
   std::int64_t longest = 0;
@@ -96,7 +99,8 @@ void check_lengths(const LanguageRun& run, const ExampleSet& set, std::int64_t c
                    " tokens"));
 }
 
-// max_length where it was given: its default is TRL's, and larger than what small models know.
+// Returns max_length if it differs from its default, otherwise 0: the default, TRL's, exceeds the positions of small
+// models.
 std::int64_t asked_length(const SftOptions& options) {
   return options.max_length == SftOptions{}.max_length ? 0 : options.max_length.value_or(0);
 }
@@ -148,6 +152,7 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
   }
   check_vocabulary(*run.model, run.tokenizer);
 
+  // Encode the training data, and the evaluation data: the end of the same text or a separate source.
   const ChatTemplate chat_template = chat_template_of(run.tokenizer);
   const EncodeOptions encoding{
       .columns = {.text_field = options.dataset_text_field}, .loss = LossOn::all, .eos_optional = true};
@@ -167,6 +172,7 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
   }
   check_lengths(run, train, options.block_size, "block_size", options.block_size);
   if (test) check_lengths(run, *test, options.block_size, "block_size", options.block_size);
+  // Cut the text into rows or windows of block_size tokens.
   const std::int64_t rows = options.per_device_train_batch_size;
   if (options.sampling == WindowSampling::windows) {
     run.batches =
@@ -189,6 +195,7 @@ LanguageRun prepare_sft(const SftOptions& options) {
                   .options_json = as_json(options),
                   .model_name = options.model_name_or_path,
                   .tokenizer = tokenizer_of(options)};
+  // The template may add tokens and enlarge the model, so it is settled before the adapter is attached.
   open_model(run, options);
   check_vocabulary(*run.model, run.tokenizer);
   if (run.tokenizer.chat_template().empty() && options.chat_template.empty()) use_chatml(run, options);
@@ -202,6 +209,7 @@ LanguageRun prepare_sft(const SftOptions& options) {
     run.generation_config = generation_config.dump();
   }
 
+  // Encode the training data. Strategies that cut long examples do so here; others split them when packing.
   const Packing packing = packing_of(options, options.packing);
   EncodeOptions encoding{.columns = {.text_field = options.dataset_text_field,
                                      .prompt_column = options.dataset_prompt_column,
@@ -222,6 +230,7 @@ LanguageRun prepare_sft(const SftOptions& options) {
   const std::int64_t capacity = options.max_length.value_or(run.model->shape().max_position_embeddings);
   const std::int64_t longest = packing == Packing::none ? encoding.max_length : capacity;
   check_lengths(run, train, longest, "max_length", asked_length(options));
+  // Pack documents into rows and batch the rows.
   const PackedRows rows = pack(train, all_examples(train.size()), packing, capacity);
   if (packing != Packing::none) {
     log_info(text_of(
@@ -282,6 +291,7 @@ std::size_t bytes_with(const LanguageRun& run, const TrainingOptions& options) {
 }
 
 MetricValues train(LanguageRun& run) {
+  // Trace all programs, so that the memory of the run is known, logged and checked before anything is allocated.
   Workspace workspace = trace_run(run);
   const std::size_t bytes = workspace.memory().total();
   const BatchWork work = work_of(workspace.program(kTrainingProgram), run.batches->limits().tokens);
@@ -299,6 +309,7 @@ MetricValues train(LanguageRun& run) {
   set_gemm_tuning(device, run.options.gemm.tuning());
   check_fits(run.options, run.dtype, device, bytes + run.beside_bytes,
              [&](const TrainingOptions& options) { return bytes_with(run, options); });
+  // Load or initialise the weights, then allocate gradients, states and activations.
   workspace.provide(kWeightStore,
                     run.initial != nullptr
                         ? load_weights(*run.model, *run.initial, run.dtype, device, Vocabulary::may_grow)

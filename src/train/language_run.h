@@ -1,5 +1,5 @@
-// Runs of `hone pretrain` and `hone sft`: from options to everything that the first step needs, without a byte of the
-// device allocated before it is known to fit.
+// Prepares and runs `hone pretrain` and `hone sft`. The memory of a run is known, and checked, before any device memory
+// is allocated.
 #pragma once
 
 #include <memory>
@@ -15,49 +15,51 @@
 
 namespace hone {
 
-// Ready to start.
+// Everything that a run needs before its weights are loaded.
 struct LanguageRun {
   std::string command;
   TrainingOptions options;
-  std::string options_json;  // as in effect
-  std::string model_name;    // as the recipe names it
+  std::string options_json;  // values in effect
+  std::string model_name;    // as named in the recipe
   std::string data_text;     // "chats.jsonl (1,500 documents)"
   Tokenizer tokenizer;
   std::unique_ptr<Model> model = nullptr;
   std::unique_ptr<ModelDirectory> initial = nullptr;  // null: random weights
   std::string generation_config = "{}";               // JSON
   DType dtype = DType::f32;
-  SftLoss loss = SftLoss::nll;  // of training and of evaluations
+  SftLoss loss = SftLoss::nll;  // loss of training and evaluation
   std::unique_ptr<BatchLoader> batches = nullptr;
-  std::unique_ptr<BatchLoader> eval_batches = nullptr;  // may stay null
+  std::unique_ptr<BatchLoader> eval_batches = nullptr;  // null: no evaluation
   std::int64_t total_steps = 0;
-  std::vector<RunObserver*> observers = {};  // outlive the run
-  std::size_t beside_bytes = 0;              // of the device, which others take while a step is not under way
+  std::vector<RunObserver*> observers = {};  // must outlive the run
+  std::size_t beside_bytes = 0;  // device bytes that benchmarks of checkpoints allocate between steps (setup.h)
 };
 
-// Read data, tokenizer and configuration, but no weights. Throw Error.
+// Read data, tokenizer and configuration, but no weights. Throw Error if the options do not fit them.
 [[nodiscard]] LanguageRun prepare_pretrain(const PretrainOptions& options);
 [[nodiscard]] LanguageRun prepare_sft(const SftOptions& options);
 
-// A run's programs, kTrainingProgram, kEvaluationProgram where there is something to evaluate on, and that of the
-// update, with the memory that they take; nothing is allocated.
+// Traces kTrainingProgram, kEvaluationProgram (if there is evaluation data) and the update into a workspace, whose
+// memory() is then known. Allocates nothing.
 [[nodiscard]] Workspace trace_run(const LanguageRun& run);
-// What the programs depend on beside the options of training.
+// The part of a run, in addition to the training options, that determines its programs.
 struct LanguageSizes {
   const Model* model = nullptr;
   DType dtype = DType::f32;
   SftLoss loss = SftLoss::nll;
   BatchLimits limits;
-  std::int64_t rows = 1;  // the per_device_train_batch_size that the limits are of
+  std::int64_t rows = 1;  // per_device_train_batch_size to which `limits` belong
   std::optional<BatchLimits> eval_limits;
-  std::size_t beside_bytes = 0;  // as LanguageRun has it
+  std::size_t beside_bytes = 0;  // LanguageRun::beside_bytes
 };
 [[nodiscard]] LanguageSizes sizes_of(const LanguageRun& run);
+// The same with other training options; per_device_train_batch_size scales the capacity of the training program.
 [[nodiscard]] Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& options);
-// The bytes it would take with other options, of which per_device_train_batch_size scales the batches.
+// Returns the device bytes that the run would take with other training options.
 [[nodiscard]] std::size_t bytes_with(const LanguageRun& run, const TrainingOptions& options);
 
-// Trains; returns the last logged metrics.
+// Loads or initialises the weights, trains and writes the model. Returns the last logged metrics. Throws Error if the
+// run does not fit the memory of its device.
 MetricValues train(LanguageRun& run);
 
 }  // namespace hone

@@ -9,7 +9,7 @@
 namespace hone {
 namespace {
 
-// Means over the target tokens, and the model's own figures. The losses are divided by `divisor`.
+// Returns the means over target tokens and the statistics of the model. Losses are divided by `divisor`.
 MetricValues means(const LossSums& sums, double divisor, const std::string& prefix) {
   const double tokens = std::max(sums.target_tokens, 1.0);
   MetricValues values{
@@ -22,7 +22,8 @@ MetricValues means(const LossSums& sums, double divisor, const std::string& pref
 }  // namespace
 
 MetricValues LanguageTask::accumulate(std::int64_t step) {
-  // An epoch's last step takes the micro-batches that are left.
+  // The last step of an epoch takes the remaining micro-batches. All micro-batches are read before the first one runs,
+  // because the loss weight depends on the number of target tokens in the step.
   const std::int64_t left = setup_.batches.batches_per_epoch() - setup_.batches.position().index;
   micro_batches_.clear();
   std::int64_t targets = 0;

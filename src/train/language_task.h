@@ -1,4 +1,4 @@
-// Next-token training on batches of documents: pre-training and supervised fine-tuning.
+// The next-token training task on batches of documents: pre-training and supervised fine-tuning.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace hone {
 class LanguageTask final : public TrainingTask {
  public:
   struct Setup {
-    Executable& training;              // trace_training
-    BatchWork work;                    // of it
-    Executable* evaluation = nullptr;  // trace_evaluation, where there is something to evaluate on
+    Executable& training;              // program of trace_training
+    BatchWork work;                    // cost of that program
+    Executable* evaluation = nullptr;  // program of trace_evaluation; null: no evaluation
     BatchLoader& batches;
-    BatchLoader* eval_batches = nullptr;  // one epoch of it is an evaluation
+    BatchLoader* eval_batches = nullptr;  // an evaluation reads one epoch of it
     std::int64_t gradient_accumulation_steps = 1;
-    std::uint64_t seed = 0;  // of dropouts
+    std::uint64_t seed = 0;  // seed of dropout
   };
   explicit LanguageTask(const Setup& setup) : setup_(setup) {}
 
@@ -37,7 +37,7 @@ class LanguageTask final : public TrainingTask {
   Setup setup_;
   std::int64_t tokens_seen_ = 0;
   double flops_ = 0;
-  std::vector<HostBatch> micro_batches_;  // of the last step
+  std::vector<HostBatch> micro_batches_;  // micro-batches of the last step
 };
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// The keys of LoRA, for all commands that train adapters.
+// LoRA options of the commands that train adapters.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ enum class LoraTask : std::uint8_t { causal_lm };
 template <>
 inline constexpr EnumTable kEnumTable<LoraTask>{.names = "CAUSAL_LM"};
 
-// Adapters, with the names and defaults of TRL's ModelConfig, and PEFT's bias.
+// Names and defaults are those of TRL's ModelConfig; lora_bias is PEFT's `bias`.
 struct LoraOptions {
   bool use_peft = false;
   std::int64_t lora_r = 16;
@@ -51,13 +51,14 @@ struct LoraOptions {
   }
 };
 
-// Says once which of the keys have no effect.
+// Logs which of the options were set but have no effect because use_peft is not set.
 void check_lora(const LoraOptions& options, const OptionInput& input);
 
-// The model with a new adapter on it where use_peft is set, else itself. Throws Error where the keys do not fit it.
+// Returns the model with a new adapter if use_peft is set, otherwise the model itself. Throws Error if the options do
+// not fit the model.
 [[nodiscard]] std::unique_ptr<Model> with_adapter(std::unique_ptr<Model> model, const LoraOptions& options,
                                                   const ModelOptions& base);
-// "12,345 parameters", or "12,345 parameters, 678 of them trained".
+// Returns "12,345 parameters", or "12,345 parameters, 678 of them trained" if some are not trained.
 [[nodiscard]] std::string parameters_text(const Model& model);
 
 }  // namespace hone

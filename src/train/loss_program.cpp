@@ -14,7 +14,8 @@
 namespace hone {
 namespace {
 
-// -log p, or -p log p with the factor held constant: CISPO's term of ratio p / 1 and advantage 1.
+// Returns -log p or, if dynamic, -p log p with the factor p held constant: the CISPO term with old log-probability 0
+// and advantage 1.
 Tensor term_of(Tensor logp, bool dynamic) {
   if (!dynamic) return scale(logp, -1.0);
   Program& program = logp.program();
@@ -89,7 +90,7 @@ void feed(Executable& executable, const HostBatch& batch) {
   const ValueId id = executable.program().find(Role::input, "cu_seqlens");
   const auto entries = static_cast<std::size_t>(executable.program().value(id).type.elements());
   HONE_ASSERT(batch.cu_seqlens.size() <= entries, batch.document_count(), " documents, room for ", entries - 1);
-  std::vector<std::int32_t> cu_seqlens = batch.cu_seqlens;
+  std::vector<std::int32_t> cu_seqlens = batch.cu_seqlens;  // [entries]; entries past the last document repeat its end
   cu_seqlens.resize(entries, cu_seqlens.back());
   executable.set<std::int32_t>("cu_seqlens", cu_seqlens);
 }
@@ -107,16 +108,16 @@ LossLaunches::~LossLaunches() {
   try {
     executable_.device().synchronize();
   } catch (const Error&) {
-    return;  // whoever uses the device next gets it again
+    return;  // the next use of the device reports the error again
   }
 }
 
 void LossLaunches::launch(const HostBatch& batch, double weight) {
   HONE_ASSERT(readings_.size() < readings_.capacity(), "more launches than the ", readings_.capacity(), " announced");
   const auto tokens = static_cast<std::size_t>(batch.token_count());
-  std::vector<float> weights(tokens);
-  std::vector<float> counted(tokens);
-  // A target that does not count costs no row of logits.
+  std::vector<float> weights(tokens);  // input "loss_weights"
+  std::vector<float> counted(tokens);  // 1 for tokens with a loss
+  // Targets without weight are masked, so that no logits are computed for them.
   std::vector<TokenId> targets = batch.targets;
   for (std::size_t t = 0; t < tokens; ++t) {
     weights[t] = batch.loss_weights[t] * static_cast<float>(weight);

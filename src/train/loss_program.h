@@ -1,4 +1,4 @@
-// The programs that a micro-batch runs through.
+// Traces and runs the programs that compute the next-token loss of a micro-batch.
 #pragma once
 
 #include <cstddef>
@@ -13,79 +13,83 @@
 
 namespace hone {
 
-// How a loss is traced and compiled.
+// Options of tracing and compiling a loss.
 struct LossProgramOptions {
   Capacity capacity;
   CompileOptions compile = {};
-  bool dynamic = false;  // each token's loss times its probability, held constant (dft)
+  bool dynamic = false;  // multiplies the loss of each token by its probability, held constant (loss_type: dft)
 };
 
-// A loss as it is traced: the program, the batch and, per token, the log-probability of its target.
+// A loss while it is traced: the program and, for each token, the log-probability of its target.
 struct LossTrace {
   Program program;
-  Tensor logp;     // f32 [tokens]; 0 where there is no target
+  Tensor logp;     // f32 [tokens]; 0 if there is no target
   Tensor entropy;  // f32 [tokens]
-  Tensor hit;      // f32 [tokens]: 1 where the target is the likeliest token
+  Tensor hit;      // f32 [tokens]; 1 if the target is the most probable token, otherwise 0
   std::vector<AddedLoss> losses;
   std::vector<ModelStatistic> statistics;
 };
 
 struct LogProbabilityOptions {
   double temperature = 1.0;
-  bool trainable = false;  // the weights
-  bool learns = false;     // the model's own losses and figures are computed
-  bool dropout = false;    // as the model's configuration says, else none
+  bool trainable = false;  // binds the weights as trainable
+  bool learns = false;     // computes the additional losses and statistics of the model
+  bool dropout = false;    // applies the dropouts of the model's configuration
 };
-// tokens -> log p(target), with inputs "targets" and those of DocumentBatch.
+// Traces the model and the log-probabilities of the targets into `trace`. Inputs: "targets", i32 [tokens], and those of
+// DocumentBatch.
 void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacity& capacity,
                              const LogProbabilityOptions& options);
-// loss = sum of loss_weights[t] x -log p(target[t]), with `dynamic` times p(target[t]), which gets no gradient (Wu et
-// al., "On the generalization of SFT", 2025); accumulates the gradients of all weights. Outputs [1]:
-// "loss"; "entropy" and "hits" (how often the target was the likeliest token), sums over the tokens that input
-// "counted" marks with 1; and the model's own losses and figures (train/model_figures.h), the losses in "loss" too. A
-// model with dropouts drops.
+// Traces loss = sum over tokens of loss_weights[t] x -log p(target[t]), and the accumulation of the gradients of all
+// weights. With `dynamic` each term is multiplied by p(target[t]), which gets no gradient (Wu et al., "On the
+// generalization of SFT", 2025). Dropouts of the model are applied.
+// Inputs in addition to those of trace_log_probabilities: "loss_weights" and "counted", f32 [tokens].
+// Outputs, each [1]: "loss", including the additional losses of the model; "entropy" and "hits" (number of targets that
+// were the most probable token), sums over the tokens that "counted" marks with 1. Further outputs: the losses and
+// statistics of the model (train/model_figures.h).
 [[nodiscard]] Program trace_training(const Model& model, const LossProgramOptions& options);
-// The same without gradients and dropouts: evaluation.
+// The same without gradients and dropout, for evaluation.
 [[nodiscard]] Program trace_evaluation(const Model& model, const LossProgramOptions& options);
 
-// The work of a program's run on a batch, whose documents see themselves alone.
+// Cost of running a program on a batch. Attention is computed within documents only.
 struct BatchWork {
-  double per_token = 0;  // FLOPs
-  double per_pair = 0;   // FLOPs for a token and itself or one before it in its document
+  double per_token = 0;  // FLOPs per token
+  double per_pair = 0;   // FLOPs per pair of a token and itself or an earlier token of its document
   [[nodiscard]] double flops(const HostBatch& batch) const;
 };
-// From the costs of a program with room for so many tokens.
+// Derives it from the cost of a program with a capacity of `tokens`.
 [[nodiscard]] BatchWork work_of(const Program& program, std::int64_t tokens);
 
-// Writes tokens, positions and cu_seqlens, and sets the counts.
+// Sets the inputs tokens, positions and cu_seqlens of an executable, and its token count. Throws Defect if the batch
+// has more documents than the executable has room for.
 void feed(Executable& executable, const HostBatch& batch);
 
-// The names of those programs in a workspace.
+// Names of these programs in a workspace.
 inline constexpr const char* kTrainingProgram = "training";
 inline constexpr const char* kEvaluationProgram = "evaluation";
 
-// What one launch gives.
+// Results of one launch.
 struct LossReading {
-  float loss = 0;  // as weighted
+  float loss = 0;  // weighted sum
   float entropy = 0;
   float hits = 0;
   std::int64_t target_tokens = 0;
   std::int64_t tokens = 0;
-  std::vector<float> figures;  // as ModelFigures has them
+  std::vector<float> figures;  // values of ModelFigures::read_later
 };
 
-// Sums over the target tokens of what ran.
+// Sums of the results of several launches.
 struct LossSums {
-  double loss = 0;  // as weighted
+  double loss = 0;  // sum of the weighted losses
   double entropy = 0;
   double hits = 0;
   double target_tokens = 0;
-  ModelFigures figures;  // of the model's own
+  ModelFigures figures;  // losses and statistics of the model
   void add(const LossReading& reading);
 };
 
-// Launches that are not waited for one by one: the micro-batches of a step. What dropouts draw depends on seed, step
-// and which of the launches it is.
+// Launches the micro-batches of a step without waiting for each of them. Dropout depends on seed, step and the index of
+// the launch.
 class LossLaunches {
  public:
   LossLaunches(Executable& executable, std::size_t most, std::uint64_t seed = 0, std::int64_t step = 0)
@@ -94,22 +98,22 @@ class LossLaunches {
   }
   LossLaunches(const LossLaunches&) = delete;
   LossLaunches& operator=(const LossLaunches&) = delete;
-  ~LossLaunches();  // waits for what was launched
+  ~LossLaunches();  // waits for all launches, which write into this object
 
-  // Feeds the batch with weights mask x `weight` and runs; at most `most` times.
+  // Launches a batch with loss weights batch.loss_weights x `weight`. May be called `most` times.
   void launch(const HostBatch& batch, double weight);
-  // Of all launches, waited for.
+  // Waits for all launches and returns their sums.
   [[nodiscard]] LossSums sums();
 
  private:
   Executable& executable_;
   std::uint64_t seed_;
   std::int64_t step_;
-  ModelFigures figures_;               // of the program
-  std::vector<LossReading> readings_;  // which the device fills where they lie
+  ModelFigures figures_;               // losses and statistics that the program outputs
+  std::vector<LossReading> readings_;  // [launches], reserved in advance: the device writes into the elements
 };
 
-// One launch and its sums.
+// Launches one batch and returns its sums.
 [[nodiscard]] LossSums run_loss(Executable& executable, const HostBatch& batch, double weight);
 
 }  // namespace hone

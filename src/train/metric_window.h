@@ -1,4 +1,4 @@
-// Figures between two logged lines, and how often such lines, evaluations and checkpoints are due.
+// Averages metrics between two log lines, and decides when log lines, evaluations and checkpoints are due.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace hone {
 
-// Sums over the steps since the last logged line.
+// Sums of metrics over the steps since the last log line.
 struct MetricWindow {
   using Clock = std::chrono::steady_clock;
 
@@ -21,10 +21,10 @@ struct MetricWindow {
   std::int64_t first_tokens = 0;
   double first_flops = 0;
   std::int64_t steps = 0;
-  double grad_norm = 0;  // of the last step
-  double learning_rate = 0;
+  double grad_norm = 0;      // value of the last step
+  double learning_rate = 0;  // value of the last step
 
-  // A NaN is left out of the mean.
+  // Adds the value of a step; NaN is left out of the mean.
   void add(const std::string& name, double value) {
     if (std::isnan(value)) return;
     for (auto& [known, sum] : sums_) {
@@ -40,20 +40,22 @@ struct MetricWindow {
   }
 
  private:
-  std::vector<std::pair<std::string, std::pair<double, std::int64_t>>> sums_;  // metric -> sum and how many
+  std::vector<std::pair<std::string, std::pair<double, std::int64_t>>> sums_;  // metric, (sum, number of values)
 };
 
-// How often something is done.
+// Schedule of a repeated action.
 struct Cadence {
   Interval strategy = Interval::no;
-  std::int64_t every = 1;  // steps
+  std::int64_t every = 1;  // steps between actions for Interval::steps
+
+  // Returns true if the action is due after `steps_done` steps.
 
   [[nodiscard]] bool due(std::int64_t steps_done, bool epoch_ended) const {
     return strategy == Interval::steps ? steps_done % every == 0 : strategy == Interval::epoch && epoch_ended;
   }
 };
 
-// What `best` saves depends on evaluations alone.
+// Returns the interval of a save strategy; `best` has none, because it depends on evaluations only.
 [[nodiscard]] inline Interval interval_of(SaveStrategy strategy) {
   if (strategy == SaveStrategy::steps) return Interval::steps;
   return strategy == SaveStrategy::epoch ? Interval::epoch : Interval::no;

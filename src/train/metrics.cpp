@@ -33,14 +33,14 @@ MetricRow row_of(const Json& json, const std::string& where) {
   return row;
 }
 
-// The lines that end in a newline: what follows the last one was cut off by a kill.
+// Returns the lines that end in a newline. Text after the last newline was cut off when the process was killed.
 std::vector<std::string> whole_lines(const std::string& text) {
   std::vector<std::string> lines = split(text, '\n');
   lines.pop_back();
   return lines;
 }
 
-// "N/A" for NaN and for what is not there.
+// Formats a value, or returns "N/A" for NaN and a missing value.
 std::string in_format(const char* format, const std::optional<double>& value) {
   if (!value || std::isnan(*value)) return "N/A";
   std::array<char, 64> buffer{};

@@ -21,7 +21,7 @@ bool is_hub_name(const std::string& name) {
   return name.find('/') != std::string::npos && is_repo_name(name) && !fs::exists(name, ignored);
 }
 
-// A name of the hub, or the last part of a path.
+// Returns a hub name unchanged, and the last part of a local path.
 std::string public_name(const std::string& name) {
   if (is_hub_name(name)) return name;
   const fs::path path = fs::path(name).lexically_normal();
@@ -39,7 +39,7 @@ std::string shown_name(const std::string& name, std::string_view prefix) {
                            : text_of("`", plain, "`");
 }
 
-// Without the folders of this machine, at any depth.
+// Replaces local paths by their last part, at any depth of the value.
 Json without_paths(const Json& value) {
   if (value.is_string()) {
     const auto& text = value.get_ref<const std::string&>();

@@ -1,4 +1,4 @@
-// README.md of a trained model, as the hub shows it.
+// Writes README.md of a trained model, the model card that the Hugging Face hub shows.
 #pragma once
 
 #include <filesystem>
@@ -10,21 +10,21 @@
 namespace hone {
 
 struct ModelCard {
-  std::string name;      // of the repository, or of the model's folder
-  std::string command;   // "sft"
-  const Json& options;   // as in effect
-  const Json& defaults;  // of the same command's keys that say what is computed (computed_keys)
+  std::string name;      // name of the repository or of the model's folder
+  std::string command;   // for example "sft"
+  const Json& options;   // values in effect
+  const Json& defaults;  // computed_keys of the default options of the command
   bool is_adapter = false;
 };
 
-// The values of the options that say what a run computes, not where or how it runs (Option::of_run).
+// Returns the options that affect what a run computes, not where or how it executes (Option::of_run).
 [[nodiscard]] Json computed_keys(const OptionTable& table);
 
-// Front matter (base_model, datasets, library_name, tags), then what the model was made of and by which command, with
-// those keys of `defaults` that have other values. Paths of this machine are cut to their last name.
+// Returns the text: front matter (base_model, datasets, library_name, tags), then the base model, the data set, the
+// command and the options whose values differ from `defaults`. Local paths are reduced to their last part.
 [[nodiscard]] std::string model_card(const ModelCard& card);
 
-// Writes FOLDER/README.md unless there is one of another hand. Throws Error.
+// Writes FOLDER/README.md, unless it exists and was not written by hone. Throws Error if it cannot be written.
 void write_model_card(const std::filesystem::path& folder, const ModelCard& card);
 
 }  // namespace hone

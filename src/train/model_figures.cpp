@@ -13,7 +13,7 @@
 namespace hone {
 namespace {
 
-// What an output's name begins with says how runs are put together; the metric's name follows.
+// Prefixes of output names, which give the reduction over runs; the name of the metric follows.
 constexpr std::string_view kLoss = "model.loss.";
 constexpr std::string_view kSum = "model.sum.";
 constexpr std::string_view kMax = "model.max.";
@@ -26,8 +26,8 @@ void output_statistic(Program& program, const ModelStatistic& statistic) {
   const Type& type = statistic.value.type();
   const bool by_token = type.count() == Count::tokens;
   if (type.dtype != DType::f32 || type.shape.size() != 1 || by_token != (statistic.kind == StatisticKind::mean)) {
-    throw Error(statistic.name, text_of("a figure of the model is ", to_text(type),
-                                        "; f32[tokens] is wanted of a mean, ", "f32[n] of a sum or a maximum"));
+    throw Error(statistic.name, text_of("a statistic of the model is ", to_text(type), "; a mean must be f32[tokens], ",
+                                        "a sum or a maximum f32[n]"));
   }
   switch (statistic.kind) {
     case StatisticKind::sum:

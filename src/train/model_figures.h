@@ -1,5 +1,5 @@
-// The losses and figures that a model adds (model/forward_figures.h): their outputs in a program, and what is read of
-// them.
+// Additional losses and statistics of a model (model/forward_figures.h): adds them to a program as outputs, and reads
+// and averages the outputs over micro-batches.
 #pragma once
 
 #include <cstdint>
@@ -14,37 +14,38 @@
 
 namespace hone {
 
-// loss [1] with the added losses, by weights [tokens]. Each is an output of its own, without its coefficient.
+// Returns loss [1] plus the additional losses, weighted by weights [tokens]. Each additional loss also becomes a
+// separate output, without its coefficient.
 [[nodiscard]] Tensor with_model_losses(Tensor loss, std::span<const AddedLoss> added, Tensor weights);
-// Makes outputs of them. Throws Error where one is not of the type that its kind asks for.
+// Makes each statistic an output. Throws Error if its type does not match its kind.
 void output_statistics(Program& program, std::span<const ModelStatistic> statistics);
 
-// Those outputs of several runs of one program.
+// Accumulates these outputs over several runs of one program.
 class ModelFigures {
  public:
   ModelFigures() = default;
   explicit ModelFigures(const Program& program);
 
-  // The values of the run that was started last, one output after the other; there once the device has been
-  // synchronized.
+  // Starts copying the outputs of the last launch and returns the values, one output after the other. They are valid
+  // after the device has been synchronized.
   [[nodiscard]] std::vector<float> read_later(const Executable& executable) const;
-  // Adds a run of so many tokens by what read_later gave.
+  // Adds a run of `tokens` tokens; values are those of read_later.
   void add(std::span<const float> values, std::int64_t tokens);
-  // Adds the run that has ended.
+  // Synchronizes the device and adds the last run.
   void read(const Executable& executable, std::int64_t tokens);
-  // Each loss, divided by `divisor`, and each figure, under its name.
+  // Appends each loss, divided by `divisor`, and each statistic under its name.
   void append_to(MetricValues& values, double divisor) const;
 
  private:
   struct Figure {
     std::string output;
-    std::string_view kind;       // as the output's name says it
-    std::string name;            // of the metric
-    std::vector<double> values;  // of the runs so far
+    std::string_view kind;       // prefix of the output's name, which gives the reduction
+    std::string name;            // name of the metric
+    std::vector<double> values;  // [entries] reduced over the runs so far
   };
 
   std::vector<Figure> figures_;
-  double tokens_ = 0;  // of the runs so far
+  double tokens_ = 0;  // tokens of the runs so far
   std::int64_t runs_ = 0;
 };
 

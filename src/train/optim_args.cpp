@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kKey = "optim_args";
 
-// As YAML, a key a line.
+// Converts the arguments to YAML, one key per line.
 std::string as_yaml(std::string_view text) {
   std::string yaml;
   for (const std::string_view entry : split(text, ',')) {
@@ -28,7 +28,7 @@ std::string as_yaml(std::string_view text) {
 void check_unread(const OptimArgs& args, std::string_view optimizer, UpdateRule rule) {
   const auto check = [&](bool is_set, bool is_read, std::string_view key) {
     if (!is_set || is_read) return;
-    throw Error(kKey, text_of("optim ", optimizer, " does not read ", key), "leave it away or choose another optim");
+    throw Error(kKey, text_of("optim ", optimizer, " does not read ", key), "remove it or choose another optim");
   };
   const bool sgd = rule == UpdateRule::sgd;
   const bool muon = rule == UpdateRule::muon;

@@ -1,4 +1,5 @@
-// optim_args: "momentum=0.9, nesterov=True", as transformers passes arguments to its optimizers.
+// Parses the option optim_args, for example "momentum=0.9, nesterov=True", with which transformers passes arguments to
+// its optimizers.
 #pragma once
 
 #include <optional>
@@ -33,7 +34,8 @@ struct OptimArgs {
   }
 };
 
-// What `text` says to `optimizer`, named in errors. Throws Error at what it does not read or what contradicts itself.
+// Applies the arguments in `text` to options. `optimizer` is named in errors. Throws Error if the optimizer does not
+// use an argument or if arguments contradict each other.
 void apply_optim_args(std::string_view text, std::string_view optimizer, OptimizerOptions& options);
 
 }  // namespace hone

@@ -16,7 +16,7 @@ constexpr const char* kBad = "nonfinite";
 
 std::string state_name(const std::string& weight, std::string_view which) { return weight + "." + std::string(which); }
 
-// A trainable weight and its place among the model's.
+// A trainable weight and its index among the weights of the model.
 struct Trained {
   const WeightSpec& spec;
   NamedType weight;
@@ -37,7 +37,7 @@ Placement placement_of(const NamedType& weight, const OptimizerOptions& options)
   return options.paged && weight.type.elements() >= kLeastPaged ? Placement::host : Placement::device;
 }
 
-// Masters as wide as the weights are now.
+// Initialises the f32 master weights from the current bf16 weights.
 void take_masters(Workspace& workspace, const Model& model, const OptimizerOptions& options) {
   const DType dtype = model_dtype(model, workspace.store(kWeightStore));
   const TensorStore& weights = workspace.store(kWeightStore);
@@ -68,6 +68,7 @@ std::unique_ptr<Workspace> workspace_of(const Model& model, const TensorStore& w
 }  // namespace
 
 Program trace_update(const Model& model, DType dtype, const OptimizerOptions& options) {
+  // Bind every trained weight with its gradient and states.
   Program program;
   program.set_phase(Phase::update);
   const Tensor hyper = program.input("hyper", {DType::f32, {kAdamwHypers}});
@@ -85,6 +86,8 @@ Program trace_update(const Model& model, DType dtype, const OptimizerOptions& op
     gradients.push_back(each.gradient);
     tensors.push_back(each);
   }
+  // The norm of all gradients decides clipping, and whether any weight is updated at all: guard() sets the flag if the
+  // norm is not finite, and the updates then leave the weights unchanged.
   const Tensor norm = gradient_norm(gradients);
   const Tensor bad = guard(norm, program.state(kBad, {DType::i32, {1}}));
   for (std::size_t i = 0; i < tensors.size(); ++i) {

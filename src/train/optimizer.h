@@ -1,4 +1,4 @@
-// The optimizer of a run: the program that updates weights, and what it keeps beside them.
+// The optimizer of a run: the update program, its states and the gradients that it consumes.
 #pragma once
 
 #include <cstdint>
@@ -13,40 +13,41 @@ namespace hone {
 inline constexpr const char* kUpdateProgram = "update";
 inline constexpr const char* kOptimizerStore = "optimizer";
 
-// The program of an update: every trainable weight of the model moves by its rule. States of weights with at least
-// kLeastPaged elements are placed in the host's memory where the options page them.
+// Traces the update program, which moves every trainable weight of the model by its update rule. With options.paged the
+// states of weights with at least kLeastPaged elements are placed in host memory.
 [[nodiscard]] Program trace_update(const Model& model, DType dtype, const OptimizerOptions& options);
-// Adds that program, and with it gradients and optimizer states, to a workspace that has the model's weights.
+// Adds this program with its gradients and optimizer states to a workspace that has the weights of the model.
 void add_update(Workspace& workspace, const Model& model, DType dtype, const OptimizerOptions& options);
 
-// What one update did.
+// Result of one update.
 struct UpdateResult {
   double grad_norm = 0;  // before clipping
-  bool applied = true;   // false: the norm was not finite, and the weights are as they were
+  bool applied = true;   // false: the norm is not finite and the weights are unchanged
 };
 
 class Optimizer {
  public:
-  // With the update that add_update() put into a workspace, which is allocated and outlives the optimizer. Masters,
-  // where the options have them, are taken from the weights now.
+  // Uses the update program that add_update() added to a workspace, which must be allocated and outlive the optimizer.
+  // Initialises f32 master weights, if the options have them, from the current weights.
   Optimizer(Workspace& workspace, const Model& model, const OptimizerOptions& options);
-  // With a workspace of its own, beside weights that are there.
+  // Creates its own workspace for existing weights.
   Optimizer(const Model& model, const TensorStore& weights, const std::shared_ptr<Arena>& arena,
             const OptimizerOptions& options);
   Optimizer(Optimizer&&) noexcept;
   ~Optimizer();
 
-  // Where micro-batches accumulate; zero after every update.
+  // Returns the gradients into which micro-batches accumulate; they are zero after every update.
   [[nodiscard]] const TensorStore& gradients() const;
-  // max_grad_norm 0: no clipping.
+  // Updates the weights from the accumulated gradients. max_grad_norm 0: no clipping.
   UpdateResult update(double learning_rate, double max_grad_norm);
-  // Drops what has been accumulated.
+  // Sets the accumulated gradients to zero.
   void discard();
-  // Forgets that a number was not finite, so that the next update counts again.
+  // Resets the flag of a non-finite gradient, so that the next update is applied again.
   void clear_guard();
 
-  [[nodiscard]] std::int64_t steps() const { return steps_; }  // updates that were applied
-  // For a resume: the states of a checkpoint have been uploaded, and this many updates were applied.
+  // Returns the number of updates that were applied.
+  [[nodiscard]] std::int64_t steps() const { return steps_; }
+  // Sets that number when a run resumes, after the states of a checkpoint have been uploaded.
   void set_steps(std::int64_t steps) { steps_ = steps; }
   [[nodiscard]] const Executable& executable() const;
   void set_observer(NodeObserver* observer);
@@ -55,7 +56,7 @@ class Optimizer {
  private:
   Optimizer(std::unique_ptr<Workspace> own, const Model& model, const OptimizerOptions& options);
 
-  std::unique_ptr<Workspace> own_;  // null where the workspace is a run's
+  std::unique_ptr<Workspace> own_;  // null if the workspace belongs to the run
   Workspace* workspace_;
   AdamwAttributes attributes_;
   std::int64_t steps_ = 0;

@@ -16,6 +16,7 @@ void require_text(const std::string& value, std::string_view key, std::string_vi
   if (value.empty()) throw Error(key, "is not set", fix);
 }
 
+// Returns true if every evaluation has a checkpoint of the same step.
 bool saves_what_it_evaluates(const TrainingOptions& options) {
   switch (options.save_strategy) {
     case SaveStrategy::no:
@@ -30,7 +31,7 @@ bool saves_what_it_evaluates(const TrainingOptions& options) {
   return true;
 }
 
-// accelerate's YAML, and what is to be said of it.
+// Reads accelerate's YAML and logs the notices about it.
 void read_launch_file(const ModelOptions& model, const TrainingOptions& training) {
   OptionInput read;
   const AccelerateOptions options = read_accelerate(training.config_file, read);
@@ -38,7 +39,7 @@ void read_launch_file(const ModelOptions& model, const TrainingOptions& training
   for (const std::string& line : accelerate_notices(options, training.config_file, model, training)) log_once(line);
 }
 
-// Keys of trackers that report_to does not name.
+// Logs the options of trackers that have no effect because report_to does not name the tracker.
 void check_trackers(const TrainingOptions& training, const OptionInput& input) {
   const std::vector<std::string> names = tracker_names(training.report_to, input.place_of("report_to"));
   OptionSet keys = training.keys_of_trackers;
@@ -109,8 +110,8 @@ void check_options(const PretrainOptions& options, const OptionInput& input) {
                 "a config.json starts from scratch, a model's folder goes on from its weights");
   }
   if (!options.config_overrides.empty() && options.model_config_path.empty()) {
-    throw Error(input.place_of("config_overrides"), "is set, but weights that are there have the shapes of their own",
-                "it goes with model_config_path");
+    throw Error(input.place_of("config_overrides"), "is set, but existing weights have fixed shapes",
+                "use it with model_config_path");
   }
   if (!options.model_config_path.empty() && !options.plan.asked) {
     require_text(options.tokenizer_name_or_path, "tokenizer_name_or_path", "the folder of the tokenizer to train with");

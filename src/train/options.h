@@ -1,5 +1,5 @@
-// The keys of the training commands, with the names and defaults of transformers 4.52 and TRL 0.18 except where the
-// help says otherwise. Keys of those tools that are not here are in train/foreign_keys.h.
+// Options of the training commands. Names and defaults are those of transformers 4.52 and TRL 0.18 unless the help says
+// otherwise. Keys of these tools that hone does not have are listed in train/foreign_keys.cpp.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ enum class GradientType : std::uint8_t { float32, bfloat16 };
 template <>
 inline constexpr EnumTable kEnumTable<GradientType>{.names = "float32|bfloat16"};
 
-// When to evaluate or to log.
+// Schedule of evaluations or log lines.
 enum class Interval : std::uint8_t { no, steps, epoch };
 template <>
 inline constexpr EnumTable kEnumTable<Interval>{.names = "no|steps|epoch"};
@@ -59,7 +59,7 @@ enum class PackingStrategy : std::uint8_t { bfd, bfd_split, wrapped };
 template <>
 inline constexpr EnumTable kEnumTable<PackingStrategy>{.names = "bfd|bfd_split|wrapped", .not_yet = "ffd"};
 
-// How pre-training takes its sequences from the text.
+// Choice of training sequences in pre-training: consecutive blocks, or windows at random positions.
 enum class WindowSampling : std::uint8_t { blocks, windows };
 template <>
 inline constexpr EnumTable kEnumTable<WindowSampling>{.names = "blocks|windows"};
@@ -70,7 +70,7 @@ enum class SftLoss : std::uint8_t { nll, dft };
 template <>
 inline constexpr EnumTable kEnumTable<SftLoss>{.names = "nll|dft", .not_yet = "chunked_nll"};
 
-// Of counts that are multiplied with each other.
+// Range of counts that are multiplied with each other; products of three of them fit into 64 bits.
 constexpr Range kCount = within(1, 1'000'000);
 
 struct ModelOptions {
@@ -119,10 +119,10 @@ struct DatasetOptions {
   }
 };
 
-// What a plan asks beyond the keys of a run. No keys themselves.
+// Settings of `hone plan`, which are not options of a run.
 struct PlanQuestion {
-  bool asked = false;                  // nothing will be run: no output_dir and no data are needed
-  std::optional<DeviceMemory> device;  // a GPU with so much memory, in place of the machine's device
+  bool asked = false;                  // nothing will be run, so neither output_dir nor data are required
+  std::optional<DeviceMemory> device;  // memory of a GPU to plan for instead of the machine's device
 };
 
 struct TrainingOptions {
@@ -176,7 +176,7 @@ struct TrainingOptions {
   std::string run_name;
   bool metrics_block = false;
   std::vector<std::string> report_to;
-  OptionSet keys_of_trackers = tracker_keys();  // those that trackers declare in their folders
+  OptionSet keys_of_trackers = tracker_keys();  // options that the trackers declare in their folders
   std::vector<std::string> benchmarks;
   HubOptions hub;
   bool dry_run = false;
@@ -262,11 +262,11 @@ struct TrainingOptions {
     v.alias("evaluation_strategy", "eval_strategy");
   }
 
-  // Whether there will be an evaluation.
+  // Returns true if the run evaluates at least once.
   [[nodiscard]] bool evaluates() const { return eval_strategy != Interval::no || eval_on_start || do_eval; }
-  // Whether evaluations are compared with each other.
+  // Returns true if evaluations are compared with each other.
   [[nodiscard]] bool looks_for_best() const { return load_best_model_at_end || save_strategy == SaveStrategy::best; }
-  // Of the order of the data.
+  // Returns the seed of the order of the data.
   [[nodiscard]] std::uint64_t order_seed() const { return static_cast<std::uint64_t>(data_seed.value_or(seed)); }
 
  private:
@@ -300,7 +300,7 @@ struct PretrainOptions : ModelOptions, DatasetOptions, TrainingOptions {
   }
 };
 
-// TRL's.
+// TRL's dataset_kwargs.
 struct DatasetKwargs {
   bool skip_prepare_dataset = false;
 
@@ -351,17 +351,17 @@ struct SftOptions : ModelOptions, DatasetOptions, TrainingOptions, LoraOptions {
   }
 };
 
-// All throw Error, beginning with the place that `input` records, where values contradict each other or something
-// needed is unset.
+// Check the options. Throw Error that begins with the place recorded in `input` if values contradict each other or a
+// required option is not set.
 void check_options(const PretrainOptions& options, const OptionInput& input);
 void check_options(const SftOptions& options, const OptionInput& input);
-// The part that all commands share; `needs_model`: model_name_or_path must be set.
+// Checks the options that all commands share. needs_model: model_name_or_path must be set.
 void check_training(const ModelOptions& model, const DatasetOptions& data, const TrainingOptions& training,
                     bool needs_model, const OptionInput& input);
 
-// The type of weights and activations; none: the checkpoint's.
+// Returns the dtype of weights and activations, or nullopt for that of the checkpoint.
 [[nodiscard]] std::optional<DType> weight_dtype(const ModelOptions& options);
-// Steps between events: a value below 1 is a share of the run, rounded up.
+// Returns the number of steps between events; a value below 1 is a share of the run and is rounded up.
 [[nodiscard]] std::int64_t interval_steps(double value, std::int64_t total_steps);
 [[nodiscard]] Schedule make_schedule(const TrainingOptions& options, std::int64_t total_steps);
 

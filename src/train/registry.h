@@ -1,4 +1,4 @@
-// The update rules that have a folder of their own in this room.
+// Registry of update rules for kinds of weights that no optimizer option covers. Each rule has a folder in src/train.
 #pragma once
 
 #include <utility>
@@ -10,8 +10,10 @@ namespace hone {
 
 class UpdateRuleRegistry {
  public:
-  void add(WeightKind kind, const OwnUpdateRule& rule);            // lives as long as the registry
-  [[nodiscard]] const OwnUpdateRule* find(WeightKind kind) const;  // null where the run's optimizer moves it
+  // Adds the rule of a kind, which must not have one yet. The rule must outlive the registry.
+  void add(WeightKind kind, const OwnUpdateRule& rule);
+  // Returns the rule of a kind, or null if the optimizer of the run updates it.
+  [[nodiscard]] const OwnUpdateRule* find(WeightKind kind) const;
 
  private:
   std::vector<std::pair<WeightKind, const OwnUpdateRule*>> rules_;
@@ -20,7 +22,7 @@ class UpdateRuleRegistry {
 using RegistryOf_train = UpdateRuleRegistry;
 void register_all_train(UpdateRuleRegistry& registry);  // generated
 
-// The rules of hone.
+// Returns the registry with all rules of hone.
 [[nodiscard]] UpdateRuleRegistry& own_update_rules();
 
 }  // namespace hone

@@ -20,7 +20,8 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-// A checkpoint is a model folder, or an adapter's, too, so that it can be evaluated and chatted with.
+// Writes a model folder or an adapter folder. Checkpoints are such folders too, so that they can be evaluated and used
+// in chats.
 void write_model_folder(const fs::path& path, const TrainingSubject& subject) {
   const Json generation_config = parse_json(subject.generation_config, "generation_config.json");
   if (const LoraModel* lora = subject.model.adapter()) {
@@ -97,7 +98,7 @@ std::int64_t RunCheckpoints::resume(TrainingTask& task) {
   const Json before = load(checkpoint->path, task);
   log_info(text_of("resumed from ", checkpoint->path.string(), " at step ", checkpoint->step));
   const std::string changed = changed_keys(before, *options_json_);
-  if (!changed.empty()) log_info("this run goes on with other keys: " + changed);
+  if (!changed.empty()) log_info("this run continues with other options: " + changed);
   last_saved_ = checkpoint->step;
   return checkpoint->step;
 }
@@ -135,8 +136,8 @@ void RunCheckpoints::save_early(std::int64_t steps, TrainingTask& task, const Js
   }
   save(steps, task);
   log_info(text_of("saved step ", steps, " in ", output_dir_.string(),
-                   options_.save_only_model ? "; the model alone, as save_only_model asks: it cannot be resumed"
-                                            : "; the same command goes on from there"));
+                   options_.save_only_model ? "; save_only_model is set, so it cannot be resumed"
+                                            : "; the same command continues from there"));
 }
 
 void RunCheckpoints::compare_with_best(std::int64_t step, const MetricValues& values) {
@@ -158,7 +159,7 @@ void RunCheckpoints::load_best() {
   if (!best_) return;
   const fs::path path = folder_of(best_->step);
   if (!fs::exists(path)) {
-    log_warning(text_of(path.string(), " is not there any more: the last weights stay"));
+    log_warning(text_of(path.string(), " no longer exists: the last weights are kept"));
     return;
   }
   load_model(path);

@@ -1,4 +1,4 @@
-// What a run saves and goes on from: its checkpoints, the best of them, the model in its output folder.
+// Saves and restores a run: checkpoints, the best checkpoint, and the final model in the output folder.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,27 @@ class CheckpointStore;
 
 class RunCheckpoints {
  public:
-  // `setup` and `subject` outlive it.
+  // The references must outlive the object.
   RunCheckpoints(const TrainingOptions& options, const TrainerSetup& setup, TrainingSubject& subject);
   RunCheckpoints(const RunCheckpoints&) = delete;
   RunCheckpoints& operator=(const RunCheckpoints&) = delete;
   ~RunCheckpoints();
 
-  // Goes on from a checkpoint where the options say so; returns the steps that are done then. Throws Error.
+  // Loads a checkpoint if the options ask for it or output_dir has one. Returns the number of steps done, 0 for a new
+  // run. Throws Error if the checkpoint cannot be resumed.
   [[nodiscard]] std::int64_t resume(TrainingTask& task);
-  // Saves the run as it is after `step` steps, and deletes what save_total_limit leaves no room for. Nothing happens
-  // where this step is the last one saved.
+  // Saves the run after `step` steps, and deletes the oldest checkpoints beyond save_total_limit. Does nothing if this
+  // step was the last one saved.
   void save(std::int64_t step, const TrainingTask& task);
-  // Saves a run that ends early, and says so. `before`: the task's state behind its last whole step, where the task has
-  // moved on.
+  // Saves a run that ends early after `steps` complete steps, and logs it. before: the state of the task after these
+  // steps if the task has moved on since, otherwise null.
   void save_early(std::int64_t steps, TrainingTask& task, const Json* before);
-  // Remembers an evaluation that is better than all before it; its checkpoint is to be saved right behind it. Throws
-  // Error where it has no such metric.
+  // Records the evaluation of a step if it is better than all before it; the caller must then save a checkpoint of this
+  // step. Throws Error if the evaluation lacks metric_for_best_model.
   void compare_with_best(std::int64_t step, const MetricValues& values);
-  // Whether the evaluation of this step is the best so far.
+  // Returns true if the evaluation of this step is the best so far.
   [[nodiscard]] bool is_best(std::int64_t step) const { return best_ && best_->step == step; }
-  // Takes the weights of the best evaluation, where there was one.
+  // Loads the weights of the best evaluation if there was one.
   void load_best();
   // Writes the model to the output folder.
   void save_final() const;
@@ -49,7 +50,7 @@ class RunCheckpoints {
   };
 
   void load_model(const std::filesystem::path& checkpoint);
-  // Returns the options under which it was saved.
+  // Loads a checkpoint and returns the options with which it was saved.
   Json load(const std::filesystem::path& checkpoint, TrainingTask& task);
 
   const TrainingOptions& options_;
@@ -57,10 +58,10 @@ class RunCheckpoints {
   TrainingSubject& subject_;
   std::filesystem::path output_dir_;
   std::unique_ptr<CheckpointStore> store_;
-  std::unique_ptr<const Json> options_json_;  // setup_.options
+  std::unique_ptr<const Json> options_json_;  // parsed setup_.options
   std::optional<Best> best_;
   std::int64_t last_saved_ = -1;
-  bool replaces_ = false;  // an earlier run, whose checkpoints go with the first one saved
+  bool replaces_ = false;  // the first checkpoint saved deletes those of an earlier run
 };
 
 }  // namespace hone

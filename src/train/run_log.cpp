@@ -70,6 +70,7 @@ MetricValues RunLog::log_steps(std::int64_t step, const TrainingTask& task) {
   row.set("gflops_per_second", (task.flops() - window_.first_flops) / seconds * 1e-9);
   usage_->add_to(row, (task.flops() - window_.first_flops) / seconds);
   write_row(row);
+  // The log line shows a selection of the row.
   std::vector<std::string> own = task.shown_metrics();
   std::vector<std::string_view> shown{"loss"};
   shown.insert(shown.end(), own.begin(), own.end());

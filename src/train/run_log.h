@@ -1,4 +1,4 @@
-// What a run tells of itself while it trains: metrics.jsonl, the trackers, the lines of its log.
+// Reports the metrics of a run while it trains: to metrics.jsonl, to the trackers and to the log.
 #pragma once
 
 #include <cstdint>
@@ -20,25 +20,26 @@ class UsageMeter;
 
 class RunLog {
  public:
-  // Opens metrics.jsonl and the trackers of a run that goes on after `first` steps. The references outlive it.
+  // Opens metrics.jsonl and the trackers of a run that starts after `first` steps. The references must outlive it.
   RunLog(const TrainingOptions& options, const TrainerSetup& setup, const TrainingSubject& subject,
          const Json& options_json, std::int64_t first);
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
   ~RunLog();
 
-  // The first step begins: rates count from here.
+  // Marks the start of the first step, from which rates are measured.
   void begin(const TrainingTask& task);
-  // Counts a step that was applied; warns where many have taught nothing.
+  // Adds a step that was applied; warns if many steps in a row changed nothing (IdleWatch).
   void add_step(const TrainingTask& task, const MetricValues& values, double grad_norm, double learning_rate);
-  // Logs the steps since the last such line; returns its metrics.
+  // Logs a line for the steps since the previous line and returns its metrics.
   MetricValues log_steps(std::int64_t step, const TrainingTask& task);
-  // Logs an evaluation, where it has values.
+  // Logs an evaluation, if it has values.
   void log_evaluation(std::int64_t step, const TrainingTask& task, const MetricValues& values);
-  // Metrics of a step that no line shows.
+  // Writes metrics of a step to metrics.jsonl and the trackers without a log line.
   void log_beside(std::int64_t step, const MetricValues& values);
-  // Work that is not the steps': its time counts in no rate.
+  // Runs work that is not part of a step; its time is excluded from rates.
   void leave_out(const std::function<void()>& work);
+  // Closes the trackers of a run that succeeded.
   void finish();
 
  private:

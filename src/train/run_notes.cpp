@@ -13,9 +13,9 @@
 namespace hone {
 namespace {
 
-constexpr std::size_t kMostShown = 60;  // bytes of a value
+constexpr std::size_t kMostShown = 60;  // bytes of a value in a notice
 
-// Keys that say how a run starts, not what it computes.
+// Options that affect how a run starts, not what it computes.
 constexpr std::array<std::string_view, 5> kOfTheStart{"resume_from_checkpoint", "overwrite_output_dir", "output_dir",
                                                       "dry_run", "show"};
 
@@ -48,7 +48,7 @@ std::string changed_keys(const Json& before, const Json& now) {
 
 std::string finished_line(const std::string& output_dir, std::int64_t done, std::int64_t total) {
   return text_of(output_dir, ": the run is finished: ", format_count(done), " steps are done, ", format_count(total),
-                 " are asked for; to train on raise max_steps or num_train_epochs, to begin anew set "
+                 " are required; to continue increase max_steps or num_train_epochs, to start over set "
                  "overwrite_output_dir: true");
 }
 
@@ -60,9 +60,8 @@ std::string end_line(const std::string& title, const std::string& output_dir, st
 
 std::string TrainingTask::idle_cause(const MetricValues&, double grad_norm) const {
   if (grad_norm != 0) return {};
-  return "the gradient is 0: no token counts for the loss (completion_only_loss, assistant_only_loss, or completions "
-         "cut "
-         "off at max_length), or no weight is trained";
+  return "the gradient is 0: no token has a loss (completion_only_loss, assistant_only_loss, or completions cut off at "
+         "max_length), or no weight is trained";
 }
 
 std::string IdleWatch::see(std::string_view cause) {

@@ -1,4 +1,4 @@
-// Who is told of a run's checkpoints and of its end: pushes to a hub, benchmarks.
+// Interface for actions at the start, the checkpoints and the end of a run, such as pushes to a hub and benchmarks.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,25 @@ namespace hone {
 
 struct TrainingSubject;
 
-// What a run is at, valid during a call.
+// State of a run during a call; valid only until the call returns.
 struct RunView {
   const TrainingSubject& subject;  // its weights are those of the checkpoint, or of the model in output_dir
   const std::filesystem::path& output_dir;
-  const Json& options;  // as in effect
-  std::int64_t step;    // done so far
+  const Json& options;  // values in effect
+  std::int64_t step;    // steps done so far
 };
 
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
-  // Before the first step, when the run holds all memory that it will. May throw Error.
+  // Called before the first step, after the run has allocated all its memory. May throw Error.
   virtual void started(const RunView& run) { (void)run; }
-  // `checkpoint` has been saved. Returns metrics of that step to be logged. Throws nothing but Interrupted.
+  // Called after a checkpoint has been saved. Returns metrics to log for that step. May throw only Interrupted.
   virtual MetricValues saved(const RunView& run, const std::filesystem::path& checkpoint) {
     (void)run, (void)checkpoint;
     return {};
   }
-  // The model is in output_dir and the log is complete. May throw Error.
+  // Called when the model is in output_dir and the log is complete. May throw Error.
   virtual void finished(const RunView& run) { (void)run; }
 };
 

@@ -15,7 +15,7 @@ void require(bool holds, std::string_view what, std::string_view fix) {
   if (!holds) throw Error("lr_scheduler_kwargs", what, fix);
 }
 
-// Throws at the first value that is set and that none of `types` reads.
+// Throws Error for the first value that is set although the schedule does not use it.
 void check_unread(SchedulerType type, const SchedulerKwargs& kwargs) {
   using T = SchedulerType;
   const bool wave = type == T::cosine || type == T::cosine_with_min_lr || type == T::cosine_with_restarts;

@@ -1,4 +1,4 @@
-// The learning rate at each step, as transformers' schedulers compute it (transformers/optimization.py, 4.52).
+// Learning-rate schedules, equal to those of transformers 4.52 (transformers/optimization.py).
 #pragma once
 
 #include <cstdint>
@@ -27,12 +27,12 @@ inline constexpr EnumTable kEnumTable<SchedulerType>{
         "warmup_stable_decay",
     .not_yet = "reduce_lr_on_plateau|cosine_warmup_with_min_lr|greedy"};
 
-// How warmup_stable_decay rises and falls.
+// Shapes of the rise and the decay of warmup_stable_decay.
 enum class RampType : std::uint8_t { linear, cosine, one_minus_sqrt };
 template <>
 inline constexpr EnumTable kEnumTable<RampType>{.names = "linear|cosine|1-sqrt"};
 
-// lr_scheduler_kwargs. A key that the schedule at hand does not read is an error.
+// The option lr_scheduler_kwargs. A key that the chosen schedule does not use is an error.
 struct SchedulerKwargs {
   std::optional<double> min_lr;
   std::optional<double> min_lr_rate;
@@ -66,21 +66,23 @@ struct SchedulerKwargs {
 
 struct ScheduleOptions {
   SchedulerType type = SchedulerType::linear;
-  double learning_rate = 0;      // the peak
+  double learning_rate = 0;      // peak
   std::int64_t total_steps = 0;  // optimizer steps of the whole run
   std::int64_t warmup_steps = 0;
   SchedulerKwargs kwargs;
 };
 
-// warmup_steps where it is above 0, else total_steps x warmup_ratio, rounded up.
+// Returns warmup_steps if it is above 0, otherwise total_steps x warmup_ratio, rounded up.
 [[nodiscard]] std::int64_t warmup_steps_of(std::int64_t total_steps, std::int64_t warmup_steps, double warmup_ratio);
 
 class Schedule {
  public:
-  // Throws Error where lr_scheduler_kwargs lacks or repeats what the type needs, or says what it does not read.
+  // Throws Error if lr_scheduler_kwargs lacks a key that the type needs, has two that exclude each other, or has one
+  // that the type does not use.
   explicit Schedule(const ScheduleOptions& options);
 
-  // The rate of optimizer step `step`, counted from 0: with a warm-up the first is 0, as in transformers.
+  // Returns the learning rate of optimizer step `step`, counted from 0. With a warm-up the first rate is 0, as in
+  // transformers.
   [[nodiscard]] double rate(std::int64_t step) const;
 
  private:
@@ -88,7 +90,7 @@ class Schedule {
   [[nodiscard]] double polynomial(std::int64_t step) const;
   [[nodiscard]] double warmup_stable_decay(std::int64_t step) const;
 
-  // kwargs with the defaults of the type filled in.
+  // The values of kwargs with the defaults of the type filled in.
   struct Numbers {
     double min_lr_rate = 0;
     double num_cycles = 0;

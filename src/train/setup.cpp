@@ -133,7 +133,7 @@ Workspace training_workspace(const TrainingOptions& options, const Model& model,
   }
   if (dtype != DType::bf16 && options.gradient_dtype == GradientType::bfloat16) {
     throw Error("gradient_dtype", text_of("bfloat16 is for weights of bfloat16, these are ", name_of(dtype)),
-                "set torch_dtype: bfloat16, or leave gradient_dtype away");
+                "set torch_dtype: bfloat16, or remove gradient_dtype");
   }
   Workspace workspace(device_kind(options));
   workspace.add_weights(kWeightStore, weight_types(model, dtype));

@@ -1,4 +1,5 @@
-// From the options that all kinds of training share to what a run is built of.
+// Builds the parts that all kinds of training share from their options: data, tokenizer, workspace, compiler and
+// optimizer settings.
 #pragma once
 
 #include "compile/compiler.h"
@@ -10,34 +11,35 @@
 
 namespace hone {
 
-// The data to train on: dataset_train_split of dataset_name, or what dataset_mixture makes. Throws Error.
+// Opens the training data: dataset_train_split of dataset_name, or dataset_mixture. Throws Error if it cannot be read.
 [[nodiscard]] Source open_training_data(const DatasetOptions& options, SampleBy sample_by = SampleBy::document);
-// The data to evaluate on: the test part of dataset_mixture; or eval_dataset_name, or dataset_test_split of it where
-// its names say splits; without such a name dataset_test_split of dataset_name. Throws Error, naming eval_strategy
-// where there is nothing.
+// Opens the evaluation data. With eval_dataset_name: its dataset_test_split if its files are named by split, otherwise
+// all of it. Without: the test part of dataset_mixture, or dataset_test_split of dataset_name. Throws Error that names
+// the option which asks for an evaluation if there is no such data.
 [[nodiscard]] Source open_eval_data(const DatasetOptions& options, const TrainingOptions& training,
                                     SampleBy sample_by = SampleBy::document);
 
-// Where encoded data is kept; nothing is written at a dry run.
+// Returns the cache of encoded data; it is read-only in a dry run.
 [[nodiscard]] TokenCache token_cache_of(const DatasetOptions& options, const TrainingOptions& training);
 
-// The model's tokenizer, or the one that the options name. Throws Error.
+// Loads tokenizer_name_or_path or, if it is not set, the tokenizer of the model. Throws Error if it cannot be read.
 [[nodiscard]] Tokenizer tokenizer_of(const ModelOptions& options);
 
-// How a run is named in its log: "grpo", or "grpo NAME" where run_name is set.
+// Returns the name of a run in its log: "grpo", or "grpo NAME" if run_name is set.
 [[nodiscard]] std::string run_title(std::string_view command, const TrainingOptions& options);
 
-// Where the options' programs run, or would run.
+// Returns the kind of device on which the programs run, or would run if this is a plan.
 [[nodiscard]] DeviceKind device_kind(const TrainingOptions& options);
 
-// How the options' programs are compiled. `held`: bytes of the device that are not the arena's.
+// Returns the options with which programs are compiled. held: device bytes outside of the arena.
 [[nodiscard]] CompileOptions compile_options(const TrainingOptions& options, DType dtype, std::size_t held);
-// How a program with gradients is used: what it offloads waits in the host's memory.
+// Returns the use of a program with gradients. Offloaded activations are stored in host memory.
 [[nodiscard]] inline ProgramUse training_use() { return {.states = {.name = "activations", .region = Region::train}}; }
-// What every kind of training has: the model's weights, and the update of those that are trained. Throws Error where
-// optimizer or gradients are of a type that weights of `dtype` cannot have.
+// Returns a workspace with the weights of the model and the update program. Throws Error if weights of this dtype do
+// not support the optimizer or the gradient dtype.
 [[nodiscard]] Workspace training_workspace(const TrainingOptions& options, const Model& model, DType dtype);
-// What benchmarks of checkpoints take beside a run's own memory; 0 where there are none.
+// Returns the device bytes that benchmarks of checkpoints need in addition to the memory of the run; 0 without
+// benchmarks.
 [[nodiscard]] std::size_t beside_bytes(const TrainingOptions& options, const Model& model, DType dtype);
 [[nodiscard]] OptimizerOptions optimizer_options(const TrainingOptions& options);
 

@@ -37,7 +37,7 @@ void Trainer::fail_nonfinite(std::int64_t step, double loss, double norm, Traini
   }
   checkpoints_.save(step, task);
   throw Error(what + "; the weights are as they were before it",
-              "look at the data, or lower learning_rate; on_nonfinite: skip goes on without such steps");
+              "look at the data, or lower learning_rate; on_nonfinite: skip leaves out such steps");
 }
 
 template <class Work>
@@ -48,7 +48,7 @@ void Trainer::guarded(std::int64_t steps, TrainingTask& task, const Json* before
     checkpoints_.save_early(steps, task, before);
     throw;
   } catch (const std::exception&) {
-    if (steps == first_) throw;  // nothing was done that is worth keeping
+    if (steps == first_) throw;  // this process has done no step: there is nothing new to save
     try {
       checkpoints_.save_early(steps, task, before);
     } catch (const std::exception& error) {
@@ -59,6 +59,7 @@ void Trainer::guarded(std::int64_t steps, TrainingTask& task, const Json* before
 }
 
 void Trainer::step_once(std::int64_t step, TrainingTask& task) {
+  // The state before the step: if the step throws, the run is saved as it was after the previous one.
   const Json before = task.state();
   MetricValues values;
   guarded(step, task, &before, [&] { values = task.accumulate(step); });
@@ -96,7 +97,7 @@ void Trainer::save(std::int64_t step, TrainingTask& task) {
         for (const auto& value : observer->saved(view(step), checkpoints_.folder_of(step))) values.push_back(value);
       }
     } catch (const Interrupted&) {
-      // The loop sees it too; the checkpoint is there.
+      // The loop checks for the interrupt itself; the checkpoint is complete.
     }
   });
   log_->log_beside(step, values);
@@ -134,9 +135,11 @@ MetricValues Trainer::train(TrainingTask& task) {
   const Cadence save_cadence{interval_of(options_.save_strategy), save_every};
   if (options_.load_best_model_at_end && save_cadence.strategy == Interval::steps && save_every % eval_every != 0) {
     throw Error("save_steps",
-                text_of("is ", save_every, ", no multiple of the ", eval_every, " steps between evaluations"),
+                text_of("is ", save_every, ", not a multiple of the ", eval_every, " steps between evaluations"),
                 "load_best_model_at_end saves what it evaluates; set save_steps to a multiple of eval_steps");
   }
+  // Each step: update, then log, evaluate and save if due. Saving comes last, so a checkpoint records the best
+  // evaluation up to its own step.
   MetricValues last;
   Progress progress(setup_.command, total, "step", first_);
   log_->begin(task);

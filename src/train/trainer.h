@@ -1,4 +1,4 @@
-// The loop that every kind of training runs in: steps, logging, evaluation, checkpoints, resume.
+// The training loop of every kind of training: steps, logging, evaluation, checkpoints, resume.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,24 @@ class Trainer {
  public:
   Trainer(const TrainingOptions& options, TrainerSetup setup, TrainingSubject subject);
 
-  // Resumes where the options say so, trains to the end, writes the model to output_dir. Whatever a step, a logged line
-  // or an evaluation throws (Interrupted, a reward's Error, a Defect), the steps before it are saved first: the same
-  // command goes on from there bit for bit. Throws Error where a loss is not finite (the weights as they were before
-  // it, the batch saved). Returns the metrics of the last logged line.
+  // Resumes if the options say so, trains to the end and writes the model to output_dir. Returns the metrics of the
+  // last log line. If a step, a log line or an evaluation throws (Interrupted, an Error of a reward, a Defect), the
+  // complete steps are saved before the exception continues, and the same command resumes from there bit for bit.
+  // Throws Error if a loss or gradient norm is not finite and on_nonfinite is stop; the weights are then those before
+  // that step, and its batch is saved.
   MetricValues run(TrainingTask& task);
 
  private:
   MetricValues train(TrainingTask& task);
-  // One optimizer step.
+  // Runs one optimizer step, counted from 0.
   void step_once(std::int64_t step, TrainingTask& task);
   void evaluate(std::int64_t step, TrainingTask& task);
-  // Saves a checkpoint, tells the observers of it and logs what they have measured.
+  // Saves a checkpoint, calls the observers and logs the metrics that they return.
   void save(std::int64_t step, TrainingTask& task);
+  // Handles a non-finite loss or norm: writes the batch, then skips the step or saves a checkpoint and throws Error.
   void fail_nonfinite(std::int64_t step, double loss, double norm, TrainingTask& task);
-  // Runs `work`; before what it throws goes on, the first `steps` steps are saved. `before`: the task's state behind
-  // them, where `work` moves it.
+  // Runs `work`. If it throws, saves the run after `steps` steps, then rethrows. before: the state of the task after
+  // these steps if `work` changes it, otherwise null.
   template <class Work>
   void guarded(std::int64_t steps, TrainingTask& task, const Json* before, const Work& work);
   [[nodiscard]] RunView view(std::int64_t step) const;
@@ -42,8 +44,8 @@ class Trainer {
   Schedule schedule_;
   std::filesystem::path output_dir_;
   RunCheckpoints checkpoints_;
-  std::optional<RunLog> log_;  // of run()
-  std::int64_t first_ = 0;     // steps done before this process
+  std::optional<RunLog> log_;  // set by run()
+  std::int64_t first_ = 0;     // steps done before this process started
 };
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// One kind of training, as the loop sees it, and what is trained.
+// Interface between the training loop and a kind of training (next-token training, GRPO).
 #pragma once
 
 #include <cstdint>
@@ -19,47 +19,48 @@ class TrainingTask {
  public:
   virtual ~TrainingTask() = default;
 
-  // Runs the micro-batches of optimizer step `step` (from 0) and leaves their gradients accumulated. The metrics hold
-  // "loss"; each is averaged over the steps between two logged lines.
+  // Runs the micro-batches of optimizer step `step`, counted from 0, and leaves their gradients accumulated. Returns
+  // metrics that include "loss"; each is averaged over the steps between two log lines.
   [[nodiscard]] virtual MetricValues accumulate(std::int64_t step) = 0;
-  // Metrics of its own that the logged line shows, in order, behind the loss.
+  // Returns the names of further metrics that log lines show after the loss, in order.
   [[nodiscard]] virtual std::vector<std::string> shown_metrics() const { return {}; }
-  // Why a step with these values and this gradient norm has taught nothing, and what may be done about it; empty where
-  // it has taught something.
+  // Returns why a step with these metrics and this gradient norm has no training effect, and what to do about it; empty
+  // if it has an effect.
   [[nodiscard]] virtual std::string idle_cause(const MetricValues& values, double grad_norm) const;
-  // After the weights have moved.
+  // Called after the optimizer has updated the weights in step `step`.
   virtual void after_update(std::int64_t step) { (void)step; }
-  // Passes over the data that the steps so far have made, and tokens they have read.
+  // Return the passes over the data, and the tokens read, of all steps so far.
   [[nodiscard]] virtual double epoch() const = 0;
   [[nodiscard]] virtual std::int64_t tokens_seen() const = 0;
-  // FLOPs of forward and backward passes since the task was made, for the rate that is logged.
+  // Returns the FLOPs of forward and backward passes since the task was created, for the logged rate.
   [[nodiscard]] virtual double flops() const = 0;
-  // After step `step`, counted from 1 (0: before the first). Empty where there is nothing to evaluate on.
+  // Evaluates after `step` steps (0: before the first one). Returns nothing if there is no evaluation data.
   [[nodiscard]] virtual MetricValues evaluate(std::int64_t step) {
     (void)step;
     return {};
   }
-  // What the last step read, for looking at a step whose loss was not finite.
+  // Returns the batch of the last step, for the inspection of a non-finite loss.
   [[nodiscard]] virtual Json last_batch() const = 0;
-  // Everything beside weights and optimizer that a resume needs.
+  // Returns everything that a resume needs in addition to weights and optimizer states.
   [[nodiscard]] virtual Json state() const = 0;
+  // Restores a state returned by state().
   virtual void restore(const Json& state) = 0;
 };
 
-// What is trained.
+// The model that is trained and its parts.
 struct TrainingSubject {
   const Model& model;
   TensorStore& weights;
   Optimizer& optimizer;
   const Tokenizer& tokenizer;
-  std::string generation_config;  // JSON, written beside the model
+  std::string generation_config;  // JSON, written next to the model
 };
 
 struct TrainerSetup {
-  std::string command;  // "sft": named in progress and in checkpoints
-  std::string title;    // "sft NAME": begins what is logged of the run; empty: the command
+  std::string command;  // for example "sft"; shown by the progress bar and stored in checkpoints
+  std::string title;    // for example "sft NAME"; begins the last line of the log; empty: the command
   std::int64_t total_steps = 0;
-  std::string options;  // JSON, as in effect: kept in checkpoints
+  std::string options;  // JSON, values in effect; stored in checkpoints
   std::vector<RunObserver*> observers = {};
 };
 

@@ -16,13 +16,13 @@ bool has_codes(const Type& weight, const OptimizerOptions& options) {
   return options.moments == Moments::codes && weight.elements() >= kLeastCoded;
 }
 
-// AdamW moves what Muon leaves to it.
+// Returns the rule of a weight: with Muon, AdamW updates the kinds of weights that Muon does not.
 UpdateRule rule_of(const WeightSpec& spec, const OptimizerOptions& options) {
   if (options.rule != UpdateRule::muon) return options.rule;
   const WeightTraits& traits = spec.kind.traits();
   if (traits.muon == MuonUse::refused) {
-    throw Error("optim", text_of("muon has no form for ", spec.name, ", a weight of the kind ", traits.name),
-                "another optim, adamw_torch for one");
+    throw Error("optim", text_of("muon does not support ", spec.name, ", a weight of the kind ", traits.name),
+                "choose another optim, for example adamw_torch");
   }
   return traits.muon == MuonUse::matrices ? UpdateRule::muon : UpdateRule::adamw;
 }
@@ -49,7 +49,7 @@ void append_sgd(const UpdatedWeight& tensors, const AdamwStep& step, const Adamw
       step, attributes);
 }
 
-// Each part of a block is a matrix of its own.
+// Updates each part of a block as a separate matrix.
 void append_muon(const WeightSpec& spec, const UpdatedWeight& tensors, const AdamwStep& step,
                  const AdamwAttributes& common, const MuonOptions& options) {
   MuonTensors moved{tensors.weight, tensors.gradient, tensors.states[0],

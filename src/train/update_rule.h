@@ -1,4 +1,4 @@
-// How a weight moves: the rule of the optimizer, what it keeps beside each weight, and its nodes in the update's
+// Update rules of weights: the optimizer's rule, the states that it keeps for each weight, and its nodes in the update
 // program.
 #pragma once
 
@@ -17,16 +17,16 @@ namespace hone {
 enum class UpdateRule : std::uint8_t {
   adamw,
   sgd,
-  muon,  // matrices inside the layers, each that the checkpoint names by itself; AdamW for all else
+  muon,  // Muon for the matrices of the layers, each matrix of the checkpoint separately; AdamW for all other weights
 };
 
-// What AdamW's moments are kept in. Without masters, weights of bf16 are rounded stochastically.
+// Format of AdamW's moments. Without f32 master weights, updates of bf16 weights are rounded stochastically.
 enum class Moments : std::uint8_t {
-  wide,        // f32, and an f32 master beside a weight of bf16
-  as_weights,  // the weights' type, no masters
-  codes,       // 8 bits (ops/adamw_8bit), no masters; f32 for weights of less than kLeastCoded elements
+  wide,        // f32, with f32 master weights for bf16 weights
+  as_weights,  // dtype of the weights, no master weights
+  codes,       // 8 bits (ops/adamw_8bit), no master weights; f32 for weights with fewer than kLeastCoded elements
 };
-// As in bitsandbytes.
+// Smallest numbers of elements of weights whose states are in 8 bits and in host memory, as in bitsandbytes.
 inline constexpr std::int64_t kLeastCoded = 4096;
 inline constexpr std::int64_t kLeastPaged = 100'000;
 
@@ -35,49 +35,51 @@ struct MuonOptions {
   bool nesterov = true;
   std::int64_t steps = 5;  // Newton-Schulz iterations
   MuonScale scale = MuonScale::match_rms_adamw;
-  double rate_ratio = 1;  // of the matrices' learning rate to that of all else
+  double rate_ratio = 1;  // learning rate of the matrices / learning rate of other weights
 };
 
 struct OptimizerOptions {
   UpdateRule rule = UpdateRule::adamw;
-  // Its stream is of no account; decay and seed are those of every rule.
+  // weight_decay and seed apply to every rule; stream is ignored.
   AdamwAttributes adamw = {};
-  SgdAttributes sgd = {};  // momentum, dampening and nesterov alone
+  SgdAttributes sgd = {};  // only momentum, dampening and nesterov are used
   MuonOptions muon = {};
   Moments moments = Moments::wide;  // sgd and muon: wide
-  bool masters = true;              // f32 beside weights of bf16, where moments are wide
-  // States of weights with at least kLeastPaged elements lie in the host's memory, where the GPU reads and writes them
-  // during the update: it takes their bytes over the bus. The numbers are the same.
+  bool masters = true;              // f32 master weights for bf16 weights, if moments are wide
+  // Keeps the states of weights with at least kLeastPaged elements in host memory. The GPU reads and writes them over
+  // the bus during the update. The results are the same.
   bool paged = false;
   GradientSums gradients = GradientSums::wide;
 };
 
+// Returns true if weights of this dtype have f32 master weights.
 [[nodiscard]] bool has_masters(DType dtype, const OptimizerOptions& options);
 
-// The tensors of a weight's update.
+// Tensors of the update of one weight.
 struct UpdatedWeight {
   Tensor weight;
   Tensor gradient;
-  std::vector<Tensor> states;  // as states_of has them
+  std::vector<Tensor> states;  // in the order of states_of
 };
 
-// How weights of one kind move, whatever the run's optimizer: a router's bias that balances its experts. It keeps what
-// it needs; it has no master unless it makes one.
+// Update rule for one kind of weight that replaces the optimizer of the run, for example for a router bias that
+// balances experts. It declares all states that it needs; there is no master weight unless it declares one.
 class OwnUpdateRule {
  public:
   virtual ~OwnUpdateRule() = default;
+  // Returns the names and types of the states of a weight.
   [[nodiscard]] virtual std::vector<NamedType> states(const WeightSpec& spec, const Type& weight,
                                                       const OptimizerOptions& options) const = 0;
-  // `attributes`: decay, seed and stream as this weight has them.
+  // Appends the update of a weight. attributes: weight_decay, seed and stream are those of this weight.
   virtual void append(const WeightSpec& spec, const UpdatedWeight& tensors, const AdamwStep& step,
                       const AdamwAttributes& attributes) const = 0;
 };
 
-// The states of one weight, by what each is of it; a master is the last.
+// Returns the names and types of the states of a weight, such as "exp_avg"; "master" is the last one.
 [[nodiscard]] std::vector<NamedType> states_of(const WeightSpec& spec, const Type& weight,
                                                const OptimizerOptions& options);
 
-// Appends the update of one weight. `stream`: of its random numbers.
+// Appends the update of one weight to the program. stream: index of its random stream.
 void append_update(const WeightSpec& spec, const UpdatedWeight& tensors, const AdamwStep& step,
                    const OptimizerOptions& options, std::int64_t stream);
 

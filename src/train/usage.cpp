@@ -19,6 +19,7 @@ double percent(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? kUnknown : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
 }
 
+// Returns the FLOP/s of dense bf16 matmuls in the data sheet; NaN for other dtypes and unknown devices.
 double peak_of(const Device& device, DType dtype) {
   const DeviceRate promised = built_in_model(device.name()).promised_flops;
   return dtype == DType::bf16 && promised.is_known() ? promised.per_second : kUnknown;

@@ -1,4 +1,4 @@
-// What a run takes of its machine while it trains.
+// Resource metrics of a training run: FLOP utilisation, device and host utilisation, and memory.
 #pragma once
 
 #include <string>
@@ -10,17 +10,18 @@
 
 namespace hone {
 
-[[nodiscard]] std::string device_text(const Device& device);  // "GPU: NVIDIA H100", "CPU"
+// Returns a name for the log: "GPU: NVIDIA H100" or "CPU".
+[[nodiscard]] std::string device_text(const Device& device);
 
-// Sets, of the time since it was made or last asked: mfu (a share of what the device's data sheet promises for dense
-// products of `dtype`), device_utilization and cpu_utilization (percent of all), device_memory_gib and
-// device_memory_total_gib, process_memory_gib, system_memory (percent). NaN where something cannot be known: a host has
-// no mfu and no utilization as a device.
+// Measures the resources used since it was created or last called: mfu (share of the dense matmul rate in the device's
+// data sheet; bf16 only), device_utilization, cpu_utilization and system_memory (percent of the whole),
+// device_memory_gib, device_memory_total_gib and process_memory_gib (GiB). Values that are not known are NaN: the CPU
+// as a device has no mfu and no utilization.
 class UsageMeter {
  public:
   UsageMeter(Device& device, DType dtype);
 
-  // `flops_per_second`: what the run computed.
+  // Sets the metrics in a row. flops_per_second: rate of the run since the last call.
   void add_to(MetricRow& row, double flops_per_second);
   [[nodiscard]] std::string device() const { return device_text(device_); }
 

@@ -31,12 +31,12 @@ std::string to_text(const MemoryBreakdown& memory) {
   line("KV cache", memory.kv_cache);
   line("inputs", memory.inputs);
   line("step arena", memory.arena);
-  line("  activations at their peak", memory.peak_activations);
+  line("  peak activations", memory.peak_activations);
   line("  largest workspace", memory.peak_workspace);
-  line("leased to rollouts", memory.leased);
+  line("reused by rollouts", memory.leased);
   line("total", memory.total());
-  line("optimizer states of the host", memory.paged);
-  line("beside it, in host memory", memory.offloaded);
+  line("optimizer states on the host", memory.paged);
+  line("activations on the host", memory.offloaded);
   return text;
 }
 

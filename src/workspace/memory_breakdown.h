@@ -1,4 +1,4 @@
-// The memory of a run, by what it is for.
+// The memory of a run by category.
 #pragma once
 
 #include <cstddef>
@@ -8,29 +8,29 @@
 
 namespace hone {
 
-// Bytes. The sum is what a run's device allocates, to the byte.
+// Sizes in bytes. total() equals exactly what the run allocates on its device.
 struct MemoryBreakdown {
   std::size_t weights = 0;
-  std::size_t reference = 0;  // a second model (GRPO with beta)
+  std::size_t reference = 0;  // weights of the reference model (GRPO with beta)
   std::size_t gradients = 0;
   std::size_t optimizer = 0;
   std::size_t kv_cache = 0;
-  std::size_t inputs = 0;            // what the host writes before a launch
-  std::size_t arena = 0;             // activations and workspaces of whichever program needs most
-  std::size_t leased = 0;            // of the above, counted twice: rollouts lie where training does (Workspace::lease)
-  std::size_t offloaded = 0;         // of the host beside the device
-  std::size_t paged = 0;             // optimizer states of the host beside the device
-  std::size_t peak_activations = 0;  // inside arena
-  std::size_t peak_workspace = 0;    // inside arena
+  std::size_t inputs = 0;            // buffers that the host writes before a launch
+  std::size_t arena = 0;             // activations and scratch buffers of the program that needs the most
+  std::size_t leased = 0;            // memory that training and rollouts share, so it is counted twice above
+  std::size_t offloaded = 0;         // activations kept in host memory; not in total()
+  std::size_t paged = 0;             // optimizer states kept in host memory; not in total()
+  std::size_t peak_activations = 0;  // part of arena
+  std::size_t peak_workspace = 0;    // part of arena
 
   [[nodiscard]] std::size_t total() const {
     return weights + reference + gradients + optimizer + kv_cache + inputs + arena - leased;
   }
-  // Counts a program that shares the arena.
+  // Adds the plan of a program that shares the arena: inputs add up, the arena is the largest of all programs.
   void add_program(const MemoryPlan& plan);
 };
 
-// A table, a line a category that is not empty.
+// Returns a table with one line for each category that is not empty.
 [[nodiscard]] std::string to_text(const MemoryBreakdown& memory);
 
 }  // namespace hone

@@ -1,4 +1,6 @@
-// What a run keeps in memory beside its activations: each store, said once, for the plan, the run and its checkpoints.
+// The description of a tensor store: memory that a run holds in addition to its activations, such as weights,
+// gradients, optimizer states and the KV cache. The memory plan, the run and its checkpoints all use the same
+// description.
 #pragma once
 
 #include <cstddef>
@@ -11,27 +13,28 @@
 
 namespace hone {
 
-// When what a store holds is of account.
+// The phase of a run during which the contents of a store must be preserved. If rollouts reuse the memory of training
+// (Workspace::lease_training_to_rollout), Workspace::enter() zero-fills the stores of the phase that begins.
 enum class Region : std::uint8_t {
   persistent,  // from the start of the run to its end
-  train,       // while micro-batches and updates run; zero whenever such a phase begins
-  rollout,     // while completions are generated; zero whenever such a phase begins
+  train,       // while micro-batches and updates run
+  rollout,     // while completions are generated
 };
 
+// A store and the tensors in it.
 struct StoreSpec {
   std::string name;  // "weights", "optimizer"
   Role role = Role::state;
   Placement placement = Placement::device;
   Region region = Region::persistent;
-  // What the names of its tensors in a checkpoint's training state begin with; empty: they are not kept there.
+  // Prefix of the names of its tensors in a checkpoint's training state. Empty: the tensors are not saved there.
   std::string saved_as;
   std::vector<NamedType> tensors;
 
   [[nodiscard]] std::size_t bytes() const { return TensorStore::bytes_of(tensors); }
 };
 
-// The store that a program's states belong to. Those that lie in the host's memory form a store of their own, "NAME of
-// the host".
+// The store that holds a program's states. States placed in host memory form a separate store, "NAME of the host".
 struct StateStore {
   std::string name;
   Region region = Region::persistent;

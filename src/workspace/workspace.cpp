@@ -11,6 +11,7 @@
 namespace hone {
 namespace {
 
+// Name of the host-memory store that belongs to a store of states.
 std::string host_name(const std::string& store) { return store + " of the host"; }
 
 }  // namespace
@@ -18,7 +19,7 @@ std::string host_name(const std::string& store) { return store + " of the host";
 struct Workspace::ProgramEntry {
   std::string name;
   ProgramUse use;
-  std::optional<Program> program;  // until it is an executable
+  std::optional<Program> program;  // empty once the executable owns it
   MemoryPlan plan;
   std::unique_ptr<Executable> executable;
 };
@@ -35,7 +36,7 @@ StoreSpec& Workspace::spec_of(const std::string& name, Role role, Placement plac
     return specs_.emplace_back(StoreSpec{.name = name, .role = role, .placement = placement, .region = region});
   }
   HONE_ASSERT(found->role == role && found->placement == placement && found->region == region, "store ", name,
-              " is used in two ways");
+              " is used with two roles, placements or regions");
   return *found;
 }
 
@@ -45,6 +46,7 @@ void Workspace::add_weights(std::string name, std::vector<NamedType> tensors, st
       {.name = std::move(name), .role = Role::weight, .saved_as = std::move(saved_as), .tensors = std::move(tensors)});
 }
 
+// Adds the program's bound values to the stores that hold them.
 void Workspace::bind(const Program& program, const ProgramUse& use) {
   for (const Value& value : program.values()) {
     if (value.producer >= 0 || value.role == Role::input) continue;
@@ -61,16 +63,17 @@ void Workspace::bind(const Program& program, const ProgramUse& use) {
     }
     const auto found = std::ranges::find(spec->tensors, value.name, &NamedType::name);
     if (found == spec->tensors.end()) {
-      HONE_ASSERT(value.role != Role::weight, spec->name, " have no ", value.name);
+      HONE_ASSERT(value.role != Role::weight, spec->name, " has no weight ", value.name);
       spec->tensors.push_back({value.name, value.type});
     } else {
-      HONE_ASSERT(found->type == value.type, value.name, " is ", to_text(found->type), " and ", to_text(value.type));
+      HONE_ASSERT(found->type == value.type, value.name, " is bound as ", to_text(found->type), " and as ",
+                  to_text(value.type));
     }
   }
 }
 
 void Workspace::add(std::string name, Program program, const ProgramUse& use) {
-  HONE_ASSERT(!allocated_ && find(name) == nullptr, "program ", name, " is added twice or too late");
+  HONE_ASSERT(!allocated_ && find(name) == nullptr, "program ", name, " is added twice or after allocate()");
   bind(program, use);
   auto entry = std::make_unique<ProgramEntry>();
   entry->name = std::move(name);
@@ -145,6 +148,7 @@ MemoryBreakdown Workspace::memory() const {
   }
   for (const auto& entry : programs_) memory.add_program(entry->plan);
   if (leases_) {
+    // Both phases use the same memory, which must hold the larger of the two; the rest was counted twice.
     const std::size_t train = bytes_in(Region::train) + align_up(arena_bytes(Region::train));
     const std::size_t rollout = bytes_in(Region::rollout) + align_up(arena_bytes(Region::rollout));
     memory.leased = memory.gradients + memory.kv_cache + memory.arena - std::max(train, rollout);
@@ -162,6 +166,7 @@ void Workspace::allocate_leased(Device& device) {
   const std::size_t train_arena = align_up(arena_bytes(Region::train));
   const std::size_t rollout_arena = align_up(arena_bytes(Region::rollout));
   leased_ = Buffer(device, std::max(train + train_arena, rollout + rollout_arena));
+  // Each phase places its stores from the start of the shared memory on, followed by its arena.
   const auto place = [&](Region region) {
     std::byte* at = leased_.data();
     for (const StoreSpec& spec : specs_) {
@@ -181,13 +186,14 @@ void Workspace::allocate(Device& device) {
   std::size_t provided = 0;
   for (const auto& [name, store] : stores_) {
     const auto spec = std::ranges::find(specs_, name, &StoreSpec::name);
-    HONE_ASSERT(spec != specs_.end() && store.bytes() == spec->bytes(), "the store ", name, " is not as declared");
+    HONE_ASSERT(spec != specs_.end() && store.bytes() == spec->bytes(), "the provided store ", name,
+                " differs from the declared one");
     provided += store.bytes();
   }
   const std::size_t before = device.allocated_bytes();
   const bool owns_arena = arena_ == nullptr;
   if (leases_) {
-    HONE_ASSERT(owns_arena, "an arena that others use cannot be leased");
+    HONE_ASSERT(owns_arena, "an arena shared with other workspaces cannot be leased");
     allocate_leased(device);
   } else {
     if (owns_arena) arena_ = std::make_shared<Arena>(device);
@@ -212,12 +218,13 @@ void Workspace::allocate(Device& device) {
                                                               .host_states = store_of(host_name(use.states.name))});
   }
   if (!owns_arena) return;
+  // Allocate the arena now and compare what the device holds with the plan.
   (void)arena_->base();
   const std::size_t held = device.allocated_bytes() - before + provided;
   const MemoryBreakdown plan = memory();
-  // A host's own memory is both.
+  // On a CPU device, stores in host memory count as allocations of the device too.
   const std::size_t beside = &host_memory_of(device) == &device ? plan.offloaded + plan.paged : 0;
-  HONE_ASSERT(held == plan.total() + beside, "the run holds ", held, " bytes, the plan said ", plan.total());
+  HONE_ASSERT(held == plan.total() + beside, "the run allocated ", held, " bytes, planned were ", plan.total());
 }
 
 Executable& Workspace::executable(std::string_view name) const {

@@ -1,5 +1,8 @@
-// A run's programs, the stores that follow from what they bind, and the memory that both take: described once, planned
-// from that, allocated from that.
+// The programs of a run and the memory that they need. Memory planning and allocation both start from the same
+// description, so the plan matches the allocation to the byte.
+//
+// Use: declare weight stores, add programs (each adds the gradients and states that it binds to their stores), read
+// memory() for the plan, then allocate() and run the executables.
 #pragma once
 
 #include <cstddef>
@@ -21,62 +24,64 @@ inline constexpr const char* kWeightStore = "weights";
 inline constexpr const char* kReferenceStore = "reference";
 inline constexpr const char* kGradientStore = "gradients";
 
-// How a program is used: when it runs, and where its bound values lie. Gradients lie in the store of that name.
+// The phase in which a program runs and the stores that hold its bound values. Gradients are always in the store
+// kGradientStore.
 struct ProgramUse {
   Region phase = Region::train;
-  std::string weights = kWeightStore;  // a store of weights
+  std::string weights = kWeightStore;  // name of the weight store
   StateStore states = {};
 };
 
 class Workspace {
  public:
-  // A workspace for a device that need not be there: what is added can be planned without one.
+  // A workspace for a kind of device that need not be present: programs can be added and planned without one.
   explicit Workspace(DeviceKind device);
-  // Shares an arena with others, and takes its device.
+  // A workspace that shares `arena` with other workspaces and runs on the arena's device.
   explicit Workspace(std::shared_ptr<Arena> arena);
   Workspace(Workspace&&) noexcept;
   Workspace& operator=(Workspace&&) noexcept;
   ~Workspace();
 
-  // Declares a store of weights. `saved_as`: as StoreSpec has it.
+  // Declares a weight store. `saved_as` is StoreSpec::saved_as. Throws Defect if the name is taken.
   void add_weights(std::string name, std::vector<NamedType> tensors, std::string saved_as = {});
-  // Adds a program. What it binds is added to the stores; throws Defect where a store of weights lacks one of its
-  // weights, or a tensor is bound with two types.
+  // Adds a program and the gradients and states that it binds to their stores. Throws Defect if the weight store lacks
+  // one of its weights, a tensor is bound with two types, the name is taken or allocate() has run.
   void add(std::string name, Program program, const ProgramUse& use);
-  // Lets rollouts lie where gradients and the activations of training do, which are of no account meanwhile: KV pages
-  // first, then their activations, at addresses that do not change, so that recorded launches stay valid.
+  // Makes rollouts reuse the memory of gradients and training activations, whose contents are not needed while
+  // completions are generated. The KV cache comes first, then the activations of rollouts. No address changes between
+  // phases, so recorded launches stay valid.
   void lease_training_to_rollout() { leases_ = true; }
 
   [[nodiscard]] const std::vector<StoreSpec>& stores() const { return specs_; }
   [[nodiscard]] bool has_program(std::string_view name) const { return find(name) != nullptr; }
-  // By the order in which they were added.
+  // Names of the programs in the order in which they were added.
   [[nodiscard]] std::vector<std::string> program_names() const;
   [[nodiscard]] const Program& program(std::string_view name) const;
-  // Bytes of the device's stores, without inputs and arena.
+  // Bytes of all stores on the device, without inputs and arena.
   [[nodiscard]] std::size_t store_bytes() const;
-  // Bytes of everything.
+  // Memory of everything by category.
   [[nodiscard]] MemoryBreakdown memory() const;
 
-  // A store that is there already, in place of one to be allocated: its tensors are those that are declared.
-  // TensorStore::view() of one that others hold is one, too.
+  // Supplies an existing store instead of allocating it; its tensors must be the declared ones. A TensorStore::view()
+  // of a store owned elsewhere is allowed.
   void provide(std::string_view name, TensorStore store);
-  // Allocates what is left, zero-filled, and makes the programs ready to run. Nothing can be added afterwards. Asserts
-  // that the device holds what memory() says, to the byte.
+  // Allocates the remaining stores zero-filled and makes the programs ready to run. Nothing can be added afterwards.
+  // Asserts that the device holds exactly the bytes that memory() reports.
   void allocate(Device& device);
 
-  // After allocate().
+  // The following may be called after allocate().
   [[nodiscard]] Executable& executable(std::string_view name) const;
   [[nodiscard]] TensorStore& store(std::string_view name);
   [[nodiscard]] const TensorStore& store(std::string_view name) const;
   [[nodiscard]] bool has_store(std::string_view name) const;
-  // The stores that a checkpoint's training state holds, by what their tensors' names begin with there.
+  // A store that checkpoints save, and the prefix of its tensors' names in the training state.
   struct SavedStore {
     std::string prefix;
     TensorStore* store = nullptr;
   };
   [[nodiscard]] std::vector<SavedStore> saved_stores();
-  // Begins a phase: stores of that region that are leased, or lie where leased ones did, are zero then. Nothing happens
-  // where the phase goes on, or nothing is leased.
+  // Begins a phase. If memory is leased and the phase changes, zero-fills the device's stores of that phase; otherwise
+  // does nothing.
   void enter(Region phase);
 
  private:
@@ -86,13 +91,13 @@ class Workspace {
   [[nodiscard]] const ProgramEntry& entry(std::string_view name) const;
   StoreSpec& spec_of(const std::string& name, Role role, Placement placement, Region region);
   void bind(const Program& program, const ProgramUse& use);
-  [[nodiscard]] std::size_t bytes_in(Region region) const;  // of the device's stores
+  [[nodiscard]] std::size_t bytes_in(Region region) const;  // bytes of the device's stores of that region
   [[nodiscard]] std::size_t arena_bytes(Region phase) const;
   void allocate_leased(Device& device);
 
   DeviceKind kind_;
   std::shared_ptr<Arena> arena_;
-  std::shared_ptr<Arena> rollout_arena_;  // the same one where nothing is leased
+  std::shared_ptr<Arena> rollout_arena_;  // the same as arena_ if nothing is leased
   Buffer leased_;
   bool leases_ = false;
   bool allocated_ = false;

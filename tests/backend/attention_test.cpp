@@ -24,8 +24,8 @@ Lengths running_sum(const Lengths& lengths) {
   return sums;
 }
 
-// A packed [tokens, (heads + 2 kv heads) * head_dim] buffer for a few sequences, with rows past the end full of
-// garbage.
+// Random q, k and v of a few packed sequences in one buffer [capacity, (heads + 2 kv_heads) * head_dim]. The rows past
+// the last token are NaN.
 template <class T>
 struct Problem {
   using Real = Accumulator<T>;
@@ -81,7 +81,7 @@ Forward<T> forward(const Problem<T>& p, int threads = 2) {
   return out;
 }
 
-// The definition, in double.
+// Computes attention by its definition in double precision.
 template <class T>
 Forward<double> reference(const Problem<T>& p) {
   const auto& s = p.shape;
@@ -163,13 +163,13 @@ void expect_independent() {
     const auto other = forward(p, threads);
     EXPECT_TRUE(test::same_bits(other.o, whole.o) && test::same_bits(other.lse, whole.lse)) << threads;
   }
-  // A sequence alone.
+  // The same bits for a sequence that is computed alone.
   Problem<T> alone(6, 2, 40, {129});
   const std::int64_t first = p.cu_seqlens[5];
   std::copy_n(p.qkv.begin() + first * p.width, 129 * p.width, alone.qkv.begin());
   const auto one = forward(alone);
   EXPECT_EQ(0, std::memcmp(one.o.data(), whole.o.data() + first * p.o_width(), index(129 * p.o_width()) * sizeof(T)));
-  // Its beginning, and garbage in the keys after it.
+  // The same bits for the beginning of that sequence, followed by NaN keys.
   Problem<T> beginning(6, 2, 40, {77});
   std::copy_n(alone.qkv.begin(), 77 * p.width, beginning.qkv.begin());
   const auto part = forward(beginning);
@@ -196,7 +196,8 @@ TEST(Attention, LaterKeysNeverTouchARow) {
   EXPECT_TRUE(std::isnan(after.o[index(50 * p.o_width())]));
 }
 
-// Feeds every sequence in chunks of up to `chunk` tokens through pages that are handed out backwards.
+// Computes every sequence in chunks of up to `chunk` tokens with a paged cache whose pages are assigned in descending
+// order.
 template <class T>
 Forward<T> forward_paged(const Problem<T>& p, std::int32_t chunk) {
   constexpr std::int64_t kBlockSize = 16;

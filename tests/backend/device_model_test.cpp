@@ -1,4 +1,4 @@
-// What devices do in a second: the table, and figures that were measured before it.
+// Tests of the device model: the built-in table, and measured rates that take precedence over it.
 #include "backend/device_model.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TEST(DeviceModel, KnowsNothingOfAnUnknownName) {
   EXPECT_FALSE(limits_of(model, DType::bf16));
 }
 
-// gradient_checkpointing: auto ranks by these: other figures change programs and plans.
+// gradient_checkpointing: auto ranks activations by these figures, so a change of one changes programs and plans.
 TEST(DeviceModel, WhatRecomputationRanksByStays) {
   const DeviceModel host = built_in_model(DeviceKind::cpu);
   EXPECT_EQ(host.bf16_flops.per_second, 1e11);

@@ -44,7 +44,7 @@ class GemmTableTest : public testing::Test {
  protected:
   [[nodiscard]] std::filesystem::path path() const { return directory_.path() / "deeper" / "gemm.csv"; }
 
-  // A file of two products.
+  // Writes a table of two GEMMs.
   void write_good() {
     GemmTable table(kDevice, kVersion);
     table.set(key_of(8192), choice_of(1));
@@ -109,19 +109,19 @@ TEST_F(GemmTableTest, RefusesWhatIsDamaged) {
       lines[1] + "\n" + lines[2] + "\n",              // no header
       "\xEF\xBB\xBF" + good,                          // a byte order mark
       lines[0] + ",more\n" + lines[1] + "\n",         // other columns
-      lines[0] + "\r\n" + lines[1] + "\r\n",          // line ends
-      with_row(""),                                   // an empty row inside
-      with_row(","),                                  //
-      with_row(std::string(20, ',')),                 // as many fields, all empty
-      with_row(row.substr(0, row.size() / 2)),        // cut
-      with_row(row + ",1"),                           // a field too many
-      with_row(flipped),                              // a bit of the algorithm
-      with_row(row.substr(0, row.rfind(',') + 1)),    // no check
-      with_row(std::string(row).replace(0, 1, "X")),  // another device by accident
-      with_row(std::string(100000, '9')),             //
-      with_row(std::string("\0\0\0", 3) + row),       //
-      good.substr(0, good.size() - 5),                // cut at the end
-      good + "\n\n",                                  // empty rows behind
+      lines[0] + "\r\n" + lines[1] + "\r\n",          // Windows line ends
+      with_row(""),                                   // an empty row between others
+      with_row(","),                                  // two empty fields
+      with_row(std::string(20, ',')),                 // the right number of fields, all empty
+      with_row(row.substr(0, row.size() / 2)),        // a truncated row
+      with_row(row + ",1"),                           // an extra field
+      with_row(flipped),                              // a flipped bit in the algorithm
+      with_row(row.substr(0, row.rfind(',') + 1)),    // no checksum
+      with_row(std::string(row).replace(0, 1, "X")),  // a damaged device name
+      with_row(std::string(100000, '9')),             // a field of 100,000 digits
+      with_row(std::string("\0\0\0", 3) + row),       // three null bytes
+      good.substr(0, good.size() - 5),                // a truncated file
+      good + "\n\n",                                  // empty rows at the end
   };
   for (std::size_t i = 0; i < bad.size(); ++i) {
     write_file(path(), bad[i]);
@@ -138,7 +138,7 @@ TEST_F(GemmTableTest, RefusesWhatIsDamaged) {
   }
 }
 
-// Rows whose check fits, with one field that makes no sense.
+// Rejects rows with a correct checksum and one invalid field.
 TEST_F(GemmTableTest, RefusesFieldsThatMakeNoSense) {
   write_good();
   const std::string good = read_file(path());
@@ -156,7 +156,7 @@ TEST_F(GemmTableTest, RefusesFieldsThatMakeNoSense) {
     fields.pop_back();
     return lines[0] + "\n" + checked(join(fields, ",") + ",") + "\n";
   };
-  write_file(path(), with_field(2, "64"));  // the helper itself makes rows that are read
+  write_file(path(), with_field(2, "64"));  // with a valid field the row must be accepted
   GemmTable fine(kDevice, kVersion);
   fine.read(path());
   EXPECT_EQ(fine.size(), 1u);
@@ -195,7 +195,7 @@ TEST_F(GemmTableTest, RefusesFieldsThatMakeNoSense) {
 TEST_F(GemmTableTest, LiesInTheCacheFolder) {
   const GemmTable table("NVIDIA H100 80GB HBM3", 130100);
   const std::string name = "gemm-NVIDIA_H100_80GB_HBM3-130100.csv";
-  const auto with = [&](Variables variables) {  // and no others of these
+  const auto with = [&](Variables variables) {  // with only these of the three variables set
     variables.insert({{"HONE_CACHE", {}}, {"XDG_CACHE_HOME", {}}, {"HOME", {}}});
     const Environment environment(variables);
     return table.default_path();

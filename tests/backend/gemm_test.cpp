@@ -25,7 +25,8 @@ std::vector<T> random_values(std::size_t count, unsigned seed) {
   return values;
 }
 
-// Operands with padded leading dimensions, and the product by the definition: one fma chain an element.
+// Random operands with padded leading dimensions; expected() computes the result by definition, one fma chain per
+// element.
 template <class A, class B, class C>
 struct Case {
   using Real = std::conditional_t<std::is_same_v<C, double>, double, float>;

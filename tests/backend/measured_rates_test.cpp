@@ -1,4 +1,4 @@
-// The file of measured rates: what is kept is read, what is none is left aside.
+// Tests the file of measured rates: round trips, and files that are ignored.
 #include "backend/measured_rates.h"
 
 #include <gmock/gmock.h>
@@ -61,7 +61,7 @@ TEST_F(MeasuredRates, KeepWhatTheyDoNotReplace) {
   EXPECT_EQ(measured_model(cpu_device()).copy_bytes.per_second, 2e10);
   EXPECT_THAT(device_key(cpu_device()), EndsWith(std::to_string(threads) + " threads"));
   set_thread_count(threads + 1);
-  EXPECT_FALSE(measured_model(cpu_device()).f32_flops.is_known()) << "of another number of threads";
+  EXPECT_FALSE(measured_model(cpu_device()).f32_flops.is_known()) << "the number of threads differs";
   keep_measured(cpu_device(), some_figures());
   set_thread_count(threads);
   EXPECT_EQ(measured_model(cpu_device()).f32_flops.per_second, 7);
@@ -95,7 +95,7 @@ TEST_F(MeasuredRates, ADamagedFileIsLeftAside) {
   testing::internal::CaptureStderr();
   for (int i = 0; i < 2; ++i) EXPECT_FALSE(device_model(cpu_device()).copy_bytes.is_known());
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(said, HasSubstr("device_rates.json is left aside: it holds no rates of devices"));
+  EXPECT_THAT(said, HasSubstr("device_rates.json is ignored: not a valid file of device rates"));
   EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
   keep_measured(cpu_device(), some_figures());
   EXPECT_EQ(read_file(file()), whole);
@@ -105,7 +105,7 @@ TEST_F(MeasuredRates, AreNotKeptWhereNothingCanBeWritten) {
   write_file(folder_.path() / "cache", "no folder");
   testing::internal::CaptureStderr();
   keep_measured(cpu_device(), some_figures());
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("the device's rates are not kept: "));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("cannot store the rates of the device: "));
   const Environment none({{"HONE_CACHE", std::nullopt}, {"XDG_CACHE_HOME", std::nullopt}, {"HOME", std::nullopt}});
   EXPECT_TRUE(measured_rates_path().empty());
   keep_measured(cpu_device(), some_figures());

@@ -13,7 +13,7 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// The distance of a result from the true value, in units in the last place of the true value rounded to f32.
+// Error of a result in units in the last place of the true value rounded to f32.
 double ulps(float value, double truth) {
   const auto rounded = std::fabs(static_cast<float>(truth));
   if (value == static_cast<float>(truth)) return 0.0;
@@ -21,7 +21,7 @@ double ulps(float value, double truth) {
   return std::fabs(value - truth) / unit;
 }
 
-// The greatest error over floats `step` bit patterns apart between two of one sign.
+// Largest error over the floats between two of the same sign, sampled every `step` bit patterns.
 template <class Function, class Truth>
 double worst_ulps(float from, float to, std::uint32_t step, const Function& function, const Truth& truth) {
   std::uint32_t begin = std::bit_cast<std::uint32_t>(from);
@@ -40,7 +40,7 @@ TEST(VectorMath, ExpOverAllItsRange) {
   const auto g = [](double x) { return std::exp(x); };
   EXPECT_LT(worst_ulps(1e-30F, 88.72F, 1009, f, g), 1.5);
   EXPECT_LT(worst_ulps(-1e-30F, -87.3F, 1009, f, g), 1.5);
-  EXPECT_LT(worst_ulps(-87.3F, -103.9F, 101, f, g), 1.5);  // results below the normal range
+  EXPECT_LT(worst_ulps(-87.3F, -103.9F, 101, f, g), 1.5);  // subnormal results
   EXPECT_EQ(vexp(0.0F), 1.0F);
   EXPECT_EQ(vexp(-kInf), 0.0F);
   EXPECT_EQ(vexp(-3e38F), 0.0F);

@@ -59,7 +59,7 @@ TEST_F(ModelFolder, ComesBackFromOneFile) {
 }
 
 TEST_F(ModelFolder, ComesBackFromShards) {
-  write(64);  // two tensors of 32 bytes a shard, in the order given
+  write(64);  // two tensors of 32 bytes per shard, in the order of the sources
   EXPECT_THAT(names_in(path()), ElementsAre("config.json", "generation_config.json", "model-00001-of-00002.safetensors",
                                             "model-00002-of-00002.safetensors", "model.safetensors.index.json"));
   EXPECT_EQ(read_json(path() / "model.safetensors.index.json").dump(),
@@ -83,7 +83,7 @@ TEST_F(ModelFolder, ReplacesWhatWasThere) {
   for (const std::uint64_t bytes : {1000, 64, 31, 64, 1000, 31, 31}) {
     write(bytes, ++written);
     EXPECT_EQ(value(), written);
-    const std::size_t shards = bytes == 1000 ? 1 : bytes == 64 ? 3 : 4;  // the index included
+    const std::size_t shards = bytes == 1000 ? 1 : bytes == 64 ? 3 : 4;  // including the index
     EXPECT_EQ(names_in(path()).size(), 2 + shards);
   }
 }

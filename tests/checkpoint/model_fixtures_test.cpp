@@ -1,4 +1,4 @@
-// The models of tests/fixtures/models, which transformers wrote, read and saved again.
+// Reads and saves the models of tests/fixtures/models, which transformers wrote, and compares the results.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ void expect_same_model(const ModelDirectory& saved, const ModelDirectory& origin
   }
 }
 
-// scripts/check_parity.sh has the models saved where HONE_SAVE_MODELS_TO says, for transformers to read.
+// scripts/check_parity.sh sets HONE_SAVE_MODELS_TO to a folder and then loads the saved models with transformers.
 TEST(ModelFixtures, ComeBackAsTheyAre) {
   const test::TemporaryDirectory temporary;
   const char* wanted = std::getenv("HONE_SAVE_MODELS_TO");

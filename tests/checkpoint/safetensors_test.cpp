@@ -33,7 +33,7 @@ std::string file_of(std::string_view header, std::size_t data_size) {
   return content.append(header).append(data_size, '\x01');
 }
 
-// The error of opening a file with this content, or "" where it opens.
+// Opens a file with this content. Returns the error message, or "" if the file is valid.
 std::string error_of(const std::string& content) {
   const TemporaryDirectory folder;
   const auto path = folder.path() / "broken.safetensors";
@@ -78,7 +78,7 @@ TEST(Safetensors, WritesTheReferencesBytes) {
   const auto reference = fixture("checkpoint/written_by_hone.safetensors");
   const SafetensorsFile file(reference);
   std::vector<TensorSource> sources;
-  for (const StoredTensor& tensor : file.tensors()) {  // backwards: the order given does not matter
+  for (const StoredTensor& tensor : file.tensors()) {  // in reverse: the order of sources does not matter
     sources.insert(sources.begin(), tensor_source(tensor.name, *dtype_of(tensor.type), tensor.shape, tensor.bytes));
   }
   const TemporaryDirectory folder;
@@ -256,7 +256,7 @@ std::string mutated(std::string content, const RandomStream& random, std::uint64
   return content;
 }
 
-// Every mutation of a good header is refused with an Error or gives tensors that lie inside the data.
+// Every mutation of a valid header is either rejected with an Error or yields tensors inside the data.
 TEST(SafetensorsHeader, SurvivesMutations) {
   const std::string good = read_file(fixture("checkpoint/written_by_hone.safetensors"));
   const std::string header = good.substr(8, good.rfind('}') + 1 - 8);
@@ -277,10 +277,10 @@ TEST(SafetensorsHeader, SurvivesMutations) {
     }
   }
   EXPECT_GT(refused, 10'000);
-  EXPECT_GT(accepted, 100);  // those whose edits fell into a name
+  EXPECT_GT(accepted, 100);  // mutations that only change a name
 }
 
-// The same of whole files, all of whose bytes can be read where they open.
+// Every mutation of a valid file is either rejected with an Error or all bytes of its tensors can be read.
 TEST(Safetensors, SurvivesMutations) {
   const std::string good = read_file(fixture("checkpoint/written_by_hone.safetensors"));
   const TemporaryDirectory folder;

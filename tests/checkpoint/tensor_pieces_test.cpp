@@ -1,4 +1,4 @@
-// Tensors that are written and read in pieces, and that lie in a file in pieces.
+// Tests of tensors stored in pieces, and of writing tensors in pieces of bounded size.
 #include "checkpoint/tensor_pieces.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ std::vector<float> ascending(std::int64_t count) {
   return values;
 }
 
-// The elements of a box of a whole whose elements are 0, 1, 2, ...
+// The elements of a piece of a whole tensor with the elements 0, 1, 2, ...
 std::vector<float> box_of(const Sizes& whole, const Sizes& offset, const Sizes& shape) {
   std::vector<float> values;
   Sizes at(shape.size(), 0);
@@ -45,7 +45,7 @@ std::vector<float> box_of(const Sizes& whole, const Sizes& offset, const Sizes& 
   return values;
 }
 
-// A file with boxes of "w"; `shapes` beside `offsets`.
+// A file with pieces of "w", given by offset and shape.
 class Pieces {
  public:
   Pieces(const Sizes& whole, const std::vector<std::pair<Sizes, Sizes>>& boxes) {
@@ -87,7 +87,7 @@ TEST(TensorPieces, TwoPiecesArePutTogether) {
   EXPECT_EQ(whole, ascending(24));
 }
 
-// However it is cut, and whatever is asked of it.
+// Random partitions of a tensor, read over random ranges.
 TEST(TensorPieces, EveryStretchOfEveryCutComesBack) {
   const RandomStream random(1, "cuts");
   std::uint64_t draw = 0;
@@ -116,7 +116,7 @@ TEST(TensorPieces, EveryStretchOfEveryCutComesBack) {
       const std::int64_t count = 1 + below(elements - first);
       std::vector<double> values(static_cast<std::size_t>(count), -1.0);
       const PiecedTensor tensor = tensors.at("w", whole, first, count);
-      const std::int64_t half = count / 2;  // in two reads
+      const std::int64_t half = count / 2;  // read in two calls
       const auto bytes = std::as_writable_bytes(std::span(values));
       tensor.read(first, DType::f64, bytes.first(static_cast<std::size_t>(half) * sizeof(double)));
       tensor.read(first + half, DType::f64, bytes.subspan(static_cast<std::size_t>(half) * sizeof(double)));
@@ -147,7 +147,7 @@ TEST(TensorPieces, WhatDoesNotFitTogetherIsNamed) {
               HasSubstr("the pieces 'w@0,0' and 'w@2,0' overlap"));
   try {
     (void)PiecedTensors(half.file()).at("v", Sizes{4, 6}, 0, 24);
-    FAIL() << "there is no v";
+    FAIL() << "a tensor that does not exist was found";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("holds no tensor 'v'"));
   }
@@ -163,14 +163,14 @@ TEST(TensorPieces, EntriesOfMetadataThatCannotBeAreRefused) {
     const SafetensorsFile file(folder.path() / "w.safetensors");
     try {
       const PiecedTensors tensors(file);
-      ADD_FAILURE() << "'" << entry << "' was taken";
+      ADD_FAILURE() << "'" << entry << "' was accepted";
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr(file.name()), HasSubstr("'w' is [2, 3]"), HasSubstr(entry)));
     }
   }
 }
 
-// The writer asks for no more than it was allowed, in order, and the file is the same.
+// The writer requests at most piece_bytes at a time, in order, and writes the same file.
 TEST(TensorPieces, TheWriterAsksForPieces) {
   const TemporaryDirectory folder;
   const std::vector<float> values = ascending(1000);
@@ -180,7 +180,7 @@ TEST(TensorPieces, TheWriterAsksForPieces) {
   const TensorSource source{"w", DType::f32, {10, 100}, [&](std::uint64_t begin, std::size_t most) {
                               EXPECT_EQ(begin, expected);
                               largest = std::max(largest, most);
-                              const std::size_t given = begin == 0 ? 4 : most;  // fewer than asked for are taken, too
+                              const std::size_t given = begin == 0 ? 4 : most;  // a source may return fewer bytes
                               expected += given;
                               return bytes.subspan(begin, given);
                             }};

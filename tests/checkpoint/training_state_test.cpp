@@ -32,7 +32,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-// Saves a checkpoint whose every file holds `stamp`.
+// Saves a checkpoint with `stamp` in every file.
 fs::path save(CheckpointStore& store, std::int64_t step, std::int64_t stamp) {
   const std::vector<std::int64_t> values(500, stamp);
   const std::vector<TensorSource> sources{tensor_source("first", {10, 50}, std::span(values)),
@@ -44,7 +44,7 @@ fs::path save(CheckpointStore& store, std::int64_t step, std::int64_t stamp) {
                      }});
 }
 
-// The stamp of a checkpoint, after a check that all of it holds that one.
+// Returns the stamp of a checkpoint after checking that every file has the same one.
 std::int64_t stamp_of(const CheckpointFolder& folder) {
   const TrainingState state(folder.path);
   EXPECT_EQ(state.step(), folder.step);
@@ -136,7 +136,7 @@ TEST(TrainingState, DeletesTheOldest) {
   const std::vector<std::int64_t> best{10};
   store.apply_limit(2, best);
   EXPECT_THAT(steps_in(folder.path()), ElementsAre(10, 40));
-  save(store, 5, 5);  // resumed from an older one: what was just saved stays
+  save(store, 5, 5);  // resumed from an older checkpoint: the one just saved is kept
   store.apply_limit(1);
   EXPECT_THAT(steps_in(folder.path()), ElementsAre(5));
   EXPECT_THAT(names_in(folder.path()), ElementsAre("checkpoint-5"));
@@ -172,7 +172,7 @@ TEST(TrainingState, RecoversFromEveryStageOfAKill) {
   fs::rename(at("checkpoint-2"), at(".checkpoint-2.replaced"));  // being replaced: the new one is not there yet
   fs::copy(at("checkpoint-3"), at(".checkpoint-3.replaced"));    // being replaced: the new one is there
   hone::create_directories(at(".checkpoint-5.partial"));         // being written
-  hone::create_directories(at(".other.partial"));                // somebody else's
+  hone::create_directories(at(".other.partial"));                // not written by hone
   const CheckpointStore store(folder.path());
   EXPECT_THAT(names_in(folder.path()), ElementsAre(".other.partial", "checkpoint-2", "checkpoint-3", "checkpoint-4"));
   for (const CheckpointFolder& checkpoint : checkpoints_in(folder.path())) {
@@ -189,7 +189,7 @@ TEST(TrainingState, OneRunAtATime) {
   EXPECT_NO_THROW(CheckpointStore{folder.path()});
 }
 
-// The run that is killed: every save raises the stamp by one, every third replaces the checkpoint before it.
+// The run to be killed. Each save increments the stamp, and every third save replaces the previous checkpoint.
 std::int64_t step_of_stamp(std::int64_t stamp) { return stamp - stamp / 3; }
 
 [[noreturn]] void save_until_killed(const fs::path& folder, int acknowledge) {
@@ -207,8 +207,8 @@ std::int64_t step_of_stamp(std::int64_t stamp) { return stamp - stamp / 3; }
   ::_exit(1);
 }
 
-// Lets the run save `saves` checkpoints and then live for `share` of the time that the last of them took; kills it, and
-// returns the last stamp that it reported as saved.
+// Starts the run, waits until it has saved `saves` checkpoints and for another `share` of the duration of the last
+// save, then kills it. Returns the last stamp that it reported as saved.
 std::int64_t kill_run_after(const fs::path& folder, std::uint64_t saves, float share) {
   using Clock = std::chrono::steady_clock;
   std::array<int, 2> ends{};
@@ -240,19 +240,19 @@ TEST(TrainingState, AKillAtAnyMomentLeavesTheLastGoodOne) {
   std::int64_t saved = 0;
   int unfinished = 0;
   std::size_t kept = 0;
-  for (std::uint64_t round = 0; round < 30 || unfinished <= 5; ++round) {  // some kills are to fall into saves
+  for (std::uint64_t round = 0; round < 30 || unfinished <= 5; ++round) {  // enough kills must happen during a save
     const std::uint64_t saves = 1 + random.below(2 * round, 2);
     const std::int64_t reported = kill_run_after(run, saves, random.uniform(2 * round + 1));
     EXPECT_GT(reported, saved);
     saved = reported;
 
-    // As the kill left it, whatever is named a checkpoint is whole.
+    // Right after the kill, every folder named checkpoint-N is complete.
     const auto before = checkpoints_in(run);
     for (const CheckpointFolder& checkpoint : before) EXPECT_EQ(step_of_stamp(stamp_of(checkpoint)), checkpoint.step);
     unfinished += names_in(run).size() > before.size() ? 1 : 0;
     EXPECT_TRUE(saved <= 1 || last_good_checkpoint(run));
 
-    // Opened again, the last save that was reported is there, or the one that was under way.
+    // After reopening the store, the last reported save exists, or the one in progress at the kill.
     const CheckpointStore store(run);
     const auto last = last_good_checkpoint(run);
     ASSERT_TRUE(last);
@@ -260,14 +260,15 @@ TEST(TrainingState, AKillAtAnyMomentLeavesTheLastGoodOne) {
     EXPECT_GE(stamp, saved);
     EXPECT_LE(stamp, saved + 1);
     saved = stamp;
-    EXPECT_EQ(names_in(run).size(), checkpoints_in(run).size());  // nothing is left over
-    // Two and one that was not deleted yet, or a new one beside all, where the run was killed after its first save.
+    EXPECT_EQ(names_in(run).size(), checkpoints_in(run).size());  // no temporary folders remain
+    // At most two, plus one that is not deleted yet. If the run was killed right after its first save, apply_limit() may
+    // not have run: at most one more than before.
     EXPECT_LE(checkpoints_in(run).size(), saves > 1 ? 3u : std::max<std::size_t>(3, kept + 1));
     kept = checkpoints_in(run).size();
   }
 }
 
-// A save that replaces a checkpoint is killed in the moment in which neither the old one nor the new one has the name.
+// Kills a save that replaces a checkpoint at the moment when neither the old nor the new folder is named checkpoint-N.
 TEST(TrainingState, AKillWhileOneIsReplacedKeepsTheOldOneOrTheNew) {
   constexpr std::int64_t kSaves = 100;
   const TemporaryDirectory folder;

@@ -1,5 +1,5 @@
-// What is wrong in an adapter's folder or in the keys of LoRA ends with exit code 1 and one line. The lines are frozen,
-// as those of bad_input_test.cpp.
+// Tests that errors in an adapter's folder or in the LoRA keys end with exit code 1 and one line. The lines are frozen
+// in a fixture, like those of bad_input_test.cpp.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 using Arguments = std::vector<std::string>;
 
-// A miniature with an adapter trained for one step on it, and broken copies of that.
+// A miniature with an adapter that was trained for one step, and broken copies of the adapter.
 class BadAdapter : public testing::Test {
  protected:
   void SetUp() override {
@@ -67,7 +67,7 @@ class BadAdapter : public testing::Test {
     }
     table_ += what + "\n  " + line + "\n";
   }
-  // `hone merge` of a copy of the adapter whose configuration has this value for a key.
+  // Runs `hone merge` on a copy of the adapter whose configuration has this value for a key.
   void expect_key_error(const std::string& what, const std::string& key, const std::string& value) {
     expect_config_error(what, [&](Json& config) { config[key] = parse_json(value, "test"); });
   }

@@ -1,5 +1,5 @@
-// What is wrong in what a user gives ends with exit code 1 and one line. The lines are frozen, to be read as a user
-// would: they say what, where, the value seen and how to mend it.
+// Tests that errors in a user's input end with exit code 1 and one line. The lines are frozen in fixtures, so that a
+// reviewer reads them as a user would: they say what, where, the value seen and how to fix it.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 using Words = std::vector<std::string>;
 
-// The lines that begin as an error does.
+// Returns the lines that are errors or report a defect.
 Words errors_in(const std::string& said) {
   Words errors;
   for (const std::string& line : split(said, '\n')) {
@@ -38,7 +38,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-// A miniature with a model trained for two steps, broken copies of it, and a table of what was said.
+// A miniature with a model that was trained for two steps, broken copies of it, and a table of the error lines.
 class BadInput : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -68,10 +68,10 @@ class BadInput : public testing::Test {
   [[nodiscard]] static fs::path root() { return folder_->path(); }
   [[nodiscard]] static std::string at(const std::string& relative) { return (root() / relative).string(); }
 
-  // An output folder that no case before has used.
+  // Returns an output folder that no earlier case has used.
   [[nodiscard]] static std::string fresh() { return at("out-" + std::to_string(++folders_)); }
 
-  // One case: the command line, which must end with one error.
+  // Runs one case: a command line that must end with exactly one error line, which is added to the table.
   void expect_error(const std::string& what, const Words& arguments) {
     const CommandResult ended = run_commands(arguments);
     const Words errors = errors_in(ended.said);
@@ -86,7 +86,7 @@ class BadInput : public testing::Test {
     ++cases_;
   }
 
-  // Commands with what they need, then `more`.
+  // Command lines with the keys that they need, followed by `more`.
   [[nodiscard]] static Words with(Words base, const Words& more) {
     base.insert(base.end(), more.begin(), more.end());
     return base;
@@ -110,7 +110,7 @@ class BadInput : public testing::Test {
   [[nodiscard]] static Words eval(const Words& more) {
     return with({"eval", at("model"), "--dataset_name", at("data/held_out.jsonl"), "--limit", "1"}, more);
   }
-  // sft with one key of a recipe file whose text this is.
+  // Command line of sft with a recipe file of this text.
   [[nodiscard]] static Words recipe(const std::string& text) {
     write_file(root() / "recipe.yaml", text);
     return {"sft", "--config", at("recipe.yaml")};
@@ -120,7 +120,7 @@ class BadInput : public testing::Test {
     return sft(with({"--dataset_name", at("broken/" + name)}, more));
   }
 
-  // sft on a copy of the model in which `change` has broken something.
+  // Command line of sft on a copy of the model that `change` has broken.
   [[nodiscard]] static Words broken(const std::string& name, const std::function<void(const fs::path&)>& change) {
     const fs::path folder = root() / "broken" / name;
     fs::create_directories(folder.parent_path());
@@ -139,7 +139,7 @@ class BadInput : public testing::Test {
       write_json(folder / "config.json", config);
     });
   }
-  // The header of model.safetensors changed as JSON; its data stays.
+  // Command line of sft on a copy of the model with a changed header of model.safetensors, but the same data.
   [[nodiscard]] static Words broken_header(const std::string& name, const std::function<void(Json&)>& change) {
     return broken(name, [&](const fs::path& folder) {
       const std::string bytes = read_file(folder / "model.safetensors");

@@ -1,4 +1,4 @@
-// hone bench: its figures, their file, and when they are stale.
+// Tests hone bench: the figures, the file that it writes, and how list_results.sh marks stale figures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,9 +55,9 @@ TEST(BenchCommand, TrainWritesItsFigures) {
                    "--warmup_seconds", "0", "--device", "cpu", "--tune_gemm", "--json", file});
   ASSERT_EQ(ended.code, 0) << ended.output;
   EXPECT_EQ(read_json(file)[0]["unit"], "tokens/s");
-  EXPECT_THAT(ended.output, HasSubstr("the host's matrix product has one algorithm"));
+  EXPECT_THAT(ended.output, HasSubstr("has no effect on the CPU, whose GEMM has one algorithm"));
   EXPECT_THAT(ended.output,
-              testing::ContainsRegex("[0-9] [MG]FLOP/s, MFU [0-9.]+% of [0-9.]+ [kMGT]FLOP/s in a large product"));
+              testing::ContainsRegex("[0-9] [MG]FLOP/s, MFU [0-9.]+% of [0-9.]+ [kMGT]FLOP/s in a large GEMM"));
   EXPECT_THAT(ended.output, testing::Not(HasSubstr(" 0.0 ")));
 }
 
@@ -83,7 +83,7 @@ TEST(BenchResults, FindsTheCommit) {
 int shell(const std::string& command) { return std::system(command.c_str()); }
 
 TEST(BenchResults, AreStaleOnceTheirKernelsChange) {
-  if (shell("git --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "there is no git";
+  if (shell("git --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "git is not installed";
   const TemporaryDirectory directory;
   const fs::path root = directory.path();
   const auto git = [&](const std::string& arguments) {
@@ -120,7 +120,7 @@ TEST(BenchResults, AreStaleOnceTheirKernelsChange) {
     return split(read_file(root / "log"), '\n');
   };
   const std::vector<std::string> all = listed("");
-  ASSERT_EQ(all.size(), 6u);  // the last is empty
+  ASSERT_EQ(all.size(), 6u);  // five rows and the empty string after the last line break
   EXPECT_THAT(all[0], HasSubstr("[stale: src/ops/rms_norm changed since"));
   EXPECT_THAT(all[0], HasSubstr("12.5 us"));
   EXPECT_THAT(all[1], testing::Not(HasSubstr("stale")));

@@ -1,4 +1,4 @@
-// hone chat as a person uses it, at a pseudo-terminal.
+// Tests hone chat on a pseudo-terminal, as a user sees it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Until a prompt is there the terminal itself edits lines: keys that edit are typed behind one only.
+// Editing keys may be typed only after a prompt. Before that, the terminal driver handles them itself.
 constexpr const char* kEnter = "\r";
 constexpr const char* kCtrlC = "\x03";
 constexpr const char* kCtrlD = "\x04";
@@ -43,7 +43,7 @@ class ChatTest : public testing::Test {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
-  // What the user has said, after the conversation was saved and left.
+  // Saves the conversation, leaves the chat and returns the user's messages.
   static std::vector<std::string> questions(TerminalProgram& program) {
     program.type("/save " + saved() + kEnter + "/quit" + kEnter);
     EXPECT_EQ(program.wait(), 0) << program.output();
@@ -59,7 +59,7 @@ class ChatTest : public testing::Test {
 };
 std::unique_ptr<TemporaryDirectory> ChatTest::folder_;
 
-// Bare containers name no locale, others one that the system has not.
+// Minimal containers set no locale, or one that is not installed.
 TEST_F(ChatTest, EveryCharacterThatIsTypedIsKept) {
   for (const char* locale : {"", "C", "POSIX", "C.UTF-8", "xx_XX.UTF-8"}) {
     std::map<std::string, std::string> variables;
@@ -69,7 +69,7 @@ TEST_F(ChatTest, EveryCharacterThatIsTypedIsKept) {
     program.type(std::string("naïve 日本 🙂 âêÿ ß") + kEnter);
     ASSERT_TRUE(program.sees("allows more")) << "an answer";
     ASSERT_TRUE(program.sees("> "));
-    // Editing goes by characters, not by bytes.
+    // Editing keys act on characters, not on bytes.
     program.type(std::string("日本") + kLeft + "é" + kLeft + "\x7f" + kEnter);
     EXPECT_THAT(questions(program), ElementsAre("naïve 日本 🙂 âêÿ ß", "é本")) << locale;
   }
@@ -77,7 +77,7 @@ TEST_F(ChatTest, EveryCharacterThatIsTypedIsKept) {
 
 TEST_F(ChatTest, APasteIsOneMessage) {
   TerminalProgram program(chat("2"));
-  ASSERT_TRUE(program.sees("\x1b[?2004h")) << "pastes are not asked to be marked: " << program.output();
+  ASSERT_TRUE(program.sees("\x1b[?2004h")) << "bracketed paste is not enabled: " << program.output();
   program.type(std::string("Look: \x1b[200~def f():\r\treturn 'ü' \\\\\r/quit\r\x1b[201~") + kEnter);
   EXPECT_THAT(questions(program), ElementsAre("Look: def f():\n\treturn 'ü' \\\\\n/quit"));
 }
@@ -95,25 +95,25 @@ TEST_F(ChatTest, CtrlCDropsTheLineAndLeavesWhereThereIsNone) {
   program.type("dropped");
   ASSERT_TRUE(program.sees("dropped"));
   program.type(kCtrlC);
-  ASSERT_TRUE(program.sees("(Ctrl+C once more, or Ctrl+D, leaves)"));
+  ASSERT_TRUE(program.sees("(press Ctrl+C again or Ctrl+D to leave)"));
   ASSERT_TRUE(program.sees("> "));
   program.type(std::string("\"\"\"a block") + kEnter);
   ASSERT_TRUE(program.sees(". "));
   program.type(kCtrlC);
-  ASSERT_TRUE(program.sees("leaves)"));
+  ASSERT_TRUE(program.sees("to leave)"));
   ASSERT_TRUE(program.sees("> "));
   program.type(std::string("kept") + kEnter);
   ASSERT_TRUE(program.sees("allows more")) << "an answer";
   ASSERT_TRUE(program.sees("> "));
   program.type(kCtrlC);
-  ASSERT_TRUE(program.sees("leaves)")) << "the first on an empty line";
+  ASSERT_TRUE(program.sees("to leave)")) << "the first Ctrl+C on an empty line";
   ASSERT_TRUE(program.sees("> "));
   program.type("/save " + saved() + kEnter);
   ASSERT_TRUE(program.sees("wrote"));
   EXPECT_EQ(read_json(saved()).size(), 2u);
   ASSERT_TRUE(program.sees("> "));
   program.type(kCtrlC);
-  ASSERT_TRUE(program.sees("leaves)"));
+  ASSERT_TRUE(program.sees("to leave)"));
   ASSERT_TRUE(program.sees("> "));
   program.type(kCtrlC);
   EXPECT_EQ(program.wait(), 0);
@@ -127,7 +127,7 @@ TEST_F(ChatTest, CtrlCStopsTheAnswerAndASecondLeaves) {
   ASSERT_TRUE(program.sees("\x1b[?2004l"));
   ASSERT_TRUE(program.sees_more()) << "the answer begins";
   program.type(kCtrlC);
-  ASSERT_TRUE(program.sees("(stopped; Ctrl+C once more, or Ctrl+D, leaves)")) << program.output();
+  ASSERT_TRUE(program.sees("(stopped; press Ctrl+C again or Ctrl+D to leave)")) << program.output();
   ASSERT_TRUE(program.sees("> "));
   program.type(kCtrlC);
   EXPECT_EQ(program.wait(), 0);
@@ -151,7 +151,7 @@ TEST_F(ChatTest, AFullContextNamesItsSizeAndClear) {
   EXPECT_TRUE(program.sees("(cut, the context is full: 60 of 60 tokens; /clear forgets the conversation"))
       << program.output();
   program.type(std::string("more") + kEnter);
-  EXPECT_TRUE(program.sees("and there is room for 60 with the answer (/clear forgets the conversation;"))
+  EXPECT_TRUE(program.sees("but only 60 fit, including the answer (/clear forgets the conversation;"))
       << program.output();
   program.type(std::string("/clear") + kEnter + "hello" + kEnter);
   EXPECT_TRUE(program.sees("60 of 60 tokens"));

@@ -1,4 +1,4 @@
-// Command lines within the test's own process.
+// Runs command lines of hone within the test process and captures their output.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@ namespace hone::test {
 
 struct CommandResult {
   int code = 0;
-  std::string said;     // on standard error
-  std::string printed;  // on standard output
+  std::string said;     // standard error
+  std::string printed;  // standard output
 };
 
 inline CommandResult run_commands(const std::vector<std::string>& arguments) {

@@ -1,4 +1,4 @@
-// The training commands as a user starts them, on a miniature.
+// Tests the training commands by their command lines, on a miniature.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pty.h>
@@ -19,7 +19,7 @@
 namespace hone::test {
 namespace {
 
-// What a command ends with; notices come before it.
+// Returns the last line of the output; notices come before it.
 std::string last_line(std::string text) {
   if (!text.empty() && text.back() == '\n') text.pop_back();
   return text.substr(text.rfind('\n') + 1);
@@ -35,7 +35,7 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-// Shared by all tests: the miniature, and a model that was trained for two steps.
+// The miniature and a model that was trained for two steps, shared by all tests.
 class CommandsTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -49,7 +49,7 @@ class CommandsTest : public testing::Test {
 
   [[nodiscard]] static std::string path(const std::string& relative) { return (folder_->path() / relative).string(); }
 
-  // `hone NAME` on that model, with `more`.
+  // Runs `hone NAME` on that model, with `more`.
   static Ended run(const std::string& name, const std::vector<std::string>& more) {
     std::vector<std::string> arguments{name, "--model_name_or_path", path("model"), "--max_steps", "2"};
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -136,7 +136,7 @@ TEST_F(CommandsTest, AFolderOfTheConfigurationsNameIsRead) {
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Ended ended = run("sft", arguments);
     EXPECT_EQ(ended.code, 0) << ended.output;
-    EXPECT_EQ(count_of(ended.output, "has no folder of that name, all of it is read"),
+    EXPECT_EQ(count_of(ended.output, "has no configuration or folder of that name; all its files are read"),
               more.empty() || more[1] == "short" ? 0u : 1u)
         << ended.output;
     return read_metrics(path("configured-out/metrics.jsonl")).front().find("num_tokens").value();
@@ -181,7 +181,7 @@ TEST_F(CommandsTest, SftGrowsAVocabularyWithoutChatMlAndSavesIt) {
   EXPECT_EQ(saved.eos_token_id(), vocab + 1);
   EXPECT_EQ(read_json(path("plain/sft/generation_config.json")).at("eos_token_id"), vocab + 1);
 
-  // The grown model is an ordinary one: it resumes, and is tuned again without growing.
+  // The grown model is an ordinary model: it resumes, and can be tuned again without growing.
   std::vector<std::string> resumed = sft;
   resumed.back() = path("plain/resumed");
   resumed.insert(resumed.end(), {"--resume_from_checkpoint", path("plain/sft/checkpoint-1")});
@@ -195,8 +195,8 @@ TEST_F(CommandsTest, SftGrowsAVocabularyWithoutChatMlAndSavesIt) {
   EXPECT_THAT(second.output, Not(HasSubstr("grows")));
 }
 
-// What stands in the way is said in one line, before anything is read that takes long.
-// The miniature knows 256 positions. Whatever would take more says so before it starts, with the key that mends it.
+// The miniature has 256 positions. A command that needs more fails before it starts, and its one-line error names the
+// key to change.
 TEST_F(CommandsTest, NothingGoesBeyondTheModelsPositions) {
   std::string words;
   for (int i = 0; i < 400; ++i) words += "What is 1 + 2? ";
@@ -232,7 +232,8 @@ TEST_F(CommandsTest, NothingGoesBeyondTheModelsPositions) {
   expect_refused({"chat", path("model"), "--max_model_len", "257"},
                  "max_model_len: sequences of up to 257" + beyond + "at most 256; ");
 
-  // Several documents in a longer row are fine; defaults end where the model does. Both are said.
+  // A row longer than the positions may hold several documents, and default lengths stop at the model's positions. A
+  // notice says so in both cases.
   const Ended row = run_program(
       pretrain_arguments(folder_->path(), {"--block_size", "300", "--max_steps", "1", "--output_dir", path("row")}));
   EXPECT_EQ(row.code, 0) << row.output;
@@ -279,11 +280,11 @@ TEST_F(CommandsTest, WhatIsWrongGetsOneLine) {
   EXPECT_EQ(eval.code, 1);
   EXPECT_EQ(eval.output,
             "hone: error: output_dir: cannot create the folder " + path("wrong.jsonl") + ": Not a directory\n");
-  EXPECT_EQ(run_program({"chat"}).output, "hone: error: hone chat: no model is named (hone chat FOLDER)\n");
+  EXPECT_EQ(run_program({"chat"}).output, "hone: error: hone chat: no model given (hone chat FOLDER)\n");
   EXPECT_EQ(run_program({"help"}).output, run_program({"--help"}).output);
 }
 
-// What the program says where its streams are a terminal and these lines are typed.
+// Runs the program on a pseudo-terminal, types these lines and returns its output.
 std::string said_on_terminal(const std::vector<std::string>& arguments, const std::string& typed) {
   int terminal = -1;
   const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
@@ -311,7 +312,7 @@ TEST_F(CommandsTest, ChatSpeaksOfItsSetCommand) {
       {"chat", path("model")}, "/set foo\n/set foo 1\n/set device cpu\n/set top_p 9\n/set top_p 0.5\nquit\n");
   EXPECT_THAT(said, HasSubstr("/set: expected a name and a value, saw 'foo'"));
   EXPECT_THAT(said, HasSubstr("/set: 'foo' cannot be set (temperature, top_p, top_k, min_p, repetition_penalty"));
-  EXPECT_THAT(said, HasSubstr("/set: 'device' cannot be set")) << "it would change nothing";
+  EXPECT_THAT(said, HasSubstr("/set: 'device' cannot be set")) << "the device cannot change during a conversation";
   EXPECT_THAT(said, HasSubstr("/set top_p: expected a number above 0 and of at most 1, saw '9'"));
   EXPECT_THAT(said, Not(HasSubstr("--")));
 }

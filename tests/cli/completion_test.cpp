@@ -1,4 +1,4 @@
-// Completion scripts in their shells, the manual page, and the recipes inside the program.
+// Tests the completion scripts in their shells, the manual page and the built-in recipes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ using testing::Not;
 
 bool has_shell(const std::string& name) { return std::system((name + " -c 'exit 0' > /dev/null 2>&1").c_str()) == 0; }
 
-// The words that the shell's script `lines`, run behind the completion script, prints.
+// Sources the completion script in the shell, runs `lines` and returns the words that they print.
 std::vector<std::string> words_from(const std::string& shell, const std::string& lines) {
   const TemporaryDirectory folder;
   const fs::path completion = folder.path() / "completion";
@@ -39,27 +39,28 @@ std::vector<std::string> words_from(const std::string& shell, const std::string&
   return words;
 }
 
-// The proposals for a command line whose last word is to be completed.
+// Returns bash's completions of the last word of a command line.
 std::vector<std::string> bash_words(const std::string& line) {
   return words_from("bash --norc",
                     "COMP_WORDS=(" + line + ")\nCOMP_CWORD=$((${#COMP_WORDS[@]}-1))\n_hone\necho \"${COMPREPLY[@]}\"");
 }
 
 TEST(Completion, Bash) {
-  if (!has_shell("bash")) GTEST_SKIP() << "there is no bash";
+  if (!has_shell("bash")) GTEST_SKIP() << "bash is not installed";
   EXPECT_EQ(bash_words("hone pre"), std::vector<std::string>{"pretrain"});
   EXPECT_THAT(bash_words("hone ''"), Contains("completion"));
   EXPECT_EQ(bash_words("hone sft --learning"), std::vector<std::string>{"--learning_rate"});
   EXPECT_THAT(bash_words("hone grpo --num_g"), Contains("--num_generations"));
   EXPECT_THAT(bash_words("hone sft --num_g"), Not(Contains("--num_generations")));
   EXPECT_EQ(bash_words("hone sft --optim mu"), std::vector<std::string>{"muon"});
-  EXPECT_EQ(bash_words("hone sft --optim = mu"), std::vector<std::string>{"muon"}) << "--optim=mu is three words";
+  EXPECT_EQ(bash_words("hone sft --optim = mu"), std::vector<std::string>{"muon"})
+      << "bash splits --optim=mu into three words";
   EXPECT_EQ(bash_words("hone plan g"), std::vector<std::string>{"grpo"});
   EXPECT_EQ(bash_words("hone help bench"), std::vector<std::string>{"bench"});
   EXPECT_TRUE(bash_words("hone sft recipe").empty()) << "files are completed by the shell";
 }
 
-// compadd and _describe stand for zsh's own, which want a terminal.
+// Returns zsh's completions. Replaces compadd and _describe, because zsh's own functions need a terminal.
 std::vector<std::string> zsh_words(const std::string& line) {
   return words_from("zsh -f",
                     "compadd() { shift; for name in \"$@\"; do print -l -- ${(P)name}; done }\n"
@@ -68,7 +69,7 @@ std::vector<std::string> zsh_words(const std::string& line) {
 }
 
 TEST(Completion, Zsh) {
-  if (!has_shell("zsh")) GTEST_SKIP() << "there is no zsh";
+  if (!has_shell("zsh")) GTEST_SKIP() << "zsh is not installed";
   EXPECT_THAT(zsh_words("hone ''"), Contains("pretrain"));
   EXPECT_THAT(zsh_words("hone sft --"), Contains("--learning_rate"));
   EXPECT_THAT(zsh_words("hone sft --"), Not(Contains("--num_generations")));
@@ -82,7 +83,7 @@ std::vector<std::string> fish_words(const std::string& line) {
 }
 
 TEST(Completion, Fish) {
-  if (!has_shell("fish")) GTEST_SKIP() << "there is no fish";
+  if (!has_shell("fish")) GTEST_SKIP() << "fish is not installed";
   EXPECT_EQ(fish_words("hone pre"), std::vector<std::string>{"pretrain"});
   EXPECT_EQ(fish_words("hone sft --learning"), std::vector<std::string>{"--learning_rate"});
   EXPECT_THAT(fish_words("hone sft --num_g"), Not(Contains("--num_generations")));
@@ -104,7 +105,7 @@ TEST(Completion, RefusesAnotherShell) {
   EXPECT_THAT(result.said, HasSubstr("expected bash, zsh or fish, saw 'tcsh'"));
 }
 
-// Every command and key, in every script and in the manual.
+// Every script and the manual page contain every command and every key.
 TEST(Completion, NothingIsLeftOut) {
   CommandRegistry registry;
   register_all_cli(registry);
@@ -153,15 +154,16 @@ TEST(RecipesCommand, PrintsAndWrites) {
   const std::string out = folder.path() / "out";
   EXPECT_THAT(run_commands({"recipes", "quickstart", "--output_dir", out}).said, HasSubstr("wrote 5 files"));
   EXPECT_EQ(read_file(fs::path(out) / "sft.yaml"), sft);
-  EXPECT_EQ(run_commands({"recipes", "quickstart", "--output_dir", out}).code, 0) << "the same again";
+  EXPECT_EQ(run_commands({"recipes", "quickstart", "--output_dir", out}).code, 0)
+      << "writing identical files again succeeds";
   write_file(fs::path(out) / "sft.yaml", "learning_rate: 1\n");
   const CommandResult kept = run_commands({"recipes", "quickstart", "--output_dir", out});
   EXPECT_EQ(kept.code, 1);
-  EXPECT_THAT(kept.said, HasSubstr("sft.yaml: is there and differs"));
+  EXPECT_THAT(kept.said, HasSubstr("sft.yaml: exists and differs"));
   EXPECT_EQ(read_file(fs::path(out) / "sft.yaml"), "learning_rate: 1\n");
 }
 
-// The tests run in a folder without recipes/. A file in the place of the first model ends it early.
+// The tests run in a folder without recipes/. A file at the path of the first model's folder ends the run early.
 TEST(QuickstartCommand, BringsItsRecipes) {
   const TemporaryDirectory folder;
   const fs::path out = folder.path() / "out";

@@ -1,4 +1,4 @@
-// Commands that need what is on the hub.
+// Tests commands that download models or data from the hub.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,14 +46,15 @@ TEST(Download, OntoAFullDiskIsSaidAndGoesOnWhenThereIsRoom) {
     return run_program(convert);
   };
   const fs::path blobs = folder.path() / "cache/hub/models--Org--Small/blobs";
-  for (int again = 0; again < 2; ++again) {  // also where nothing fits any more
+  for (int again = 0; again < 2; ++again) {  // the second run finds the disk already full
     const Ended ended = on_a_full_disk();
     EXPECT_EQ(ended.code, 1) << ended.output;
-    EXPECT_THAT(ended.output, AllOf(StartsWith("hone: error: " + blobs.string()),
-                                    HasSubstr(".incomplete: cannot write: File too large (make room, or set HF_HOME to "
-                                              "another disk; what is there is kept, and the download goes on from it)"),
-                                    EndsWith(")\n")));
-    EXPECT_EQ(split(ended.output, '\n').size(), 2u) << ended.output;  // the second is empty
+    EXPECT_THAT(ended.output,
+                AllOf(StartsWith("hone: error: " + blobs.string()),
+                      HasSubstr(".incomplete: cannot write: File too large (free some space, or set HF_HOME to "
+                                "another disk; a new download continues from the partial file)"),
+                      EndsWith(")\n")));
+    EXPECT_EQ(split(ended.output, '\n').size(), 2u) << ended.output;  // one line and the empty string after it
     EXPECT_FALSE(fs::exists(path("out/model.safetensors")));
     std::vector<std::string> begun;
     for (const std::string& name : names_in(blobs)) {

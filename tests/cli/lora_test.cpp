@@ -1,4 +1,4 @@
-// Adapters as a user trains, resumes, merges and uses them, on a miniature.
+// Tests training, resuming, merging and using adapters by command lines, on a miniature.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ class LoraCommands : public testing::Test {
     EXPECT_EQ(ended.code, code) << ended.output;
     return ended.output;
   }
-  // `hone COMMAND` on some of the data, four steps with an adapter.
+  // Command line of sft that trains an adapter for four steps, followed by `more`.
   [[nodiscard]] std::vector<std::string> sft(const std::string& model, const std::string& output,
                                              std::vector<std::string> more = {}) const {
     std::vector<std::string> arguments{"sft",
@@ -75,7 +75,7 @@ TEST_F(LoraCommands, TrainsResumesAndMerges) {
   EXPECT_EQ(read_json(path("whole/adapter_config.json")).at("base_model_name_or_path"),
             fs::canonical(path("model")).string());
 
-  // From a checkpoint, with dropout as it would have drawn.
+  // A resumed run repeats the losses and the dropout masks of the run that was not interrupted.
   fs::create_directories(path("resumed"));
   fs::copy(path("whole/checkpoint-2"), path("resumed/checkpoint-2"), fs::copy_options::recursive);
   EXPECT_THAT(run(sft("model", "resumed")), HasSubstr("resumed from"));
@@ -84,19 +84,19 @@ TEST_F(LoraCommands, TrainsResumesAndMerges) {
   EXPECT_EQ(losses("resumed"), (std::vector<double>{all[2], all[3]}));
   EXPECT_EQ(read_file(path("resumed/adapter_model.safetensors")), read_file(path("whole/adapter_model.safetensors")));
 
-  // Merged, it is the model that training goes on from as if the adapter's folder were named.
+  // Training from the merged model equals training from the adapter's folder.
   EXPECT_THAT(run({"merge", path("whole"), "--output_dir", path("merged")}), HasSubstr("wrote"));
   EXPECT_TRUE(is_file(path("merged/tokenizer.json")));
   run(sft("merged", "after-merge"));
   run(sft("whole", "after-adapter"));
   EXPECT_EQ(losses("after-merge"), losses("after-adapter"));
-  // An adapter on an adapter.
+  // An adapter whose base is an adapter merges, too.
   run({"merge", path("after-adapter"), "--output_dir", path("merged-twice")});
   run({"merge", path("after-merge"), "--output_dir", path("merged-once-more")});
   EXPECT_EQ(read_file(path("merged-twice/config.json")), read_file(path("merged-once-more/config.json")));
 }
 
-// The miniature's embedding is its head; merged, they are two.
+// The miniature ties the embedding and the head. An adapter on both makes them two tensors in the merged model.
 TEST_F(LoraCommands, TiedTablesTrainResumeAndMerge) {
   const std::vector<std::string> tables{"--lora_target_modules", ".*(embed_tokens|[qv]_proj)|lm_head"};
   run(sft("model", "whole", tables));
@@ -112,12 +112,12 @@ TEST_F(LoraCommands, TiedTablesTrainResumeAndMerge) {
   EXPECT_EQ(losses("after-merge"), losses("after-adapter"));
 }
 
-// What convert writes of an adapter is the adapter, in the type that was asked for.
+// convert writes an adapter as an adapter, in the requested dtype.
 TEST_F(LoraCommands, ConvertKeepsAnAdapterOne) {
   (void)run(sft("model", "adapter"));
   const std::string output =
       run({"convert", path("adapter"), "--output_dir", path("converted"), "--torch_dtype", "bfloat16"});
-  EXPECT_THAT(output, HasSubstr("an adapter (hone merge puts it into its base), "));
+  EXPECT_THAT(output, HasSubstr("an adapter (hone merge merges it into its base), "));
   EXPECT_FALSE(is_file(path("converted/model.safetensors")));
   EXPECT_FALSE(is_file(path("converted/config.json")));
   EXPECT_TRUE(is_file(path("converted/tokenizer.json")));
@@ -136,7 +136,7 @@ TEST_F(LoraCommands, ConvertKeepsAnAdapterOne) {
   run({"merge", path("converted"), "--output_dir", path("merged")});
   EXPECT_TRUE(is_file(path("merged/model.safetensors")));
 
-  // A base that is named by its place beside the adapter, and one file whatever its size.
+  // A relative path of the base is adjusted to the new folder. The adapter is one file, whatever its size.
   Json config = read_json(path("adapter/adapter_config.json"));
   config["base_model_name_or_path"] = "../model";
   write_json(path("adapter/adapter_config.json"), config);
@@ -149,11 +149,11 @@ TEST_F(LoraCommands, ConvertKeepsAnAdapterOne) {
               HasSubstr("max_shard_size: 1KB, but an adapter is one file, here of "));
   EXPECT_FALSE(fs::exists(path("shards")));
 
-  // Where an adapter lies beside a model, the model is converted, without a configuration that has no weights.
+  // From a folder with a model and an adapter, only the model is converted, without the adapter's configuration.
   fs::copy(path("adapter/adapter_config.json"), path("model/adapter_config.json"));
   fs::copy(path("adapter/adapter_model.safetensors"), path("model/adapter_model.safetensors"));
   EXPECT_THAT(run({"convert", path("model"), "--output_dir", path("both")}),
-              HasSubstr("holds an adapter beside the model's weights: it is left out"));
+              HasSubstr("holds an adapter next to the model's weights; the adapter is not converted"));
   EXPECT_TRUE(is_file(path("both/model.safetensors")));
   EXPECT_FALSE(is_file(path("both/adapter_config.json")));
 }
@@ -196,9 +196,10 @@ TEST_F(LoraCommands, MistakesAreNamed) {
   EXPECT_THAT(run(sft("model", "o", {"--lora_target_modules", "q_porj"}), 1),
               HasSubstr("lora_target_modules: 'q_porj' names no linear layer of this model"));
   EXPECT_THAT(run(sft("model", "o", {"--lora_task_type", "SEQ_CLS"}), 1), HasSubstr("CAUSAL_LM"));
-  EXPECT_THAT(run({"merge", path("model"), "--output_dir", path("x")}, 1), HasSubstr("holds no adapter"));
+  EXPECT_THAT(run({"merge", path("model"), "--output_dir", path("x")}, 1), HasSubstr("is not an adapter"));
   run(sft("model", "adapter", {"--max_steps", "2"}));
-  EXPECT_THAT(run({"merge", path("adapter"), "--output_dir", path("adapter")}, 1), HasSubstr("own folder"));
+  EXPECT_THAT(run({"merge", path("adapter"), "--output_dir", path("adapter")}, 1),
+              HasSubstr("the folder of the adapter itself"));
   EXPECT_THAT(run({"merge", path("adapter")}, 1), HasSubstr("output_dir: is not set"));
   EXPECT_THAT(run(sft("model", "adapter", {"--lora_r", "8"}), 1), HasSubstr("resume with the lora options"));
   fs::rename(path("model"), path("moved"));

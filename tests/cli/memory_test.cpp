@@ -1,4 +1,4 @@
-// Long runs keep no memory from step to step.
+// Tests that the memory of a process does not grow over a long run.
 #include <gtest/gtest.h>
 
 #include "cli/program.h"
@@ -12,9 +12,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kMib = 1.0 / 1024;  // in GiB
+constexpr double kMib = 1.0 / 1024;  // GiB per MiB
 
-// What the process has resident at the last step, beyond what it had at `settled`, in GiB.
+// Returns the growth of the process's resident memory from step `settled` to the last step, in GiB.
 double growth(const fs::path& output, double settled) {
   const MetricSeries memory = metric_series(read_metrics(output / "metrics.jsonl"), "process_memory_gib");
   for (std::size_t i = 0; i < memory.steps.size(); ++i) {
@@ -26,7 +26,7 @@ double growth(const fs::path& output, double settled) {
 
 TEST(Memory, IsFlatOverLongRuns) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers keep memory of their own";
+  GTEST_SKIP() << "sanitizers allocate memory themselves";
 #endif
   const TemporaryDirectory folder;
   write_miniature(folder.path());

@@ -1,4 +1,4 @@
-// What a pipeline finds wrong before its first stage starts, and stages that fail before their first step.
+// Tests the checks of a pipeline before its first stage starts, and stages that fail before their first step.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ class PipelineChecks : public testing::Test {
 
   [[nodiscard]] static std::string path(const std::string& relative) { return (folder_->path() / relative).string(); }
 
-  // `stages`: a line each, from line 4 of the recipe.
+  // Runs a pipeline. Each element of `stages` is one line of the recipe, from line 4 on.
   static Ended run(const std::string& output, const std::vector<std::string>& stages,
                    const std::vector<std::string>& more = {}) {
     std::string recipe =
@@ -88,7 +88,7 @@ TEST_F(PipelineChecks, AllProblemsOfAllStagesAreNamedBeforeTheFirstStarts) {
        }) {
     EXPECT_THAT(ended.output, HasSubstr(problem));
   }
-  EXPECT_THAT(ended.output, AllOf(HasSubstr(yaml + ": 10 problems, named above; nothing was started\n"),
+  EXPECT_THAT(ended.output, AllOf(HasSubstr(yaml + ": 10 problems, listed above; no stage was started\n"),
                                   Not(HasSubstr("stage sft:")), Not(HasSubstr("stage 1 of"))));
   EXPECT_EQ(begun("all"), 0u);
   EXPECT_FALSE(is_folder(path("all/01-sft")));
@@ -99,27 +99,28 @@ TEST_F(PipelineChecks, OneProblemIsTheError) {
       {grpo("reward_funcs: [" + path("rewards.py") + ":bad]"),
        "stage grpo: the reward " + path("rewards.py") + ":bad: it raised TypeError: string indices must be integers"},
       {grpo("reward_funcs: [format], generation_batch_size: 400"),
-       "prompts.jsonl has 40 prompts, one generation takes 200; nothing was started"},
+       "prompts.jsonl has 40 prompts, but one generation needs 200; no stage was started"},
       {grpo("reward_funcs: [format], dataset_prompt_column: gone"), "stage grpo: " + path("data/prompts.jsonl")},
       {grpo("reward_funcs: [format], eval_strategy: steps"), "stage grpo: eval_strategy: is steps, but "},
       {"stage: sft, dataset_name: " + path("data/prompts.jsonl") + ", dataset_prompt_column: gone",
-       "no row can be used"},
+       "has no usable row"},
       {"stage: pretrain, model_config_path: " + path("gone.json") + ", tokenizer_name_or_path: " + path("base"),
        "gone.json"},
       {"stage: generate, decontaminate: [" + path("gone.jsonl") + "]", "stage generate: "},
-      {"stage: eval, dataset_name: [a, b]", "stage eval: dataset_name: names 2 datasets for 1 tasks"},
+      {"stage: eval, dataset_name: [a, b]",
+       "stage eval: dataset_name: expected one dataset per task, saw 2 datasets and 1 tasks"},
   };
   for (const auto& [stage, problem] : cases) {
     const Ended ended = run("one", {sft(), stage});
     EXPECT_EQ(ended.code, 1) << stage;
-    EXPECT_THAT(ended.output, AllOf(HasSubstr(problem), HasSubstr("nothing was started\n"))) << stage;
+    EXPECT_THAT(ended.output, AllOf(HasSubstr(problem), HasSubstr("no stage was started\n"))) << stage;
     EXPECT_FALSE(is_folder(path("one/01-sft"))) << stage;
     EXPECT_EQ(run("one", {sft(), stage}, {"--dry_run"}).code, 1) << stage;
   }
 }
 
 TEST_F(PipelineChecks, AStageThatFailsBeforeItsFirstStepStartsAnewWithOtherKeys) {
-  // The reward knows what is made up, and fails at what is not.
+  // The reward accepts the made-up completions of the check and fails on real ones, so that the stage fails later.
   write_file(path("picky.py"),
              "def picky(completions, **kwargs):\n    if 'made up' not in completions[0]: raise ValueError('no')\n"
              "    return [1.0] * len(completions)\n");
@@ -133,10 +134,10 @@ TEST_F(PipelineChecks, AStageThatFailsBeforeItsFirstStepStartsAnewWithOtherKeys)
   EXPECT_FALSE(is_folder(path("late/02-last")));
   const Ended mended = run("late", {sft(), with_reward("format")});
   EXPECT_EQ(mended.code, 0) << mended.output;
-  EXPECT_THAT(mended.output, HasSubstr("stage 1 of 2, sft: done before"));
+  EXPECT_THAT(mended.output, HasSubstr("stage 1 of 2, sft: already done"));
   EXPECT_EQ(begun("late"), 2u);
-  // What has ended stays as it was.
-  EXPECT_THAT(run("late", {sft(), with_reward("length")}).output, HasSubstr("was begun with other keys"));
+  // A stage that is done cannot be changed.
+  EXPECT_THAT(run("late", {sft(), with_reward("length")}).output, HasSubstr("began with other keys"));
 }
 
 TEST_F(PipelineChecks, AStageThatWasKilledBeforeItsFirstStepStartsAnewWithOtherKeys) {
@@ -153,9 +154,9 @@ TEST_F(PipelineChecks, AStageThatWasKilledBeforeItsFirstStepStartsAnewWithOtherK
              {{"stages", Json::array({{{"name", "sft"}, {"status", "running"}, {"recipe", "max_steps: 7\n"}}})}});
   const Ended refused = run("going", {sft()});
   EXPECT_EQ(refused.code, 1);
-  EXPECT_THAT(refused.output, HasSubstr("was begun with other keys"));
+  EXPECT_THAT(refused.output, HasSubstr("began with other keys"));
   EXPECT_TRUE(is_folder(path("going/01-sft/checkpoint-1")));
-  // What --from forgets is kept where the stages cannot run.
+  // --from deletes nothing if the stages cannot run.
   EXPECT_EQ(run("going", {"stage: sft, dataset_name: " + path("gone.jsonl")}, {"--from", "sft"}).code, 1);
   EXPECT_TRUE(is_folder(path("going/01-sft/checkpoint-1")));
   EXPECT_EQ(run("going", {sft()}, {"--from", "sft"}).code, 0);

@@ -1,4 +1,4 @@
-// Pipelines: what their stages become, and that kills change nothing.
+// Tests pipelines: how stages are resolved, and that a killed pipeline resumes with the same bits.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/types.h>
@@ -70,11 +70,12 @@ TEST(Stages, are_refused_with_their_line) {
   EXPECT_NE(refusal_of("{stage: sft}\n").find("must be a list"), std::string::npos);
   EXPECT_NE(refusal_of("- {stage: sft, output-dir: x}\n").find("output_dir"), std::string::npos);
   const std::string secret = refusal_of("- {stage: sft, hub-token: hf_mostSecret}\n");
-  EXPECT_NE(secret.find("sets hub_token, which would be written to its recipe (set HF_TOKEN)"), std::string::npos);
+  EXPECT_NE(secret.find("sets hub_token, which would be written to its recipe (set HF_TOKEN in the environment)"),
+            std::string::npos);
   EXPECT_EQ(secret.find("hf_mostSecret"), std::string::npos);
   EXPECT_NE(refusal_of("- {stage: sft, name: ../x}\n").find("letters"), std::string::npos);
   EXPECT_NE(refusal_of("- {stage: sft, name: a}\n- {stage: sft, name: a}\n").find("two stages"), std::string::npos);
-  EXPECT_NE(refusal_of("- {stage: sft, dataset_name: '${grpo}'}\n").find("no stage before"), std::string::npos);
+  EXPECT_NE(refusal_of("- {stage: sft, dataset_name: '${grpo}'}\n").find("no earlier stage"), std::string::npos);
 }
 
 class PipelineRun : public testing::Test {
@@ -112,7 +113,7 @@ class PipelineRun : public testing::Test {
     return all;
   }
 
-  // How many stages have begun; 0 where there is no state yet.
+  // Returns the number of stages that have begun; 0 if there is no state yet.
   [[nodiscard]] std::size_t begun(const std::string& output) const {
     const fs::path state = folder_.path() / output / "pipeline.json";
     return is_file(state) ? read_json(state)["stages"].size() : 0;
@@ -140,7 +141,7 @@ TEST_F(PipelineRun, KilledInEachStageItLeavesTheSameBits) {
       const int code = wait_for(child);
       if (code == 128 + SIGKILL && begun("killed") == stage) {
         ++kills;
-      } else {  // the stage was over: once more, and sooner
+      } else {  // the stage had ended before the kill: try again with an earlier kill
         ASSERT_TRUE(code == 0 || code == 128 + SIGKILL) << read_file(folder_.path() / "log");
         copy_folder(path("so far"), path("killed"));
         most = std::max<std::uint64_t>(most * 3 / 4, 1);
@@ -155,14 +156,14 @@ TEST_F(PipelineRun, KilledInEachStageItLeavesTheSameBits) {
     EXPECT_EQ(read_file(path("killed" + relative)), read_file(path("whole" + relative))) << file;
   }
   EXPECT_EQ(begun("killed"), 4u);
-  // Every prompt once.
+  // Every prompt was completed exactly once.
   const std::string generations = read_file(path("killed/03-rejection_sampling/generations.jsonl"));
   EXPECT_EQ(std::ranges::count(generations, '\n'), 40);
   const Ended again = run_program(arguments("killed"));
   EXPECT_EQ(again.code, 0);
-  EXPECT_NE(again.output.find("stage 4 of 4, last: done before"), std::string::npos) << again.output;
+  EXPECT_NE(again.output.find("stage 4 of 4, last: already done"), std::string::npos) << again.output;
 
-  // Other keys in a stage that has begun are refused; --from runs it anew.
+  // Changed keys of a stage that has begun are refused; --from runs the stage again.
   write_recipe("2e-3");
   const Ended refused = run_program(arguments("killed"));
   EXPECT_EQ(refused.code, 1);
@@ -190,8 +191,8 @@ TEST_F(PipelineRun, ConvertKeepsValues) {
     EXPECT_NE(ended.output.find(message), std::string::npos) << ended.output;
   };
   refused({"convert", path("base")}, "output_dir");
-  refused({"convert", path("base"), "--output_dir", path("base")}, "the model's own folder");
-  refused({"convert", path("base"), "--output_dir", path("x"), "--max_shard_size", "5 stones"}, "is no size");
+  refused({"convert", path("base"), "--output_dir", path("base")}, "the folder of the model itself");
+  refused({"convert", path("base"), "--output_dir", path("x"), "--max_shard_size", "5 stones"}, "expected a size");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// hone plan as a user asks it: of a recipe, of keys alone, of another machine.
+// Tests hone plan for a recipe, for keys without a recipe, and for another device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ class PlanCommand : public testing::Test {
   TemporaryDirectory folder_;
 };
 
-// Bytes of the line that begins with two blanks and `name`.
+// Returns the line of a plan that begins with two spaces and `name`.
 std::string line_of(const std::string& plan, const std::string& name) {
   for (const std::string& line : split(plan, '\n')) {
     if (line.starts_with("  " + name + " ")) return line;
@@ -40,7 +40,7 @@ TEST_F(PlanCommand, NeedsAModelAndItsKeysOnly) {
   ASSERT_EQ(sft.code, 0) << sft.said;
   EXPECT_THAT(sft.said, HasSubstr("the shape of qwen2.5-0.5b"));
   EXPECT_THAT(sft.printed, HasSubstr("work of a micro-batch of 512 tokens"));
-  EXPECT_THAT(sft.printed, HasSubstr("steps: as the data will have"));
+  EXPECT_THAT(sft.printed, HasSubstr("steps: depends on the data"));
   EXPECT_THAT(line_of(sft.printed, "total"), HasSubstr("494,032,768"));
   const CommandResult grpo =
       run_commands({"plan", "grpo", "--model_name_or_path", "qwen2.5-0.5b", "--max_completion_length", "64",
@@ -57,7 +57,7 @@ TEST_F(PlanCommand, NeedsAModelAndItsKeysOnly) {
   EXPECT_THAT(pretrain.printed, HasSubstr("work of a micro-batch of 512 tokens"));
 }
 
-// The time is of this machine's device, where its rates are known.
+// The plan shows a time only for this machine's device, and only if its rates are known.
 TEST_F(PlanCommand, SaysTheTimeAtMeasuredLimits) {
   const Environment environment({{"HONE_CACHE", (folder_.path() / "cache").string()}});
   const std::vector<std::string> run{"plan",
@@ -81,7 +81,7 @@ TEST_F(PlanCommand, SaysTheTimeAtMeasuredLimits) {
   const std::string known = run_commands(run).printed;
   const std::string line = line_of(known, "at the device's limits");
   EXPECT_THAT(line, HasSubstr(" ms, by measured rates"));
-  // GFLOP at a megaflop a second are as many million ms.
+  // One GFLOP at the stored rate of 1 MFLOP/s takes 1,000 s, which is 1e6 ms.
   const auto number = [](const std::string& text) { return std::stod(text.substr(30)); };
   EXPECT_NEAR(number(line), number(line_of(known, "forward and backward")) * 1e6, 1e3);
   const std::size_t at = known.find("  at the device's limits");
@@ -119,7 +119,7 @@ TEST_F(PlanCommand, AnswersForOtherDevices) {
   }
 }
 
-// gradient_checkpointing: auto recomputes as the memory of the device that is asked about wants it.
+// gradient_checkpointing: auto recomputes as much as the memory of the planned device requires.
 TEST_F(PlanCommand, RecomputesForTheDeviceThatIsAskedAbout) {
   const auto arena = [&](const char* memory) {
     return line_of(run_commands({"plan", "sft", "--model_name_or_path", "qwen2.5-0.5b", "--max_length", "2048",
@@ -145,9 +145,9 @@ TEST_F(PlanCommand, TakesARecipeWithAndWithoutItsKind) {
 
 TEST_F(PlanCommand, LosesNoArgument) {
   const std::string sft = write("a.yaml", "model_name_or_path: qwen2.5-0.5b\nmax_length: 128\n");
-  EXPECT_THAT(run_commands({"plan", sft, "sft"}).said, HasSubstr("takes no argument 'sft'"));
-  EXPECT_THAT(run_commands({"plan", "sft", "x"}).said, HasSubstr("takes no argument 'x'"));
-  EXPECT_THAT(run_commands({"plan", "sft", sft, sft}).said, HasSubstr("names two recipes"));
+  EXPECT_THAT(run_commands({"plan", sft, "sft"}).said, HasSubstr("unexpected argument 'sft'"));
+  EXPECT_THAT(run_commands({"plan", "sft", "x"}).said, HasSubstr("unexpected argument 'x'"));
+  EXPECT_THAT(run_commands({"plan", "sft", sft, sft}).said, HasSubstr("expected one recipe"));
   EXPECT_THAT(run_commands({"plan", "sfd"}).said, HasSubstr("expected pretrain, sft or grpo, or a recipe, saw 'sfd'"));
   EXPECT_THAT(run_commands({"plan"}).said, HasSubstr("expected pretrain, sft or grpo, or a recipe"));
 }
@@ -161,17 +161,17 @@ TEST_F(PlanCommand, SaysWhichKindARecipeMayBeOf) {
       return std::string(error.what());
     }
   };
-  EXPECT_THAT(error_of(write("any.yaml", shared)), HasSubstr("its keys suit pretrain and sft and grpo"));
-  EXPECT_EQ(error_of(write("my_grpo.yaml", shared)), "grpo") << "named after it";
-  EXPECT_EQ(error_of(write("sft.yaml", shared + "block_size: 3\n")), "pretrain") << "keys tell more than names";
+  EXPECT_THAT(error_of(write("any.yaml", shared)), HasSubstr("its keys fit pretrain and sft and grpo"));
+  EXPECT_EQ(error_of(write("my_grpo.yaml", shared)), "grpo") << "the file name decides a tie";
+  EXPECT_EQ(error_of(write("sft.yaml", shared + "block_size: 3\n")), "pretrain") << "keys count before the file name";
   EXPECT_EQ(error_of(write("c.yaml", shared + "lr_scheduler_kwargs: {min_lr_rate: 0.1}\nreward-funcs: []\n")), "grpo");
-  EXPECT_THAT(error_of(write("p.yaml", "stages: []\n")), HasSubstr("is a pipeline's"));
+  EXPECT_THAT(error_of(write("p.yaml", "stages: []\n")), HasSubstr("is the recipe of a pipeline"));
   EXPECT_EQ(training_kind_of(source_dir() / "recipes/quickstart/sft.yaml"), "sft");
   EXPECT_EQ(training_kind_of(source_dir() / "recipes/quickstart/grpo.yaml"), "grpo");
   EXPECT_EQ(training_kind_of(source_dir() / "recipes/quickstart/pretrain.yaml"), "pretrain");
 }
 
-// Data makes a plan exact; without a tokenizer they cannot be read, and that is said.
+// With the real data a plan is exact. Without a tokenizer the data cannot be read, and a line says so.
 TEST_F(PlanCommand, ReadsDataWhereItCan) {
   write_miniature(folder_.path());
   const std::vector<std::string> keys{"plan",
@@ -194,7 +194,7 @@ TEST_F(PlanCommand, ReadsDataWhereItCan) {
   const CommandResult blind = run_commands({"plan", "sft", "--model_name_or_path", "qwen2.5-0.5b", "--dataset_name",
                                             "none.jsonl", "--max_length", "64", "--device", "cpu"});
   EXPECT_EQ(blind.code, 0) << blind.said;
-  EXPECT_THAT(blind.said, HasSubstr("the data are not read"));
+  EXPECT_THAT(blind.said, HasSubstr("the data is not read"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// hone profile and hone bench: what they say adds up.
+// Tests hone profile and hone bench: the times add up, and the command lines work.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ StepOptions small_step() {
   return options;
 }
 
-// The category of the registered operation of this name.
+// Returns the category of a registered operation.
 std::string_view category_of(std::string_view op) {
   register_operations();
   return name_of(op_registry().get(op).category());
@@ -65,13 +65,13 @@ TEST(Profile, EveryOperationHasACategory) {
 TEST(Profile, LimitsKnowThatSmallCopiesMayBeCached) {
   const DeviceLimits limits{.copy_bytes_per_second = 1e9, .flops_per_second = 1e12, .copies = {{1e3, 4e9}, {1e6, 1e9}}};
   EXPECT_EQ(limits.bytes_per_second(100), 4e9);
-  EXPECT_EQ(limits.bytes_per_second(4e3), 4e9) << "up to four times the size";
+  EXPECT_EQ(limits.bytes_per_second(4e3), 4e9) << "a copy's rate holds for up to four times its size";
   EXPECT_EQ(limits.bytes_per_second(5e3), 1e9);
   EXPECT_EQ(limits.bytes_per_second(1e9), 1e9);
   EXPECT_DOUBLE_EQ(limits.floor(2e12, 1), 2);
   EXPECT_DOUBLE_EQ(limits.floor(0, 2e9), 2);
   EXPECT_DOUBLE_EQ(limits.reached(2e12, 1, 4), 0.5);
-  EXPECT_DOUBLE_EQ(limits.reached(2e12, 1, 1), 1) << "what was reached is possible";
+  EXPECT_DOUBLE_EQ(limits.reached(2e12, 1, 1), 1) << "never above 1";
 }
 
 TEST(Profile, LimitsAreMeasuredOnce) {
@@ -79,7 +79,7 @@ TEST(Profile, LimitsAreMeasuredOnce) {
   const Environment environment({{"HONE_CACHE", cache.path().string()}});
   Device& device = cpu_device();
   EXPECT_GT(device_limits(device, DType::bf16, 0.01, false).copy_bytes_per_second, 0);
-  EXPECT_FALSE(measured_model(device).copy_bytes.is_known()) << "too short to be kept";
+  EXPECT_FALSE(measured_model(device).copy_bytes.is_known()) << "too short to be stored";
   const DeviceLimits first = device_limits(device, DType::bf16, kKeptSeconds, false);
   EXPECT_EQ(first.copies.size(), 5u);
   EXPECT_EQ(measured_model(device).flops(DType::f32).per_second, first.flops_per_second);
@@ -134,7 +134,7 @@ TEST(Profile, PacksDocumentsOfRandomLengths) {
   const std::vector<std::int64_t> lengths = document_lengths(options);
   std::int64_t sum = 0;
   for (const std::int64_t length : lengths) {
-    const std::int64_t left = options.seq_len - sum % options.seq_len;  // of the sequence
+    const std::int64_t left = options.seq_len - sum % options.seq_len;  // tokens left in the sequence
     EXPECT_LE(length, std::min<std::int64_t>(left, 32));
     EXPECT_GE(length, std::min<std::int64_t>(left, 11));
     sum += length;
@@ -157,7 +157,7 @@ TEST(Profile, PacksDocumentsOfRandomLengths) {
   }
 }
 
-// Two profiled steps of two micro-steps.
+// Profiles two steps of two micro-batches each.
 Timeline profiled() {
   const StepOptions options = small_step();
   const std::unique_ptr<Model> model = open_shape(options);
@@ -200,7 +200,7 @@ TEST(Profile, SharesAddUpToTheStep) {
     EXPECT_GE(kernel.floor, std::max(kernel.flops / 1e17, kernel.bytes / 1e16) * (1 - 1e-9));
   }
   EXPECT_NEAR(runs, static_cast<double>(timeline.runs.size()) / 2, 1e-6);
-  // Two layers are one module; each micro-step has a product of each kind in each.
+  // The two layers count as one module, so swiglu runs 2 layers x 2 micro-batches times per step.
   const auto swiglu = std::ranges::find_if(report.kernels, [](const auto& k) { return k.op == "swiglu"; });
   ASSERT_NE(swiglu, report.kernels.end());
   EXPECT_EQ(swiglu->module, "layers.*.mlp");
@@ -263,16 +263,16 @@ TEST(Profile, AdviceNamesWhatStandsOut) {
   const DeviceLimits limits{.copy_bytes_per_second = 1e9, .flops_per_second = 1e12};
   const ProfileReport bad = make_report(made_up(0.5, 0.2, 0.2, 1.0), limits);
   const std::string said = join(advice(bad, {.tuned = false, .gpu = true, .gradient_accumulation_steps = 1}), "\n");
-  EXPECT_THAT(said, HasSubstr("10.0% of the step lie between operations"));
+  EXPECT_THAT(said, HasSubstr("10.0% of the step is spent between operations"));
   EXPECT_THAT(said, HasSubstr("--tune_gemm"));
   EXPECT_THAT(said, HasSubstr("rms_norm (layers.*.mlp, forward) takes 20.0% of the step at 20%"));
   EXPECT_THAT(said, HasSubstr("gradient_accumulation_steps"));
   EXPECT_THAT(join(advice(bad, {.tuned = true, .gpu = true}), "\n"), testing::Not(HasSubstr("--tune_gemm")));
-  EXPECT_THAT(said, testing::Not(HasSubstr("adamw_bf16"))) << "it is set, or cannot be";
+  EXPECT_THAT(said, testing::Not(HasSubstr("adamw_bf16"))) << "the states are already bf16, or cannot be";
   EXPECT_THAT(join(advice(bad, {.can_shrink_states = true}), "\n"), HasSubstr("optim adamw_bf16 moves fewer bytes"));
   EXPECT_THAT(said, HasSubstr("a larger per_device_train_batch_size"));
   EXPECT_THAT(join(advice(bad, {.batch_key = "batch_size"}), "\n"), HasSubstr("a larger batch_size makes"));
-  EXPECT_THAT(to_text(bad), HasSubstr("no matrix products, and above 2% of the step:\n  adamw"));
+  EXPECT_THAT(to_text(bad), HasSubstr("operations other than GEMMs that take more than 2% of the step:\n  adamw"));
   const ProfileReport good = make_report(made_up(0.98, 0.01, 0.01, 1.0), limits);
   EXPECT_THAT(join(advice(good, {.tuned = true, .gpu = true}), "\n"), HasSubstr("Nothing stands out"));
 }
@@ -319,10 +319,10 @@ TEST(ProfileCommand, TakesARecipe) {
   EXPECT_EQ(alone.code, 0) << alone.output;
   const Ended lost = run_program({"profile", recipe, "--optim", "sgd", "--output_dir", folder});
   EXPECT_EQ(lost.code, 1);
-  EXPECT_THAT(lost.output, HasSubstr("--optim: describes a step of a known shape"));
+  EXPECT_THAT(lost.output, HasSubstr("--optim: has no effect with a recipe"));
 }
 
-// The optimizer that help promises beside float32.
+// With dtype float32 the default optimizer becomes adamw_torch, as the help text says.
 TEST(ProfileCommand, Float32NeedsNoOptimizer) {
   const TemporaryDirectory directory;
   const std::vector<std::string> small{"--model", "quickstart", "--layers", "1",       "--seq_len",

@@ -1,4 +1,4 @@
-// The program itself, run on a miniature.
+// Runs the program build/hone in a child process.
 #pragma once
 
 #include <sys/types.h>
@@ -9,24 +9,25 @@
 
 namespace hone::test {
 
-// Starts it; what it writes to standard output and standard error is appended to `log`.
+// Starts the program and appends its standard output and standard error to `log`.
 [[nodiscard]] pid_t start_program(const std::vector<std::string>& arguments, const std::filesystem::path& log);
-// Makes `to` what `from` is, also where there is none.
+// Replaces the folder `to` by a copy of `from`; removes `to` if there is no `from`.
 void copy_folder(const std::filesystem::path& from, const std::filesystem::path& to);
 
-// False once the child has ended; wait_for is still to be called.
+// Returns false once the child has ended. The caller must still call wait_for().
 [[nodiscard]] bool is_running(pid_t child);
 
-// The exit code; 128 + the signal's number where one ended it.
+// Waits for the child and returns its exit code, or 128 + the number of the signal that ended it.
 [[nodiscard]] int wait_for(pid_t child);
 
 struct Ended {
   int code = 0;
-  std::string output;  // of both streams
+  std::string output;  // standard output and standard error
 };
+// Runs the program to its end.
 [[nodiscard]] Ended run_program(const std::vector<std::string>& arguments);
 
-// `hone pretrain` on the miniature in `folder` (support/miniature.h), then `more`.
+// Returns the arguments of `hone pretrain` on the miniature in `folder` (support/miniature.h), followed by `more`.
 [[nodiscard]] std::vector<std::string> pretrain_arguments(const std::filesystem::path& folder,
                                                           const std::vector<std::string>& more);
 

@@ -1,4 +1,4 @@
-// Runs that push to the hub, and what they do where it says no.
+// Tests runs that push to the hub, and their behaviour when the hub refuses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -53,7 +53,7 @@ class PushRuns : public testing::Test {
   }
 
   [[nodiscard]] static std::string at(const std::string& relative) { return (folder_->path() / relative).string(); }
-  // A run of three steps with a checkpoint each.
+  // Command line of a run of three steps with a checkpoint after each, followed by `more`.
   [[nodiscard]] static std::vector<std::string> train(const std::vector<std::string>& more) {
     return pretrain_arguments(folder_->path(),
                               with({"--max_steps", "3", "--save_steps", "1", "--output_dir", at("out")}, more));
@@ -61,7 +61,7 @@ class PushRuns : public testing::Test {
   [[nodiscard]] Environment environment(const std::optional<std::string>& token = kSecret) const {
     return Environment(hub_.variables(at("hf"), token));
   }
-  // Runs to its end; the token is nowhere in what it says and leaves.
+  // Runs the program to its end and checks that neither its output nor its files contain the token.
   static Ended run(const std::vector<std::string>& arguments) {
     Ended ended = run_program(arguments);
     EXPECT_THAT(ended.output, Not(HasSubstr(kSecret)));
@@ -104,7 +104,7 @@ TEST_F(PushRuns, EachSaveAndTheTrainedModelArrive) {
               AllOf(HasSubstr("library_name: transformers"), HasSubstr("- hone"), HasSubstr("# Tiny"),
                     HasSubstr("hone pretrain"), HasSubstr("corpus.jsonl"), HasSubstr("block_size: 64"),
                     Not(HasSubstr(folder_->path().string()))));
-  // hone's own download finds it, and it works.
+  // hone can download the pushed model and read it.
   const Ended scored = run({"convert", "Org/Tiny", "--output_dir", at("again")});
   ASSERT_EQ(scored.code, 0) << scored.output;
   EXPECT_EQ(read_file(at("again/model.safetensors")), read_file(at("out/model.safetensors")));
@@ -130,7 +130,7 @@ TEST_F(PushRuns, StrategiesWithState) {
       ASSERT_TRUE(files.contains(last + name)) << strategy << " " << name;
       EXPECT_EQ(files.at(last + name).content, read_file(at("out/checkpoint-3/" + std::string(name))));
     }
-    // Deleted by save_total_limit while it was waiting to be pushed, perhaps.
+    // save_total_limit may have deleted checkpoint-1 while it was waiting to be pushed; it must be pushed nevertheless.
     EXPECT_EQ(files.contains("checkpoint-1/optimizer.safetensors"), strategy == "all_checkpoints");
   }
 }
@@ -157,7 +157,7 @@ TEST_F(PushRuns, ARevisionThatHoldsAModelIsNotOverwrittenUnasked) {
       {"--push_to_hub_revision", "--hub_model_id", "Org/Tiny", "--hub_model_revision", "v2", "--overwrite_output_dir"});
   ASSERT_EQ(run(arguments).code, 0);
   EXPECT_TRUE(hub_.files("models/Org/Tiny", "v2").contains("README.md"));
-  EXPECT_EQ(hub_.is_private("models/Org/Tiny"), true);  // as open-r1 makes it
+  EXPECT_EQ(hub_.is_private("models/Org/Tiny"), true);  // open-r1 creates private repositories
   const Ended again = run(arguments);
   EXPECT_EQ(again.code, 1);
   EXPECT_THAT(error_line(again), AllOf(HasSubstr("the branch v2 of Org/Tiny holds a model already"),
@@ -174,7 +174,7 @@ TEST_F(PushRuns, WithoutATokenOneLineBeforeTraining) {
   EXPECT_EQ(
       error_line(ended),
       "hone: error: " + at("recipe.yaml") +
-          ":1: push_to_hub: there is no token (set HF_TOKEN, hub_token, or log in by `huggingface-cli login`; "
+          ":1: push_to_hub: no token (set HF_TOKEN or hub_token, or run `huggingface-cli login`; "
           "--push_to_hub false trains without pushing, --hub_required false trains and tries again at each push)");
   EXPECT_FALSE(fs::exists(at("out")));
   EXPECT_THAT(hub_.requests(), IsEmpty());
@@ -183,8 +183,8 @@ TEST_F(PushRuns, WithoutATokenOneLineBeforeTraining) {
   const Ended goes_on = run(with(arguments, {"--hub_required", "false"}));
   EXPECT_EQ(goes_on.code, 0) << goes_on.output;
   EXPECT_THAT(goes_on.output,
-              AllOf(HasSubstr("push_to_hub: there is no token"),
-                    HasSubstr("the run goes on, and each push tries again"), HasSubstr("the push of step 1 failed"),
+              AllOf(HasSubstr("push_to_hub: no token"), HasSubstr("the run continues, and each push tries again"),
+                    HasSubstr("the push of step 1 failed"),
                     HasSubstr("later: hone push " + at("out/checkpoint-1") + " Org/Tiny"),
                     HasSubstr("the push of the trained model failed, but it is saved")));
   EXPECT_TRUE(fs::exists(at("out/model.safetensors")));
@@ -196,7 +196,7 @@ TEST_F(PushRuns, WhatElseStopsARunBeforeItStarts) {
   EXPECT_THAT(error_line(run(arguments)), HasSubstr("--push_to_hub: the hub refuses to take the token (401)"));
   {
     const Environment offline(Variables{{"HF_HUB_OFFLINE", "1"}});
-    EXPECT_THAT(error_line(run(arguments)), HasSubstr("--push_to_hub: HF_HUB_OFFLINE forbids it"));
+    EXPECT_THAT(error_line(run(arguments)), HasSubstr("--push_to_hub: HF_HUB_OFFLINE is set"));
   }
   {
     const Environment nowhere(Variables{{"HF_ENDPOINT", "http://127.0.0.1:1"}});
@@ -234,7 +234,8 @@ TEST_F(PushRuns, ARefusedPushLosesNothingAndIsMadeLater) {
   hub_.forget_requests();
   const Ended later = run({"push", at("out"), "Org/Tiny"});
   EXPECT_EQ(later.code, 0) << later.output;
-  EXPECT_THAT(hub_.requests(), Not(Contains(HasSubstr("PUT storage"))));  // it had come that far
+  EXPECT_THAT(hub_.requests(),
+              Not(Contains(HasSubstr("PUT storage"))));  // the failed push had already uploaded the large files
   EXPECT_EQ(hub_.files("models/Org/Tiny").at("model.safetensors").content, read_file(at("out/model.safetensors")));
 }
 
@@ -258,7 +259,7 @@ TEST_F(PushRuns, ASaveDuringAPushIsSkippedAndSaid) {
   }
 }
 
-// Ctrl+C, in the background of training and at its end: what was saved stays, and how to push it is said.
+// Ctrl+C interrupts a push during training or at its end: the saved files stay, and the message says how to push them.
 TEST_F(PushRuns, AnInterruptedPushLosesNothing) {
   const Environment variables = environment();
   for (const bool at_end : {false, true}) {
@@ -301,8 +302,8 @@ TEST_F(PushRuns, BenchmarksScoreEachCheckpoint) {
     ASSERT_TRUE(fs::exists(folder)) << ended.output;
     const Json results = read_json(folder / "results.json");
     EXPECT_EQ(results.at("tasks").at("jsonl").at("problems"), 2);
-    EXPECT_EQ(split(read_file(folder / "samples.jsonl"), '\n').size(), 3u);  // the last is empty
-    // hone eval finds the same of the same weights.
+    EXPECT_EQ(split(read_file(folder / "samples.jsonl"), '\n').size(), 3u);  // two samples and the empty string
+    // hone eval gives the same samples for the same weights.
     const Ended eval = run({"eval", at(text_of("out/checkpoint-", step)), "--dataset_name", at("problems.jsonl"),
                             "--output_dir", at("eval")});
     ASSERT_EQ(eval.code, 0) << eval.output;
@@ -325,9 +326,9 @@ TEST_F(PushRuns, BenchmarksThatCannotBeReadStopARunBeforeItStarts) {
 
 TEST_F(PushRuns, PushTakesAFolderAndAName) {
   const Environment variables = environment();
-  EXPECT_THAT(error_line(run({"push"})), HasSubstr("takes a folder and a repository, saw 0 arguments"));
-  EXPECT_THAT(error_line(run({"push", at("nowhere"), "Org/X"})), HasSubstr("is no folder"));
-  EXPECT_THAT(error_line(run({"push", at("tokenizer"), "a b"})), HasSubstr("cannot be the name of a repository"));
+  EXPECT_THAT(error_line(run({"push"})), HasSubstr("expected a folder and a repository, saw 0 arguments"));
+  EXPECT_THAT(error_line(run({"push", at("nowhere"), "Org/X"})), HasSubstr("is not a folder"));
+  EXPECT_THAT(error_line(run({"push", at("tokenizer"), "a b"})), HasSubstr("is not a valid repository name"));
   const std::vector<std::string> push{"push", at("tokenizer"),    "Org/Words", "--hub_revision",
                                       "v1",   "--commit_message", "Words"};
   const Ended ended = run(push);
@@ -336,7 +337,7 @@ TEST_F(PushRuns, PushTakesAFolderAndAName) {
   EXPECT_EQ(hub_.files("models/Org/Words", "v1").at("tokenizer.json").content,
             read_file(at("tokenizer/tokenizer.json")));
   hub_.names_checksums = true;
-  EXPECT_THAT(run(push).output, HasSubstr("files already"));
+  EXPECT_THAT(run(push).output, HasSubstr("already has all"));
   EXPECT_THAT(hub_.messages(), ElementsAre("Words"));
 }
 

@@ -1,4 +1,4 @@
-// What the page of hone quickstart tells beside its figures.
+// Tests the parts of the quickstart's report page that are not figures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Every key of the recipes that hone takes unchanged: what each does is frozen, a line a key.
+// Tests every key of the recipes that hone accepts unchanged. A fixture freezes the effect of each key in one line.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace hone::test {
 namespace {
 
-// open-r1's, TRL's and the source recipes' keys for both kinds of training.
+// Keys of open-r1, TRL and the source recipes for both kinds of training.
 constexpr std::string_view kCommon =
     "model_name_or_path model_revision torch_dtype attn_implementation chat_template dataset_name dataset_config bf16 "
     "do_eval eval_strategy eval_steps gradient_accumulation_steps gradient_checkpointing gradient_checkpointing_kwargs "
@@ -52,7 +52,7 @@ constexpr std::string_view kGrpo =
     "repetition_max_penalty max_completion_len soft_punish_cache remove_unused_columns cache_implementation "
     "ds3_gather_for_generation use_liger_loss max_staleness sandbox strip_thoughts strict_equality length_scope";
 
-// A value that is not the default.
+// Returns a valid value that is not the default.
 std::string other_value(const Option& option) {
   if (const auto* enumeration = std::get_if<EnumTarget>(&option.target)) {
     const auto names = alternatives(enumeration->table->names);
@@ -73,7 +73,7 @@ std::string other_value(const Option& option) {
   return "text";
 }
 
-// What becomes of one key: "option, default D; V: read as R", "V: notice ...", "V: error ...".
+// Describes the effect of one key: "option, default D; V: read as R", "V: notice ...", "V: error ...".
 template <class Options>
 std::string outcome(const std::string& key) {
   Options options;
@@ -134,7 +134,7 @@ TEST(RecipeKeys, HyphensAndUnderscoresAreOne) {
   }
 }
 
-// A recipe says the same whichever of YAML 1.1's words it uses, and whether they are quoted.
+// A boolean has the same effect in every spelling of YAML 1.1, quoted or not.
 TEST(RecipeKeys, BooleansOfYaml11) {
   const auto json = [](const std::string& text) {
     SftOptions options;
@@ -170,7 +170,7 @@ TEST(RecipeKeys, AMisspeltKeyNamesItsNeighbour) {
   }
 }
 
-// Every foreign key with a value that asks for nothing passes without a word.
+// Every foreign key is accepted silently if its value requests nothing.
 TEST(RecipeKeys, WhatAsksForNothingPassesSilently) {
   for (const ForeignKey& key : training_foreign_keys()) {
     for (const std::string value : {"null", "false", "none", "[]", "{}", "''"}) {

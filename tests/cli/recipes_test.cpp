@@ -31,7 +31,7 @@ class Recipes : public testing::Test {
                       "--dataset_name", at("data/corpus.jsonl"), "--block_size", "64", "--max_steps", "1",
                       "--save_strategy", "no", "--output_dir", at("model")});
     ASSERT_EQ(ended.code, 0) << ended.said;
-    // Where a download would have put it.
+    // The path at which a download would store the model.
     const fs::path snapshot = root() / "hf/hub/models--Qwen--Qwen2.5-Math-7B/snapshots/abc";
     fs::create_directories(snapshot);
     for (const std::string& name : names_in(root() / "model")) {
@@ -77,7 +77,7 @@ TEST_F(Recipes, GrpoIsReadyToStart) {
   EXPECT_THAT(ended.said, HasSubstr("use_vllm has no effect: the key rollout says"));
   EXPECT_THAT(ended.said,
               HasSubstr("vllm_server_url has no effect: completions come from hone's engine in this process "
-                        "(rollout: server asks a server)"));
+                        "(rollout: server uses a server)"));
   EXPECT_THAT(ended.printed, HasSubstr("a generation is 2 x 16 completions"));
   EXPECT_THAT(ended.printed, HasSubstr("dry run: nothing was trained, nothing was written"));
   EXPECT_FALSE(fs::exists(at("grpo")));
@@ -103,7 +103,7 @@ TEST_F(Recipes, GrpoStartsFromPromptsThatWereEncodedBefore) {
                          "--output_dir", at("kept-" + cached), "--max_completion_length", "8", "--max_steps", "1",
                          "--system_prompt", "Prompts of this test alone.", "--token_cache", cached});
   };
-  const std::string line = "were encoded before";
+  const std::string line = "tokens loaded from the cache";
   EXPECT_THAT(start("true").said, testing::Not(HasSubstr(line)));
   fs::remove_all(at("kept-true"));
   const CommandResult second = start("true");
@@ -135,12 +135,14 @@ TEST_F(Recipes, ADryRunSaysWhatWouldHappen) {
       "--max_steps", "40",       "--dry_run"};
   const CommandResult ended = run_commands(sft);
   ASSERT_EQ(ended.code, 0) << ended.said;
-  for (const char* part : {"parameters, in bf16", "weights", "it fits", "steps 40",
-                           "cosine_with_min_lr, 2 steps of warm-up", "starts anew", "micro-batches an epoch"}) {
+  for (const char* part :
+       {"parameters, in bf16", "weights", "it fits", "steps 40", "cosine_with_min_lr, 2 steps of warm-up",
+        "starts from scratch", "micro-batches per epoch"}) {
     EXPECT_THAT(ended.printed, HasSubstr(part));
   }
   EXPECT_FALSE(fs::exists(at("dry")));
-  // Something is wrong that only the first step would meet: the weights' shapes, the output.
+  // A dry run also finds errors that otherwise only the first step would show: an unusable output folder, weights of
+  // other shapes.
   std::vector<std::string> wrong = sft;
   wrong[6] = at("model.json");
   const CommandResult refused = run_commands(wrong);
@@ -159,7 +161,7 @@ TEST_F(Recipes, ADryRunSaysWhatWouldHappen) {
   EXPECT_THAT(mismatch.said, HasSubstr("config.json wants"));
 }
 
-// As open-r1 publishes them: they push, and score what they push.
+// Recipes as open-r1 publishes them: they push checkpoints and score them on benchmarks.
 class PushingRecipes : public Recipes {
  protected:
   PushingRecipes() { hub_.need_token("hf_token"); }
@@ -204,7 +206,7 @@ TEST_F(PushingRecipes, NameInOneLineWhatTurnsPushingOff) {
                                        "--dry_run"};
     const CommandResult refused = run_commands(arguments);
     EXPECT_EQ(refused.code, 1);
-    EXPECT_THAT(refused.said, HasSubstr(": push_to_hub: there is no token (set HF_TOKEN"));
+    EXPECT_THAT(refused.said, HasSubstr(": push_to_hub: no token (set HF_TOKEN"));
     EXPECT_THAT(refused.said, HasSubstr(is_sft ? "; --push_to_hub false trains without pushing"
                                                : "; --push_to_hub false --callbacks none trains without pushing"));
     arguments.insert(arguments.end(), {"--push_to_hub", "false", "--callbacks", "none"});

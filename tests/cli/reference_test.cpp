@@ -1,4 +1,4 @@
-// docs/reference.md is what `hone reference` prints.
+// Tests that docs/reference.md equals the output of `hone reference`.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -26,7 +26,7 @@ TEST(Reference, ThePageIsCurrent) {
   const auto path = source_dir() / "docs/reference.md";
   const std::string text = reference();
   if (std::getenv("HONE_UPDATE_FIXTURES") != nullptr) write_file(path, text);
-  EXPECT_EQ(text, read_file(path)) << "`hone reference > docs/reference.md` writes it anew";
+  EXPECT_EQ(text, read_file(path)) << "update it: hone reference > docs/reference.md";
 }
 
 TEST(Reference, EveryKeyIsThere) {
@@ -46,7 +46,7 @@ TEST(Reference, EveryKeyIsThere) {
   }
 }
 
-// A row of a table has the cells of its head, whatever a key's text holds.
+// Every row of a table has as many cells as its header, also if a help text contains a '|'.
 TEST(Reference, TablesAreWhole) {
   std::size_t cells = 0;
   for (const std::string& line : split(reference(), '\n')) {

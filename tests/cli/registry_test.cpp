@@ -73,12 +73,12 @@ TEST(CommandLine, ExitCodesAndLines) {
       {{"greet", "me"},
        1,
        "",
-       "hone: error: hone greet: takes no argument 'me' (a recipe ends in .yaml, flags begin with --)\n"},
+       "hone: error: hone greet: unexpected argument 'me' (a recipe ends in .yaml, flags begin with --)\n"},
       {{"greet", "--nam", "me"}, 1, "", "hone: error: --nam: unknown key (did you mean --name?)\n"},
       {{"gret"}, 1, "", "hone: error: hone 'gret': no such command (did you mean greet?)\n"},
       {{"fly"}, 1, "", "hone: error: hone 'fly': no such command (hone --help lists them)\n"},
       {{"greet", "--name", "error"}, 1, "", "hone: error: name: two lines\n"},
-      {{"greet", "--name", "memory"}, 1, "", "hone: error: the machine has no more memory\n"},
+      {{"greet", "--name", "memory"}, 1, "", "hone: error: out of host memory\n"},
       {{"greet", "--name", "interrupt"}, 130, "", "hone: interrupted\n"},
       {{"greet", "--volume", "3"}, 0, "hello you\n", "hone: volume has no effect: it is quiet\n"},
       {{"greet", "--volume", "4"}, 0, "hello you\n", ""},
@@ -132,11 +132,14 @@ TEST(CommandLine, AnArgumentThatEndsInYamlIsTheRecipe) {
   const CommandRegistry registry = greeters();
   EXPECT_EQ(run_with(registry, {"greet", path}).out, "hello file\n");
   EXPECT_EQ(run_with(registry, {"greet", other}).out, "hello other\n");
-  EXPECT_EQ(run_with(registry, {"greet", "--name", "flag", path}).out, "hello flag\n") << "flags win on either side";
+  EXPECT_EQ(run_with(registry, {"greet", "--name", "flag", path}).out, "hello flag\n")
+      << "a flag overrides the recipe on either side of it";
   EXPECT_EQ(run_with(registry, {"greet", path, "--name", "flag"}).out, "hello flag\n");
-  EXPECT_EQ(run_with(registry, {"greet", "--name", path}).out, "hello " + path + "\n") << "a value is no argument";
-  EXPECT_NE(run_with(registry, {"greet", path, other}).error.find("names two recipes, '" + path + "' and '" + other),
-            std::string::npos);
+  EXPECT_EQ(run_with(registry, {"greet", "--name", path}).out, "hello " + path + "\n")
+      << "the value of a flag is not an argument";
+  EXPECT_NE(
+      run_with(registry, {"greet", path, other}).error.find("expected one recipe, saw '" + path + "' and '" + other),
+      std::string::npos);
   EXPECT_NE(run_with(registry, {"greet", path, "--config", other}).error.find("--config: given twice"),
             std::string::npos);
   EXPECT_EQ(run_with(registry, {"greet", path, "me"}).code, 1);
@@ -166,7 +169,7 @@ TEST(CommandLine, NamesOfOtherToolsAreUnderstood) {
   EXPECT_EQ(meant({"eval", "--model", "m"}), "--model_name_or_path");
 }
 
-// A meaning that no command has would never be said, and a word that hone's keys hold would hide one.
+// Every suggestion for a word of another tool is a key of some command, and no such word is itself a key of hone.
 TEST(CommandLine, WordsOfOtherToolsMeanKeysThatThereAre) {
   CommandRegistry registry;
   register_all_cli(registry);
@@ -185,21 +188,23 @@ TEST(CommandLine, NoArgumentIsLost) {
   CommandRegistry registry;
   register_all_cli(registry);
   for (const Command& command : registry.commands()) {
-    if (command.name == "tokenizer") continue;  // its arguments are text
+    if (command.name == "tokenizer") continue;  // accepts any text as arguments
     const Outcome outcome = run_with(registry, {command.name, "one", "two", "three"});
     EXPECT_EQ(outcome.code, 1) << command.name;
     EXPECT_NE(outcome.error.find("hone: error: hone " + command.name), std::string::npos)
         << command.name << ": " << outcome.error;
   }
-  EXPECT_NE(run_with(registry, {"help", "sft", "x"}).error.find("takes no argument 'x'"), std::string::npos);
-  EXPECT_NE(run_with(registry, {"--version", "x"}).error.find("takes no argument 'x'"), std::string::npos);
+  EXPECT_NE(run_with(registry, {"help", "sft", "x"}).error.find("unexpected argument 'x'"), std::string::npos);
+  EXPECT_NE(run_with(registry, {"--version", "x"}).error.find("unexpected argument 'x'"), std::string::npos);
   EXPECT_EQ(run_with(registry, {"--help", "sft"}).out, run_with(registry, {"sft", "--help"}).out);
-  EXPECT_NE(run_with(registry, {"eval", "m", "--compare", "a"}).error.find("takes no argument 'm'"), std::string::npos);
-  EXPECT_NE(run_with(registry, {"eval", "m", "--model_name_or_path", "n"}).error.find("names two models, 'm' and 'n'"),
+  EXPECT_NE(run_with(registry, {"eval", "m", "--compare", "a"}).error.find("unexpected argument 'm'"),
             std::string::npos);
+  EXPECT_NE(
+      run_with(registry, {"eval", "m", "--model_name_or_path", "n"}).error.find("expected one model, saw 'm' and 'n'"),
+      std::string::npos);
 }
 
-// A folder with a NAME.cpp is a command; nothing else has to be edited.
+// Every folder NAME with a NAME.cpp is a command, without any other registration.
 TEST(CommandLine, EveryFolderIsRegistered) {
   CommandRegistry registry;
   register_all_cli(registry);

@@ -1,4 +1,4 @@
-// Runs that are killed and started again: their losses and their weights are those of the run that never stopped.
+// Tests that runs that are killed and started again have the losses and the weights of an uninterrupted run.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/types.h>
@@ -33,8 +33,8 @@ std::vector<std::string> with_output(std::vector<std::string> arguments, const f
   return arguments;
 }
 
-// Kills the run at `kills` random moments, then lets it end; what it leaves must equal the run that was left alone.
-// A moment that comes after the end is no kill: the run begins anew, and the moments come sooner.
+// Kills a run at `kills` random times, then lets it finish, and compares the result with an uninterrupted run. If the
+// run finishes before its kill, the kill does not count: the run starts over, and later kills come earlier.
 void check_kills(const TemporaryDirectory& folder, const std::vector<std::string>& arguments, int kills,
                  std::uint64_t seed) {
   const fs::path log = folder.path() / "log";
@@ -135,11 +135,11 @@ TEST(Resume, AnEvaluationThatIsKilledLeavesTheSameBytes) {
                                            "--output_dir",
                                            path("out")};
   ASSERT_EQ(run_to_end(arguments, log), 0) << read_file(log);
-  fs::rename(path("out"), path("whole"));  // results.json names the folder
+  fs::rename(path("out"), path("whole"));  // results.json contains the path of the folder
   const std::size_t all = lines_of(folder.path() / "whole" / "samples.jsonl");
   ASSERT_EQ(all, 160u);
 
-  // Killed when so many answers are there, and once before there is any.
+  // Kills the evaluation once `count` answers are stored; with 0, before the first answer.
   const fs::path answers = folder.path() / "out" / "answers.jsonl";
   const auto kill_at_answers = [&](std::size_t count) {
     const pid_t child = start_program(arguments, log);
@@ -156,14 +156,14 @@ TEST(Resume, AnEvaluationThatIsKilledLeavesTheSameBytes) {
       const int code = kill_at_answers(kill_at);
       if (code == 128 + SIGKILL && lines_of(answers) < all) break;
       ASSERT_TRUE(code == 0 || code == 128 + SIGKILL) << read_file(log);
-      copy_folder(path("so far"), path("out"));  // it had all answers before this process came to look
+      copy_folder(path("so far"), path("out"));  // it had finished before this process checked: try again
     }
     EXPECT_GE(lines_of(answers), std::max(before, kill_at));
     before = lines_of(answers);
     EXPECT_FALSE(is_file(folder.path() / "out" / "results.json"));
   }
   EXPECT_LT(before, all);
-  // What a kill within a write leaves.
+  // A kill during a write leaves an incomplete line.
   append_file(answers, R"({"completion":"half of an ans)");
   ASSERT_EQ(run_to_end(arguments, log), 0) << read_file(log);
   EXPECT_NE(read_file(log).find(text_of(before, " of 160 answers were given before")), std::string::npos);
@@ -185,7 +185,7 @@ TEST(Resume, AnInterruptSavesAndSaysSo) {
   }
   ::kill(child, SIGINT);
   EXPECT_EQ(wait_for(child), 130);
-  EXPECT_NE(read_file(folder.path() / "log").find("the same command goes on from there"), std::string::npos);
+  EXPECT_NE(read_file(folder.path() / "log").find("the same command continues from there"), std::string::npos);
   bool saved = false;
   for (const std::string& name : names_in(folder.path() / "out")) saved = saved || name.starts_with("checkpoint-");
   EXPECT_TRUE(saved);

@@ -1,4 +1,4 @@
-// Runs of hone grpo from their first line to their last: rewards that fail, and runs that are started again.
+// Tests complete runs of hone grpo: rewards that fail, and runs that are started again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -113,7 +113,7 @@ TEST_F(RunStory, GenerationTriesItsRewardsBeforeItGenerates) {
                    "--reward_funcs", path("late.py"), "--max_new_tokens", "4", "--output_dir", path("generated")});
   EXPECT_EQ(ended.code, 1);
   EXPECT_THAT(ended.output, HasSubstr("its parameter gold is no column of the data"));
-  EXPECT_FALSE(is_file(path("generated/generations.jsonl"))) << "nothing was generated in vain";
+  EXPECT_FALSE(is_file(path("generated/generations.jsonl"))) << "the error came before any generation";
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ void TerminalProgram::type(const std::string& keys) const {
   }
 }
 
-// False at the end, which a terminal says with EIO.
+// Reads more output. Returns false at the end of the output, which a pseudo-terminal reports as EIO.
 bool TerminalProgram::read_more() {
   std::array<char, 4096> buffer{};
   ssize_t size = 0;

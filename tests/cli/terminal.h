@@ -1,4 +1,4 @@
-// The program at a terminal: what a person types and sees.
+// Runs the program on a pseudo-terminal, to test what a user types and sees.
 #pragma once
 
 #include <sys/types.h>
@@ -11,19 +11,20 @@ namespace hone::test {
 
 class TerminalProgram {
  public:
-  // Starts it on a pseudo-terminal of 100 columns, with `variables` in place of LANG and all LC_* of the environment.
+  // Starts the program on a terminal of 100 columns. `variables` replace LANG and all LC_* of the environment.
   explicit TerminalProgram(const std::vector<std::string>& arguments,
                            const std::map<std::string, std::string>& variables = {});
   TerminalProgram(const TerminalProgram&) = delete;
   TerminalProgram& operator=(const TerminalProgram&) = delete;
-  ~TerminalProgram();  // ends it
+  ~TerminalProgram();  // kills the program if it is still running
 
   void type(const std::string& keys) const;
-  // Waits until `text` has been written after what an earlier call found; false where the program ends without.
+  // Waits until the program writes `text` after the position that the previous call found. Returns false if the program
+  // ends first.
   [[nodiscard]] bool sees(const std::string& text);
-  // Waits until anything more has been written.
+  // Waits until the program writes anything more.
   [[nodiscard]] bool sees_more();
-  // Waits for its end; the exit code, or 128 + the signal's number.
+  // Waits for the end of the program and returns its exit code, or 128 + the number of the signal that ended it.
   [[nodiscard]] int wait();
   void signal(int number) const;
   [[nodiscard]] const std::string& output() const { return output_; }

@@ -14,7 +14,7 @@ class TokenizerCommand : public testing::Test {
  protected:
   TokenizerCommand() { register_all_cli(registry_); }
 
-  // The standard output of a command that must succeed; its error line where it must not.
+  // Runs the command and checks its exit code. Returns the standard output, or the standard error if it must fail.
   std::string run(const std::vector<std::string>& words, int expected_code = 0) {
     std::vector<std::string> arguments{"tokenizer"};
     arguments.insert(arguments.end(), words.begin(), words.end());
@@ -27,7 +27,7 @@ class TokenizerCommand : public testing::Test {
     EXPECT_EQ(code, expected_code) << error_;
     return expected_code == 0 ? out : error_;
   }
-  [[nodiscard]] const std::string& error() const { return error_; }  // of the last command
+  [[nodiscard]] const std::string& error() const { return error_; }  // standard error of the last command
 
   [[nodiscard]] std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
 
@@ -67,7 +67,7 @@ TEST_F(TokenizerCommand, MistakesGetOneLine) {
   EXPECT_EQ(run({"encode", "x"}, 1), "hone: error: --tokenizer: is not set (the folder of tokenizer.json)\n");
   EXPECT_EQ(run({"train"}, 1), "hone: error: --input: is not set (the files or folders to train on)\n");
   EXPECT_EQ(run({"train", "a.txt"}, 1),
-            "hone: error: hone tokenizer train: takes no argument 'a.txt' (name files with --input, a recipe with "
+            "hone: error: hone tokenizer train: unexpected argument 'a.txt' (name files with --input, a recipe with "
             "--config)\n");
   write_file(path("a.txt"), "some words here\n");
   run({"train", "--input", path("a.txt"), "--vocab_size", "260", "--output", path("t")});

@@ -23,7 +23,7 @@ Program traced() {
   return program;
 }
 
-// A pass that notes what it was given, and gives it back.
+// A pass that records the kind and the weight type of the programs it receives and returns them unchanged.
 class Witness final : public CompilePass {
  public:
   Witness(std::string name, PassPlace place, std::vector<std::string>& seen)

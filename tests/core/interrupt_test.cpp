@@ -27,7 +27,7 @@ TEST(Interrupt, TheFirstIsSeenAndCanBeCleared) {
         }
         std::exit(2);
       },
-      testing::ExitedWithCode(7), "hone: stopping; once more leaves at once");
+      testing::ExitedWithCode(7), "hone: stopping; press Ctrl\\+C again to exit immediately");
 }
 
 TEST(Interrupt, TheSecondLeavesAtOnce) {

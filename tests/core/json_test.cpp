@@ -1,4 +1,4 @@
-// What parse_json refuses, and how.
+// Tests of the texts that parse_json rejects and of its messages.
 #include "core/json.h"
 #include "core/json_value.h"
 
@@ -42,7 +42,7 @@ TEST(Json, DepthIsBounded) {
 
 TEST(Error, IsOneLine) {
   EXPECT_STREQ(Error("a\nb").what(), "a b");
-  EXPECT_STREQ(Error("file\n", "bad \x01 value", "mend\tit").what(), "file : bad \\x01 value (mend it)");
+  EXPECT_STREQ(Error("file\n", "bad \x01 value", "fix\tit").what(), "file : bad \\x01 value (fix it)");
   EXPECT_STREQ(Error("caf\xC3\xA9").what(), "caf\xC3\xA9");
 }
 

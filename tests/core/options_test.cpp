@@ -186,7 +186,7 @@ TEST(Options, FlagsWinOverTheFile) {
   }
 }
 
-// What the file says of a key that is also a flag is not judged: neither what is not there nor a wrong value.
+// The file's value of a key that is also given as a flag is not checked, even if it is wrong or not implemented.
 TEST(Options, AFlagWinsBeforeTheFileIsJudged) {
   const test::TemporaryDirectory folder;
   const std::string path = (folder.path() / "r.yaml").string();
@@ -206,7 +206,7 @@ TEST(Options, AFlagWinsBeforeTheFileIsJudged) {
   EXPECT_EQ(outcome.sample.limit, 9);
   EXPECT_FALSE(outcome.sample.packing);
   EXPECT_EQ(outcome.sample.extras.low, 0.5);
-  EXPECT_EQ(outcome.sample.extras.mode, "fast");  // what the flags do not say is the file's
+  EXPECT_EQ(outcome.sample.extras.mode, "fast");  // keys that the flags do not give come from the file
   const std::vector<std::string> all_but_one{"--push=false", "--eight_bit=false", "--count=5", "--limit=9",
                                              "--packing=false"};
   EXPECT_EQ(error_of([&] { return read(all_but_one); }),
@@ -215,7 +215,7 @@ TEST(Options, AFlagWinsBeforeTheFileIsJudged) {
   whole.push_back("--extras={low: 0.25}");
   EXPECT_EQ(read(whole).sample.extras.low, 0.25);
   EXPECT_EQ(read(whole).sample.extras.mode, "fast");
-  whole[0] = "--push=true";  // the flag is judged
+  whole[0] = "--push=true";  // the value of the flag is checked
   EXPECT_EQ(error_of([&] { return read(whole); }),
             "--push: pushing is not implemented yet, saw 'true' (remove the key)");
 }

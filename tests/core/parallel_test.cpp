@@ -16,7 +16,7 @@
 namespace hone {
 namespace {
 
-// Restores the number of threads.
+// Restores the number of threads after each test.
 class ParallelTest : public testing::Test {
  protected:
   ~ParallelTest() override { set_thread_count(before_); }
@@ -57,7 +57,7 @@ TEST_F(ParallelTest, RangesCoverTheCountAndAreAsLongAsTheGrain) {
   EXPECT_TRUE(ranges_of(0, 1).empty());
 }
 
-// Every part runs once and is finished when the call returns, whatever came before it.
+// Every part runs once and has finished when the call returns, also directly after another loop.
 TEST_F(ParallelTest, ManyShortLoopsAreWhole) {
   set_thread_count(4);
   for (int round = 0; round < 20000; ++round) {
@@ -76,7 +76,7 @@ TEST_F(ParallelTest, PartsRunAtTheSameTime) {
   std::mutex mutex;
   parallel_for(3, 1, [&](std::int64_t, std::int64_t) {
     ++waiting;
-    while (waiting < 3) std::this_thread::yield();  // for ever, where a part waits for another's end
+    while (waiting < 3) std::this_thread::yield();  // never ends if the parts run one after another
     const std::scoped_lock lock(mutex);
     threads.insert(std::this_thread::get_id());
   });
@@ -120,7 +120,7 @@ TEST_F(ParallelTest, SeveralThreadsMayCall) {
   EXPECT_EQ(wrong, 0);
 }
 
-// A forked child has none of the parent's workers, and does everything itself.
+// A forked child has no workers, so its calling thread runs all parts.
 TEST_F(ParallelTest, AForkedChildGoesOnAlone) {
   set_thread_count(3);
   ASSERT_EQ(ranges_of(3, 1).size(), 3u);
@@ -155,7 +155,7 @@ TEST(RunMany, CallsOnceEachAsManyAtATimeAsAsked) {
   EXPECT_FALSE(too_many);
 }
 
-// Each waits for the others: fewer threads than calls would wait for ever.
+// Each call waits for the others, which needs as many threads as calls.
 TEST(RunMany, AsManyWorkersAsCallsAllRunAtOnce) {
   std::barrier<> all_here(5);
   run_many(5, 5, [&](std::size_t) { all_here.arrive_and_wait(); });

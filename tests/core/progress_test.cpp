@@ -11,7 +11,7 @@ ProgressState sample() {
   return {.label = "Training", .done = 37, .total = 100, .initial = 10, .elapsed_seconds = 9, .postfix = "loss 2.31"};
 }
 
-// Columns, counting a character that does not begin with a continuation byte as one.
+// Width of UTF-8 text in columns: the number of bytes that are not continuation bytes.
 int columns(const std::string& text) {
   int count = 0;
   for (const char c : text) count += (static_cast<unsigned char>(c) & 0xC0u) != 0x80u ? 1 : 0;

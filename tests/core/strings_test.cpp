@@ -32,10 +32,10 @@ TEST(Printable, LeavesNothingThatMovesTheCursor) {
             "\\x9b2J");  // the control sequence introducer as one character
   EXPECT_EQ(printable("a\xE2\x80\xAE"
                       "b\xE2\x81\xA6"),
-            "a\\u202eb\\u2066");  // from the right to the left
+            "a\\u202eb\\u2066");  // an override and an isolate of the writing direction
   EXPECT_EQ(printable("Grüße, 数学 𝔽 π"), "Grüße, 数学 𝔽 π");
-  EXPECT_EQ(printable("\xFF\xC3"), "\\xff\\xc3");           // no UTF-8
-  EXPECT_EQ(printable("\xE0\x80\x9B"), "\\xe0\\x80\\x9b");  // too long a form of a control character
+  EXPECT_EQ(printable("\xFF\xC3"), "\\xff\\xc3");           // not UTF-8
+  EXPECT_EQ(printable("\xE0\x80\x9B"), "\\xe0\\x80\\x9b");  // overlong encoding of a control character
   EXPECT_EQ(printable("a\tb\x1b[0m\r\n\x7f"), "a\tb\\x1b[0m\\x0d\n\\x7f");
   EXPECT_EQ(printable("31m \xff \xe6\x97"), "31m \\xff \\xe6\\x97");
   EXPECT_EQ(printable(""), "");

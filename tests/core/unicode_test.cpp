@@ -6,7 +6,7 @@ namespace hone {
 namespace {
 
 TEST(Unicode, ReplacesMaximalSubparts) {
-  // As Python's bytes.decode(errors='replace'); "?" stands for U+FFFD.
+  // Results of Python's bytes.decode(errors='replace'), with "?" in place of U+FFFD.
   const std::pair<std::string_view, std::string_view> cases[] = {
       {"\xE2\x82", "?"},       {"\xE2\x28\xA1", "?(?"},
       {"\xED\xA0\x80", "???"}, {"\xF4\x90\x80\x80", "????"},
@@ -34,7 +34,7 @@ TEST(Unicode, EncodesWhatItDecodes) {
 
 TEST(Unicode, NormalizesToNfcAndNfd) {
   EXPECT_EQ(normalize_nfc("e\u0301"), "\u00e9");
-  EXPECT_EQ(normalize_nfc("a\u0327\u0301"), "\u00e1\u0327");  // the cedilla does not keep the accent from the letter
+  EXPECT_EQ(normalize_nfc("a\u0327\u0301"), "\u00e1\u0327");  // the cedilla does not block the accent
   EXPECT_EQ(normalize_nfc("a\u0301\u0327"), "\u00e1\u0327");
   EXPECT_EQ(normalize_nfc("\u1112\u1161\u11ab"), "\ud55c");
   EXPECT_EQ(normalize_nfc("\u212b"), "\u00c5");

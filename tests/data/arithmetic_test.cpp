@@ -1,4 +1,4 @@
-// The problems of the quickstart.
+// Tests of the quickstart's arithmetic problems.
 #include "data/arithmetic.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ std::vector<Json> rows(const std::filesystem::path& file) {
   return all;
 }
 
-// A model that finds numbers by their distance alone must fail on the corpus already.
+// A model that locates numbers by their distance alone must already fail on the corpus.
 TEST(Arithmetic, NothingOfTheCorpusStandsAtAFixedDistance) {
   const TemporaryDirectory folder;
   write_arithmetic(folder.path(), {.seed = 3, .corpus = 600, .traces = 50, .prompts = 50, .held_out = 50});
@@ -64,8 +64,8 @@ TEST(Arithmetic, NothingOfTheCorpusStandsAtAFixedDistance) {
   EXPECT_GT(small, 150);
 }
 
-// Few results have one digit. Where a frame always has two, a model learns where the number begins instead of what it
-// is, and its box stays wrong for all others (seed 4: 84 of 94 wrong answers).
+// Few results have one digit. If a frame always contains two, a model learns where the number begins instead of which
+// one it is, and its box stays wrong for one-digit results (seed 4: 84 of 94 wrong answers).
 TEST(Arithmetic, TracesAndPromptsHaveManyResultsOfOneDigit) {
   const TemporaryDirectory folder;
   write_arithmetic(folder.path(), {.seed = 3, .corpus = 10, .traces = 1000, .prompts = 1000, .held_out = 1000});
@@ -85,7 +85,7 @@ TEST(Arithmetic, TracesAndPromptsHaveManyResultsOfOneDigit) {
   EXPECT_GT(traces, 180);
 }
 
-// What SFT asks for and answers in is known from pre-training, but for the tags.
+// Everything that SFT asks and answers in, except for the tags, is known from pre-training.
 TEST(Arithmetic, TheCorpusHasQuestionsAndBoxes) {
   const TemporaryDirectory folder;
   write_arithmetic(folder.path(), {.seed = 5, .corpus = 1000, .traces = 10, .prompts = 10, .held_out = 10});

@@ -1,4 +1,4 @@
-// CSV, and files compressed by gzip and zstd.
+// Tests of CSV, and of files compressed by gzip and zstd.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -44,7 +44,7 @@ class FilesTest : public testing::Test {
     write_file(path, content);
     return path;
   }
-  // The rows as JSON; then what is wrong.
+  // Returns the rows as JSON, followed by the faults.
   std::vector<std::string> read(const std::string& name, std::string_view content, const SourceOptions& options = {}) {
     std::vector<std::string> rows;
     BadRows bad;
@@ -77,13 +77,12 @@ TEST_F(FilesTest, Csv) {
 }
 
 TEST_F(FilesTest, BadRecordsAreNamed) {
-  EXPECT_THAT(
-      read("a.csv", "a,b\n1\n1,2,3\n\"x\"y,2\n\xFF,2\nfine,\"one\n\ntwo\"\n1,\"open\n"),
-      ElementsAre(R"({"a":"fine","b":"one\n\ntwo"})", "a.csv line 2: 1 field, the header names 2",
-                  "a.csv line 3: 3 fields, the header names 2",
-                  "a.csv line 4: text behind the closing quote of a field (a quote inside one is written twice)",
-                  "a.csv line 5: column 'a' is not valid UTF-8",
-                  "a.csv line 9: the quote opened in line 9 is not closed"));
+  EXPECT_THAT(read("a.csv", "a,b\n1\n1,2,3\n\"x\"y,2\n\xFF,2\nfine,\"one\n\ntwo\"\n1,\"open\n"),
+              ElementsAre(R"({"a":"fine","b":"one\n\ntwo"})", "a.csv line 2: 1 field, the header names 2",
+                          "a.csv line 3: 3 fields, the header names 2",
+                          "a.csv line 4: text after the closing quote of a field (a quote inside one is written twice)",
+                          "a.csv line 5: column 'a' is not valid UTF-8",
+                          "a.csv line 9: the quote opened in line 9 is not closed"));
   EXPECT_THAT(read("a.csv", ""), ElementsAre("a.csv: is empty (its first line must name the columns)"));
   EXPECT_THAT(read("a.csv", "a,b,a\n"), ElementsAre("a.csv: the header names the column 'a' twice"));
   EXPECT_THAT(read("a.csv", "a,\"b\n"), ElementsAre("a.csv line 1: the quote opened in line 1 is not closed"));
@@ -103,7 +102,7 @@ TEST_F(FilesTest, Compressed) {
   EXPECT_THAT(read("a.txt.gz", gzip("hello\nyou")), ElementsAre(R"({"text":"hello\nyou"})"));
 }
 
-// Rows that lie across the pieces in which a file is decompressed.
+// Rows that span several decompressed pieces.
 TEST_F(FilesTest, LongCompressedFiles) {
   std::string lines;
   std::string records = "text\n";
@@ -132,7 +131,7 @@ TEST_F(FilesTest, DamagedCompressionIsNamed) {
   EXPECT_THAT(error("a.txt.gz", packed.substr(0, packed.size() / 2)), HasSubstr("the gzip data ends too early"));
   EXPECT_THAT(error("a.txt.gz", "plain text"), HasSubstr("is named .gz but is not gzip data"));
   EXPECT_THAT(error("a.txt.gz", ""), HasSubstr("is named .gz but is not gzip data"));
-  EXPECT_THAT(error("a.txt.gz", packed + "tail"), HasSubstr("has other data behind the gzip data"));
+  EXPECT_THAT(error("a.txt.gz", packed + "tail"), HasSubstr("has other data after the gzip data"));
   std::string wrong = packed;
   wrong[wrong.size() - 6] ^= 1;
   EXPECT_THAT(error("a.txt.gz", wrong), HasSubstr("damaged gzip data: incorrect data check"));
@@ -146,8 +145,8 @@ TEST_F(FilesTest, JsonArraysThatDoNotEnd) {
   for (const char* text : {"[", "[{\"a\": 1}", "[{\"a\": \"", "[{\"a\": \"\\", "[{\"a\": 1},"}) {
     EXPECT_THAT(read("a.json", text).back(), HasSubstr("the array does not end")) << text;
   }
-  EXPECT_THAT(read("a.json", "[{\"a\": 1}] x").back(), HasSubstr("text behind the array"));
-  EXPECT_THAT(read("a.json", "[}]").back(), HasSubstr("a brace closes that was not opened"));
+  EXPECT_THAT(read("a.json", "[{\"a\": 1}] x").back(), HasSubstr("text after the array"));
+  EXPECT_THAT(read("a.json", "[}]").back(), HasSubstr("a closing bracket has no opening one"));
   EXPECT_THAT(read("a.json", "[ ]"), ElementsAre());
   EXPECT_THAT(read("a.json", "[{\"a\": 1},]").back(), HasSubstr("not valid JSON"));
 }

@@ -1,4 +1,4 @@
-// Which files of a dataset are read, and what is said where none can be.
+// Tests which files of a dataset are read, and the errors if none can be.
 #include "data/data_files.h"
 
 #include <gmock/gmock.h>
@@ -80,7 +80,7 @@ TEST(Datasets, PatternsAndSeveralFiles) {
   EXPECT_EQ(outcome({.name = at + "/**/*.jsonl"}), "3 rows");
   EXPECT_EQ(outcome({.name = at + "/a.jsonl, " + at + "/sub/c.jsonl"}), "2 rows");
   EXPECT_EQ(outcome({.name = at, .config = "sub"}), "1 rows");
-  EXPECT_THAT(outcome({.name = at + "/*.csv"}), HasSubstr("matches no file of data"));
+  EXPECT_THAT(outcome({.name = at + "/*.csv"}), HasSubstr("matches no data file"));
   EXPECT_THAT(outcome({.name = at + "/none/*.csv"}), HasSubstr("there is no folder"));
   EXPECT_THAT(outcome({.name = at + "/a.jsonl," + at + "/none.jsonl"}), HasSubstr("no such file or folder"));
   EXPECT_THAT(outcome({.name = at + "/*.jsonl"}, "test"), HasSubstr("a pattern has no split 'test'"));

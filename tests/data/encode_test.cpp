@@ -37,7 +37,7 @@ class EncodeTest : public testing::Test {
     return encode_prompts(rows(values), tokenizer, chat_template, options, report);
   }
   [[nodiscard]] std::string decode(std::span<const TokenId> tokens) const { return tokenizer.decode(tokens); }
-  // The text of the learned tokens of an example.
+  // Returns the text of an example's target tokens.
   [[nodiscard]] std::string learned(const ExampleView& example) const {
     std::vector<TokenId> tokens;
     for (std::size_t t = 0; t < example.tokens.size(); ++t) {
@@ -93,7 +93,7 @@ TEST_F(EncodeTest, TextGetsEosWhereAbsent) {
   EXPECT_EQ(report.target_tokens, report.tokens - 2);
 }
 
-// As TRL, which tokenises texts with the tokenizer's special tokens and rendered templates without.
+// As in TRL, which tokenises texts with the tokenizer's special tokens, and rendered templates without them.
 TEST_F(EncodeTest, PlainTextBeginsWithWhatThePostProcessorPuts) {
   Json file = read_json(test::fixture("data/tokenizer/tokenizer.json"));
   const TokenId bos = *tokenizer.token_id("<|im_start|>");
@@ -139,15 +139,15 @@ TEST_F(EncodeTest, RowsOfIdsThatCannotBeUsed) {
     return report.bad.count() == 1 ? report.bad.first().front() : "no fault";
   };
   EXPECT_THAT(fault({{"input_ids", "text"}}), HasSubstr("column input_ids is string, not a list of ids"));
-  EXPECT_THAT(fault({{"input_ids", {5, -1}}}), HasSubstr("an id of input_ids is -1, the tokenizer has 0 to "));
-  EXPECT_THAT(fault({{"input_ids", {5, 1 << 30}}}), HasSubstr("an id of input_ids is 1073741824"));
+  EXPECT_THAT(fault({{"input_ids", {5, -1}}}), HasSubstr("input_ids contains -1; the tokenizer's ids are 0 to "));
+  EXPECT_THAT(fault({{"input_ids", {5, 1 << 30}}}), HasSubstr("input_ids contains 1073741824"));
   EXPECT_THAT(fault({{"input_ids", {5, 6}}, {"completion_mask", {1}}}),
-              HasSubstr("column completion_mask is no list of 2 numbers"));
+              HasSubstr("column completion_mask is not a list of 2 numbers"));
   EXPECT_THAT(fault({{"input_ids", {5, 6}}, {"labels", {5, 7}}}),
               HasSubstr("label 1 is 7, neither -100 nor the token 6"));
   EXPECT_THAT(fault(good, {.loss = LossOn::assistant}), HasSubstr("input_ids come without assistant_masks"));
   EXPECT_THAT(fault({{"text", "Hi"}}, {.tokens_only = true}),
-              HasSubstr("no column input_ids, which skip_prepare_dataset needs"));
+              HasSubstr("no column input_ids, which skip_prepare_dataset requires"));
 }
 
 TEST_F(EncodeTest, OtherColumns) {
@@ -201,7 +201,7 @@ TEST_F(EncodeTest, BadRowsTable) {
        "message 2 has no content"},
       {{{"prompt", "x"}, {"completion", ""}}, "column 'completion' is empty"},
       {{{"prompt", nullptr}, {"completion", "x"}}, "column 'prompt' is null"},
-      {{{"prompt", long_prompt}, {"completion", "x"}}, "no token to learn is left within max_length 50"},
+      {{{"prompt", long_prompt}, {"completion", "x"}}, "no target tokens within max_length 50"},
       {{{"question", "x"}}, "no column messages, 'text' (dataset_text_field)"},
   };
   for (const auto& [row, reason] : cases) {

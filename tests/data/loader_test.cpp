@@ -18,7 +18,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Example i has i % 5 + 2 tokens i * 100, i * 100 + 1, ...; every third one learns only its last token.
+// Example i has i % 5 + 2 tokens i * 100, i * 100 + 1, ...; in every third example only the last token is a target.
 ExampleSet some_examples(std::int64_t count, TokenId shift = 0) {
   ExampleSetBuilder builder;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -186,7 +186,7 @@ TEST(RowLoader, RefusesNothingToTrainOn) {
   EXPECT_THROW((void)row_loader(some_examples(3), {.rows_per_batch = 9, .drop_last = true}), Error);
 }
 
-// One document of 0, 1, 2, ... count - 1.
+// Documents of the given lengths with the tokens 0, 1, 2, ... count - 1.
 ExampleSet counting_stream(std::vector<std::int64_t> lengths) {
   ExampleSetBuilder builder;
   TokenId value = 0;

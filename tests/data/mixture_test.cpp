@@ -1,4 +1,4 @@
-// Mixtures against what open-r1 makes of them through Hugging Face's datasets (tests/fixtures/data/make_mixtures.py).
+// Compares mixtures with those that open-r1 builds with Hugging Face's datasets (tests/fixtures/data/make_mixtures.py).
 #include "data/mixture.h"
 #include "core/json_value.h"
 
@@ -26,7 +26,7 @@ MixtureSources mixture_of(const std::string& text) {
   return open_mixture(read_mixture(parse_yaml(text, "m.yaml"), "dataset_mixture"), {}, open);
 }
 
-// The rows in the source's order.
+// Returns the numbers of the rows in the source's order.
 std::vector<std::int64_t> numbers_of(const Source& source) {
   std::vector<std::int64_t> visited;
   BadRows bad;
@@ -100,7 +100,7 @@ TEST(Mixture, BadOnesGetOneLine) {
       {"{datasets: [{id: a.jsonl, columns: [n]}, {id: b.parquet, columns: [text]}]}",
        "keep different columns: n and text"},
       {"{datasets: [{id: a.jsonl, columns: [m]}]}", "has no column 'm'; it has: text, n"},
-      {"{datasets: [{id: a.jsonl, weight: 0.01}]}", "its weights leave no row"},
+      {"{datasets: [{id: a.jsonl, weight: 0.01}]}", "the weights leave no rows"},
       {"{datasets: [{id: none.jsonl}]}", "no such file or folder"},
       {"{datasets: [{id: a.jsonl}], test_split_size: 41}", "test_split_size: is 41, and the mixture has 41 rows"},
       {"{datasets: [{id: a.jsonl}], test_split_size: 1.5}", "test_split_size: is 1.5"},

@@ -13,7 +13,7 @@
 namespace hone {
 namespace {
 
-// A set whose token values are their places in the stream.
+// A set whose token values are their positions in the stream.
 ExampleSet set_of_lengths(const std::vector<std::int64_t>& lengths) {
   ExampleSetBuilder builder;
   TokenId value = 0;
@@ -35,7 +35,7 @@ std::vector<std::int64_t> random_lengths(std::uint64_t seed, std::int64_t count,
   return lengths;
 }
 
-// Lengths like those of gsm8k's questions with answers under a chat template: median 183, from 76 to 551.
+// Lengths distributed like gsm8k's questions with answers under a chat template: median 183, from 76 to 551 tokens.
 std::vector<std::int64_t> gsm8k_like_lengths(std::int64_t count) {
   const RandomStream random(7, "gsm8k");
   std::vector<std::int64_t> lengths;
@@ -86,7 +86,7 @@ TEST(Packing, BfdKeepsExamplesWhole) {
   }
 }
 
-// The rows that best fit decreasing needs, by a search over all rows.
+// Number of rows of best fit decreasing, by a naive search over all rows.
 std::int64_t plain_bfd_rows(std::vector<std::int64_t> lengths, std::int64_t capacity) {
   std::sort(lengths.rbegin(), lengths.rend());
   std::vector<std::int64_t> space;

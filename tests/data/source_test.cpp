@@ -67,8 +67,8 @@ TEST_F(SourceTest, BadLinesAreCountedAndNamed) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"{\"a\": 1", "not valid JSON (column "},
       {"[1, 2]", "not a JSON object"},
-      {"{}", "an empty object"},
-      {"", "an empty line"},
+      {"{}", "empty object"},
+      {"", "empty line"},
       {"{\"a\": \"\xFF\"}", "not valid JSON (column "},
       {"{\"a\": 1e999}", "not valid JSON"},
       {"{\"a\": NaN}", "not valid JSON (column "},

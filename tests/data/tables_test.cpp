@@ -1,4 +1,4 @@
-// Parquet and Arrow as pyarrow writes them (tests/fixtures/data/make_tables.py), and damaged ones.
+// Tests of Parquet and Arrow files that pyarrow wrote (tests/fixtures/data/make_tables.py), and of damaged ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ std::vector<std::string> rows_of(const fs::path& path) {
   return rows;
 }
 
-// HONE_TEST_TABLES: another folder that the script has filled (scripts/check_data.sh).
+// HONE_TEST_TABLES selects another folder that the script has filled (scripts/check_data.sh).
 fs::path tables() {
   const char* other = std::getenv("HONE_TEST_TABLES");
   return other != nullptr ? fs::path(other) : test::fixture("data/tables");
@@ -47,7 +47,7 @@ TEST(Tables, EveryFileHoldsTheRowsOfItsJsonLines) {
   EXPECT_GE(files, 11);
 }
 
-// Of the rows whose `key_column` is `key`: these columns.
+// Returns the selected columns of the rows whose `key_column` equals `key`.
 std::vector<std::string> chosen_rows(const fs::path& path, const RowFilter& filter) {
   std::vector<std::string> rows;
   BadRows bad;
@@ -62,7 +62,7 @@ TEST(Tables, ChosenRowsAndColumnsAreThoseOfTheJsonLines) {
   std::size_t chosen = 0;
   for (const std::string& name : names_in(tables())) {
     if (!name.starts_with("all.") || name.ends_with(".jsonl")) continue;
-    // Where a column is a list all is read, else what is not chosen is passed over.
+    // All rows are read if there is a list column; otherwise rows that do not pass the filter are skipped.
     for (const std::vector<std::string>& columns :
          {std::vector<std::string>{"i64", "large", "text"}, {"nothing", "word"}, {"i32", "messages"}}) {
       for (const std::string key : {"a", "", "two\nlines", "not there"}) {
@@ -87,7 +87,7 @@ TEST(Tables, AColumnThatIsMissingIsNamed) {
   }
 }
 
-// What comes of a file: its rows, or the one line that says what is wrong with it.
+// Returns the result of reading a file: its rows, or the error message.
 std::string outcome(const fs::path& path) {
   try {
     BadRows bad;
@@ -114,7 +114,7 @@ TEST(Tables, ATruncatedFileIsNamed) {
   }
 }
 
-// Any byte may be wrong: the file is refused, or read without harm.
+// Any byte may be wrong: the file is rejected, or read without memory errors.
 TEST(Tables, DamagedFilesDoNoHarm) {
   const test::TemporaryDirectory folder;
   const RandomStream random(1, "damage");
@@ -151,7 +151,7 @@ TEST(Tables, OtherFiles) {
   write_file(folder.path() / "a.arrow", "hello, this is no table at all");
   EXPECT_THAT(outcome(folder.path() / "a.arrow"), HasSubstr("damaged Arrow data"));
   write_file(folder.path() / "a.arrow", "FEA1");
-  EXPECT_THAT(outcome(folder.path() / "a.arrow"), HasSubstr("first version of Feather"));
+  EXPECT_THAT(outcome(folder.path() / "a.arrow"), HasSubstr("Feather version 1"));
 }
 
 TEST(Cells, DatesTimesAndDecimals) {

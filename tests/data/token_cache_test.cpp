@@ -43,7 +43,7 @@ class TokenCacheTest : public testing::Test {
   PromptSet prompts() {
     return cache.prompts(Source(data, {}), tokenizer, ChatTemplate(chat_template), prompt_options, report);
   }
-  // Encoded without a cache.
+  // Returns the examples encoded without a cache.
   ExampleSet truth() {
     EncodingReport own;
     return encode_examples(Source(data, {}), tokenizer, ChatTemplate(chat_template), options, own);
@@ -52,7 +52,7 @@ class TokenCacheTest : public testing::Test {
     return fs::exists(cache_folder) ? names_in(cache_folder) : std::vector<std::string>();
   }
   [[nodiscard]] fs::path entry() const { return cache_folder / entries().at(0); }
-  // Whether a call encodes: it then makes an entry, and one that finds an entry makes none.
+  // Returns true if a call encodes: it then creates an entry, whereas a call that finds one creates none.
   bool encodes_anew() {
     const std::size_t before = entries().size();
     expect_equal(encode(), truth());
@@ -102,7 +102,7 @@ TEST_F(TokenCacheTest, SecondStartHasTheSameBatchesAndReport) {
 
 TEST_F(TokenCacheTest, SecondStartEncodesNothing) {
   const ExampleSet set = encode();
-  // An entry that encoding would not make: whoever gets it has encoded nothing.
+  // An entry that encoding would not produce: a caller that gets it has encoded nothing.
   const std::string key = entry().stem();
   const std::optional<CacheEntry> kept = read_cache_entry(entry(), key);
   ASSERT_TRUE(kept);
@@ -135,7 +135,7 @@ TEST_F(TokenCacheTest, PromptsAreKeptToo) {
 TEST_F(TokenCacheTest, WhateverTokensDependOnMisses) {
   EXPECT_TRUE(encodes_anew());
   EXPECT_FALSE(encodes_anew());
-  write_rows(100, "next");  // of the same size
+  write_rows(100, "next");  // same size
   EXPECT_TRUE(encodes_anew());
   options.max_length = 9;
   EXPECT_TRUE(encodes_anew());
@@ -207,7 +207,7 @@ TEST_F(TokenCacheTest, SeveralProcessesMayWriteAtOnce) {
       bool right = true;
       for (int round = 0; round < 20; ++round) {
         std::error_code ignored;
-        if (round % 3 == 2) fs::remove_all(cache_folder, ignored);  // even that
+        if (round % 3 == 2) fs::remove_all(cache_folder, ignored);  // even the whole folder
         right = right && std::ranges::equal(encode().tokens(), expected.tokens());
       }
       ::_exit(right ? 0 : 1);

@@ -1,4 +1,5 @@
-// The engine on a small model: tokens depend on nothing but the request, and their probabilities are the trainer's.
+// Tests of the engine on small models: tokens depend only on the request, and log-probabilities equal those of
+// training.
 #include "engine/engine.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +68,7 @@ TEST(Engine, TokensDependOnTheRequestAlone) {
           .max_model_len = 96, .max_num_seqs = 1, .repetition_penalty = requests[i].sampling.repetition_penalty != 1};
       expect_equal(generate(fixture, {&requests[i], 1}, alone)[0], together[i]);
     }
-    // Prompts cut small, few at a time, other pages, and so few of them that requests are preempted.
+    // Small prompt chunks, few concurrent requests, another block size and so few blocks that requests are preempted.
     std::int64_t preemptions = 0;
     const auto squeezed = generate(fixture, requests,
                                    {.max_model_len = 96,
@@ -118,7 +119,7 @@ TEST(Engine, LogProbabilitiesAreTheTrainersBitForBit) {
   }
 }
 
-// make_repetition_penalty.py: greedy choices that differ from the second by 100 times what logits are known to.
+// Expected tokens are from make_repetition_penalty.py, with greedy choices that lead by 100 times the error of logits.
 TEST(Engine, RepetitionPenaltyIsThatOfTransformers) {
   const Json file = read_json(test::fixture("models/repetition_penalty.json"));
   ASSERT_EQ(file.at("cases").size(), 3u);

@@ -1,4 +1,4 @@
-// Properties of the scheduler under random loads.
+// Tests of the scheduler's invariants under random loads.
 #include "engine/scheduler.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ std::unique_ptr<Sequence> sequence_of(RequestId id, std::int64_t prompt) {
   return sequence;
 }
 
-// Runs `count` requests to their ends on a small pool, checking every step.
+// Runs `count` requests to completion on a small pool and checks every step.
 void run_load(std::uint64_t seed, std::int64_t num_blocks, std::int64_t count) {
   const SchedulerLimits limits{.max_num_seqs = 5, .max_batch_tokens = 24, .block_size = 4};
   Scheduler scheduler(limits, num_blocks);
@@ -44,7 +44,7 @@ void run_load(std::uint64_t seed, std::int64_t num_blocks, std::int64_t count) {
       ASSERT_GE(static_cast<std::int64_t>(chunk.sequence->blocks.size()) * limits.block_size,
                 chunk.sequence->computed + chunk.count);
       for (const BlockId block : chunk.sequence->blocks)
-        ASSERT_TRUE(written.insert(block).second) << "a page of two sequences";
+        ASSERT_TRUE(written.insert(block).second) << "a block of two sequences";
       tokens += chunk.count;
     }
     ASSERT_LE(tokens, limits.max_batch_tokens);
@@ -66,7 +66,7 @@ void run_load(std::uint64_t seed, std::int64_t num_blocks, std::int64_t count) {
 
 TEST(Scheduler, FinishesEveryRequestAndLosesNoPage) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    run_load(seed, 15, 30);  // one request of 60 tokens fills it: preemption is usual
+    run_load(seed, 15, 30);  // a single request of 60 tokens fills the pool, so preemption is frequent
     run_load(seed, 200, 30);
   }
 }

@@ -1,4 +1,5 @@
-// adapter_config.json, or what else: a regular expression on the first line over names of modules on those behind it.
+// Fuzz target: the input as adapter_config.json, and as a regular expression in the first line that is matched against
+// the module names in the other lines.
 #include <string>
 
 #include "core/json_value.h"

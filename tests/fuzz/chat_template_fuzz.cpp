@@ -1,4 +1,4 @@
-// A chat template, and a small conversation rendered with it.
+// Fuzz target: the input as a chat template, which renders a small conversation.
 
 #include "core/json_value.h"
 #include "fuzz/target.h"
@@ -39,7 +39,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       HONE_ASSERT(end <= from && from <= to && to <= chat.text.size(), "an assistant's part [", from, ", ", to, ")");
       end = to;
     }
-    HONE_ASSERT(chat_template.render(fuzz::conversation(), true, fuzz::variables()).text == chat.text, "renders anew");
+    HONE_ASSERT(chat_template.render(fuzz::conversation(), true, fuzz::variables()).text == chat.text,
+                "a second rendering differs");
   });
   return 0;
 }

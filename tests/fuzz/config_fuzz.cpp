@@ -1,4 +1,4 @@
-// config.json: the model that it describes.
+// Fuzz target: the input as config.json, from which a model is created.
 
 #include "core/json_value.h"
 #include "fuzz/target.h"

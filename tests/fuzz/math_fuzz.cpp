@@ -1,4 +1,4 @@
-// Mathematical answers: a gold and, behind a zero byte, an answer. Every scalar equals itself.
+// Fuzz target: a gold answer and, after a zero byte, an answer, which are compared. Every scalar must equal itself.
 #include "fuzz/target.h"
 #include "math_equality/answer.h"
 #include "math_equality/value.h"

@@ -1,5 +1,5 @@
-// Options as a YAML file and, behind a zero byte, as a command line, one argument a line. The values that are read,
-// written as YAML, read back the same.
+// Fuzz target: options as a YAML file and, after a zero byte, as a command line with one argument per line. The values,
+// written as YAML and read again, must be the same.
 #include <array>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// A split pattern, on the first line, over the text behind it.
+// Fuzz target: a split pattern in the first line, applied to the text in the other lines.
 #include <string>
 
 #include "core/json_value.h"

@@ -1,4 +1,4 @@
-// The text of a program. What is read, printed and read again is the same.
+// Fuzz target: the text of a program. Reading, printing and reading it again must give the same program.
 #include "fuzz/target.h"
 #include "ops/registry.h"
 #include "program/text.h"

@@ -1,4 +1,5 @@
-// tiktoken ranks and, behind a zero byte, tokenizer_config.json; then text through the tokenizer that they make.
+// Fuzz target: tiktoken ranks and, after a zero byte, tokenizer_config.json. The tokenizer then encodes and decodes
+// text.
 #include <string>
 #include <vector>
 
@@ -16,11 +17,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     text.append(file.substr(0, 200));
     const std::vector<TokenId> ids = tokenizer.encode(text);
     const std::string decoded = tokenizer.decode(ids);
-    HONE_ASSERT(is_valid_utf8(decoded), "decode gives no UTF-8");
+    HONE_ASSERT(is_valid_utf8(decoded), "decode gives invalid UTF-8");
     Detokenizer detokenizer(tokenizer);
     std::string streamed = detokenizer.add(ids);
     streamed += detokenizer.flush();
-    HONE_ASSERT(streamed == decoded, "streamed otherwise");
+    HONE_ASSERT(streamed == decoded, "streaming gives other text");
   });
   return 0;
 }

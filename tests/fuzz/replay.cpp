@@ -1,4 +1,4 @@
-// Runs a fuzz target over the files of the folders that are named: the test that every build has in libFuzzer's place.
+// Runs a fuzz target on all files of the given folders. Builds without libFuzzer use it as a test of the stored inputs.
 #include <algorithm>
 #include <cstdio>
 #include <exception>

@@ -1,4 +1,4 @@
-// A data file as JSON lines, as a JSON array, as CSV and as text, compressed or not; and what its rows come to as
+// Fuzz target: the input as JSON Lines, a JSON array, CSV and text, compressed or not. Its rows are rendered as
 // training text and as prompts.
 #include <memory>
 
@@ -13,7 +13,7 @@
 namespace hone::fuzz {
 namespace {
 
-constexpr std::int64_t kMostRows = 10'000;  // few bytes may decompress to many rows
+constexpr std::int64_t kMostRows = 10'000;  // limits the time, because few bytes may decompress to many rows
 
 void render(const Json& row) {
   static const ChatTemplate chat_template(chatml_template());
@@ -41,7 +41,7 @@ void read(const std::unique_ptr<RowReader>& reader) {
   while (rows < kMostRows && reader->next(row, place, bad)) {
     ++rows;
     HONE_ASSERT(row.is_object() && !row.empty(), "a row is ", row.type_name());
-    HONE_ASSERT(place.number > 0, "a row stands in line ", place.number);
+    HONE_ASSERT(place.number > 0, "a row is in line ", place.number);
     render(row);
   }
   HONE_ASSERT(bad.describe(rows + bad.count()).find('\n') == std::string::npos, "bad rows on two lines");

@@ -1,4 +1,5 @@
-// A safetensors file; and, so that mutations need not keep the length in front right, the header alone.
+// Fuzz target: the input as a safetensors file, and as a header alone, so that mutations need not keep the length field
+// before the header correct.
 #include <vector>
 
 #include "checkpoint/safetensors.h"
@@ -9,7 +10,7 @@
 namespace hone::fuzz {
 namespace {
 
-constexpr std::uint64_t kDataSize = 64;  // bytes behind the header that is given alone
+constexpr std::uint64_t kDataSize = 64;  // bytes of data that follow the header alone
 
 void check(const StoredTensor& tensor) {
   std::int64_t elements = 1;

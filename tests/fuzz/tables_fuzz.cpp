@@ -1,4 +1,4 @@
-// A data file as Parquet and as Arrow.
+// Fuzz target: the input as Parquet and as Arrow.
 #include <memory>
 
 #include "core/json_value.h"
@@ -8,7 +8,7 @@
 namespace hone::fuzz {
 namespace {
 
-// Few bytes may say that there are many rows of nulls.
+// Limits the time, because few bytes may declare many rows of nulls.
 constexpr std::int64_t kMostRows = 2'000;
 
 void read(const std::unique_ptr<RowReader>& reader) {
@@ -19,7 +19,7 @@ void read(const std::unique_ptr<RowReader>& reader) {
   while (rows + bad.count() < kMostRows && reader->next(row, place, bad)) {
     ++rows;
     HONE_ASSERT(row.is_object() && !row.empty(), "a row is ", row.type_name());
-    HONE_ASSERT(place.number > 0, "a row stands at ", place.number);
+    HONE_ASSERT(place.number > 0, "a row has the number ", place.number);
     HONE_ASSERT(!row.dump().empty(), "a row cannot be printed");
   }
   HONE_ASSERT(bad.describe(rows + bad.count()).find('\n') == std::string::npos, "bad rows on two lines");

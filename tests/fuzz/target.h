@@ -1,5 +1,5 @@
-// What the fuzz targets share. A target reads arbitrary bytes with one parser. The parser may refuse them, with an
-// Error of one line; any other exception, a crash, a hang or a property that does not hold is a finding.
+// Helpers shared by the fuzz targets. A target gives arbitrary bytes to one parser. The parser may reject them with an
+// Error of one line. Any other exception, a crash, a hang or a violated property is a finding.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,10 @@ namespace hone::fuzz {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// Before and after the first `separator`; all and nothing where there is none.
+// Splits the text at the first `separator`. Without one, the second part is empty.
 [[nodiscard]] std::pair<std::string_view, std::string_view> parted(std::string_view text, char separator);
 
-// Runs `read`. Says whether it came to its end, rather than throw an Error.
+// Runs `read`. Returns true if it completed and false if it threw an Error, whose message must be one line.
 template <class Read>
 bool accepts(const Read& read) {
   try {
@@ -35,7 +35,7 @@ bool accepts(const Read& read) {
   }
 }
 
-// A file that lies in memory, with a path by which this process can open it.
+// A file in memory (memfd) with a path that this process can open.
 class MemoryFile {
  public:
   MemoryFile();

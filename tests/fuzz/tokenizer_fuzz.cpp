@@ -1,4 +1,5 @@
-// tokenizer.json and, behind a zero byte, tokenizer_config.json; then text through the tokenizer that they make.
+// Fuzz target: tokenizer.json and, after a zero byte, tokenizer_config.json. The tokenizer then encodes and decodes
+// text.
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@ void run(const Tokenizer& tokenizer, std::string_view text) {
   accepts([&] {
     const std::vector<TokenId> ids = tokenizer.encode(text);
     for (const TokenId id : ids) HONE_ASSERT(id >= 0 && id < tokenizer.vocab_size(), "the id ", id);
-    HONE_ASSERT(is_valid_utf8(tokenizer.decode(ids)), "decode gives no UTF-8");
+    HONE_ASSERT(is_valid_utf8(tokenizer.decode(ids)), "decode gives invalid UTF-8");
     HONE_ASSERT(tokenizer.encode(text) == ids, "a second encode gives other ids");
   });
 }

@@ -1,4 +1,4 @@
-// A YAML document; every scalar of it, written again, reads back as it is.
+// Fuzz target: a YAML document. Every scalar, written and read again, must be the same.
 #include "core/yaml.h"
 #include "fuzz/target.h"
 

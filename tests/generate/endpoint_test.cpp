@@ -269,7 +269,7 @@ TEST_F(EndpointTest, PromptsWithoutAReadableAnswerAreLeftOut) {
   server.nonsense = 2;  // to each try of the first prompt
   testing::internal::CaptureStderr();
   const GenerateCounts counts = run();
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("answers with what is no chat completion"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("the answer is not a valid chat completion"));
   EXPECT_EQ(counts.refused, 1);
   EXPECT_EQ(counts.kept, 4);
   options.overwrite_output_dir = true;
@@ -310,12 +310,12 @@ TEST_F(EndpointTest, TokensThatNobodyCountsAreNone) {
 
 TEST_F(EndpointTest, MistakesAreNamed) {
   options.endpoint = "localhost:8000";
-  EXPECT_THAT(error_of(), HasSubstr("endpoint: 'localhost:8000' is no URL of a server"));
+  EXPECT_THAT(error_of(), HasSubstr("endpoint: 'localhost:8000' is not an http(s) URL"));
   options.endpoint = server.url() + "/other";
   EXPECT_THAT(error_of(), HasSubstr("answers 404: no such path (is 'Org/Model' served there?)"));
   options.endpoint = "http://127.0.0.1:1";
   options.endpoint_retries = 1;
-  EXPECT_THAT(error_of(), AllOf(HasSubstr("gives no answer"), HasSubstr("asked 2 times")));
+  EXPECT_THAT(error_of(), AllOf(HasSubstr("gives no answer"), HasSubstr("tried 2 times")));
   options.endpoint = server.url();
   options.chat_template = "{{ messages }}";
   EXPECT_THAT(error_of(), HasSubstr("an endpoint renders prompts by a template of its own"));

@@ -1,4 +1,4 @@
-// How quickly connections are opened.
+// Tests of the rate at which connections are opened.
 #include "hub/connection_gate.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Requests whose server is not there.
+// Tests of requests whose server does not answer.
 #include "hub/http.h"
 
 #include <arpa/inet.h>
@@ -19,7 +19,7 @@
 namespace hone::test {
 namespace {
 
-// Listens, and takes no further connection.
+// Listens, but accepts no further connection.
 class FullListener {
  public:
   FullListener() : sockets_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
@@ -49,7 +49,7 @@ class FullListener {
   int port_ = 0;
 };
 
-// Standard error, as it is written; `on_text` is called with all that has come.
+// Captures standard error while it is written; `on_text` is called with everything captured so far.
 class StandardError {
  public:
   explicit StandardError(std::function<void(const std::string&)> on_text) : before_(::dup(STDERR_FILENO)) {
@@ -66,7 +66,7 @@ class StandardError {
       ::close(from);
     });
   }
-  // Puts it back.
+  // Restores standard error and returns the captured text.
   std::string end() {
     ::dup2(before_, STDERR_FILENO);
     ::close(before_);

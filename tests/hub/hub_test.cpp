@@ -31,7 +31,7 @@ std::string weights_of(std::size_t size) {
   return bytes;
 }
 
-// A cache of its own, and a hub on loopback.
+// A separate cache, and a hub on loopback.
 class HubTest : public testing::Test {
  protected:
   HubTest() {
@@ -116,7 +116,7 @@ TEST_F(HubTest, ADamagedBlobIsRefused) {
             {{"config.json", {.content = "{}"}},
              {"model.safetensors", {.content = weights_of(3000), .is_lfs = is_lfs, .served = damaged}}});
     EXPECT_THAT(failure("Org/Bad"),
-                AllOf(HasSubstr("'Org/Bad' model.safetensors: its checksum is "), HasSubstr("the hub says")));
+                AllOf(HasSubstr("'Org/Bad' model.safetensors: its checksum is "), HasSubstr("the hub lists")));
     EXPECT_FALSE(fs::exists(cache() / "models--Org--Bad" / "snapshots"));
     for (const std::string& name : names_in(cache() / "models--Org--Bad" / "blobs")) {
       EXPECT_FALSE(name.ends_with(".incomplete")) << name;
@@ -153,7 +153,7 @@ TEST_F(HubTest, ABusyServerIsNotWaitedForInSilence) {
   testing::internal::CaptureStderr();
   (void)download({.name = "Org/Small"}, listing, paths);
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              HasSubstr("Org/Small config.json: the hub answers 503; asking again\n"));
+              HasSubstr("Org/Small config.json: the hub answers 503; retrying\n"));
 }
 
 TEST_F(HubTest, Refusals) {
@@ -187,9 +187,9 @@ TEST_F(HubTest, OfflineNothingIsAsked) {
 
 TEST_F(HubTest, ListingsThatAreNone) {
   hub.add("models/Org/Evil", {{"../../evil.json", {.content = "{}"}}});
-  EXPECT_THAT(failure("Org/Evil"), HasSubstr("the hub names an impossible file"));
+  EXPECT_THAT(failure("Org/Evil"), HasSubstr("the hub lists an invalid path"));
   hub.add("models/Org/Empty", {{"README.md", {.content = "hello"}}});
-  EXPECT_THAT(failure("Org/Empty"), HasSubstr("has no files of a model"));
+  EXPECT_THAT(failure("Org/Empty"), HasSubstr("has no model files"));
 }
 
 std::vector<std::string> rows_of(const DatasetName& dataset, const std::string& split) {

@@ -1,4 +1,4 @@
-// hone's pushes beside those of huggingface_hub, request by request. Run by scripts/check_hub.sh.
+// Compares the requests of hone's pushes with those of huggingface_hub. Run by scripts/check_hub.sh.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kPeerToken = "hf_token";
 
-// Requests that change something, in a form that does not depend on the order of files: which there is none of.
+// Returns the modifying requests in a form that is independent of the order of files, which is not defined.
 std::multiset<std::string> changes_of(SmallHub& hub) {
   std::multiset<std::string> changes;
   for (const std::string& request : hub.bodies()) {

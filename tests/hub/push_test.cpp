@@ -1,4 +1,4 @@
-// Pushes against a hub on loopback: what arrives, what is asked, and what happens when something fails.
+// Pushes to a hub on loopback: tests the uploaded files, the requests, and the handling of failures.
 #include "hub/push.h"
 
 #include <gmock/gmock.h>
@@ -46,7 +46,7 @@ class PushTest : public testing::Test {
     write_file(home_.path() / name, content);
     return home_.path() / name;
   }
-  // A folder of a model, large and small files, one empty.
+  // A model folder of large and small files, one of them empty.
   std::vector<UploadFile> model_files() {
     return {{"config.json", write("config.json", "{\"a\": \"\\u00e4\"}\n")},
             {"model-1.safetensors", write("one", noise(20'001, 1))},
@@ -55,7 +55,7 @@ class PushTest : public testing::Test {
             {"runs/events", write("events", noise(100, 3))},
             {"README.md", std::string("# A model\n")}};
   }
-  // What went wrong; the token is never in it.
+  // Returns the error message, and checks that it does not contain the token.
   template <class Action>
   std::string failure(const Action& action) {
     testing::internal::CaptureStderr();
@@ -74,7 +74,7 @@ class PushTest : public testing::Test {
     writer.create_repo(repo, true);
     return writer.push({.repo = repo, .files = files, .message = "A push", .in_background = true});
   }
-  // The repository, downloaded by hone, holds these files byte for byte.
+  // Checks that hone downloads the repository with these files byte for byte.
   void expect_downloads(const std::vector<UploadFile>& files, const HubRepo& repo = kRepo) {
     environment_.set("HF_TOKEN", kToken);
     fs::remove_all(home_.path() / "cache");
@@ -130,7 +130,7 @@ TEST_F(PushTest, APartThatIsCutIsSentAgainAlone) {
   hub.upload_cuts = 2;
   const std::vector<UploadFile> files = model_files();
   EXPECT_EQ(failure([&] { push(files); }), "no error");
-  EXPECT_THAT(hub.requests(), Contains(HasSubstr("PUT storage/part/")).Times(7 + 3));  // those that arrived whole
+  EXPECT_THAT(hub.requests(), Contains(HasSubstr("PUT storage/part/")).Times(7 + 3));  // complete uploads
   expect_downloads(files);
 }
 
@@ -141,7 +141,7 @@ TEST_F(PushTest, AfterAnInterruptionWhatIsStoredIsNotSentAgain) {
   const std::vector<UploadFile> files = model_files();
   EXPECT_THAT(failure([&] { push(files); }),
               AllOf(StartsWith("'Org/New' model-"), HasSubstr("no answer from http://127.0.0.1:"),
-                    HasSubstr("to store its content, asked 4 times"), Not(HasSubstr("\n"))));
+                    HasSubstr("to store its content, tried 4 times"), Not(HasSubstr("\n"))));
   EXPECT_THAT(hub.messages(), IsEmpty());
   hub.upload_cuts = 0;
   hub.forget_requests();
@@ -173,7 +173,7 @@ TEST_F(PushTest, ABranchBeginsAtTheFirstCommit) {
   push({{"main.txt", std::string("on main")}});
   const HubWriter writer(kToken, kQuick);
   writer.create_branch(branch);
-  writer.create_branch(branch);  // it is there
+  writer.create_branch(branch);  // the branch exists already
   const std::vector<UploadFile> files = model_files();
   (void)writer.push({.repo = branch, .files = files, .message = "On a branch", .in_background = true});
   EXPECT_FALSE(hub.files("models/Org/New", branch.revision).contains("main.txt"));
@@ -191,7 +191,7 @@ TEST_F(PushTest, AFileThatIsDeletedMeanwhileIsPushedWhole) {
 TEST_F(PushTest, AFileThatShrinksIsSaid) {
   const UploadFile file("model.safetensors", write("big", noise(8000, 5)));
   fs::resize_file(home_.path() / "big", 100);
-  EXPECT_THAT(failure([&] { push({file}); }), HasSubstr("has become shorter while it is pushed (push it again)"));
+  EXPECT_THAT(failure([&] { push({file}); }), HasSubstr("became shorter while it was pushed (push it again)"));
 }
 
 TEST_F(PushTest, WhatPassesIsAskedAgain) {
@@ -219,26 +219,28 @@ TEST_F(PushTest, RefusalsAreOneLine) {
   const std::vector<UploadFile> files = model_files();
   const std::vector<std::vector<std::string>> table{
       {"/api/repos/create", "403 Forbidden", R"({"error": "No rights here"})",
-       "'Org/New': the hub refuses to create the repository (403): No rights here (the token must be allowed to write "
-       "there)"},
+       "'Org/New': the hub refuses to create the repository (403): No rights here (use a token with write "
+       "access to it)"},
       {"/api/repos/create", "401 Unauthorized", R"({"error": "Invalid token hf_verySecretToken"})",
-       "'Org/New': the hub refuses to create the repository (401): Invalid token ... (HF_TOKEN, hub_token or the file "
-       "of `huggingface-cli login` must hold a token that is valid)"},
+       "'Org/New': the hub refuses to create the repository (401): Invalid token ... (put a valid token into "
+       "HF_TOKEN, hub_token or the file of `huggingface-cli login`)"},
       {"/preupload/", "403 Forbidden", "{}",
-       "'Org/New': the hub refuses to take files (403) (the token must be allowed to write there)"},
+       "'Org/New': the hub refuses to take files (403) (use a token with write access to it)"},
       {"/preupload/", "404 Not Found", "{}",
-       "'Org/New': the hub refuses to take files (404) (there is no such repository, or the token may not see it)"},
+       "'Org/New': the hub refuses to take files (404) (the repository does not exist, or the token has no access to "
+       "it)"},
       {"/preupload/", "502 Bad Gateway", "<html>",
-       "'Org/New': the hub answers 502 to take files, asked 4 times (try again later)"},
-      {"/preupload/", "200 OK", "[]", "'Org/New': the hub's answer to take files is no JSON object"},
-      {"/preupload/", "200 OK", "{}", "'Org/New' config.json: the hub does not say how it wants the file"},
+       "'Org/New': the hub answers 502 to take files, tried 4 times (try again later)"},
+      {"/preupload/", "200 OK", "[]", "'Org/New': the hub's answer to take files is not a JSON object"},
+      {"/preupload/", "200 OK", "{}", "'Org/New' config.json: the hub's answer has no upload mode for the file"},
       {"/objects/batch", "413 Payload Too Large", R"({"message": "Your storage is full"})",
-       "'Org/New': the hub refuses to store large files (413): Your storage is full (it is larger than the hub takes)"},
+       "'Org/New': the hub refuses to store large files (413): Your storage is full (it is larger than the hub "
+       "accepts)"},
       {"/commit/", "409 Conflict", R"({"error": "A commit has happened since"})",
        "'Org/New': the hub refuses to commit to main (409): A commit has happened since"},
       {"/commit/", "413 Payload Too Large", "{}",
-       "'Org/New': the hub refuses to commit to main (413) (it is larger than the hub takes)"},
-      {"/commit/", "200 OK", "{}", "'Org/New': the hub's answer names no commit"},
+       "'Org/New': the hub refuses to commit to main (413) (it is larger than the hub accepts)"},
+      {"/commit/", "200 OK", "{}", "'Org/New': the hub's answer has no commit"},
       {"/verify/", "422 Unprocessable Entity", R"({"error": "Size differs"})",
        "the hub refuses to confirm a large file (422): Size differs"},
       {"PUT storage", "413 Payload Too Large", "", "the hub refuses to store its content (413)"},
@@ -266,14 +268,14 @@ TEST_F(PushTest, TheTokenIsChecked) {
   };
   EXPECT_EQ(user(kToken), "someone/name");
   EXPECT_THAT(user("other"), HasSubstr("push to the hub: the hub refuses to take the token (401)"));
-  EXPECT_THAT(user(""), AllOf(HasSubstr("there is no token"), HasSubstr("HF_TOKEN")));
-  EXPECT_THAT(user("two words"), HasSubstr("the token holds blanks"));
+  EXPECT_THAT(user(""), AllOf(HasSubstr("no token"), HasSubstr("HF_TOKEN")));
+  EXPECT_THAT(user("two words"), HasSubstr("the token contains white space"));
   hub.role = "read";
-  EXPECT_THAT(user(kToken), HasSubstr("the token of someone may only read"));
+  EXPECT_THAT(user(kToken), HasSubstr("the token of someone is read-only"));
   environment_.set("HF_ENDPOINT", "http://127.0.0.1:1");
-  EXPECT_THAT(user(kToken), AllOf(HasSubstr("no answer from http://127.0.0.1:1"), HasSubstr("asked 4 times")));
+  EXPECT_THAT(user(kToken), AllOf(HasSubstr("no answer from http://127.0.0.1:1"), HasSubstr("tried 4 times")));
   environment_.set("HF_HUB_OFFLINE", "1");
-  EXPECT_THAT(user(kToken), HasSubstr("HF_HUB_OFFLINE forbids it"));
+  EXPECT_THAT(user(kToken), HasSubstr("HF_HUB_OFFLINE is set"));
 }
 
 TEST_F(PushTest, ARepositoryThatMovedIsNotFollowedWithTheToken) {
@@ -281,7 +283,7 @@ TEST_F(PushTest, ARepositoryThatMovedIsNotFollowedWithTheToken) {
   hub.add("models/Org/New", {});
   hub.fail("/preupload/",
            "307 Temporary Redirect\r\nLocation: " + other.endpoint() + "/api/models/Org/Newer/preupload/main", 1);
-  EXPECT_THAT(failure([&] { push(model_files()); }), HasSubstr("is the repository renamed? use its new name"));
+  EXPECT_THAT(failure([&] { push(model_files()); }), HasSubstr("if the repository was renamed, use its new name"));
   EXPECT_THAT(other.requests(), IsEmpty());
 }
 
@@ -293,8 +295,8 @@ TEST_F(PushTest, AHubThatNamesNonsenseIsRefused) {
              text_of(R"({"objects": [{"oid": ")", files[1].sha256(), R"(", "size": 1, )", actions, "}]}"));
     return failure([&] { push(files); });
   };
-  EXPECT_THAT(batch(R"("actions": {"upload": {"href": "nowhere"}})"), HasSubstr("names no address to upload it"));
-  EXPECT_THAT(batch(R"("error": {"code": 507, "message": "full"})"), HasSubstr("the hub does not take it: full"));
+  EXPECT_THAT(batch(R"("actions": {"upload": {"href": "nowhere"}})"), HasSubstr("gives no URL to upload it"));
+  EXPECT_THAT(batch(R"("error": {"code": 507, "message": "full"})"), HasSubstr("the hub does not accept it: full"));
   const std::string url = R"("href": "http://127.0.0.1:1/x", "header": )";
   EXPECT_THAT(batch(R"("actions": {"upload": {)" + url + R"({"chunk_size": "0"}}})"),
               HasSubstr("0 parts of '0' bytes"));

@@ -1,4 +1,4 @@
-// Templates by themselves: what goes wrong in them, and what ends them.
+// Tests of templates alone: their errors and limits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ TEST(Jinja, EndlessTemplatesStop) {
   EXPECT_THAT(error_of("{% for a in range(99999) %}{% for b in range(99999) %}{% set x = 1 %}{% endfor %}{% endfor %}"),
               testing::HasSubstr("too many steps"));
   EXPECT_THAT(error_of("{% for a in range(9999) %}{{ 'x' * 100000 }}{% endfor %}"), testing::HasSubstr("too "));
-  // A list that holds itself twice over, sixty times.
+  // A list that contains itself twice, sixty levels deep.
   const std::string doubled =
       "{% set n = namespace(a=[1]) %}{% for i in range(60) %}{% set n.a = [n.a, n.a] %}{% endfor %}";
   for (const char* walk : {"{{ n.a }}", "{{ n.a ~ '' }}", "{{ n.a | tojson }}", "{{ n.a == [n.a] }}",

@@ -1,4 +1,4 @@
-// What adapter_config.json says of modules, and what it may not.
+// Tests of reading adapter_config.json: ranks, scales, target modules and rejected values.
 #include "model/adapter_config.h"
 
 #include <gtest/gtest.h>
@@ -24,10 +24,10 @@ TEST(AdapterConfig, RanksAndScalesAreByPattern) {
   const AdapterConfig config = config_with(R"({"r": 4, "lora_alpha": 6,
       "rank_pattern": {"q_proj": 8, ".*q_proj": 2, "^model.layers.1.mlp.up_proj": 3},
       "alpha_pattern": {"layers.[0-1].self_attn.*": 10}})");
-  EXPECT_EQ(config.rank("model.layers.0.self_attn.q_proj"), 8);  // the first that fits
+  EXPECT_EQ(config.rank("model.layers.0.self_attn.q_proj"), 8);  // the first matching pattern
   EXPECT_EQ(config.rank("model.layers.1.mlp.up_proj"), 3);
   EXPECT_EQ(config.rank("model.layers.11.mlp.up_proj"), 4);
-  EXPECT_EQ(config.rank("my_q_proj"), 2);  // no name within a name
+  EXPECT_EQ(config.rank("my_q_proj"), 2);  // "q_proj" must match a whole component of the name
   EXPECT_DOUBLE_EQ(config.scale("model.layers.0.self_attn.q_proj"), 10.0 / 8);
   EXPECT_DOUBLE_EQ(config.scale("model.layers.2.self_attn.q_proj"), 6.0 / 8);
   EXPECT_DOUBLE_EQ(config_with(R"({"r": 4, "use_rslora": true})").scale("x"), 4.0);
@@ -39,9 +39,9 @@ TEST(AdapterConfig, TargetsAreAsPeftChoosesThem) {
   EXPECT_TRUE(some.targets("model.layers.0.self_attn.q_proj"));
   EXPECT_FALSE(some.targets("model.layers.1.self_attn.q_proj"));
   EXPECT_FALSE(some.targets("model.layers.2.self_attn.q_proj"));
-  EXPECT_TRUE(some.targets("model.layers.5.mlp.up_proj"));  // a whole name is taken in any layer
+  EXPECT_TRUE(some.targets("model.layers.5.mlp.up_proj"));  // a full name selects the module in any layer
   EXPECT_FALSE(some.targets("model.layers.0.self_attn.k_proj"));
-  EXPECT_FALSE(some.targets("model.q_proj"));  // in no layer
+  EXPECT_FALSE(some.targets("model.q_proj"));  // not inside a layer
   const AdapterConfig pattern = config_with(R"({"target_modules": ["c_attn"], "layers_to_transform": 3,
       "layers_pattern": ["blocks", "h"]})");
   EXPECT_TRUE(pattern.targets("transformer.h.3.attn.c_attn"));
@@ -69,9 +69,8 @@ TEST(AdapterConfig, RefusesInOneLine) {
   expect(R"({"exclude_modules": ["a", 1]})",
          "FILE: exclude_modules: is [\"a\",1], expected a list of names or a regular expression");
   expect(R"({"layers_to_transform": "0"})", "FILE: layers_to_transform: is \"0\", expected a list of layers' numbers");
-  expect(
-      R"({"layers_to_transform": [0], "target_modules": ".*"})",
-      "FILE: layers_to_transform: is [0] beside a target_modules that is no list (name the layers in target_modules)");
+  expect(R"({"layers_to_transform": [0], "target_modules": ".*"})",
+         "FILE: layers_to_transform: is [0], but target_modules is not a list (name the layers in target_modules)");
   expect(
       R"({"init_lora_weights": "pissa_niter_4"})",
       "FILE: init_lora_weights: 'pissa_niter_4' changed the base's weights before training, so that the adapter fits "

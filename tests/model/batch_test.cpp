@@ -1,4 +1,4 @@
-// Latent heads attend as multi-head latent attention says, to documents and to pages.
+// Tests of multi-head latent attention on packed documents and on a paged KV cache against its definition.
 #include "model/batch.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ std::vector<std::int32_t> document_starts() {
   return starts;
 }
 
-// The tensors of LatentHeads for all documents, which are laid end to end.
+// The tensors of LatentHeads for all documents, one after the other.
 template <class T>
 struct Operands {
   std::vector<T> query, latent, rope_key, up;
@@ -64,7 +64,7 @@ std::vector<double> widened(const auto& values) {
   return wide;
 }
 
-// Multi-head latent attention in float64, by its definition: each key and value is made where it is read.
+// Multi-head latent attention in f64 by its definition: every key and value is computed when it is read.
 class Definition {
  public:
   Definition(const Sizes& s, const Operands<double>& in) : s_(s), in_(in) {}
@@ -100,7 +100,7 @@ class Definition {
     for (std::int64_t i = 0; i < s_.rope; ++i) sum += q[s_.nope + i] * in_.rope_key.data()[key * s_.rope + i];
     return sum;
   }
-  // Element i of what `up` makes of a token's latent row for a head: its key's nope part, then its value.
+  // Element i of the product of `up` and a token's latent row for a head: the key's nope part, then the value.
   [[nodiscard]] double made(std::int64_t head, std::int64_t i, std::int64_t token) const {
     const double* row = in_.up.data() + (head * (s_.nope + s_.value) + i) * s_.rank;
     return std::inner_product(row, row + s_.rank, in_.latent.data() + token * s_.rank, 0.0);
@@ -122,7 +122,7 @@ LatentHeads heads_of(Program& program, const Sizes& s, const Dim& rows, DType dt
           .scale = kScale};
 }
 
-// Room for more tokens than there are.
+// A capacity larger than the number of tokens.
 Capacity capacity() { return {.tokens = tokens_in_all() + 3, .sequences = static_cast<std::int64_t>(kLengths.size())}; }
 
 template <class T>
@@ -177,7 +177,7 @@ TEST(LatentAttention, OfDocumentsIsAsDefined) {
   }
 }
 
-// sum of seed x output of the definition, with one operand moved along a direction.
+// Central difference of sum(seed x output) of the definition when one operand moves along `direction`.
 template <class Member>
 double slope(const Sizes& s, const std::vector<double>& seed, Member member, const std::vector<double>& direction) {
   const auto objective = [&](double step) {
@@ -226,7 +226,7 @@ TEST(LatentAttention, GradientsAreThoseOfTheDefinition) {
   }
 }
 
-// Requests that fill pages, `chunk` rows of each at a time.
+// Runs requests through a paged KV cache, `chunk` rows of each request per step.
 template <class T>
 class Pages {
  public:
@@ -254,12 +254,12 @@ class Pages {
     return program;
   }
 
-  // Never the same page twice.
+  // The KV-cache block of a sequence: distinct for all sequences and positions, and not consecutive.
   static std::int32_t page(std::size_t sequence, std::int64_t i) {
     return static_cast<std::int32_t>((static_cast<std::int64_t>(sequence) * kMaxBlocks + i) * 8 % kBlocks);
   }
 
-  // Position start on of each request that reaches so far.
+  // Runs up to `chunk` rows from position `start` of each request that is long enough.
   void step(std::int64_t start, const Operands<T>& in, std::vector<T>& o) {
     std::vector<std::int32_t> rows, slots, cu_seqlens{0}, starts, block_table;
     for (std::size_t i = 0; i < kLengths.size(); ++i) {
@@ -275,7 +275,7 @@ class Pages {
     }
     run_.executable().set_count(Count::tokens, static_cast<std::int64_t>(rows.size()));
     run_.executable().set_count(Count::sequences, static_cast<std::int64_t>(starts.size()));
-    // What lies past the counts is garbage.
+    // Fill entries past the counts with garbage, which must not be read.
     slots.resize(static_cast<std::size_t>(rows_), -1);
     starts.resize(kLengths.size(), 1 << 30);
     block_table.resize(kLengths.size() * kMaxBlocks, -1);
@@ -306,7 +306,7 @@ class Pages {
 
   const Sizes& s_;
   std::int64_t chunk_;
-  std::int64_t rows_;  // room for
+  std::int64_t rows_;  // capacity in rows
   TestRun run_;
 };
 

@@ -1,4 +1,4 @@
-// What a config.json may ask for.
+// Tests of valid and invalid values in config.json.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ std::string error_with(const char* key, const Json& value) {
 }
 
 TEST(Config, CountsItsParameters) {
-  // Embedding and head; two layers of q, k, v and out, three of the MLP, two norms; the last norm.
+  // Embedding and head; two layers with four attention matrices, three MLP matrices and two norms; the final norm.
   const std::int64_t expected = 2 * 300 * 64 + 2 * (4 * 64 * 64 + 3 * 64 * 80 + 2 * 64) + 64;
   EXPECT_EQ(parameter_count(*family_registry().create(small_config())), expected);
 }

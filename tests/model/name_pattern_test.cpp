@@ -1,4 +1,4 @@
-// Regular expressions over names, against what Python's re says (tests/fixtures/model/make_name_patterns.py).
+// Compares regular expressions over names with Python's re (tests/fixtures/model/make_name_patterns.py).
 #include "model/name_pattern.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST(NamePattern, KnowsReferencesAndLookBehind) {
   EXPECT_FALSE(NamePattern("a\\Z", "key").fits("a\n"));
 }
 
-// What makes backtracking engines take exponential time, and what would take all memory.
+// Patterns that take exponential time in backtracking engines, and patterns that would exhaust memory.
 TEST(NamePattern, NoPatternTakesLong) {
   const std::string name(200, 'a');
   EXPECT_FALSE(NamePattern("(a|a|aa)*(a|a)*$b", "key").fits(name));

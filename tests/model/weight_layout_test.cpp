@@ -1,4 +1,5 @@
-// Parts of blocks and the tensors of a checkpoint: slices of merged tensors, axes, pieces.
+// Tests of the mapping between block parts and checkpoint tensors: slices of merged tensors, shard axes, staging in
+// pieces.
 #include "model/weight_layout.h"
 
 #include <gmock/gmock.h>
@@ -27,8 +28,8 @@ constexpr std::int64_t kExperts = 3;
 constexpr std::int64_t kHidden = 8;
 constexpr std::int64_t kInner = 5;
 
-// A family whose checkpoints hold experts merged: gate and up of all in one tensor, down of all in another, transposed;
-// and q, k and v in one, with a bias that is merged alike.
+// A family whose checkpoints merge tensors: gate and up of all experts in one tensor, down of all experts in another,
+// transposed; q, k and v in one transposed tensor, and their biases in another.
 class Merged final : public Model {
  public:
   Merged() {
@@ -91,7 +92,7 @@ class Merged final : public Model {
   std::vector<WeightSpec> specs_;
 };
 
-// The tensors of its checkpoint, as another program would write them: each number tells where it belongs.
+// The tensors of its checkpoint, as another program would write them. Each value encodes its tensor and index.
 struct MergedFolder {
   std::vector<std::vector<float>> values;
   std::vector<TensorSource> sources;
@@ -130,7 +131,7 @@ TEST(WeightLayout, SlicesOfMergedTensorsComeAndGo) {
   for (const std::size_t piece_bytes : {kPieceBytes, std::size_t{12}}) {
     const TensorStore weights = load_weights(model, ModelDirectory(folder.path() / "theirs"), DType::f32, cpu_device(),
                                              Vocabulary::as_stored, piece_bytes);
-    // Expert 2's up, row 1, column 3; its down; k of q, k and v.
+    // Row 1, column 3 of up of expert 2; an element of its down; elements of k and its bias.
     EXPECT_EQ(element(weights, "experts.gate_up", 5 * kInner + 1, 3),
               1000.0f + static_cast<float>((2 * 2 * kInner + kInner + 1) * kHidden + 3));
     EXPECT_EQ(element(weights, "experts.down", 2 * kHidden + 6, 4),
@@ -150,7 +151,7 @@ TEST(WeightLayout, AMergedTensorOfAnotherShapeIsNamed) {
   write_model_directory(folder.path(), {.config = Merged().config(), .weights = written.sources});
   try {
     (void)load_weights(Merged(), ModelDirectory(folder.path()), DType::f32, cpu_device());
-    FAIL() << "the shape was taken";
+    FAIL() << "the shape was accepted";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("tensor experts.gate_up_proj is [3, 8, 10], config.json wants [3, 10, 8]"));
   }
@@ -226,7 +227,7 @@ TEST(WeightLayout, FamiliesSayTheirAxes) {
   EXPECT_EQ(axis_of(gpt2, "mlp.c_proj.weight"), axis(ShardAxis::inner, 1));
 }
 
-// No more than a piece of a weight is on the host at once, nor is more asked for.
+// Loading and saving never stage or request more than piece_bytes at a time.
 TEST(WeightLayout, WeightsComeAndGoInPieces) {
   constexpr std::size_t kBound = 64;
   test::MeteredDevice device;

@@ -73,7 +73,7 @@ TEST(DynamicMap, WhatIsNegativeStaysNegative) {
   EXPECT_EQ(signed_code(128, false), 255);
 }
 
-// What a GPU computes of a share of the scale, whose sign its table stands for.
+// The code that a GPU computes for |number| / scale; the table gives the sign.
 template <int kFirst, bool kNegative>
 int code_of(const CodeTable<kFirst, kNegative>& table, float share) {
   using Table = CodeTable<kFirst, kNegative>;
@@ -107,7 +107,7 @@ TEST(CodeTable, GivesTheCodesOfTheMap) {
   for (float share = 1e-7f; share <= 1.0f; share *= 1.0003f) expect(share);
 }
 
-// Of a NaN as of the largest number: DynamicMap::nearest() has it so, and the CPU stores that.
+// A NaN has the code of the largest number, as by DynamicMap::nearest(), which the CPU uses.
 TEST(CodeTable, OfNan) {
   using Signed = CodeTable<1>;
   using Unsigned = CodeTable<2>;
@@ -118,7 +118,7 @@ TEST(CodeTable, OfNan) {
   EXPECT_EQ(kUnsignedMap.nearest(nan), 255);
 }
 
-// An update program over one weight, with its stores.
+// A program that updates one weight, with its stores.
 class Adamw8BitRun {
  public:
   Adamw8BitRun(std::int64_t elements, DType dtype, DType gradient, AdamwAttributes attributes) {
@@ -186,7 +186,7 @@ class Adamw8BitRun {
 
 std::vector<BFloat16> narrowed_values(const std::vector<float>& values) { return {values.begin(), values.end()}; }
 
-// Codes and scales are numpy's to the bit, whatever the weight and its gradient are stored in.
+// Codes and scales equal numpy's bit by bit for every dtype of the weight and its gradient.
 TEST(Adamw8bit, FollowsNumpy) {
   const Json run = read_json(fixture("ops/adamw_8bit.json"));
   const auto start = run.at("start").get<std::vector<float>>();
@@ -228,7 +228,7 @@ TEST(Adamw8bit, FollowsNumpy) {
   EXPECT_EQ(std::memcmp(half.weight<BFloat16>().data(), narrow.weight<BFloat16>().data(), 2 * expected.size()), 0);
 }
 
-// A weight of bf16 has no master: steps of a quarter of its distance to the next number count all the same.
+// A bf16 weight has no master: steps of a quarter of the distance to the next bf16 number still add up.
 TEST(Adamw8bit, SmallStepsCountInBf16) {
   const std::size_t elements = 20001;
   Adamw8BitRun optimizer(static_cast<std::int64_t>(elements), DType::bf16, DType::f32, {.seed = 9, .stream = 3});
@@ -240,7 +240,7 @@ TEST(Adamw8bit, SmallStepsCountInBf16) {
   EXPECT_NEAR(sum / static_cast<double>(elements), 1.0 - 1e-3, 5e-5);
 }
 
-// Numbers too small for a block to be scaled by become zeros, and so does what was never touched.
+// A block whose largest number is too small to be a scale becomes zeros, and untouched blocks stay zeros.
 TEST(Adamw8bit, TinyBlocksAreZero) {
   Adamw8BitRun optimizer(512, DType::f32, DType::f32, {});
   std::vector<float> gradient(512, 1e-38f);
@@ -274,7 +274,7 @@ TEST(Adamw8bit, NamesWhatDoesNotFit) {
     Adamw8BitRun(300, DType::bf16, DType::f64, {});
     FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("the gradient is f64[300]; wanted f32[300]"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("the gradient is f64[300]; expected f32[300]"), std::string::npos)
         << error.what();
   }
 }

@@ -94,7 +94,7 @@ std::vector<std::uint16_t> bits_of(const std::vector<BFloat16>& values) {
   return bits;
 }
 
-// A step of 1e-3 is a quarter of the distance of two bf16 below 1: to nearest it would always vanish.
+// A step of 1e-3 is a quarter of the distance between bf16 numbers below 1: rounded to nearest it would always vanish.
 TEST(Adamw, SmallStepsCountInBf16) {
   const std::int64_t elements = 20001;
   const Updated updated = one_step(elements, 3, 1.0f);

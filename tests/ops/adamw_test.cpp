@@ -27,11 +27,11 @@ struct Weight {
 
 struct StepNumbers {
   double learning_rate = 0;
-  std::int64_t step = 1;  // from 1
+  std::int64_t step = 1;  // counted from 1
   double max_grad_norm = 0;
 };
 
-// An update program over some weights, with its stores.
+// A program that updates some weights, with its stores.
 class AdamwRun {
  public:
   AdamwRun(const std::vector<Weight>& weights, DType dtype, bool master, AdamwAttributes attributes)
@@ -78,7 +78,7 @@ class AdamwRun {
   TensorStore& gradients() { return gradients_; }
   TensorStore& states() { return states_; }
 
-  // Returns the norm.
+  // Runs a step and returns the norm of the gradients.
   float run(const StepNumbers& numbers) {
     std::vector<float> hyper(kAdamwHypers, 0.0f);
     const auto step = static_cast<double>(numbers.step);
@@ -168,7 +168,7 @@ std::vector<float> normal_floats(std::size_t count, const char* name, float scal
   return values;
 }
 
-// With a master weight, a weight of bf16 is at every step the rounded weight of a run in f32.
+// With a master weight, a bf16 weight is after every step the rounded weight of an f32 run.
 TEST(Adamw, MasterWeightIsTheWeightInFull) {
   const std::vector<Weight> weights{{"w", {40000}, 0.01}};
   const AdamwAttributes attributes{.weight_decay = 0.01};
@@ -200,7 +200,7 @@ TEST(Adamw, MasterWeightIsTheWeightInFull) {
   EXPECT_NE(half.weights().download("w"), rounded.weights().download("w"));
 }
 
-// A norm that is not finite leaves everything as it was but the gradient, then and for the rest of the run.
+// After a norm that is not finite, only gradients change, in that step and for the rest of the run.
 TEST(Adamw, StopsAtWhatIsNotFinite) {
   AdamwRun optimizer({{"w", {300}, 0.1}}, DType::f32, false, {});
   upload(optimizer.weights(), "w", normal_floats(300, "start", 1.0f));
@@ -237,7 +237,7 @@ TEST(Adamw, NamesWhatDoesNotFit) {
     (void)adamw(tensors, step, {});
     FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("v is f32[5]; wanted f32[4]"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("v is f32[5]; expected f32[4]"), std::string::npos) << error.what();
   }
 }
 

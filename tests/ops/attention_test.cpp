@@ -13,7 +13,7 @@
 namespace hone::test {
 namespace {
 
-// By the definition, over the rows of each sequence.
+// Reference: attention by its definition over the rows of each sequence.
 Values attend(const Values& qkv, const Values& cu_seqlens, std::int64_t rows, const AttentionAttributes& a) {
   const std::int64_t n = (a.heads + 2 * a.kv_heads) * a.head_dim;
   Values o(static_cast<std::size_t>(rows * a.heads * a.head_dim));
@@ -41,7 +41,7 @@ Values attend(const Values& qkv, const Values& cu_seqlens, std::int64_t rows, co
   return o;
 }
 
-// `used` rows lie in sequences of these lengths; then absent sequences, and `spare` rows outside all of them.
+// Case with sequences of these lengths, two absent sequences and `spare` rows outside all sequences.
 OpCase attention_case(const std::vector<std::int64_t>& lengths, std::int64_t spare, const AttentionAttributes& a) {
   Values cu_seqlens{0.0};
   for (const std::int64_t length : lengths) cu_seqlens.push_back(cu_seqlens.back() + static_cast<double>(length));
@@ -70,7 +70,7 @@ struct AttentionCaseShape {
   AttentionAttributes attributes;
 };
 
-// A test to each shape: tools that watch every access of a kernel take minutes for one.
+// One test for each shape, because memory checkers take minutes for a shape.
 class AttentionShapes : public ::testing::TestWithParam<AttentionCaseShape> {};
 
 TEST_P(AttentionShapes, IsAsDefined) {
@@ -118,7 +118,7 @@ AttentionResult<T> run(const AttentionAttributes& a, const std::vector<T>& qkv, 
   return {run.output<T>("o", grad_o.size()), run.output<T>("gradient", qkv.size())};
 }
 
-// A sequence between two others has the bits that it has alone.
+// Checks that a sequence between two others has the same bits as alone.
 template <class T>
 void check_neighbours(const AttentionAttributes& a, std::int32_t before, std::int32_t length, std::int32_t after) {
   const std::int64_t width = (a.heads + 2 * a.kv_heads) * a.head_dim;
@@ -137,7 +137,7 @@ void check_neighbours(const AttentionAttributes& a, std::int32_t before, std::in
 
 TEST(Attention, SequenceDoesNotDependOnItsNeighbours) {
   check_neighbours<float>({.heads = 4, .kv_heads = 2, .head_dim = 16, .scale = 0.25}, 37, 90, 13);
-  // Whichever order a kernel's blocks have among short and among long ones.
+  // The sequence is shorter or longer than its neighbours, which changes the order of a kernel's blocks.
   constexpr AttentionAttributes kWide{.heads = 2, .kv_heads = 1, .head_dim = 128, .scale = 0.088};
   check_neighbours<BFloat16>(kWide, 300, 500, 13);
   check_neighbours<BFloat16>(kWide, 1300, 500, 200);

@@ -12,7 +12,7 @@
 namespace hone::test {
 namespace {
 
-// To f64, so that the value stays and the gradient is rounded to x's dtype.
+// Casts to f64, so that the value is exact and the gradient is rounded to x's dtype.
 TEST(Cast, Cases) {
   check({
       .name = "cast",

@@ -1,4 +1,4 @@
-// Counts of a program: names, capacities, factors, and numbers that only the device knows.
+// Tests of a program's counts: names, capacities, factors, and counts that only the device knows.
 #include "program/count.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ constexpr std::int64_t kCountedRows = 8, kCountedWidth = 4;
 
 const Count kKept("kept");
 
-// y = 2 norm(7) in as many rows as table[index] says, which is looked up on the device.
+// Program with y = 2 norm(7) in table[index] rows; the device looks that count up.
 Program counted_program() {
   register_operations();
   Program program;
@@ -65,14 +65,14 @@ TEST(Counts, AreRefusedWhereTheCapacityIsAnother) {
   const Tensor x = program.input("x", {DType::f32, {{8, Count::tokens}}});
   EXPECT_EQ(program.find_count(Count::tokens)->capacity, 8);
   EXPECT_EQ(error_of([&] { program.input("y", {DType::f32, {{4, Count::tokens}}}); }),
-            "f32[tokens:4], where the program's tokens are at most 8");
+            "f32[tokens:4]: the program's count tokens has the capacity 8");
   program.input("z", {DType::f32, {{24, Count::tokens, 3}}});
   EXPECT_NE(error_of([&] { (void)fill(program, {DType::f32, {{8, Count::samples}}}, 0.0); }).find("does not declare"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { program.count(kKept, 8, x); }).find("i64[1] is wanted"), std::string::npos);
+  EXPECT_NE(error_of([&] { program.count(kKept, 8, x); }).find("expected i64[1]"), std::string::npos);
   Program counted = counted_program();
   EXPECT_EQ(error_of([&] { counted.input("x", {DType::f32, {{kCountedRows, kKept}}}); }),
-            "x counts by kept, which a node computes");
+            "x has the count kept, which a node computes");
 }
 
 TEST(Counts, AFactorMultipliesTheRowsInUse) {
@@ -103,14 +103,14 @@ TEST(Counts, TextsRoundTrip) {
   EXPECT_NE(text.find("count kept: 8 = %3\n"), std::string::npos) << text;
   EXPECT_EQ(to_text(program_from_text(text)), text);
   EXPECT_EQ(to_text(fuse(counted_program(), FusionReach::program)), text);
-  // A line for what no bound value declares.
+  // A count that no bound value declares has a line in the text.
   Program program;
   program.count(kKept, 3);
   program.output("y", fill(program, {DType::f32, {{3, kKept}}}, 1.0));
   EXPECT_EQ(to_text(program_from_text(to_text(program))).substr(0, 14), "count kept: 3\n");
 }
 
-// Runs with each entry of the table in turn.
+// Runs the program with each entry of the table in turn.
 TEST(Counts, AreReadWhereTheDeviceComputedThem) {
   Device& device = test_device();
   const std::vector<NamedType> types{{"norm", {DType::f32, {kCountedWidth}}}};
@@ -120,7 +120,7 @@ TEST(Counts, AreReadWhereTheDeviceComputedThem) {
   Executable executable(counted_program(), std::make_shared<Arena>(device), {.weights = &weights});
   const std::vector<std::int64_t> table{3, 8, 0, 5, 1};
   executable.set<std::int64_t>("table", table);
-  // More runs than a device needs to record them.
+  // Enough runs for the device to start replaying a recording.
   for (std::int32_t turn = 0; turn < 10; ++turn) {
     const std::int32_t index = turn % 5;
     executable.set<std::int32_t>("index", std::span(&index, 1));
@@ -134,7 +134,8 @@ TEST(Counts, AreReadWhereTheDeviceComputedThem) {
   EXPECT_THROW(executable.set_count(kKept, 1), Defect);
 }
 
-// What says a count lives as long as the last value that counts by it, wherever it was last read as an operand.
+// The tensor that holds a count keeps its memory until the last value with that count has been computed, even if it is
+// read as an operand only before.
 TEST(Counts, TheirSourceKeepsItsMemory) {
   register_operations();
   Program program;

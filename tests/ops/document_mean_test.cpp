@@ -30,7 +30,7 @@ Values by_definition(const Values& x, const Values& member, const Values& cu_seq
 }
 
 TEST(DocumentMean, Cases) {
-  // Documents of 40, 0, 3 (without a member) and 30 tokens, then an absent one and two rows outside.
+  // Documents of 40, 0, 3 (without members) and 30 tokens, an absent document, and two rows outside all documents.
   const Values cu_seqlens{0, 40, 40, 43, 73, 73};
   Values member;
   for (int t = 0; t < 75; ++t) member.push_back(t % 5 == 0 || (t >= 40 && t < 43) ? -1 : t % 7);

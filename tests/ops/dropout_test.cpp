@@ -56,7 +56,7 @@ struct Draw {
 
 constexpr std::int64_t kElements = 1 << 16;
 
-// Which of many ones stay.
+// Dropout of a tensor of ones.
 std::vector<float> dropped_ones(const Draw& draw) {
   Program program;
   const Tensor x = program.input("x", {DType::f32, {64, kElements / 64}});

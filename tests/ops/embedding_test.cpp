@@ -43,7 +43,7 @@ TEST(Embedding, Cases) {
   check(embedding_case(many, 40, 130));
 }
 
-// As many rows as the GPU adds in one block, and more.
+// Tokens with as many rows as the GPU adds in one block (32), and with more.
 TEST(Embedding, TokensOfManyRows) {
   std::vector<double> tokens;
   const std::vector<int> counts{32, 33, 1, 300, 2, 0, 64, 31};

@@ -59,7 +59,7 @@ TEST(GradientNorm, ThreadsDoNotMatter) {
   EXPECT_EQ(one, three);
 }
 
-// Squares that overflow or vanish in float do not in double.
+// Squares that overflow or underflow in float are summed in double.
 TEST(GradientNorm, HasTheRangeOfItsResult) {
   register_operations();
   EXPECT_FLOAT_EQ(norm_of({3e30f, 4e30f}), 5e30f);

@@ -80,8 +80,8 @@ TEST(LatentHeads, TextRoundTrips) {
   EXPECT_EQ(to_text(program_from_text(text)), text);
 }
 
-// Bytes are those that are touched: query, kv, rope_key and qkv forward; backward the padding of the values is not read
-// and every head's part of the rope key is.
+// The cost counts the bytes that are read and written: query, kv, rope_key and qkv in the forward pass; in the backward
+// pass the rope key's part of every head, but not the padding of the values.
 TEST(LatentHeads, CostIsWhatIsTouched) {
   const Program program = latent_heads_program({.heads = 2, .nope_dim = 3, .rope_dim = 2, .value_dim = 4}, 14);
   ASSERT_EQ(program.nodes().size(), 2u);

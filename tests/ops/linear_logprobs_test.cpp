@@ -99,7 +99,7 @@ TEST(LinearLogprobs, JointCases) {
   }
 }
 
-// Rows of x, with a hidden size of 16 and a vocabulary of two chunks and a bit, in bf16.
+// A hidden size of 16 and a vocabulary of two chunks and a part of a third.
 struct Sizes {
   std::int64_t hidden = 16;
   std::int64_t vocab = 2 * kVocabChunk + 100;
@@ -123,7 +123,7 @@ struct LogprobResult {
   std::vector<BFloat16> dx;
 };
 
-// Rows [first, first + rows) of a long x whose targets are `targets`; the gradient of every logp is 1.
+// Runs the operation on rows [first, first + rows) of a long x with these targets; the gradient of every logp is 1.
 LogprobResult run(std::int64_t first, std::int64_t rows, const std::vector<std::int32_t>& targets, double temperature,
                   bool joint = false) {
   const Sizes sizes;
@@ -175,7 +175,7 @@ LogprobResult run(std::int64_t first, std::int64_t rows, const std::vector<std::
 
 std::uint32_t bits(float value) { return std::bit_cast<std::uint32_t>(value); }
 
-// 700 rows, more than a block, against each of some rows alone; then with fewer threads.
+// Compares 700 rows, more than a block, with some of these rows alone, and with a run with another number of threads.
 TEST(LinearLogprobs, RowsDoNotDependOnEachOther) {
   const Sizes sizes;
   const std::int64_t rows = 700;
@@ -207,7 +207,8 @@ TEST(LinearLogprobs, RowsDoNotDependOnEachOther) {
   EXPECT_EQ(all.dweight, other.dweight);
 }
 
-// The logits are the same; what sums their gradients takes other pieces of them on a GPU.
+// The outputs are equal bit by bit. Gradients are only close on a GPU, where the joint pass sums other pieces of
+// logits.
 TEST(LinearLogprobs, BothPassesAsOneGiveWhatTheyGiveApart) {
   const Sizes sizes;
   const std::int64_t rows = 700;
@@ -232,7 +233,7 @@ TEST(LinearLogprobs, BothPassesAsOneGiveWhatTheyGiveApart) {
   }
 }
 
-// Its gradient must not wait for what it gives.
+// The joint pass needs dlogp as an input, so that a dlogp that depends on logp must not be fused.
 TEST(LinearLogprobs, PassesStayApartWhereTheGradientDependsOnLogp) {
   register_operations();
   Program program;
@@ -244,7 +245,7 @@ TEST(LinearLogprobs, PassesStayApartWhereTheGradientDependsOnLogp) {
   EXPECT_EQ(count_nodes(fuse(program), "linear_logprobs_joint"), 0);
 }
 
-// What the sampler does: whole rows of logits in f32, then log_softmax.
+// The sampler computes whole rows of logits in f32 and then log_softmax; linear_logprobs must give the same bits.
 TEST(LinearLogprobs, EqualsTheLogSoftmaxOfTheLogits) {
   if (test_device().kind() != DeviceKind::cpu) GTEST_SKIP() << "log_softmax is the host's";
   const Sizes sizes;
@@ -273,7 +274,7 @@ TEST(LinearLogprobs, EqualsTheLogSoftmaxOfTheLogits) {
   }
 }
 
-// Whole, they would take 128 MiB.
+// All logits together would take 128 MiB.
 TEST(LinearLogprobs, LogitsAreNeverWhole) {
   register_operations();
   Program program;

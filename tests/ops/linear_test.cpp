@@ -42,7 +42,7 @@ TEST(Linear, Cases) {
   check(linear_case(130, 40, 24, true, true));
 }
 
-// The rows of y = x W^T + b, computed `count` at a time in a program of capacity `count`.
+// Computes the rows of y = x W^T + b `count` at a time, in a program of capacity `count`.
 template <class T>
 std::vector<T> rows_in_groups(std::int64_t rows, std::int64_t count, std::int64_t k, std::int64_t n) {
   Program program;

@@ -19,7 +19,7 @@ LoraParts some_parts() {
   return parts;
 }
 
-// a [m, k] b [n, k]^T, added to `to` [m, n].
+// Adds a [m, k] b [n, k]^T to `to` [m, n].
 void add_product(Values& to, const Values& a, const Values& b, std::int64_t k, std::int64_t n, std::int64_t rows) {
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < n; ++j) {
@@ -31,7 +31,7 @@ void add_product(Values& to, const Values& a, const Values& b, std::int64_t k, s
   }
 }
 
-// What lora_spread makes of b [kOutputs, kRank] with some_parts().
+// Reference of lora_spread for b [kOutputs, kRank] and some_parts().
 Values spread(const Values& b, double scale) {
   Values up(static_cast<std::size_t>(kOutputs * 2 * kRank));
   for (std::int64_t row = 0; row < kOutputs; ++row) {

@@ -33,7 +33,7 @@ UpdateRun optimizer(const UpdateTypes& types, const MuonAttributes& attributes) 
           }};
 }
 
-// |actual - expected| as a share of |expected - start|.
+// Relative error |actual - expected| / |expected - start|.
 double error_of(const std::vector<float>& actual, const std::vector<float>& expected, const std::vector<float>& start) {
   double error = 0;
   double move = 0;
@@ -44,8 +44,8 @@ double error_of(const std::vector<float>& actual, const std::vector<float>& expe
   return std::sqrt(error / move);
 }
 
-// In f32 against torch with its iterations in f32, and masters of bf16 weights against torch as it is: its iterations
-// are in bf16, whose rounding they amplify (so small a matrix feels each).
+// Compares f32 weights with torch patched to iterate in f32, and masters of bf16 weights with unpatched torch, which
+// iterates in bf16. The iterations amplify bf16's rounding, the more the smaller a matrix is, hence the tolerance.
 TEST(Muon, FollowsTorch) {
   const Json all = read_json(fixture("ops/muon.json"));
   for (const Json& run : all.at("cases")) {
@@ -76,7 +76,7 @@ std::vector<float> normal_numbers(std::size_t count, std::string_view use) {
   return values;
 }
 
-// The rows of a block that are one matrix move as if they were all; the others stay, and keep their gradients.
+// Rows of a block that form a matrix move as if they were the whole block; the others keep weights and gradients.
 TEST(Muon, MovesSomeRowsAlone) {
   const std::vector<float> weight = normal_numbers(7 * 9, "weight");
   const std::vector<float> gradient = normal_numbers(7 * 9, "gradient");
@@ -98,7 +98,7 @@ TEST(Muon, MovesSomeRowsAlone) {
   }
 }
 
-// All singular values come near 1: a matrix of rank 1 keeps its rank, and gets norm 1.
+// Newton-Schulz iterations bring all singular values near 1: a matrix of rank 1 keeps its rank and gets a norm near 1.
 TEST(Muon, MakesOrthogonal) {
   std::vector<float> gradient(40);
   for (std::size_t i = 0; i < gradient.size(); ++i) {
@@ -136,7 +136,7 @@ TEST(Muon, AStepThatIsNotFiniteChangesNothing) {
   EXPECT_EQ(run.gradient(), std::vector<float>(24, 0.0f));
 }
 
-// Without a master the weight is rounded so that its expectation is the unrounded number.
+// A bf16 weight without a master is rounded so that its expectation is the unrounded number.
 TEST(Muon, RoundsStochasticallyWithoutAMaster) {
   const std::size_t elements = 64 * 128;
   UpdateRun narrow = optimizer({.weight = {DType::bf16, {64, 128}}, .momentum = true}, {.rows = {0, 64}});

@@ -8,7 +8,7 @@
 namespace hone::test {
 namespace {
 
-// Two parts of a weight, each from a stream of its own; what lies between them stays.
+// Two parts of a weight are filled from two streams; the elements between them stay.
 TEST(NormalFill, DrawsTheStreamInPlace) {
   const RandomStream first(5, "first");
   const RandomStream second(5, "second");

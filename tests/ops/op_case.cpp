@@ -95,7 +95,7 @@ Type run_type(const CaseInput& input, DType dtype) {
   return type;
 }
 
-// Values as the dtype holds them, the tail filled with large finite garbage.
+// Values of an input, rounded to its dtype; the tail is filled with large finite garbage.
 Values make_values(const CaseInput& input, const Type& type, const Counts& counts, std::uint64_t seed) {
   const RandomStream random(seed, input.name);
   const std::int64_t used = used_elements(type, counts);
@@ -115,7 +115,7 @@ Values make_values(const CaseInput& input, const Type& type, const Counts& count
 struct Run {
   std::vector<Type> output_types;
   std::vector<Values> outputs;
-  std::vector<Values> gradients;  // by input; empty where none is wanted
+  std::vector<Values> gradients;  // by input; empty if no gradient is requested
 };
 
 class CaseRunner {
@@ -132,7 +132,7 @@ class CaseRunner {
   void set_inputs(std::vector<Values> inputs) { inputs_ = std::move(inputs); }
   [[nodiscard]] const Type& type(std::size_t i) const { return types_[i]; }
 
-  // The seed gradient of output i: random, zero past the count.
+  // Seed gradient of output i: random, and zero past the count.
   [[nodiscard]] Values seed_of(std::size_t i, const Type& type) const {
     const RandomStream random(11, "seed" + std::to_string(i));
     Values values(static_cast<std::size_t>(type.elements()), 0.0);
@@ -302,7 +302,7 @@ double largest(const Values& values, std::int64_t used) {
   return most;
 }
 
-// max|a-b| / max|b| over the used part.
+// Expects max|a - b| / max|b| over the rows in use to be at most `tolerance`.
 void expect_close(const Values& actual, const Values& expected, std::int64_t used, double tolerance,
                   const std::string& what) {
   ASSERT_LE(static_cast<std::size_t>(used), expected.size()) << what;
@@ -311,7 +311,7 @@ void expect_close(const Values& actual, const Values& expected, std::int64_t use
     const double a = actual[static_cast<std::size_t>(i)];
     const double b = expected[static_cast<std::size_t>(i)];
     if (a == b) continue;
-    ASSERT_LE(std::abs(a - b) / scale, tolerance) << what << " at " << i << ": " << a << " for " << b;
+    ASSERT_LE(std::abs(a - b) / scale, tolerance) << what << " at " << i << ": " << a << " instead of " << b;
     ASSERT_FALSE(std::isnan(a)) << what << " at " << i;
   }
 }
@@ -325,7 +325,7 @@ void expect_finite_tail(const Values& values, std::int64_t used, bool zero, cons
   }
 }
 
-// sum over seeded outputs of seed * output, by the reference.
+// Scalar objective for finite differences: the sum of seed * output over the seeded outputs of the reference.
 double objective(const OpCase& op_case, const CaseRunner& runner, const Run& run, std::span<const Values> inputs,
                  const Counts& counts) {
   const std::vector<Values> outputs = op_case.reference(inputs, counts);
@@ -386,7 +386,7 @@ void check_counts(const OpCase& op_case, const Counts& counts, const std::string
       expect_finite_tail(run.outputs[i], used, false, tensor);
     }
     if (run.gradients.empty()) continue;
-    // The float64 run on these very inputs is the reference of the gradients.
+    // The float64 run on the same inputs is the reference of the gradients.
     CaseRunner wide(op_case, DType::f64, counts);
     wide.set_inputs(runner.inputs());
     const Run reference = wide.run();

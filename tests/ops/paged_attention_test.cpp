@@ -16,7 +16,7 @@
 namespace hone::test {
 namespace {
 
-// The caches are inputs here, so that the untouched part shows in the outputs.
+// The caches are inputs here, so that the outputs also show the slots that are not written.
 TEST(KvAppend, Cases) {
   constexpr std::int64_t kRows = 6, kBlocks = 3, kBlockSize = 4, kWidth = 2 * 8;
   const Type cache{DType::f32, {kBlocks, kBlockSize, kWidth}};
@@ -94,7 +94,7 @@ std::vector<T> whole(const std::vector<T>& qkv) {
   return run.output<T>("o", static_cast<std::size_t>(total_length() * kOut));
 }
 
-// Requests that fill pages from a shuffled table and read them again, `chunk` rows of each at a time.
+// Requests that write pages of a shuffled block table and attend to them, `chunk` rows of each request at a time.
 template <class T>
 class Paged {
  public:
@@ -153,7 +153,7 @@ class Paged {
     return program;
   }
 
-  // Rows past the counts hold what must not be read: ids of nothing.
+  // Rows past the counts hold invalid ids, which must not be read.
   void compute(Step& step, const std::vector<T>& qkv, std::vector<T>& o) {
     const std::size_t used = step.rows.size();
     const auto capacity = static_cast<std::size_t>(chunk_) * kLengths.size();
@@ -199,7 +199,7 @@ TEST(PagedAttention, BitsOfAttentionWholeChunkedAndOneByOne) {
   expect_as_attention<double>();
 }
 
-// More keys than a GPU takes in one piece, in pages that are full from the start.
+// A sequence with more keys than a split of the GPU's kernel (4,096), in pages that are full from the start.
 class LongSequence {
  public:
   using T = BFloat16;
@@ -269,7 +269,7 @@ TEST(PagedAttention, BitsOfAttentionOverManyKeys) {
   for (const std::int64_t row : {63, 4095, 4096, 4199}) {
     EXPECT_TRUE(same_bits(sequence.rows(row, 1), part(row, 1))) << row;
   }
-  // The same numbers in f32.
+  // The f32 kernel gives the same numbers.
   Program program;
   const Tensor qkv = program.input("qkv", {DType::f32, {LongSequence::kLength, LongSequence::kRow}});
   program.output("o", attention(qkv, program.input("cu_seqlens", {DType::i32, {2}}),

@@ -20,7 +20,7 @@ namespace {
 
 using Columns = std::map<std::string, Values>;
 
-// term, kl, clipped and dlogp from logp, old_logp and ref_logp (if there), advantages and dterm.
+// Computes term, kl, clipped and dlogp from logp, old_logp and ref_logp (if present), advantages and dterm.
 template <class T>
 Columns run(const Columns& inputs, const PolicyTermAttributes& attributes) {
   register_operations();
@@ -112,7 +112,7 @@ TEST(PolicyTerm, Cases) {
   });
 }
 
-// A token that weighs nothing may hold anything; one that weighs something hides nothing.
+// A NaN does not matter in a token whose output gradient is 0, and propagates in every other token.
 TEST(PolicyTerm, NaNIsNotHidden) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const Columns inputs{{"logp", {nan, nan, -1.0, -1.0}},

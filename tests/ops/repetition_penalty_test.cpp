@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int32_t kGarbage = std::numeric_limits<std::int32_t>::max();
 
-// Behind the ids of all samples there is garbage.
+// The ids after those of all samples are garbage.
 OpCase penalty_case(std::int64_t vocab) {
   return {
       .name = "repetition_penalty_" + std::to_string(vocab),

@@ -14,7 +14,7 @@
 namespace hone::test {
 namespace {
 
-// Positions are far apart, so that a wrong row or a wrong frequency shows.
+// Positions are far apart, so that a wrong row or a wrong frequency changes the result.
 OpCase rope_case(std::int64_t rows, std::int64_t all_heads, const RopeAttributes& a) {
   const std::int64_t n = all_heads * a.head_dim;
   const std::int64_t half = a.head_dim / 2;

@@ -7,7 +7,7 @@
 namespace hone::test {
 namespace {
 
-// Terms that a condition leaves out: g++ 12.2 got such sums wrong under -fno-trapping-math.
+// Sums with conditional terms: g++ 12.2 miscompiled them with -fno-trapping-math.
 TEST(Rows, LaneSumOfConditionalTerms) {
   for (const std::int64_t n : {1, 5, 16, 20, 33, 47, 48, 100, 1000}) {
     std::vector<float> values(static_cast<std::size_t>(n));

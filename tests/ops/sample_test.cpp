@@ -34,8 +34,8 @@ struct Drawn {
   std::vector<float> logps;
 };
 
-// Row i of the logits belongs to request i; a single row belongs to all. penalized: what is drawn from, where there is
-// any.
+// Samples a token for each request. Row i of the logits belongs to request i; a single row belongs to all. `penalized`:
+// logits to draw from instead, optional.
 Drawn draw(const std::vector<std::vector<float>>& logits, const std::vector<Request>& requests,
            const std::vector<std::vector<float>>& penalized = {}) {
   register_operations();
@@ -74,7 +74,7 @@ Drawn draw(const std::vector<std::vector<float>>& logits, const std::vector<Requ
   return drawn;
 }
 
-// The probabilities that are left, straight from the definition.
+// Reference: the probabilities after filtering, by their definition.
 Values left_of(const std::vector<float>& logits, const Request& request) {
   Values p(logits.size());
   const double max = *std::max_element(logits.begin(), logits.end());
@@ -97,7 +97,8 @@ Values left_of(const std::vector<float>& logits, const Request& request) {
   return p;
 }
 
-// 20,000 draws: nothing that is out, and the rest as often as its probability says, within five deviations.
+// Checks 20,000 draws: no token that is filtered out, and each other token as often as its probability within five
+// standard deviations. `kept`: the number of tokens that are not filtered out.
 void expect_distribution(const std::vector<float>& logits, Request request, std::size_t kept) {
   const Values expected = left_of(logits, request);
   ASSERT_EQ(static_cast<std::size_t>(std::ranges::count_if(expected, [](double p) { return p > 0; })), kept);
@@ -121,7 +122,7 @@ const std::vector<float> kLogits{0.5f, 2.0f, -1.0f, 1.0f, 1.0f, -kInfinity, 0.0f
 TEST(Sample, DrawsFromWhatIsLeft) {
   expect_distribution(kLogits, {}, 7);
   expect_distribution(kLogits, {.temperature = 0.5f, .seed = 1}, 7);
-  expect_distribution(kLogits, {.top_k = 3}, 3);  // of the two with logit 1 the lower id
+  expect_distribution(kLogits, {.top_k = 3}, 3);  // of the two tokens with logit 1, the lower id is kept
   expect_distribution(kLogits, {.top_k = 1}, 1);
   expect_distribution(kLogits, {.top_k = 100}, 7);
   expect_distribution(kLogits, {.top_p = 0.6f}, 2);
@@ -129,7 +130,7 @@ TEST(Sample, DrawsFromWhatIsLeft) {
   expect_distribution(kLogits, {.top_p = 1e-6f}, 1);
   expect_distribution(kLogits, {.min_p = 0.3f}, 4);
   expect_distribution(kLogits, {.min_p = 1.0f}, 1);
-  // In this order: of six, four; of these, renormalised, three. Top-p first would leave four.
+  // In the order of the filters: min_p keeps six tokens, top_k four of them, top_p three. top_p first would leave four.
   expect_distribution(kLogits, {.top_p = 0.85f, .min_p = 0.1f, .top_k = 4}, 3);
   expect_distribution(kLogits, {.top_p = 0.85f}, 4);
 }
@@ -149,8 +150,8 @@ std::vector<float> normal_logits(std::size_t vocab, std::uint64_t seed) {
   return logits;
 }
 
-// A request draws the same alone, in another row, among others and with another number of threads; and its
-// log-probability is log_softmax's, before anything is left out.
+// A request draws the same token alone, among others and with another number of threads, and its log-probability is
+// that of log_softmax before filtering.
 TEST(Sample, DependsOnItsOwnRequestAlone) {
   const std::size_t vocab = 2 * static_cast<std::size_t>(kVocabChunk) + 11;
   std::vector<std::vector<float>> logits;
@@ -184,7 +185,7 @@ TEST(Sample, DependsOnItsOwnRequestAlone) {
   set_thread_count(threads);
 }
 
-// Tokens are those that the penalised logits give alone, log-probabilities those of the logits.
+// Tokens are those drawn from the penalised logits; log-probabilities are those of the unpenalised ones.
 TEST(Sample, DrawsFromPenalizedLogits) {
   const std::size_t vocab = static_cast<std::size_t>(kVocabChunk) + 301;
   std::vector<std::vector<float>> logits;
@@ -212,7 +213,7 @@ TEST(Sample, DrawsFromPenalizedLogits) {
         log_probability(logits[i][static_cast<std::size_t>(drawn.tokens[i])], temperature, softmax.lse());
     EXPECT_NEAR(expected, drawn.logps[i], test_device().kind() == DeviceKind::cpu ? 0.0 : 1e-5) << i;
   }
-  // Where nothing was penalised the bits are those without.
+  // With penalised logits equal to the logits, the bits are those of a run without.
   const Drawn same = draw(logits, requests, logits);
   const Drawn without = draw(logits, requests);
   EXPECT_EQ(same.tokens, without.tokens);
@@ -254,7 +255,7 @@ TEST(Sample, CountsBelowCapacity) {
         const Sampled sampled = sample(in[0], in[1], in[2]);
         return {sampled.token, sampled.logp};
       },
-      // All of these leave the most probable token alone.
+      // Each of these keeps only the most probable token.
       .reference =
           [=](std::span<const Values> in, const Counts&) {
             std::vector<Values> outputs(2, Values(6));

@@ -37,7 +37,7 @@ void expect_near(const std::vector<float>& actual, const std::vector<float>& exp
   }
 }
 
-// With and without a master beside a weight of bf16.
+// Compares an f32 weight, and a bf16 weight with a master, with torch.
 TEST(Sgd, FollowsTorch) {
   const Json fixture_json = read_json(fixture("ops/sgd.json"));
   for (const Json& run : fixture_json.at("cases")) {
@@ -66,12 +66,12 @@ TEST(Sgd, FollowsTorch) {
   }
 }
 
-// Steps of a quarter of the distance to the next number of bf16 count, and a step that is not finite does not.
+// Steps of a quarter of the distance to the next bf16 number add up, and a step that is not finite is skipped.
 TEST(Sgd, RoundsStochasticallyWithoutAMaster) {
   const std::size_t elements = 20000;
   UpdateRun run = optimizer({.weight = {DType::bf16, {200, 100}}, .gradient = DType::bf16}, {.seed = 9, .stream = 3});
   run.set_weight(std::vector<float>(elements, 1.0f));
-  run.run(std::vector<float>(elements, 1.0f), 1.0f / 1024.0f, 0, 1);  // below 1, numbers lie 1/256 apart
+  run.run(std::vector<float>(elements, 1.0f), 1.0f / 1024.0f, 0, 1);  // bf16 numbers below 1 are 1/256 apart
   const std::vector<float> weights = run.weight();
   double sum = 0;
   for (const float weight : weights) sum += weight;

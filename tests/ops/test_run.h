@@ -1,4 +1,4 @@
-// A program compiled for the tested device with zero-filled stores of its own, for tests that compare runs bit by bit.
+// Runs a program on the tested device with its own zero-filled stores, for tests that compare runs bit by bit.
 #pragma once
 
 #include <cstring>

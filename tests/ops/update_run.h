@@ -1,4 +1,4 @@
-// An update's program over one weight, with its stores.
+// Runs the update of an optimizer on one weight, with its stores.
 #pragma once
 
 #include <cstring>

@@ -41,7 +41,7 @@ TEST(WeightedSum, Cases) {
   check(weighted_sum_case(4096));
 }
 
-// A loss of three rows of which the middle one, not a number, weighs nothing: its value and its gradient.
+// Value and gradient of a loss of three rows, of which the middle one is NaN and has weight 0.
 TEST(WeightedSum, LeavesOutWhatWeighsNothing) {
   register_operations();
   Program program;

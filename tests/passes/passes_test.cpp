@@ -1,4 +1,4 @@
-// What each pass makes of a small program, as text: tests/fixtures/passes.
+// Tests of the passes: the result of each on a small program, compared as text with tests/fixtures/passes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -65,7 +65,7 @@ TEST(Fusion, HappensOnce) {
   EXPECT_EQ(to_text(fuse(fused)), to_text(fused));
 }
 
-// x + y, what reads it and how; the number of fusions.
+// A program with an addition followed by a norm, and the number of fusions expected in it.
 struct FusionCase {
   std::string text;
   std::int64_t fusions;
@@ -83,21 +83,21 @@ TEST(Fusion, OnlyWhereNothingElseChanges) {
       {head + norm + "%5: f32[4, 8] = add(%2, %3) forward\noutput \"z\" = %5\n" + tail, 1},
       {head + norm + tail + "output \"sum\" = %2\n", 1},
       {head + "%5: f32[4, 8] = scale(%0) {factor=2} forward\n" + norm + tail + "output \"z\" = %5\n", 1},
-      // Bound after the place where the fused node stands: bound values come first.
+      // The weight is declared after the addition; bound values still come before the fused node.
       {head + "%6: f32[8] = weight \"late\" trainable\n" +
            "%3: f32[4, 8], %4: f32[4] = rms_norm(%2, %6) {epsilon=1e-05} forward\n" + tail,
        1},
-      // Another node reads the sum before.
+      // Another node reads the sum before the norm.
       {head + "%5: f32[4, 8] = scale(%2) {factor=2} forward\n" + norm + tail + "output \"z\" = %5\n", 0},
-      // The weight is made by a node.
+      // The weight is computed by a node.
       {head + "%5: f32[8] = scale(%1) {factor=2} forward\n" +
            "%3: f32[4, 8], %4: f32[4] = rms_norm(%2, %5) {epsilon=1e-05} forward\n" + tail,
        0},
-      // Between them another node reads the weight: its gradient would be summed in another order.
+      // Another node between the two reads the weight: fusion would change the summation order of its gradient.
       {head + "%5: f32[8] = scale(%1) {factor=2} forward\n" + norm + tail + "output \"z\" = %5\n", 0},
-      // What is normalised is not the sum.
+      // The norm does not read the sum.
       {head + "%3: f32[4, 8], %4: f32[4] = rms_norm(%0, %1) {epsilon=1e-05} forward\n" + tail, 0},
-      // A norm without a sum.
+      // There is no sum.
       {"%0: f32[4, 8] = input \"x\"\n%1: f32[8] = weight \"w\"\n"
        "%3: f32[4, 8], %4: f32[4] = rms_norm(%0, %1) {epsilon=1e-05} forward\n" +
            tail,
@@ -129,7 +129,7 @@ TEST(Fusion, KeepsToALayer) {
   EXPECT_EQ(fusions("layers.1.mlp", "norm"), 0);
 }
 
-// Stands for the first `count` of scale nodes that follow each other.
+// A fused operation that replaces `count` consecutive scale nodes.
 class FusedScales final : public FusedOp {
  public:
   FusedScales(std::string name, int place, std::size_t count) : name_(std::move(name)), place_(place), count_(count) {}
@@ -159,7 +159,8 @@ TEST(Fusion, OrderIsThatOfPlacesWhateverTheNames) {
   Tensor x = program.input("x", {DType::f32, {4}});
   for (int i = 0; i < 5; ++i) x = scale(x, 2.0);
   program.output("y", x);
-  // Three of the five nodes become one first, then the other two, which the other order would not give.
+  // The triple is tried first and fuses three of the five nodes; the pair fuses the other two. The opposite order would
+  // fuse two pairs.
   const auto nodes = [&](const std::string& pair_name, const std::string& triple_name, bool pair_first) {
     const FusedScales pair(pair_name, 20, 2);
     const FusedScales triple(triple_name, 10, 3);
@@ -271,7 +272,7 @@ TEST(Recompute, GoldenWithABudget) {
   EXPECT_LT(again.cost().flops, recompute(program, Recompute::layers, 0, DeviceKind::cpu).cost().flops);
 }
 
-// Measured figures, here of a device whose copies cost everything and then nothing, rank nothing.
+// Measured rates must not affect the choice of values: the test sets the copy rate to very slow, then to very fast.
 TEST(Recompute, NoMeasurementChangesTheProgram) {
   const Program program = with_gradients(fuse(small_program()));
   const std::size_t budget =
@@ -307,7 +308,7 @@ TEST(Recompute, AutomaticDoesNoMoreThanItMust) {
   }
 }
 
-// The nodes that change something in place run once.
+// Nodes with in-place updates must run once, so they are never recomputed.
 TEST(Recompute, RepeatsNoUpdate) {
   register_operations();
   Program program;
@@ -324,7 +325,7 @@ TEST(Recompute, RepeatsNoUpdate) {
   program.output("keys", keys);
   const Program again = recompute(with_gradients(program), Recompute::layers, 0, DeviceKind::cpu);
   EXPECT_EQ(count_nodes(again, "kv_append"), 1);
-  EXPECT_EQ(count_nodes(again, "linear"), 4);  // both again
+  EXPECT_EQ(count_nodes(again, "linear"), 4);  // both are recomputed
 }
 
 }  // namespace

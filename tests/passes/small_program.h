@@ -1,16 +1,17 @@
-// A two-layer model small enough to read as text.
+// A two-layer model whose program is short enough to read as text.
 #pragma once
 
 #include "program/program.h"
 
 namespace hone::test {
 
-// The embeddings x [tokens:8, 4] of "tokens" through two layers of
+// Embeds "tokens" to x [tokens:8, 4], applies two layers
 //   h = x + w_attention norm(x);  x = h + w_mlp norm(h)
-// under the scopes that models use, then a norm. f32; output "y". Weights are named as their scopes.
+// in the scopes that models use, and a final norm. All types are f32; the output is "y". Weights are named after their
+// scopes.
 [[nodiscard]] Program small_program();
 
-// Its training program so far: the sum of "y" weighted by "dy", and every weight's gradient.
+// Appends the gradients of all weights, with input "dy" as the gradient of "y".
 [[nodiscard]] Program with_gradients(Program program);
 
 }  // namespace hone::test

@@ -1,4 +1,4 @@
-// Plans against runs: equal to the byte.
+// Compares plans with runs: memory must be equal to the byte.
 #include "planner/plan.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ class Plan : public testing::Test {
     return options;
   }
 
-  // Trains two steps; train() itself refuses to start where the device holds another number of bytes than was planned.
+  // Trains two steps. train() itself asserts that the device allocates the planned number of bytes.
   template <class Run>
   void check(Run run) {
     const RunPlan plan = plan_run(run);
@@ -47,7 +47,7 @@ class Plan : public testing::Test {
     EXPECT_GE(plan.memory.arena, plan.memory.peak_activations);
     const std::uint64_t before = resident_bytes();
     (void)train(run);
-    // A GPU's memory is not the process's, and its driver keeps more of the host's.
+    // Only on the CPU: GPU memory is not part of the resident set, and the driver allocates additional host memory.
     constexpr std::uint64_t kLibraries = 100u << 20;
     if (test_device().kind() == DeviceKind::cpu) {
       EXPECT_LE(peak_resident_bytes(), before + plan.memory.total() + kLibraries);
@@ -116,7 +116,7 @@ TEST_F(Plan, EqualsTenRuns) {
   }
 }
 
-// Data whose sequences are all as long as the keys allow, which blocks of text are, take what a sketch says.
+// In pre-training all sequences are as long as the options allow, so a sketch must equal the exact plan.
 TEST_F(Plan, ASketchTakesWhatTheRunTakes) {
   const PretrainOptions options = pretrain();
   const LanguageRun run = prepare_pretrain(options);
@@ -132,7 +132,7 @@ TEST_F(Plan, ASketchTakesWhatTheRunTakes) {
   EXPECT_EQ(sketch.steps, 2);
   ASSERT_EQ(sketch.devices.size(), 4u);
   for (const DeviceFit& device : sketch.devices) EXPECT_TRUE(device.fits && device.changes.empty()) << device.memory;
-  EXPECT_TRUE(exact.devices.empty()) << "they were not asked for";
+  EXPECT_TRUE(exact.devices.empty()) << "no devices were requested";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A program that runs: what it takes, what it refuses, whose weights it reads.
+// Tests of Executable: inputs, counts, bindings, recording, observers and errors.
 #include "program/executable.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ TEST(Executable, RunsAndCounts) {
   Executable executable(small_program(), std::make_shared<Arena>(cpu_device()), {.weights = &weights});
   const std::vector<float> x(kRows * kWidth, 3.0f);
   executable.set<float>("x", x);
-  executable.run();  // no count set: all rows
+  executable.run();  // no count is set, so all rows are in use
   EXPECT_EQ(output_of(executable, "y", kRows * 3), std::vector<float>(kRows * 3, 2.0f));
   EXPECT_EQ(output_of(executable, "z", kRows * 3), std::vector<float>(kRows * 3, 4.0f));
 
@@ -67,7 +67,7 @@ TEST(Executable, RunsAndCounts) {
     std::fill_n(expected.begin(), count * 3, 2.0f);
     EXPECT_EQ(output_of(executable, "y", kRows * 3), expected) << count;
   }
-  // A shorter input leaves the rest as it was.
+  // A shorter input leaves the rest unchanged.
   executable.set<float>("x", std::vector<float>(kWidth, -3.0f));
   executable.run();
   EXPECT_EQ(output_of(executable, "y", 4), (std::vector<float>{-2.0f, -2.0f, -2.0f, 2.0f}));
@@ -127,7 +127,7 @@ TEST(Executable, ReadsTheWeightsItIsBoundTo) {
   EXPECT_EQ(first(), 6.0f);
 }
 
-// The plan is the truth: inputs when compiled, the arena at the first use, and never a byte more.
+// The constructor allocates the inputs and the first run the arena, exactly as planned.
 TEST(Executable, AllocatesWhatThePlanSays) {
   const TensorStore weights = make_weights(1.0f);
   const std::size_t before = cpu_device().allocated_bytes();
@@ -148,7 +148,7 @@ TEST(Executable, AllocatesWhatThePlanSays) {
       large.run();
       EXPECT_EQ(cpu_device().allocated_bytes(), before + inputs + arena->bytes());
     }
-    // The arena's size is fixed once it is in use.
+    // The size of the arena is fixed after its first use.
     arena->reserve(arena->bytes());
     EXPECT_THROW(arena->reserve(arena->bytes() + 1), Defect);
   }
@@ -184,7 +184,7 @@ TEST(Executable, TimesEveryNode) {
   EXPECT_TRUE(std::ranges::equal(times.seconds(), twice));
 }
 
-// Writes down what it is told, and marks before and after each node.
+// Records the callbacks as text and marks the stopwatch before and after each node.
 class Story final : public NodeObserver {
  public:
   void begin_run(Stopwatch&) override { text += "begin"; }

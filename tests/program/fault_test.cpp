@@ -1,4 +1,4 @@
-// An error of the GPU ends the process with the name of the node that made it.
+// An error of the GPU ends the process with the name of the node that caused it.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -13,7 +13,7 @@
 namespace hone::test {
 namespace {
 
-// A kernel that reads weights whose memory has been given back.
+// Runs a kernel that reads weights whose memory has been freed.
 [[noreturn]] void read_what_is_gone() {
   register_operations();
   const Type type{DType::f32, {1 << 22, 8}};
@@ -36,7 +36,7 @@ namespace {
 }
 
 TEST(FaultDeathTest, NamesItsNode) {
-  if (test_device().kind() == DeviceKind::cpu) GTEST_SKIP() << "the host's memory is not given back to be missed";
+  if (test_device().kind() == DeviceKind::cpu) GTEST_SKIP() << "reading freed host memory does not fail reliably";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(read_what_is_gone(), testing::ExitedWithCode(1), "scale in layers\\.3\\.mlp: cuda: work on the GPU");
 }

@@ -21,9 +21,10 @@ TEST(MemoryFit, TriesChangesInOrderUntilTheyFit) {
   EXPECT_EQ(asked, 1u);
   EXPECT_EQ(advice_text(one, 90), "it fits with first (takes 90 B)");
   const std::vector<FitChange> two = changes_to_fit(kChanges, 30, 100, bytes_after);
-  EXPECT_EQ(advice_text(two, 30), "even with first (takes 90 B), then third (takes 40 B) it is 10 B too much");
+  EXPECT_EQ(advice_text(two, 30),
+            "even with first (takes 90 B), then third (takes 40 B) it still lacks 10 B of memory");
   EXPECT_EQ(advice_text({}, 30),
-            "nothing that can be set saves enough: a smaller model, shorter sequences or a larger device");
+            "no option saves enough memory: use a smaller model, shorter sequences or a larger device");
 }
 
 }  // namespace

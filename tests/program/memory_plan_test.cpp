@@ -1,4 +1,5 @@
-// Where values lie: random programs, against lifetimes worked out here anew and against runs in which nothing shares.
+// Tests the memory plans of random programs against independently computed lifetimes and against runs in which no two
+// values share memory.
 #include "program/memory_plan.h"
 
 #include <gtest/gtest.h>
@@ -17,15 +18,15 @@ namespace {
 
 constexpr std::int64_t kInputSize = 100;
 
-// Nodes of sizes from 1 byte to some KiB that read recent or old values; some in place, some views, some with a
-// workspace, some read by nobody. A value that was changed in place is not read under its old name again.
+// Generates nodes of 1 byte to some KiB that read recent or old values; some update in place, some are views, some have
+// a workspace, and some outputs are never read. A value that was updated in place is not read by its old id again.
 Program random_program(std::uint64_t seed) {
   const RandomStream random(seed, "memory plan");
   std::uint64_t at = 0;
   const auto below = [&](std::size_t bound) { return static_cast<std::size_t>(random.below(at++, bound)); };
   Program program;
   std::vector<Tensor> usable{program.input("in", {DType::u8, {kInputSize}})};
-  std::vector<Tensor> own;  // of those: activations that may be changed
+  std::vector<Tensor> own;  // the usable values that are activations and may be updated in place
   const std::size_t nodes = 5 + below(60);
   for (std::size_t n = 0; n < nodes; ++n) {
     const auto pick = [&] {
@@ -39,7 +40,7 @@ Program random_program(std::uint64_t seed) {
       Tensor other = pick();
       if (program.storage_of(other.id()) == program.storage_of(x.id())) other = usable.front();
       own[changed] = mix_in_place(x, other);
-      // Neither x nor a view of it has its old content any more.
+      // x and its views have lost their old content.
       std::erase_if(usable, [&](const Tensor& t) { return program.storage_of(t.id()) == program.storage_of(x.id()); });
       usable.push_back(own[changed]);
     } else if (kind == 2 && !own.empty()) {
@@ -61,7 +62,7 @@ struct Piece {
   std::size_t offset, bytes, first, last;
 };
 
-// Every piece of the arena and its life, straight from the definition.
+// Lists every piece of the arena and its lifetime, computed directly from the definition.
 std::vector<Piece> pieces_of(const Program& program, const MemoryPlan& plan) {
   std::map<ValueId, Piece> values;
   const auto use = [&](ValueId id, std::size_t node) {
@@ -117,7 +118,7 @@ TEST(MemoryPlan, NothingAliveTogetherOverlaps) {
   }
 }
 
-// The most that is alive at once is the least an arena can have. Packing by size wastes little above that.
+// The peak of memory alive at one node is a lower bound of the arena. Packing by size must stay close to it.
 TEST(MemoryPlan, ArenaIsCloseToWhatIsAlive) {
   double sum = 0;
   for (std::uint64_t seed = 0; seed < kPrograms; ++seed) {
@@ -152,8 +153,8 @@ TEST(MemoryPlan, AChainInPlaceHasOneBlockToItsEnd) {
   const Tensor other = mix(program, {&in, 1}, 500, 0);      // node 1, read until node 3
   const Tensor b = mix_in_place(a, other);                  // node 2
   const Tensor c = mix_in_place(view_as_column(b), other);  // nodes 3 and 4
-  const Tensor late = mix(program, {&c, 1}, 1000, 0);       // node 5: the chain is read here
-  const Tensor last = mix(program, {&late, 1}, 1000, 0);    // node 6: and free here
+  const Tensor late = mix(program, {&c, 1}, 1000, 0);       // node 5: last use of the chain's storage
+  const Tensor last = mix(program, {&late, 1}, 1000, 0);    // node 6: the storage is free
   program.output("last", last);
   const MemoryPlan plan = plan_memory(program, DeviceKind::cpu);
   EXPECT_EQ(program.storage_of(c.id()), a.id());
@@ -176,7 +177,7 @@ std::vector<std::uint8_t> run_output(Executable& executable, std::string_view na
   return {};
 }
 
-// The same program with every value an output: then nothing may share a byte.
+// Returns the program with every value as an output, so that no two values may share memory.
 Program all_kept(Program program) {
   const std::size_t values = program.values().size();
   for (std::size_t id = 0; id < values; ++id) {
@@ -200,7 +201,7 @@ TEST(MemoryPlan, SharedBytesGiveTheSameResults) {
     for (Executable* executable : {&shared, &apart}) {
       executable->set<std::uint8_t>("in", input);
       executable->run();
-      executable->run();  // what the first run left behind does not matter
+      executable->run();  // a second run: the content left by the first must not matter
     }
     for (const char* name : {"out0", "out1", "out2"}) {
       ASSERT_FALSE(run_output(shared, name).empty());

@@ -61,7 +61,7 @@ std::uint32_t digest(std::uint32_t state, std::span<const std::uint8_t> bytes) {
   return state;
 }
 
-// Output and workspace are written before the inputs are read: were they in one place, the result would show it.
+// Writes output and workspace before it reads the inputs, so that memory shared by mistake changes the result.
 void run_mix(const KernelCall& call) {
   const std::span<std::uint8_t> out = bytes_of(call.out(0));
   if (!out.empty()) std::memset(out.data(), 0xA5, out.size());

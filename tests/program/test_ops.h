@@ -1,5 +1,5 @@
-// Operations that exist for tests alone, to make programs of any form: outputs of any size with any workspace, updates
-// in place, views. Each makes its output out of every byte of its inputs, so that a damaged input shows.
+// Operations for tests of memory planning and execution: outputs of any size with any workspace, in-place updates and
+// views. Every byte of the inputs affects the output, so that tests detect an input that was overwritten.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace hone::test {
 
-// Up to 3 inputs of u8 -> u8 [size]; uses `workspace` bytes meanwhile.
+// Computes u8[size] from up to 3 inputs of u8, with `workspace` bytes of scratch memory.
 [[nodiscard]] Tensor mix(Program& program, std::span<const Tensor> inputs, std::int64_t size, std::int64_t workspace);
-// (x, other) -> x changed in place.
+// Updates x in place by x and `other`.
 [[nodiscard]] Tensor mix_in_place(Tensor x, Tensor other);
-// x [n] -> [n, 1], in the storage of x.
+// Views x [n] as [n, 1].
 [[nodiscard]] Tensor view_as_column(Tensor x);
 
 }  // namespace hone::test

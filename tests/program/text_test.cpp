@@ -1,4 +1,4 @@
-// The text of a program: what it looks like, that it parses back, and what is wrong with one that does not.
+// Tests of the text format of programs: its layout, round trips, and the errors of texts that do not parse.
 #include "program/text.h"
 
 #include <gtest/gtest.h>
@@ -103,7 +103,7 @@ TEST(ProgramText, NumbersOfAttributesAreExact) {
   }
 }
 
-// An attribute of every kind.
+// Attributes with one field of every type.
 struct KindsAttributes {
   bool flag = false;
   std::int64_t number = 0;
@@ -131,7 +131,7 @@ class KindsOp final : public Op {
 
 const KindsOp kKinds;
 
-// Up to seven pieces of what a parser could stumble over, and any bytes.
+// Returns up to seven random fragments that are difficult to parse, including arbitrary bytes.
 std::string awkward_text(const RandomStream& random, std::uint64_t& at) {
   static constexpr std::array<std::string_view, 22> kPieces{
       "\"",   "\\",      "\n", "\r", "\t", "\x7f", "}",    "{", ",",  "=",
@@ -193,7 +193,7 @@ TEST(ProgramText, EveryKindOfAttributeAndNameIsExact) {
   }
 }
 
-// The key of a random stream has all 64 bits.
+// Keys of random streams use all 64 bits of an attribute.
 TEST(ProgramText, AProgramThatDrawsWeightsParsesBack) {
   register_operations();
   Program program;
@@ -227,37 +227,37 @@ TEST(ProgramText, ErrorsNameTheLine) {
   };
   const std::vector<Case> cases{
       {x + "%1: f32[2] = ad(%0, %0) forward", "program, line 2: unknown operation 'ad', did you mean add?"},
-      {x + "\n%1: f32[2] = add(%0, %3) forward", "program, line 3: %3 is used before it is made"},
+      {x + "\n%1: f32[2] = add(%0, %3) forward", "program, line 3: %3 is used before it is defined"},
       {x + "%1: f32[3] = add(%0, %0) forward", "program, line 2: add gives f32[2], not f32[3]"},
       {x + "%1: f32[2], %2: f32[2] = add(%0, %0) forward", "program, line 2: add has 1 outputs, not 2"},
       {x + "%1: f32[2] = add(%0) forward", "program, line 2: add: input 1 is missing"},
       {x + "%1: f32[2] = add(%0, %0) forwards", "program, line 2: 'forwards' is not forward, backward or update"},
       {x + "%1: f32[2] = add(%0, %0)", "program, line 2: '' is not forward, backward or update"},
-      {x + "%1: f32[2] = add(%0, %0) forward twice", "program, line 2: 'twice' is too much"},
+      {x + "%1: f32[2] = add(%0, %0) forward twice", "program, line 2: 'twice' after the end of the statement"},
       {x + "%1: f32[2] = scale(%0) {factr=2} forward", "program, line 2: unknown attribute 'factr'"},
       {x + "%1: f32[2] = scale(%0) {factor=two} forward", "program, line 2: 'two' is not a number"},
       {x + "%1: f32[2] = scale(%0) {factor} forward", "program, line 2: 'factor' is not NAME=VALUE"},
-      {x + "%0: f32[2] = input \"y\"", "program, line 2: %0 cannot be made here"},
+      {x + "%0: f32[2] = input \"y\"", "program, line 2: %0 cannot be defined here"},
       {x + "%1: f32[2] = input \"x\"", "program, line 2: two values are named 'x'"},
-      {x + "_: f32[2] = add(%0, %0) forward", "program, line 2: _ cannot be made here"},
-      {x + "output \"y\" = _", "program, line 2: an output needs a value"},
+      {x + "_: f32[2] = add(%0, %0) forward", "program, line 2: _ cannot be defined here"},
+      {x + "output \"y\" = _", "program, line 2: an output needs a value, saw _"},
       {x + "output \"y\" %0", "program, line 2: expected '=' before '%0'"},
       {"%0: f33[2] = input \"x\"", "program, line 1: "},
-      {"%0: f32[Cows:2] = input \"x\"", "program, line 1: 'Cows' is not the name of a count"},
+      {"%0: f32[Cows:2] = input \"x\"", "program, line 1: 'Cows' is not a valid name of a count"},
       {"%0: f32[4294967296, 4294967296] = input \"x\"", "program, line 1: f32[4294967296, 4294967296] is too large"},
       {x + "%1: f32[2] = rope(%0, %0) {heads=4294967296} forward",
-       "program, line 2: rope: 4294967296 is beyond 1073741824"},
+       "program, line 2: rope: 4294967296 exceeds the limit of 1073741824"},
       {x + "%1: f32[2] = scale(%0) {factor=9223372036854775808x} forward",
        "program, line 2: '9223372036854775808x' is not a number"},
       {x + "%1: f32[2] = scale(%0) {factor=nan:3ff0000000000000} forward",
-       "program, line 2: 'nan:3ff0000000000000' is a number"},
-      {"%0: f32[2] = input \"a\\q\"", "program, line 1: '\\q' is no escape"},
-      {"%0: f32[2] = input \"a\\x1\"", "program, line 1: '\\x1' is no escape"},
-      {"%0: f32[2] = input \"a\\\"", "program, line 1: a quote is not closed"},
-      {x + "%1: f32[2] = fill() {type=\"f32[2]\"\"} forward", "program, line 2: a quote is not closed"},
+       "program, line 2: 'nan:3ff0000000000000' is not a NaN"},
+      {"%0: f32[2] = input \"a\\q\"", "program, line 1: '\\q' is not a valid escape"},
+      {"%0: f32[2] = input \"a\\x1\"", "program, line 1: '\\x1' is not a valid escape"},
+      {"%0: f32[2] = input \"a\\\"", "program, line 1: a closing quote is missing"},
+      {x + "%1: f32[2] = fill() {type=\"f32[2]\"\"} forward", "program, line 2: a closing quote is missing"},
       {x + "%1: f32[2] = linear_bias_gradient(%0, _) backward", "program, line 2: linear_bias_gradient: input 1 is"},
       {"%0: f32[-2] = input \"x\"", "program, line 1: '-2' is not a dimension"},
-      {"%0: f32[2] = input \"x", "program, line 1: a quote is not closed"},
+      {"%0: f32[2] = input \"x", "program, line 1: a closing quote is missing"},
       {"%x: f32[2] = input \"x\"", "program, line 1: expected a number after '%'"},
   };
   for (const Case& one : cases) {
@@ -265,7 +265,7 @@ TEST(ProgramText, ErrorsNameTheLine) {
   }
 }
 
-// Whatever is cut off or changed: a program or an Error, nothing else.
+// Truncated or changed text must give a program or throw Error, and nothing else.
 TEST(ProgramText, DamagedTextIsAnError) {
   register_operations();
   const auto try_parse = [](const std::string& text) {

@@ -223,8 +223,8 @@ TEST_F(PythonFunction, fails_in_one_line_below_its_traceback) {
     return failure("import os, sys\ndef reward(completions, **kwargs):\n    " + body + "\n").error;
   };
   EXPECT_THAT(error("sys.exit(3)"), HasSubstr("it raised SystemExit: 3"));
-  EXPECT_THAT(error("os._exit(3)"), HasSubstr("it ended with status 3"));
-  EXPECT_THAT(error("os.abort()"), HasSubstr("it was ended by signal 6"));
+  EXPECT_THAT(error("os._exit(3)"), HasSubstr("it exited with status 3"));
+  EXPECT_THAT(error("os.abort()"), HasSubstr("it was killed by signal 6"));
   EXPECT_THAT(error("return [1, 2]"), HasSubstr("it returns 2 rewards for 3 completions"));
   EXPECT_THAT(error("return None"), HasSubstr("it returns NoneType: a list of 3 numbers or None is wanted"));
   EXPECT_THAT(error("return 'abc'"), HasSubstr("it returns str"));

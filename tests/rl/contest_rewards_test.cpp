@@ -1,5 +1,5 @@
-// Rewards whose tests are kept apart from the rows: Parquet files in a folder, and a data set of the hub. What they
-// score is compared with open-r1 (fixtures/reward/make_stored_tests.py).
+// Rewards whose tests are stored outside of the rows: in Parquet files of a folder, or in a data set of the hub. Scores
+// are compared with open-r1 (fixtures/reward/make_stored_tests.py).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ const Json& stored_fixture() {
   return all;
 }
 
-// Environment, cache and hub of its own.
+// Isolates each test with its own environment, cache and hub.
 class ContestRewards : public testing::Test {
  protected:
   ContestRewards() {
@@ -78,7 +78,7 @@ class ContestRewards : public testing::Test {
     }
   }
 
-  // The one line that a row's judgement ends with.
+  // Returns the message of the error with which scoring a row fails.
   static std::string refusal(const RewardKeys& keys, const Json& row) {
     const bool is_python = row.value("language", "cpp") == "python";
     try {
@@ -115,7 +115,7 @@ TEST_F(ContestRewards, cf_code_with_generated_tests_agrees_with_open_r1) {
   expect_scores(keys, cases, "weighted_sum");
   set(keys, "--code_eval_scoring_mode=partial");
   expect_scores(keys, cases, "partial");
-  // The variable names the folder too, and the key wins.
+  // The environment variable also names the folder; the key takes precedence.
   set(keys, "--code_eval_scoring_mode=pass_fail");
   set(keys, "--code_eval_test_batch_size=-1");
   environment_.set("CF_TESTS_FOLDER", "/no/such/folder");
@@ -164,7 +164,7 @@ TEST_F(ContestRewards, ioi_code_takes_tests_from_the_hub_and_agrees_with_open_r1
   expect_scores(keys, cases, "score");
   const std::vector<std::string> requests = hub_.requests();
   EXPECT_THAT(requests, Contains(HasSubstr("2020/train-00001-of-00002.parquet")));
-  // The next time they are in the cache, which does without the hub.
+  // The second time the tests come from the cache, without the hub.
   environment_.set("HF_HUB_OFFLINE", "1");
   expect_scores(keys, cases, "score");
   EXPECT_EQ(hub_.requests(), requests);

@@ -1,5 +1,5 @@
-// A reward and a tracker with keys of their own are added by this file alone: help, recipes, suggestions and what is
-// made of the keys follow.
+// A reward and a tracker that declare keys are registered by this file alone: help, recipes, suggestions and the values
+// of the keys follow.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -100,7 +100,7 @@ TEST_F(DeclaredKeys, ReachTheRewardThatDeclaresThem) {
   const std::vector<Reward> rewards = rewards_of(options, false, {"/data"});
   EXPECT_EQ(rewards.at(0).score({&input, 1}), RewardScores{15.0});
   EXPECT_THAT(hidden_, testing::IsSupersetOf({"/data", "/the/secret"}));
-  // A copy of the options has keys of its own.
+  // A copy of the options has its own copy of the keys.
   GrpoOptions copy = options;
   (void)read_options(OptionTable(copy), std::vector<std::string>{"--echo_factor", "7"});
   EXPECT_EQ(rewards_of(options, false, {}).at(0).score({&input, 1}), RewardScores{15.0});

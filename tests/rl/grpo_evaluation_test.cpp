@@ -1,4 +1,4 @@
-// Evaluation during GRPO, and the losses that a plain run does not use, on whole runs.
+// Evaluation during GRPO, and loss options that the default run does not use, on complete runs.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -115,7 +115,7 @@ TEST(GrpoEvaluation, ItsProgramsAreInThePlan) {
   EXPECT_EQ(held, workspace.memory().total());
 }
 
-// Neither ratios of sequences nor the quantile of entropies depends on how a step is cut into micro-batches.
+// Sequence ratios and the entropy quantile do not depend on the split of a step into micro-batches.
 TEST(GrpoLosses, MicroBatchesAgreeAndEachOptionChangesTheStep) {
   const auto second_step = [](std::int64_t micro_batch, const auto& change) {
     const TemporaryDirectory directory;

@@ -1,4 +1,4 @@
-// GRPO as a whole on a small model, with rewards made here.
+// Complete GRPO runs on a small model with artificial rewards.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ TEST(GrpoRun, RolloutAndTrainerComputeTheSameProbabilities) {
   }
 }
 
-// Where rollout and trainer have the same probabilities, the correction changes no bit.
+// If rollout and trainer have the same probabilities, the importance correction changes no bit.
 TEST(GrpoRun, ACorrectionOfEqualProbabilitiesChangesNothing) {
   std::vector<std::vector<MetricRow>> rows;
   for (const bool corrected : {false, true}) {
@@ -98,12 +98,12 @@ TEST(GrpoRun, RewardRises) {
   EXPECT_GT(last, value_of(rows[0], "reward/early") + 0.1);
 }
 
-// What a row says of the machine and of time.
+// Metrics of time and of the machine, which differ between equal runs.
 const std::set<std::string, std::less<>> kOfTheMachine{
     "tokens_per_second", "tokens_per_second_per_device", "step_time",         "gflops_per_second",  "mfu",
     "cpu_utilization",   "device_utilization",           "device_memory_gib", "process_memory_gib", "system_memory"};
 
-// In the middle of a generation that is used twice, with a reference model that moves.
+// Resumes in the middle of a generation that is used twice, with a reference model that moves.
 TEST(GrpoRun, ResumesBitwise) {
   const TemporaryDirectory whole;
   GrpoOptions options = small_options(whole.path());
@@ -141,7 +141,7 @@ TEST(GrpoRun, ResumesBitwise) {
   }
 }
 
-// Weights of a checkpoint by name, and those of its reference model.
+// The weights of a checkpoint by name, and those of its reference model.
 struct Both {
   TensorStore policy;
   std::vector<std::vector<float>> reference;
@@ -231,7 +231,7 @@ TEST(GrpoRun, ThePlanIsWhatTheDeviceHolds) {
   }
 }
 
-// How a generation is cut into micro-batches moves loss and gradient by rounding alone, and no completion.
+// The split of a generation into micro-batches changes loss and gradient only by rounding, and no completion.
 TEST(GrpoRun, MicroBatchesOfOneGenerationAgree) {
   std::vector<std::vector<MetricRow>> runs;
   std::vector<std::vector<Json>> completions;

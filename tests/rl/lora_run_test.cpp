@@ -1,4 +1,4 @@
-// GRPO on an adapter.
+// GRPO that trains a LoRA adapter.
 #include <gtest/gtest.h>
 
 #include "core/error.h"
@@ -25,7 +25,7 @@ GrpoOptions lora_options(const fs::path& folder) {
   return options;
 }
 
-// The base model is the reference: kl is 0 before the first update, and not after it.
+// The base model is the reference: kl is 0 before the first update and above 0 after it.
 TEST(GrpoLora, TheBaseIsTheReference) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const TemporaryDirectory folder;
@@ -60,7 +60,7 @@ TEST(GrpoLora, ResumesBitwise) {
   options.use_dora = true;
   options.save_strategy = SaveStrategy::steps;
   options.save_steps = 2;
-  // The rows of k have no adapter: they belong to no part of the block.
+  // The rows of k have no adapter, so no part of the block holds them.
   options.lora_target_modules = {"q_proj", "v_proj", "down_proj"};
   const std::vector<MetricRow> rows = train_rows(options, 5, "qwen3", DType::bf16);
   for (const bool first_format : {false, true}) {
@@ -79,7 +79,7 @@ TEST(GrpoLora, ResumesBitwise) {
       EXPECT_EQ(read_file(whole.path() / file), read_file(resumed.path() / file)) << file;
     }
   }
-  // A checkpoint of an adapter is none of a whole model.
+  // A checkpoint of an adapter is not a checkpoint of the whole model.
   options.use_peft = false;
   EXPECT_THROW((void)train_rows(options, 5, "qwen3", DType::bf16), Error);
 }

@@ -96,7 +96,7 @@ std::string ModelEndpoint::answer(const LoopbackRequest& asked) {
     Json answer = complete(request);
     if (change) change(answer);
     return http_answer("200 OK", answer.dump());
-  } catch (const Interrupted&) {  // it is the test's process too
+  } catch (const Interrupted&) {  // Ctrl+C in a test interrupts the server too: both are one process
     return http_answer("503 Service Unavailable", "stopping");
   }
 }

@@ -1,4 +1,4 @@
-// A server on loopback that completes with hone's own engine, on weights that are sent to it.
+// A loopback server with vLLM's or SGLang's API that runs hone's engine on the weights that it is sent.
 #pragma once
 
 #include <atomic>
@@ -22,17 +22,17 @@ class ModelEndpoint {
 
   [[nodiscard]] std::string url() const { return server_.url(); }
 
-  // What is to happen; set before requests.
-  bool is_sglang = false;                    // else vLLM
-  bool keeps_first_weights = false;          // what is sent later is acknowledged and not read
-  std::atomic<int> failures = 0;             // answers 503 so many times
-  std::atomic<int> dies_after = -1;          // answers 500 to completions from then on; -1: never
-  std::function<void(Json& answer)> change;  // of an answer to a request for completions
-  std::string body;                          // sent in place of such an answer
-  bool is_silent = false;                    // takes requests and answers none
+  // Behaviour; set before the first request.
+  bool is_sglang = false;                    // SGLang's API; false: vLLM's
+  bool keeps_first_weights = false;          // acknowledges later weights without loading them
+  std::atomic<int> failures = 0;             // requests that are still answered with 503
+  std::atomic<int> dies_after = -1;          // completion requests after which every answer is 500; -1: never
+  std::function<void(Json& answer)> change;  // edits the answer to a completion request
+  std::string body;                          // replaces the answer to completion requests if not empty
+  bool is_silent = false;                    // accepts requests and never answers
 
-  [[nodiscard]] std::vector<std::string> paths();  // of requests, in order
-  [[nodiscard]] std::vector<Json> requests();      // for completions
+  [[nodiscard]] std::vector<std::string> paths();  // paths of all requests, in order
+  [[nodiscard]] std::vector<Json> requests();      // bodies of the completion requests
   [[nodiscard]] int connections() const { return server_.connections(); }
 
  private:

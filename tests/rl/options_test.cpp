@@ -130,9 +130,9 @@ TEST(GrpoOptions, WhatDoesNotFitGetsOneExactLine) {
        "mean grpo?)"},
       {{"--rollout", "server"}, "--rollout: is server, but none is named (vllm_server_url: http://localhost:8000)"},
       {{"--rollout", "server", "--vllm_server_url", "localhost:8000"},
-       "vllm_server_url: 'localhost:8000' is no URL of a server (http://localhost:8000/v1, for example)"},
+       "vllm_server_url: 'localhost:8000' is not an http(s) URL (for example http://localhost:8000/v1)"},
       {{"--rollout", "server", "--vllm_server_host", "gpu1", "--exact_logprobs"},
-       "--exact_logprobs: a server computes probabilities of its own (leave it away with rollout: server)"},
+       "--exact_logprobs: the probabilities of a server differ from the trainer's (remove it with rollout: server)"},
       {{"--loss_type", "cispo", "--epsilon_high", "5", "--delta", "2"},
        "--delta: cispo caps the ratio at epsilon_high alone (leave it unset)"},
       {{"--loss_type", "cispo", "--epsilon_high", "5", "--importance_sampling_level", "sequence"},
@@ -157,7 +157,7 @@ TEST(GrpoOptions, ForeignKeysAreNoOptions) {
   for (const ForeignKey& key : training_foreign_keys()) EXPECT_EQ(table.find(key.name), nullptr) << key.name;
 }
 
-// A model's card leaves them out: where and how it ran, and nothing of what was computed.
+// Model cards omit these options: they say where and how a run executes, not what it computes.
 TEST(GrpoOptions, KeysOfTheRunAreMarked) {
   GrpoOptions options;
   const OptionTable table(options);

@@ -1,5 +1,5 @@
-// The losses of GRPO, their gradients and their metrics against those of TRL, computed by torch in float64
-// (make_grpo.py): weights of tokens times terms, whatever the split into micro-batches.
+// Losses of GRPO, their gradients and their metrics, compared with those of TRL computed by torch in float64
+// (make_grpo.py), for several splits into micro-batches.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@
 namespace hone::test {
 namespace {
 
-// The fixture's samples, all of one step.
+// The samples of the fixture; all belong to one optimizer step.
 struct Step {
   std::vector<PolicySample> samples;
   std::vector<std::vector<double>> logps;
@@ -52,7 +52,7 @@ GrpoLoss loss_of(const std::string& name) {
   return static_cast<GrpoLoss>(found - names.begin());
 }
 
-// What the rollout was sampled with, where it is corrected.
+// Returns the importance correction of a case, or nullopt if it has none.
 std::optional<ImportanceOptions> importance_of(const Json& json) {
   if (!json.contains("importance")) return std::nullopt;
   ImportanceOptions options;
@@ -64,7 +64,7 @@ std::optional<ImportanceOptions> importance_of(const Json& json) {
   return options;
 }
 
-// The metrics; the ratios go to the samples.
+// Sets the importance ratios of the samples and returns the metrics.
 NamedValues correct(Step& step, const ImportanceOptions& options, bool masked) {
   ImportanceMetrics metrics(options);
   for (std::size_t s = 0; s < step.samples.size(); ++s) {
@@ -94,11 +94,11 @@ GrpoOptions options_of(const Json& json) {
 
 struct Result {
   double loss = 0;
-  std::vector<std::vector<double>> gradient;  // by sample
+  std::vector<std::vector<double>> gradient;  // [samples][completion tokens]
   NamedValues metrics;
 };
 
-// A value a token of each completion, on the rows of the batch that predict them.
+// Returns one value per row of the batch: the values of completion tokens on the rows that predict them, otherwise 0.
 template <class T>
 std::vector<T> on_rows(const PolicyBatch& batch, std::span<const PolicySample> samples,
                        std::span<const std::vector<double>> values) {
@@ -115,7 +115,7 @@ std::vector<T> as(const std::vector<float>& values) {
   return {values.begin(), values.end()};
 }
 
-// One micro-batch: adds its loss, gradient and metrics.
+// Runs one micro-batch and adds its loss, gradient and metrics.
 template <class T>
 void run_micro_batch(const PolicyLossOptions& loss, const PolicyBatch& batch, std::span<const PolicySample> samples,
                      const std::vector<T>& logps, const std::vector<float>& entropies, Result& result,
@@ -267,7 +267,7 @@ TEST(PolicyLoss, MetricsOfImportanceAreThoseOfTheReference) {
   EXPECT_EQ(cases, 20u);
 }
 
-// Ratios of 1 change no bit.
+// Importance ratios of 1 change no bit.
 TEST(PolicyLoss, EqualProbabilitiesChangeNothing) {
   const Json file = read_json(fixture("rl/grpo.json")).at("losses");
   const Step without = read_step(file);

@@ -1,4 +1,4 @@
-// The gradient of a whole model under GRPO's loss: the same samples in any micro-batches.
+// Gradients of a whole model under the loss of GRPO: the same samples in several splits into micro-batches.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ std::int64_t tokens_of(std::span<const PolicySample> samples) {
   return static_cast<std::int64_t>(tokens);
 }
 
-// Samples of random tokens, whose rollout and reference differ somewhat from the policy.
+// Returns samples of random tokens whose old and reference log-probabilities differ slightly from the policy's.
 std::vector<PolicySample> make_samples(const FixtureModel& fixture) {
   const auto vocab = static_cast<std::uint64_t>(fixture.model->shape().vocab_size);
   const RandomStream random(11, "samples");
@@ -58,7 +58,7 @@ std::vector<PolicySample> make_samples(const FixtureModel& fixture) {
   return samples;
 }
 
-// The loss, then every gradient.
+// Returns the loss followed by all gradients.
 std::vector<float> run_split(FixtureModel& fixture, std::span<const PolicySample> samples, std::size_t micro_batch,
                              GrpoLoss loss, bool masked) {
   std::int64_t capacity = 0;

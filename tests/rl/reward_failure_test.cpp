@@ -1,4 +1,4 @@
-// Rewards that fail: before the first step, in the middle of a run; and rewards that teach nothing.
+// Rewards that fail before the first step or during a run, and rewards that give no gradient.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// Trains; what was said, the error's text behind it.
+// Trains and returns standard error, followed by the text of the error.
 std::string said_by(GrpoRun run) {
   testing::internal::CaptureStderr();
   std::string error;
@@ -36,7 +36,7 @@ TEST(RewardFailure, LeavesACheckpointThatGoesOnBitForBit) {
   const TemporaryDirectory failed;
   GrpoOptions options = small_options(whole.path());
   options.learning_rate = 1e-2;
-  options.num_iterations = 2;  // of each generation; a step of three micro-steps begins in the middle of one
+  options.num_iterations = 2;  // with 3 micro-batches per step, a step begins in the middle of a generation
   options.steps_per_generation = 1;
   options.gradient_accumulation_steps = 3;
   (void)train_rows(options, 5);
@@ -102,7 +102,7 @@ TEST(RewardTrial, CallsEachRewardOnAGroupOfTheFirstPrompt) {
   }
 }
 
-// What is said of ten steps with this reward.
+// Returns the log of a run with this reward.
 std::string said_of(double (*judge)(const RewardInput&), std::int64_t steps = 10) {
   const TemporaryDirectory directory;
   GrpoRun run = make_run(small_options(directory.path()), steps);
@@ -117,7 +117,7 @@ TEST(IdleRuns, GetOneRemarkWithTheLikelyCause) {
   EXPECT_THAT(zero, AllOf(HasSubstr("hone: warning: 10 steps in a row taught nothing: every reward is 0: "),
                           HasSubstr("% of the completions are cut at max_completion_length 12")));
   EXPECT_THAT(said_of([](const RewardInput&) { return 1.0; }),
-              HasSubstr("taught nothing: all completions of a prompt earn the same"));
+              HasSubstr("taught nothing: all completions of a prompt have the same reward"));
   const auto differing = [](const RewardInput& input) { return static_cast<double>(input.completion_ids.front()); };
   EXPECT_THAT(said_of(differing), Not(HasSubstr("taught nothing")));
   EXPECT_THAT(said_of([](const RewardInput&) { return 0.0; }, 9), Not(HasSubstr("taught nothing")));

@@ -1,4 +1,4 @@
-// Keys of a recipe reach the rewards that read them.
+// Keys of a recipe reach the rewards that use them.
 #include <gtest/gtest.h>
 
 #include "core/json_value.h"

@@ -1,4 +1,4 @@
-// Advantages and the metrics of a rollout against those of TRL, computed by torch in float64 (make_grpo.py).
+// Advantages and metrics of a rollout, compared with those of TRL computed by torch in float64 (make_grpo.py).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -108,7 +108,7 @@ TEST(Rollout, MetricsOfAStepAreTheMeanOverItsGenerations) {
   const NamedValues second = rollout_metrics(both[1], rewards());
   const NamedValues mean = rollout_metrics(both, rewards());
   EXPECT_DOUBLE_EQ(metric_named(mean, "reward"), (metric_named(first, "reward") + metric_named(second, "reward")) / 2);
-  // The second generation has no such reward.
+  // The second generation has no score of this reward.
   ASSERT_TRUE(std::isnan(metric_named(second, "rewards/second_reward/mean")));
   EXPECT_EQ(metric_named(mean, "rewards/second_reward/mean"), metric_named(first, "rewards/second_reward/mean"));
   EXPECT_TRUE(rollout_metrics(std::span<const Rollout>(), rewards()).empty());

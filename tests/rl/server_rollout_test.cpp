@@ -1,4 +1,4 @@
-// GRPO on what a server samples: one that completes with hone's own engine, and answers that are none.
+// GRPO with rollouts from a server: a loopback server that runs hone's engine, and servers that give invalid answers.
 #include "rl/server_rollout.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ constexpr const char* kLogpDifference = "sampling/sampling_logp_difference/max";
 constexpr const char* kLeastRatio = "sampling/importance_sampling_ratio/min";
 constexpr const char* kMostRatio = "sampling/importance_sampling_ratio/max";
 
-constexpr double kPatient = 36'000;  // seconds, for answers that do come
+constexpr double kPatient = 36'000;  // seconds; no test with a working server times out
 
 GrpoOptions server_options(const fs::path& output_dir, const ModelEndpoint& endpoint) {
   GrpoOptions options = small_options(output_dir);
@@ -49,7 +49,7 @@ std::string failure_of(const GrpoOptions& options) {
   return "no failure";
 }
 
-// Each generation is of the weights as they are: the log-probabilities that the server gives are the trainer's.
+// Each generation uses the current weights: the server's log-probabilities equal the trainer's.
 TEST(ServerRollout, TrainsOnWhatTheServerSamples) {
   for (const bool is_sglang : {false, true}) {
     const TemporaryDirectory directory;
@@ -74,7 +74,7 @@ TEST(ServerRollout, TrainsOnWhatTheServerSamples) {
       wanted.insert(wanted.end(), 2, "/v1/completions");
     }
     EXPECT_EQ(endpoint.paths(), wanted);
-    EXPECT_LE(endpoint.connections(), 2) << "two prompts a step are asked for at once";
+    EXPECT_LE(endpoint.connections(), 2) << "the two prompts of a step are requested concurrently";
     for (const Json& request : endpoint.requests()) {
       EXPECT_EQ(request.at("n"), 4);
       EXPECT_EQ(request.at("max_tokens"), 12);
@@ -144,7 +144,7 @@ void expect_same(const std::vector<MetricRow>& later, const std::vector<MetricRo
   }
 }
 
-// A server that dies leaves a checkpoint, from which the same command goes on as if nothing had happened.
+// After a server died, the same command continues from the checkpoint bit for bit.
 TEST(ServerRollout, GoesOnAfterTheServerHasDied) {
   const TemporaryDirectory whole;
   const TemporaryDirectory stopped;
@@ -152,7 +152,8 @@ TEST(ServerRollout, GoesOnAfterTheServerHasDied) {
   const std::vector<MetricRow> rows = train_rows(server_options(whole.path(), endpoint), 4);
   GrpoOptions options = server_options(stopped.path(), endpoint);
   std::string failure;
-  // How long a dead server is asked again is also how long a living one has for an answer, which may be too short.
+  // vllm_server_timeout limits both the retries of a dead server and each answer of a working one, so a value that is
+  // short enough for the first may be too short for the second on a busy machine.
   for (options.vllm_server_timeout = 3; failure.find("answers 500") == std::string::npos;
        options.vllm_server_timeout *= 4) {
     fs::remove_all(stopped.path());
@@ -163,8 +164,8 @@ TEST(ServerRollout, GoesOnAfterTheServerHasDied) {
       failure = error.what();
     }
   }
-  EXPECT_THAT(failure, AllOf(HasSubstr("/v1/completions: answers 500: out of memory (asked "),
-                             HasSubstr("goes on from the last checkpoint)")));
+  EXPECT_THAT(failure, AllOf(HasSubstr("/v1/completions: answers 500: out of memory (tried "),
+                             HasSubstr("continues from the last checkpoint)")));
   EXPECT_TRUE(is_folder(stopped.path() / "checkpoint-2"));
   endpoint.dies_after = -1;
   options.vllm_server_timeout = kPatient;
@@ -172,7 +173,7 @@ TEST(ServerRollout, GoesOnAfterTheServerHasDied) {
   EXPECT_EQ(read_file(whole.path() / "model.safetensors"), read_file(stopped.path() / "model.safetensors"));
 }
 
-// The handlers of Ctrl+C for as long as this lives.
+// Installs the handlers of Ctrl+C during its lifetime.
 struct Handlers {
   Handlers() {
     ::sigaction(SIGINT, nullptr, &interrupt);
@@ -186,8 +187,8 @@ struct Handlers {
     ::sigaction(SIGINT, &interrupt, nullptr);
     ::sigaction(SIGTERM, &terminate, nullptr);
   }
-  struct sigaction interrupt{};
-  struct sigaction terminate{};
+  struct sigaction interrupt {};
+  struct sigaction terminate {};
 };
 
 TEST(ServerRollout, GoesOnAfterCtrlC) {
@@ -211,14 +212,14 @@ TEST(ServerRollout, GoesOnAfterCtrlC) {
 
 TEST(ServerRollout, MistakesAreNamedInALine) {
   const TemporaryDirectory directory;
-  // How a run ends whose server, and whose keys, are changed so.
+  // Returns the error of a run after `change` to the server and the options.
   const auto failure = [&](const std::function<void(ModelEndpoint&, GrpoOptions&)>& change) {
     ModelEndpoint endpoint;
     GrpoOptions options = server_options(directory.path(), endpoint);
     change(endpoint, options);
     return failure_of(options);
   };
-  // What is asked again for so many seconds; a busy server may need more for what it does answer.
+  // The timeout limits the retries; a busy machine may need more seconds for an answer.
   std::string nonsense = "gives no answer";
   for (double seconds = 3; nonsense.find("gives no answer") != std::string::npos; seconds *= 4) {
     nonsense = failure([seconds](ModelEndpoint& endpoint, GrpoOptions& options) {
@@ -226,16 +227,16 @@ TEST(ServerRollout, MistakesAreNamedInALine) {
       options.vllm_server_timeout = seconds;
     });
   }
-  EXPECT_THAT(nonsense, HasSubstr("/v1/completions: answers with what is no completion: the answer"));
+  EXPECT_THAT(nonsense, HasSubstr("/v1/completions: the answer is not a valid completion: the answer"));
   EXPECT_THAT(failure([](ModelEndpoint& endpoint, GrpoOptions&) {
                 endpoint.change = [](Json& answer) { answer["choices"][0].erase("token_ids"); };
               }),
-              HasSubstr("/v1/completions: a choice has no token_ids, which return_token_ids asks"));
+              HasSubstr("/v1/completions: a choice has no token_ids although return_token_ids is set"));
   EXPECT_THAT(failure([](ModelEndpoint& endpoint, GrpoOptions&) { endpoint.is_sglang = true; }),
-              HasSubstr("/collective_rpc: answers 404: {\"detail\":\"Not Found\"} (vllm serve takes weights with "
+              HasSubstr("/collective_rpc: answers 404: {\"detail\":\"Not Found\"} (vllm serve needs "
                         "VLLM_SERVER_DEV_MODE=1"));
   EXPECT_THAT(failure([](ModelEndpoint&, GrpoOptions& options) { options.rollout_server = RolloutServer::sglang; }),
-              HasSubstr("(rollout_server: vllm speaks to vLLM)"));
+              HasSubstr("(for vLLM set rollout_server: vllm)"));
   EXPECT_THAT(failure([](ModelEndpoint& endpoint, GrpoOptions& options) {
                 endpoint.is_silent = true;
                 options.vllm_server_timeout = 0.1;
@@ -246,7 +247,7 @@ TEST(ServerRollout, MistakesAreNamedInALine) {
                 options.vllm_server_timeout = 0.1;
               }),
               HasSubstr("http://127.0.0.1:1/collective_rpc: gives no answer: "));
-  EXPECT_FALSE(is_folder(directory.path() / "checkpoint-0")) << "nothing was done that is worth keeping";
+  EXPECT_FALSE(is_folder(directory.path() / "checkpoint-0")) << "no step was done, so nothing is saved";
 }
 
 Json good_answer() {
@@ -275,21 +276,27 @@ TEST(ServerAnswer, WhatIsWrongIsSaid) {
     std::function<void(Json& answer, Json& choice)> change;
   };
   const std::vector<Wrong> cases{
-      {"an answer has no choices", [](Json& answer, Json&) { answer.erase("choices"); }},
-      {"an answer has no choices", [](Json& answer, Json&) { answer = Json::array(); }},
-      {"an answer has 3 choices, 2 were asked for",
+      {"the answer has no choices", [](Json& answer, Json&) { answer.erase("choices"); }},
+      {"the answer has no choices", [](Json& answer, Json&) { answer = Json::array(); }},
+      {"the answer has 3 choices, but 2 were requested",
        [](Json& answer, Json& choice) { answer["choices"].push_back(Json(choice)); }},
-      {"an answer has 0 choices, 2 were asked for", [](Json& answer, Json&) { answer["choices"] = Json::array(); }},
+      {"the answer has 0 choices, but 2 were requested",
+       [](Json& answer, Json&) { answer["choices"] = Json::array(); }},
       {"a choice has no index", [](Json&, Json& choice) { choice.erase("index"); }},
-      {"a choice has the index 2 of 2, or two have", [](Json&, Json& choice) { choice["index"] = 2; }},
-      {"a choice has the index 0 of 2, or two have", [](Json&, Json& choice) { choice["index"] = 0; }},
-      {"a choice has the index -1 of 2, or two have", [](Json&, Json& choice) { choice["index"] = -1; }},
-      {"a choice has no token_ids, which return_token_ids asks for: the server is too old, or of another kind",
+      {"the index 2 of a choice is repeated or not below the 2 requested",
+       [](Json&, Json& choice) { choice["index"] = 2; }},
+      {"the index 0 of a choice is repeated or not below the 2 requested",
+       [](Json&, Json& choice) { choice["index"] = 0; }},
+      {"the index -1 of a choice is repeated or not below the 2 requested",
+       [](Json&, Json& choice) { choice["index"] = -1; }},
+      {"a choice has no token_ids although return_token_ids is set: the server is too old, or of another kind",
        [](Json&, Json& choice) { choice["token_ids"] = nullptr; }},
-      {"a choice has no logprobs.token_logprobs, which logprobs asks for",
+      {"a choice has no logprobs.token_logprobs although logprobs is set",
        [](Json&, Json& choice) { choice["logprobs"] = nullptr; }},
-      {"a choice has no logprobs.token_logprobs, which logprobs asks for",
-       [](Json&, Json& choice) { choice["logprobs"] = {{"tokens", 1}}; }},
+      {"a choice has no logprobs.token_logprobs although logprobs is set",
+       [](Json&, Json& choice) {
+         choice["logprobs"] = {{"tokens", 1}};
+       }},
       {"a choice has 4 token_ids and 3 token_logprobs",
        [](Json&, Json& choice) { choice["logprobs"]["token_logprobs"].erase(0); }},
       {"a choice has 0 token_ids and 0 token_logprobs",
@@ -297,7 +304,7 @@ TEST(ServerAnswer, WhatIsWrongIsSaid) {
          choice["token_ids"] = Json::array();
          choice["logprobs"]["token_logprobs"] = Json::array();
        }},
-      {"a choice has 5 tokens, 4 were allowed",
+      {"a choice has 5 tokens, but max_tokens 4 was requested",
        [](Json&, Json& choice) {
          choice["token_ids"].push_back(1);
          choice["logprobs"]["token_logprobs"].push_back(-1.0);

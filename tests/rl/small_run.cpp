@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kPrompts = 6;
 
-// Has no opinion on every third prompt.
+// Gives no score for every third prompt.
 std::optional<double> sometimes(const RewardInput& input) {
   const auto number = input.row->at("number").get<std::int64_t>();
   if (number % 3 == 2) return std::nullopt;
@@ -55,7 +55,9 @@ PromptSet random_prompts(std::int64_t count, std::int64_t vocab, std::uint64_t s
   const RandomStream random(seed, "prompts");
   std::uint64_t at = 0;
   for (std::int64_t p = 0; p < count; ++p) {
-    Prompt prompt{.tokens = {}, .prefill = p == 1 ? "zz" : "", .row = Json{{"number", p}, {"prompt", text_of("prompt ", p)}}.dump()};
+    Prompt prompt{.tokens = {},
+                  .prefill = p == 1 ? "zz" : "",
+                  .row = Json{{"number", p}, {"prompt", text_of("prompt ", p)}}.dump()};
     for (std::int64_t i = 0; i < 3 + 4 * p % 9; ++i) {
       prompt.tokens.push_back(static_cast<TokenId>(random.below(at++, static_cast<std::uint64_t>(vocab))));
     }

@@ -1,4 +1,4 @@
-// GRPO as a whole on a small model, with rewards made here.
+// Complete GRPO runs on a small model with artificial rewards.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,29 @@
 
 namespace hone::test {
 
-// Letters of a text that come before 'n', as a share.
+// Returns the share of a completion's characters below 'n'.
 [[nodiscard]] std::optional<double> early_letters(const RewardInput& input);
 
-// Four completions of at most 12 tokens a step, no reference model, a logged line each step.
+// Returns options with four completions of at most 12 tokens per step, no reference model, and a log line every step.
 [[nodiscard]] GrpoOptions small_options(const std::filesystem::path& output_dir);
 
-// `count` prompts of random tokens; the second one prefills "zz".
+// Returns `count` prompts of random tokens; the second one prefills "zz".
 [[nodiscard]] PromptSet random_prompts(std::int64_t count, std::int64_t vocab, std::uint64_t seed);
 
-// Six prompts; rewards "early" (early_letters) and, at half the weight, "sometimes", which has no opinion on every
-// third prompt.
+// Returns a run with six prompts and the rewards "early" (early_letters) and, with weight 0.5, "sometimes", which gives
+// no score for every third prompt.
 [[nodiscard]] GrpoRun make_run(const GrpoOptions& options, std::int64_t steps, const char* model = "qwen3",
                                DType dtype = DType::f32);
 
-// Trains; what it logged.
+// Trains and returns the logged rows.
 [[nodiscard]] std::vector<MetricRow> train_rows(const GrpoOptions& options, std::int64_t steps,
                                                 const char* model = "qwen3", DType dtype = DType::f32);
 
-// The lines of OUTPUT_DIR/completions/NAME.jsonl.
+// Return the lines of OUTPUT_DIR/completions/NAME.jsonl; NAME is "step-STEP" for completions_of.
 [[nodiscard]] std::vector<Json> completions_in(const GrpoOptions& options, const std::string& name);
 [[nodiscard]] std::vector<Json> completions_of(const GrpoOptions& options, std::int64_t step);
 
-// A metric that must be there.
+// Returns a metric of a row; the test fails if the row lacks it.
 [[nodiscard]] double value_of(const MetricRow& row, const std::string& name);
 
 }  // namespace hone::test

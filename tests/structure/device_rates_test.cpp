@@ -1,4 +1,4 @@
-// Rates of devices stand in src/backend/device_model.cpp and nowhere else.
+// Checks that rates of devices (FLOP/s, bytes/s) are defined only in src/backend/device_model.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,14 +22,15 @@ std::vector<std::string> matches(const std::string& text, const std::regex& patt
   return found;
 }
 
-// Lines without their comments.
+// Returns the lines without comments.
 std::vector<std::string> code_lines(const fs::path& path) {
   std::vector<std::string> lines = split(read_file(path), '\n');
   for (std::string& line : lines) line.resize(std::min(line.find("//"), line.size()));
   return lines;
 }
 
-// 6.5e14 and 1e11 are rates of something; 1e9, 1e12 and 1e15 are units and bounds.
+// Returns true for numbers that look like rates, such as 6.5e14 and 1e11. The powers 1e9, 1e12 and 1e15 are units and
+// bounds.
 bool is_rate(double value) {
   const double thousands = std::log10(value) / 3;
   return value >= 1e10 && value < 1e16 && std::abs(thousands - std::round(thousands)) > 1e-9;
@@ -52,7 +53,7 @@ TEST(DeviceRates, StandInOneTable) {
     const fs::path path = fs::relative(entry.path(), src);
     if (!entry.is_regular_file() || path == kTable) continue;
     for (const std::string& line : code_lines(entry.path())) {
-      // Regular expressions are slow: most lines hold neither.
+      // Regular expressions are slow, so skip lines that cannot match.
       if (line.find('e') == std::string::npos && line.find('"') == std::string::npos) continue;
       for (const std::string& each : matches(line, number))
         EXPECT_FALSE(is_rate(std::stod(each))) << path << ": " << line;

@@ -1,8 +1,9 @@
-// The code that documents show is the code of the example, which is built and tested.
+// Checks the code blocks in documents: whole files of the example, which is built and tested, and excerpts of sources.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <map>
+#include <sstream>
 
 #include "core/files.h"
 #include "core/strings.h"
@@ -12,7 +13,7 @@ namespace hone::test {
 namespace {
 namespace fs = std::filesystem;
 
-// The ```cpp blocks of a document by the file that the line `FILE` before each names.
+// Returns the ```cpp blocks of a document by file name. The line before each block names its file as `FILE`.
 std::map<std::string, std::string> code_blocks(const fs::path& document) {
   std::map<std::string, std::string> blocks;
   std::string before, file;
@@ -46,12 +47,77 @@ void expect_blocks(const std::string& document, const std::vector<std::string>& 
   }
 }
 
+// A fenced block of a document that shows parts of a file.
+struct Excerpt {
+  std::string file;
+  std::vector<std::string> lines;
+};
+
+// Returns the fenced blocks of a document in order. The line before each block names its file as `FILE`.
+std::vector<Excerpt> excerpts_of(const fs::path& document) {
+  std::vector<Excerpt> excerpts;
+  std::string before;
+  bool inside = false;
+  for (const std::string& line : split(read_file(document), '\n')) {
+    if (line.starts_with("```")) {
+      inside = !inside;
+      if (!inside) continue;
+      const bool names_file = before.size() > 2 && before.front() == '`' && before.back() == '`';
+      EXPECT_TRUE(names_file) << document << ": no file is named before a block";
+      excerpts.push_back({.file = names_file ? before.substr(1, before.size() - 2) : std::string(), .lines = {}});
+    } else if (inside) {
+      excerpts.back().lines.push_back(line);
+    } else if (!line.empty()) {
+      before = line;
+    }
+  }
+  EXPECT_FALSE(inside) << document << ": a block is not closed";
+  return excerpts;
+}
+
+// Returns the words of a line without its // comment, each followed by a space.
+std::string words_of(const std::string& line) {
+  std::istringstream words(line.substr(0, line.find("//")));
+  std::string result;
+  for (std::string word; words >> word;) result += word + " ";
+  return result;
+}
+
+// Checks that the blocks of a document are excerpts of the files named before them. Comments and white space may
+// differ. A line "..." separates parts that follow each other in the file.
+void expect_excerpts(const std::string& document) {
+  const std::vector<Excerpt> excerpts = excerpts_of(source_dir() / "docs" / document);
+  EXPECT_FALSE(excerpts.empty()) << document;
+  for (const Excerpt& excerpt : excerpts) {
+    std::string text;
+    for (const std::string& line : split(read_file(source_dir() / excerpt.file), '\n')) text += words_of(line);
+    std::vector<std::string> parts(1);
+    for (const std::string& line : excerpt.lines) {
+      if (line == "...") {
+        parts.emplace_back();
+      } else {
+        parts.back() += words_of(line);
+      }
+    }
+    std::size_t at = 0;
+    for (const std::string& part : parts) {
+      const std::size_t found = text.find(part, at);
+      ASSERT_NE(found, std::string::npos) << document << ": " << excerpt.file << " does not hold " << part;
+      at = found + part.size();
+    }
+  }
+}
+
 TEST(Documents, ShowTheOperationOfTheExample) {
   expect_blocks("adding-an-operation.md", {"ops/toy_square/toy_square.h", "ops/toy_square/toy_square.cpp",
                                            "ops/toy_square/cpu.cpp", "toy_square_test.cpp"});
 }
 
 TEST(Documents, ShowTheFamilyOfTheExample) { expect_blocks("adding-a-family.md", {"model/toy/toy.cpp"}); }
+
+TEST(Documents, ShowExcerptsOfTheSources) {
+  for (const char* document : {"tour.md", "design.md"}) expect_excerpts(document);
+}
 
 }  // namespace
 }  // namespace hone::test

@@ -1,4 +1,5 @@
-// A room sees the headers of the rooms that it names, and of those that they name, and of no other: the compiler says.
+// Checks with the compiler that a room can include only headers of the rooms it names in CMakeLists.txt and of the
+// rooms those name.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +20,7 @@ namespace fs = std::filesystem;
 
 using Rooms = std::map<std::string, std::set<std::string>>;
 
-// The hone_room(...) lines of CMakeLists.txt: a room, and all that it may include from.
+// Parses the hone_room(...) lines of CMakeLists.txt: each room and all rooms that it may include from.
 Rooms declared_rooms() {
   Rooms rooms;
   for (const std::string& line : split(read_file(source_dir() / "CMakeLists.txt"), '\n')) {
@@ -46,7 +47,7 @@ struct Compilation {
   std::string messages;
 };
 
-// Compiles `source` with the include paths of one room's target, and nothing more.
+// Compiles `source` with only the include paths of one room's target.
 Compilation compile(const std::string& room, const std::string& source, const std::string& mode) {
   const TemporaryDirectory folder;
   write_file(folder.path() / "probe.cpp", source);

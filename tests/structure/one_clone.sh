@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The commands of README.md and of .ci/run in one clone, in either order and twice, over a project that takes no time to
-# build: whichever came before, ./test.sh finds the tests, ./quickstart.sh builds none of them, and nothing is built twice.
+# Runs the commands of README.md and of .ci/run in one clone, in either order and twice, on a project that builds
+# instantly. In every order ./test.sh must find the tests, ./quickstart.sh must build none of them, and nothing may be
+# built twice.
 #   one_clone.sh SOURCE_DIR
 set -euo pipefail
 source_dir=$1
@@ -13,7 +14,7 @@ fail() {
   exit 1
 }
 
-# A clone with this checkout's scripts and presets.
+# Creates a clone with the scripts and presets of this checkout.
 make_clone() {
   clone=$folder/$1
   mkdir -p "$clone/scripts" "$clone/.ci" "$clone/bin"
@@ -43,18 +44,18 @@ END
   chmod +x "$clone"/{hone.sh,scripts/setup.sh,bin/nvcc}
 }
 
-# Runs a command in the clone, whose output must have the line `wanted`.
+# Runs a command in the clone and fails unless its output has the line `wanted`.
 expect() {
   local wanted=$1 output
   shift
   output=$(cd "$clone" && PATH=$clone/bin:$PATH "$@" 2>&1) || fail "$clone: $* ended with $?:"$'\n'"$output"
-  grep -qxF "$wanted" <<<"$output" || fail "$clone: $* does not say '$wanted':"$'\n'"$output"
+  grep -qxF "$wanted" <<<"$output" || fail "$clone: the output of $* lacks '$wanted':"$'\n'"$output"
 }
 quickstart() { expect "quickstart ran" ./quickstart.sh; }
 run_tests() { expect "1 passed, 0 failed" "$@"; }
 expect_built() {
   [[ $(sort "$clone/build/built.txt" | xargs) == "$*" ]] ||
-    fail "$clone: built were: $(xargs <"$clone/build/built.txt"); wanted: $*"
+    fail "$clone: built $(xargs <"$clone/build/built.txt"), expected $*"
 }
 
 make_clone quickstart-first
@@ -78,7 +79,7 @@ quickstart
 expect "[1/1] Generating a_test" cmake --build --preset release
 expect "100% tests passed, 0 tests failed out of 1" ctest --preset release
 
-# What an earlier command left in the cache does not count: a preset names every option.
+# Values left in the CMake cache by earlier commands have no effect, because a preset sets every option.
 make_clone stale
 (cd "$clone" && cmake --preset release -DHONE_TESTS=OFF >/dev/null)
 run_tests ./test.sh
@@ -91,6 +92,6 @@ for preset in $(cmake --list-presets | sed -n 's/^ *"\(.*\)".*/\1/p'); do
   cmake --preset "$preset" --no-warn-unused-cli -B "$folder/$preset" $(sed 's/.*/-D&=stale/' <<<"$options") >/dev/null
   cmake --preset "$preset" --no-warn-unused-cli -B "$folder/$preset" >/dev/null
   if grep '=stale$' "$folder/$preset/CMakeCache.txt"; then
-    fail "CMakePresets.json: the preset $preset leaves this as an earlier command set it"
+    fail "CMakePresets.json: the preset $preset does not set this option, so a stale value stays in the cache"
   fi
 done

@@ -1,5 +1,5 @@
-// Operations speak of their operands by name: the number of an input or output stands once, in the operation's header
-// (docs/adding-an-operation.md). The only one of its kind may be 0.
+// Checks that operations refer to their operands by name: the index of an input or output is defined once, in the
+// operation's header (docs/adding-an-operation.md). Index 0 may be used directly if there is only one.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace hone::test {
 namespace {
 namespace fs = std::filesystem;
 
-// The lines that give an operand's number.
+// Returns the lines that use the index of an operand.
 std::vector<std::string> lines_with_numbers(const std::string& source) {
   std::vector<std::string> found;
   for (const std::string& line : split(source, '\n')) {

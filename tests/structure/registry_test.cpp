@@ -1,4 +1,4 @@
-// A folder with a NAME.cpp in ops, model, reward, eval or cli is registered, and nothing else is.
+// Checks that exactly the folders of ops, model, reward, eval and cli that have a NAME.cpp are registered.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace {
 
 using Names = std::set<std::string>;
 
-// The folders of src/ROOM that hold `file`; NAME stands for the folder's name.
+// Returns the folders of src/ROOM that contain `file`, in which NAME is replaced by the name of the folder.
 Names folders(std::string_view room, const std::string& file = "NAME.cpp") {
   Names names;
   for (const auto& entry : std::filesystem::directory_iterator(source_dir() / "src" / room)) {
@@ -51,7 +51,7 @@ TEST(Registry, Trackers) {
 TEST(Registry, Tasks) {
   TaskRegistry registry;
   register_all_eval(registry);
-  // A folder may hold several versions of a task: their names begin with the folder's.
+  // A folder may have several versions of a task, whose names begin with the name of the folder.
   Names found;
   const Names known = folders("eval");
   for (const std::string& task : registry.names()) {
@@ -73,8 +73,8 @@ TEST(Registry, Commands) {
   EXPECT_FALSE(registry.commands().empty());
 }
 
-// A folder may hold several operations: its own and those of its backward pass. All begin with the folder's name, so
-// that every operation has a folder and every folder an operation.
+// A folder may have several operations, for example those of the backward pass. Their names begin with the name of the
+// folder, so every operation has a folder and every folder an operation.
 TEST(Registry, Operations) {
   OpRegistry registry;
   register_all_ops(registry);

@@ -1,5 +1,5 @@
-// What the process holds of a vendor's library is never torn down by a static destructor: the library's own exit
-// handlers run before those of objects that were made before it was opened.
+// Checks that no static destructor releases resources of a vendor's library such as CUDA. The library's exit handlers
+// run before the destructors of static objects that were constructed before the library was opened.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -13,14 +13,15 @@ namespace hone::test {
 namespace {
 namespace fs = std::filesystem;
 
-// Whether the file can hold handles of CUDA or of a library that it opens itself.
+// Returns true if the file can have handles of CUDA or of a library that it opens itself.
 bool sees_a_vendor(const fs::path& file, const std::string& text) {
   return file.extension() == ".cu" || file.extension() == ".cuh" || text.find("cuda_runtime") != std::string::npos ||
          text.find("backend/cuda/") != std::string::npos || text.find("dlfcn.h") != std::string::npos;
 }
 
 TEST(Statics, OfVendorLibrariesAreImmortal) {
-  // A definition of a static object: a type, a name, and an initializer or nothing; no function's, which ends in {.
+  // A definition of a static object: a type, a name and an optional initializer. Function definitions, which end in {,
+  // are excluded.
   const std::regex definition(
       R"(^\s*static (?!const|Immortal<|std::atomic<|bool |int )[\w:<>, *]+[ &]\w+(\(.*\)|\{.*\}| = .*)?;)");
   EXPECT_TRUE(std::regex_search(std::string("  static CudaDevice device(0);"), definition));

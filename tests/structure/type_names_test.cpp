@@ -1,6 +1,6 @@
-// A type's name stands for one type. All rooms share one namespace, and where two sources define a type of one name the
-// linker merges their code without a word; unnamed namespaces do not help among the sources of a folder, which may be
-// compiled as one (but for those of CUDA).
+// Checks that no two types have the same name. All rooms share one namespace, and if two sources define types of the
+// same name the linker silently merges their code. Unnamed namespaces do not help among the sources of a folder,
+// because these may be compiled as one unit (except CUDA sources).
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -24,7 +24,7 @@ using Tokens = std::vector<std::string>;
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-// Behind the literal that begins at the quote `at`.
+// Returns the position after the literal that begins at the quote `at`.
 std::size_t end_of_literal(std::string_view text, std::size_t at) {
   if (text[at] == '"' && at > 0 && text[at - 1] == 'R') {
     const std::size_t open = text.find('(', at);
@@ -41,7 +41,7 @@ std::size_t end_of_literal(std::string_view text, std::size_t at) {
   return text.size();
 }
 
-// Words, numbers and single characters; "::" is one. Comments, literals and preprocessor lines are left out.
+// Splits a source into words, numbers, "::" and single characters, without comments, literals and preprocessor lines.
 Tokens tokens_of(std::string_view text) {
   Tokens tokens;
   bool begins_line = true;
@@ -80,7 +80,7 @@ Tokens tokens_of(std::string_view text) {
   return tokens;
 }
 
-// Behind the bracket that closes the one at `at`.
+// Returns the position after the bracket that closes the one at `at`.
 std::size_t behind(const Tokens& tokens, std::size_t at, std::string_view open, std::string_view close) {
   int depth = 0;
   for (; at < tokens.size(); ++at) {
@@ -90,8 +90,8 @@ std::size_t behind(const Tokens& tokens, std::size_t at, std::string_view open, 
   return at;
 }
 
-// The name of the class, struct, union or enum that a brace behind `head` defines; "" where it defines none, or a
-// specialization of a template.
+// Returns the name of the class, struct, union or enum defined by a brace after `head`, or "" if the brace defines no
+// type or a specialization of a template.
 std::string type_of(const Tokens& head) {
   std::size_t at = 0;
   while (at < head.size() && head[at] == "template") at = behind(head, at + 1, "<", ">");
@@ -110,14 +110,14 @@ std::string type_of(const Tokens& head) {
 }
 
 struct TypeName {
-  std::string name;         // with its namespaces and classes
+  std::string name;         // qualified with its namespaces and classes
   bool is_unnamed = false;  // in an unnamed namespace
 };
 
 std::vector<TypeName> types_in(std::string_view source) {
   struct Scope {
     std::string name;
-    bool is_open = true;  // a namespace or a class: what it holds may be named from elsewhere
+    bool is_open = true;  // a namespace or a class, whose types are visible elsewhere
     bool is_unnamed = false;
   };
   std::vector<TypeName> types;
@@ -150,7 +150,7 @@ std::vector<TypeName> types_in(std::string_view source) {
       head.clear();
     } else {
       head.push_back(token);
-      // "public:" and the like, of which a nested type may come next.
+      // A nested type may follow an access specifier such as "public:".
       if (token == ":" && head.size() == 2 && (head[0] == "public" || head[0] == "private" || head[0] == "protected")) {
         head.clear();
       }
@@ -159,7 +159,7 @@ std::vector<TypeName> types_in(std::string_view source) {
   return types;
 }
 
-// A line for each name that stands for two types.
+// Returns a line for each name that is defined twice.
 std::vector<std::string> collisions_in(const Sources& sources) {
   std::map<std::string, std::set<std::string>> named;
   std::map<std::pair<std::string, std::string>, std::set<std::string>> unnamed;  // by folder
@@ -217,7 +217,7 @@ TEST(TypeNames, DuplicatesAreFound) {
   EXPECT_EQ(count({{"src/a/x.h", named}, {"src/a/y.cpp", unnamed}}), 1u);
   EXPECT_EQ(collisions_in({{"src/a/x.h", named}, {"src/b/y.h", named}}).at(0),
             "hone::Batch is defined in src/a/x.h src/b/y.h");
-  // A nested type of two classes' that have one name.
+  // Nested types of two classes with the same name.
   const std::string outer = "namespace hone {\nstruct Outer {\n private:\n  struct Inner { int i = 0; };\n};\n}";
   EXPECT_EQ(count({{"src/a/x.h", outer}, {"src/b/y.h", "namespace hone { struct Outer::Inner {}; }"}}), 1u);
 }

@@ -1,4 +1,4 @@
-// Children, servers of this executable, and waiting for them.
+// Tests of child processes, of servers that run this executable, and of waiting for them.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -25,7 +25,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// Answers each byte with the next one; ends at a zero.
+// Worker that answers each byte with the next higher one and ends at a zero.
 void serve_next_bytes(int channel) {
   for (char byte = 0; read_all(channel, {&byte, 1}) && byte != 0;) {
     ++byte;
@@ -68,7 +68,7 @@ TEST(Child, has_what_the_plan_says_and_nothing_else) {
                                 .descriptors = {input.number(), output.write.number(), output.write.number()},
                                 .limits = {{RLIMIT_NOFILE, 33}}});
   output.write = Descriptor();
-  // ls itself opens a fourth descriptor.
+  // The fourth entry is the descriptor with which ls reads the folder.
   EXPECT_EQ(text_from(output.read), "input\nb<>\n/usr\n33\n4\n");
   const int status = wait_for_child(id);
   EXPECT_TRUE(WIFEXITED(status));
@@ -112,7 +112,7 @@ TEST(Poll, ends_at_the_deadline_and_says_what_is_ready) {
   const Clock::time_point begin = Clock::now();
   EXPECT_EQ(poll_until(entries, begin + milliseconds(30)), 0);
   EXPECT_GE(Clock::now(), begin + milliseconds(30));
-  EXPECT_EQ(poll_until(entries, begin), 0);  // which has passed
+  EXPECT_EQ(poll_until(entries, begin), 0);  // a deadline in the past
   ASSERT_EQ(::write(pipe.write.number(), "x", 1), 1);
   EXPECT_EQ(poll_until(entries, kNoDeadline), 1);
   EXPECT_NE(entries[0].revents & POLLIN, 0);
@@ -175,7 +175,7 @@ TEST(HostedProcess, says_why_there_is_no_answer) {
     (void)ends.ask("line", milliseconds(60'000), 100);
     FAIL();
   } catch (const HostedProcess::Failure& failure) {
-    EXPECT_EQ(failure.what, "it ended with status 3");
+    EXPECT_EQ(failure.what, "it exited with status 3");
     EXPECT_FALSE(failure.timed_out);
   }
   try {

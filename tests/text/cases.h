@@ -1,4 +1,4 @@
-// Reading of the text fixtures.
+// Reads the text fixtures.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -34,7 +34,7 @@ TEST(Detokenizer, PiecesJoinToTheDecodedText) {
 
 TEST(Detokenizer, WaitsForWholeCharacters) {
   const Tokenizer tokenizer = Tokenizer::load(test::fixture("text/gpt2"));
-  // U+1F642 by its four bytes.
+  // U+1F642 as its four bytes.
   std::vector<TokenId> bytes;
   for (const char* name : {"\xC3\xB0", "\xC4\x81", "\xC4\xBB", "\xC4\xA4"}) {
     const auto id = tokenizer.token_id(name);

@@ -17,7 +17,7 @@
 namespace hone {
 namespace {
 
-// a b c ab abc, and the bytes of U+00E9.
+// The tokens a, b, c, ab, abc, and the bytes of U+00E9.
 constexpr std::string_view kRanks = "YQ== 0\nYg== 1\nYw== 2\nYWI= 3\nYWJj 4\n\nww== 5\r\nqQ== 6\n";
 constexpr std::string_view kConfig =
     R"({"pat_str": "\\p{L}+|[^\\p{L}]+", "eos_token": "<end>", "added_tokens_decoder": {"9": {"content": "<end>", "special": true}}})";
@@ -70,7 +70,8 @@ TEST(Ranks, ErrorsSayWhatIsWrong) {
   EXPECT_THAT(ranks_error(std::string("\n\x0E\n\x05<unk>\x15\0\0\0", 12)), testing::HasSubstr("SentencePiece"));
 }
 
-// The pieces of a pre-tokenizer; with a step more that finds nothing, the patterns themselves cut.
+// Returns the pieces of a pre-tokenizer. An additional step that matches nothing disables the hand-written scanner, so
+// the patterns themselves are used.
 std::vector<std::string> pieces_of(Json steps, std::string_view text, bool by_patterns) {
   if (by_patterns) {
     steps.push_back(Json{{"type", "Split"}, {"pattern", Json{{"String", "\U0010FFFE"}}}, {"behavior", "Isolated"}});
@@ -96,7 +97,7 @@ TEST(WordScanner, CutsAsThePatternsDo) {
     if (steps.empty()) {
       steps.push_back(Json{{"type", "Split"}, {"pattern", Json{{"Regex", kGpt2Pattern}}}, {"behavior", "Isolated"}});
     } else {
-      steps.erase(steps.size() - 1);  // ByteLevel, which cuts no more
+      steps.erase(steps.size() - 1);  // ByteLevel, which does not split any further
     }
     for (int round = 0; round < 1500; ++round) {
       std::string text;

@@ -1,9 +1,9 @@
-// Against the cases of scripts/check_text.sh, which are too large to keep: HONE_TEXT_REFERENCE names their folder.
-//   tokenizers/NAME/         a tokenizer; NAME.cases.jsonl beside it: {"text": base64, "ids": [...], "decoded": ...}
-//                            a line ("decoded" only where it is not the text)
+// Compares with the cases of scripts/check_text.sh, which are too large to keep: HONE_TEXT_REFERENCE names their
+// folder. A .jsonl file has one case per line.
+//   tokenizers/NAME/         a tokenizer; next to it NAME.cases.jsonl: {"text": base64, "ids": [...], "decoded": ...}
+//                            ("decoded" only if it differs from the text)
 //   conversations.json       [{"messages", "variables", "add_generation_prompt"}]
 //   templates.jsonl          {"name", "source", "results": for each conversation {"text", "assistant"} or {"fails"}}
-//                            a line
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -30,7 +30,7 @@ class TextReference : public testing::Test {
     folder_ = folder;
   }
 
-  // Counts, and describes the first few.
+  // Counts the differences, and prints the first few.
   void differ(const std::string& what) {
     if (++differences_ <= 20) ADD_FAILURE() << what;
   }

@@ -37,9 +37,9 @@ TEST(Tokenizer, ABrokenPostProcessorIsNamed) {
     return "no error";
   };
   EXPECT_EQ(error_with("/special_tokens", Json::object()),
-            "tokenizer.json: the post_processor puts <s> around a text, but gives it no ids");
+            "tokenizer.json: the post_processor adds <s> to a text, but lists no ids for it");
   EXPECT_EQ(error_with("/special_tokens/<s>/ids", {"x"}), "tokenizer.json: post_processor: an id of <s> is \"x\"");
-  EXPECT_EQ(error_with("/special_tokens/<s>/ids", {99}), "tokenizer.json: the post_processor's id 99 is no token");
+  EXPECT_EQ(error_with("/special_tokens/<s>/ids", {99}), "tokenizer.json: the post_processor's id 99 is not a token");
   EXPECT_EQ(error_with("/type", 3), "tokenizer.json: post_processor has no type");
 }
 
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, ReferenceTokenizer,
                                          "digits", "removed", "added", "llama2", "metaspace", "folded"),
                          [](const auto& test) { return std::string(test.param); });
 
-// The parts that make a whole tokenizer.json: a, b, ab and one special token.
+// The parts of a complete tokenizer.json: a, b, ab and one special token.
 Json small_file() {
   return Json::parse(R"({"added_tokens": [{"id": 3, "content": "<end>", "special": true, "normalized": false}],
     "normalizer": null, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
@@ -179,7 +179,7 @@ TEST(Tokenizer, ReadsTheConfig) {
       small_file().dump(),
       R"({"eos_token": {"content": "<end>"}, "bos_token": "<new>", "pad_token": null, "chat_template": "hello"})");
   EXPECT_EQ(tokenizer.eos_token_id(), 3);
-  EXPECT_EQ(tokenizer.bos_token_id(), 4);  // named by the config only: added, as transformers adds it
+  EXPECT_EQ(tokenizer.bos_token_id(), 4);  // only the config names it, so it is added, as in transformers
   EXPECT_EQ(tokenizer.pad_token_id(), std::nullopt);
   EXPECT_EQ(tokenizer.chat_template(), "hello");
   EXPECT_EQ(tokenizer.encode("a<new>"), (std::vector<TokenId>{0, 4}));

@@ -1,5 +1,5 @@
-// What trackers are told, byte by byte where a format is somebody else's. scripts/check_trackers.sh reads the same
-// files with TensorBoard's and wandb's own readers.
+// The reports of trackers, byte by byte for the formats of other programs. scripts/check_trackers.sh reads the same
+// files with the readers of TensorBoard and wandb.
 #include "core/json_value.h"
 #include "tracker/tracker.h"
 
@@ -47,7 +47,7 @@ TEST(Trackers, ChecksumsAreThoseOfTheStandards) {
 }
 
 TEST(Trackers, FieldsAreWrittenAsProtocolBuffersHasThem) {
-  EXPECT_EQ(hex(ProtobufWriter().number(1, 150).bytes()), "089601");  // the documentation's example
+  EXPECT_EQ(hex(ProtobufWriter().number(1, 150).bytes()), "089601");  // example of the documentation
   EXPECT_EQ(hex(ProtobufWriter().text(2, "testing").bytes()), "120774657374696e67");
   EXPECT_EQ(hex(ProtobufWriter().message(3, ProtobufWriter().number(1, 150)).bytes()), "1a03089601");
   EXPECT_EQ(hex(ProtobufWriter().real(2, 0.5f).bytes()), "150000003f");
@@ -55,7 +55,7 @@ TEST(Trackers, FieldsAreWrittenAsProtocolBuffersHasThem) {
   EXPECT_EQ(hex(ProtobufWriter().text(200, "").bytes()), "c20c00");
 }
 
-// The bytes that TensorBoard's own writer gives for the same events.
+// The expected bytes are those of TensorBoard's writer for the same events.
 TEST(Trackers, EventsAreTensorBoards) {
   EXPECT_EQ(hex(tf_record(version_event(1.0))),
             "1800000000000000a37f4b2209000000000000f03f1a0d627261696e2e4576656e743a3286bf577a");
@@ -93,7 +93,7 @@ TEST(Trackers, ReportToNamesThem) {
   }
 }
 
-// Reads a datastore back by its description: blocks of 32,768 bytes, parts with a checksum.
+// Reads a datastore according to its specification: blocks of 32,768 bytes, parts with a checksum.
 std::vector<std::string> records_in(const std::string& bytes) {
   EXPECT_EQ(hex(bytes.substr(0, 7)), "3a572642e1be00");
   std::vector<std::string> records;
@@ -133,7 +133,7 @@ TEST(Trackers, RecordsOfAnySizeComeBackFromWandbsFile) {
   const fs::path path = folder.path() / "run-x.wandb";
   WandbDatastore store(path);
   std::vector<std::string> records;
-  // Around the ends of blocks: 32,768 - 7 of the file's header - 7 of the part's.
+  // Sizes near the ends of blocks: 32,768 bytes - 7 of the file header - 7 of the part header.
   for (const std::size_t size : {0u, 1u, 100u, 32'640u, 5u, 0u, 32'754u, 32'761u, 32'755u, 100'000u, 7u, 65'000u}) {
     records.emplace_back(size, static_cast<char>('a' + records.size()));
     store.append(records.back());
@@ -197,7 +197,7 @@ TEST_F(TrackedRunTest, AResumedRunIsOneRunOfWandb) {
   EXPECT_EQ(count_of(records, "train/loss"), 8u);
 
   track(0, {}, {row_at(1)});
-  EXPECT_EQ(folders().size(), 2u) << "a run that starts anew is another one";
+  EXPECT_EQ(folders().size(), 2u) << "a run that starts from scratch has a new folder";
 }
 
 TEST_F(TrackedRunTest, EventFilesHoldOneRecordARow) {
@@ -220,10 +220,10 @@ TEST_F(TrackedRunTest, EventFilesHoldOneRecordARow) {
   EXPECT_NE(events[2].find("learning_rate"), std::string::npos);
   EXPECT_NE(events[3].find("train/loss"), std::string::npos);
   EXPECT_NE(events[3].find("eval/loss"), std::string::npos);
-  EXPECT_EQ(events[3].find("train/mfu"), std::string::npos) << "what is not known is left out";
+  EXPECT_EQ(events[3].find("train/mfu"), std::string::npos) << "values that are not known are omitted";
 }
 
-// A tracker that can no longer write is named, and the training goes on.
+// A tracker that can no longer write is reported once, and the training continues.
 TEST_F(TrackedRunTest, AFailingTrackerEndsNothing) {
   const Json options = Json::object();
   track(0, {}, {row_at(1)});
@@ -235,7 +235,7 @@ TEST_F(TrackedRunTest, AFailingTrackerEndsNothing) {
   trackers.log(row_at(2));
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_EQ(said.find("hone: warning: nothing more is reported to tensorboard: "), 0u) << said;
-  EXPECT_EQ(said.find("nothing more", 20), std::string::npos) << "said once: " << said;
+  EXPECT_EQ(said.find("nothing more", 20), std::string::npos) << "reported once: " << said;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// load_best_model_at_end: the weights that evaluated best are those that a run leaves.
+// load_best_model_at_end: the final model has the weights of the best evaluation.
 #include <gtest/gtest.h>
 
 #include "core/error.h"
@@ -10,7 +10,7 @@ namespace hone::test {
 namespace {
 namespace fs = std::filesystem;
 
-// Runs to `steps`, evaluating and saving after each.
+// Trains for `steps` steps, evaluating and saving after each of them.
 void run(const fs::path& folder, TrainingOptions options, const std::vector<double>& evaluations, std::int64_t steps,
          const std::string& metric = "eval_loss") {
   options.eval_strategy = Interval::steps;

@@ -1,4 +1,4 @@
-// The dft loss against torch: tests/fixtures/train/make_dft.py.
+// The dft loss, compared with torch (tests/fixtures/train/make_dft.py).
 #include <gtest/gtest.h>
 
 #include "support/device.h"

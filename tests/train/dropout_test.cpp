@@ -1,4 +1,4 @@
-// Dropout in training: what is drawn depends on seed, step and micro-batch alone.
+// Dropout in training: the masks depend only on seed, step and micro-batch.
 #include <gtest/gtest.h>
 
 #include "core/error.h"

@@ -1,4 +1,4 @@
-// Runs that end before their last step: what is saved, and what a run says of itself.
+// Runs that end before their last step: saved checkpoints and notices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ ToldRun five_steps() { return {.options = {.save_strategy = SaveStrategy::no}, .
 
 std::string final_weights(const TemporaryDirectory& folder) { return read_file(folder.path() / "model.safetensors"); }
 
-// What the run says; the kind of what it throws, and its text, behind it.
+// Returns the log of a run, followed by the kind and the text of the exception that it throws.
 std::string said_by(const TemporaryDirectory& folder, const ToldRun& run) {
   testing::internal::CaptureStderr();
   std::string thrown;
@@ -53,7 +53,7 @@ void check_saved() {
   run.in_step = [](std::int64_t step) {
     if (step == 3) throw Failure("a child is gone");
   };
-  EXPECT_THAT(said_by(failed, run), AllOf(HasSubstr("hone: saved step 3 in "), HasSubstr("the same command goes on"),
+  EXPECT_THAT(said_by(failed, run), AllOf(HasSubstr("hone: saved step 3 in "), HasSubstr("the same command continues"),
                                           HasSubstr("a child is gone")));
   EXPECT_EQ(saved_in(failed), (Steps{3}));
   run_told(failed.path(), five_steps());
@@ -111,7 +111,7 @@ TEST(EarlyEnd, AModelAloneIsNotSaidToGoOn) {
   run.in_step = [](std::int64_t step) {
     if (step == 3) throw Error("a child is gone");
   };
-  EXPECT_THAT(said_by(folder, run), AllOf(HasSubstr("the model alone"), Not(HasSubstr("goes on"))));
+  EXPECT_THAT(said_by(folder, run), AllOf(HasSubstr("it cannot be resumed"), Not(HasSubstr("continues"))));
 }
 
 TEST(RunNotes, AResumedRunNamesItsChangedKeys) {
@@ -121,17 +121,17 @@ TEST(RunNotes, AResumedRunNamesItsChangedKeys) {
   run.options.save_strategy = SaveStrategy::steps;
   run.options.save_steps = 2;
   EXPECT_THAT(said_by(folder, run), AllOf(HasSubstr("hone: test: wrote "), HasSubstr(" after 5 steps in "),
-                                          HasSubstr(", 5 tokens\n"), Not(HasSubstr("other keys"))));
+                                          HasSubstr(", 5 tokens\n"), Not(HasSubstr("other options"))));
   run.steps = 7;
-  EXPECT_THAT(said_by(folder, run), AllOf(HasSubstr("at step 5\n"), Not(HasSubstr("other keys")),
+  EXPECT_THAT(said_by(folder, run), AllOf(HasSubstr("at step 5\n"), Not(HasSubstr("other options")),
                                           HasSubstr(" after 2 steps in "), HasSubstr(", 2 tokens\n")));
   run.steps = 8;
   run.options_json = R"({"learning_rate": 0.005, "seed": 1, "output_dir": "b"})";
   EXPECT_THAT(said_by(folder, run),
-              HasSubstr("hone: this run goes on with other keys: learning_rate was 0.001, is 0.005\n"));
+              HasSubstr("hone: this run continues with other options: learning_rate was 0.001, is 0.005\n"));
   EXPECT_THAT(said_by(folder, run),
-              AllOf(HasSubstr("the run is finished: 8 steps are done, 8 are asked for; to train on raise max_steps or "
-                              "num_train_epochs, to begin anew set overwrite_output_dir: true"),
+              AllOf(HasSubstr("the run is finished: 8 steps are done, 8 are required; to continue increase max_steps "
+                              "or num_train_epochs, to start over set overwrite_output_dir: true"),
                     Not(HasSubstr("test: wrote"))));
 }
 

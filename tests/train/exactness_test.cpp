@@ -1,4 +1,4 @@
-// What must not change a bit, and what may change by rounding alone.
+// Bitwise invariants of training, and differences that may only be rounding.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -13,7 +13,7 @@
 namespace hone::test {
 namespace {
 
-// Losses of a few steps and the weights after them.
+// Losses of a few steps, and the weights after the last one.
 struct Trace {
   std::vector<double> losses;
   std::vector<std::byte> weights;
@@ -117,7 +117,7 @@ TEST(Exactness, PackedDocumentsCountAsAlone) {
   for (const auto& document : documents) alone.push_back(batch_of({&document, 1}));
   const std::vector<float> apart = gradients_of(fixture, alone, {16, 2});
   EXPECT_LE(relative_difference(apart, together), 1e-5);
-  // Room that is not used changes no bit; on a GPU, whose products over the rows are those of the whole room, rounding.
+  // Unused capacity changes no bit on the CPU. On a GPU, where matmuls cover the whole capacity, it changes rounding.
   const std::vector<float> roomy = gradients_of(fixture, {&packed, 1}, {64, 9});
   if (test_device().kind() == DeviceKind::cpu) {
     EXPECT_EQ(roomy, together);
@@ -126,7 +126,7 @@ TEST(Exactness, PackedDocumentsCountAsAlone) {
   }
 }
 
-// Documents of a small grammar, new ones each step: the loss falls and stays well above 0.
+// Returns new documents of a small grammar for each step, on which the loss falls but stays well above 0.
 HostBatch grammar_batch(std::uint64_t step) {
   const RandomStream random(3, "grammar", step);
   std::vector<std::vector<TokenId>> documents(6);
@@ -160,7 +160,7 @@ std::vector<double> grammar_losses(DType dtype, const OptimizerOptions& options 
   return losses;
 }
 
-// On whatever device bf16 runs, the host's f32 is what it follows.
+// Losses in bf16, on any device, stay close to those of f32 on the CPU.
 TEST(Exactness, Bf16TracksF32) {
   const std::vector<double> wide = grammar_losses(DType::f32, {}, cpu_device());
   const std::vector<double> narrow = grammar_losses(DType::bf16);
@@ -170,7 +170,7 @@ TEST(Exactness, Bf16TracksF32) {
   }
 }
 
-// Moments, gradients and weights in bf16 and no master: stochastic rounding is what lets small steps count.
+// Moments, gradients and weights in bf16 without master weights: stochastic rounding preserves small updates.
 TEST(Exactness, StatesInBf16TrackF32) {
   const std::vector<double> wide = grammar_losses(DType::f32);
   const std::vector<double> narrow =

@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 constexpr std::size_t kGib = std::size_t{1} << 30;
 
-// A run of 8 GiB of weights: what each key costs is known.
+// Returns the bytes of a fictitious run with 8 GiB of weights, in which the cost of each option is known.
 std::size_t bytes_of(const TrainingOptions& options) {
   std::size_t gib = 8;
   gib += options.gradient_dtype == GradientType::bfloat16 ? 8 : 16;
@@ -38,7 +38,7 @@ TEST(Fit, SaysThatItDoes) { EXPECT_EQ(text(112), "available 112.00 GiB of 140.00
 TEST(Fit, ChangesTheMildestKeysUntilItDoes) {
   EXPECT_EQ(text(111),
             "available 111.00 GiB of 140.00 GiB: 1.00 GiB too much\n"
-            "29.00 GiB are in use already, by other processes too: freed, it would fit; it fits with "
+            "29.00 GiB are already in use, possibly by other processes: freeing them would be enough; it fits with "
             "gradient_checkpointing: true (takes 80.00 GiB)\n");
   EXPECT_THAT(text(79), HasSubstr("it fits with gradient_checkpointing: true (takes 80.00 GiB), then gradient_dtype: "
                                   "bfloat16 (takes 72.00 GiB)\n"));
@@ -47,7 +47,8 @@ TEST(Fit, ChangesTheMildestKeysUntilItDoes) {
 }
 
 TEST(Fit, SaysWhatIsMissingWhenAllKeysAreChanged) {
-  EXPECT_THAT(text(22), HasSubstr("per_device_train_batch_size: 1 (takes 25.00 GiB) it is 3.00 GiB too much\n"));
+  EXPECT_THAT(text(22),
+              HasSubstr("per_device_train_batch_size: 1 (takes 25.00 GiB) it still lacks 3.00 GiB of memory\n"));
 }
 
 TEST(Fit, SpeaksOfOtherProcessesOnlyWhereTheyMatter) {
@@ -55,7 +56,7 @@ TEST(Fit, SpeaksOfOtherProcessesOnlyWhereTheyMatter) {
     return fit_text(eight_rows(), DType::bf16, {.total = total * kGib, .available = available * kGib},
                     bytes_of(eight_rows()), bytes_of);
   };
-  EXPECT_THAT(of(112, 110), HasSubstr("2.00 GiB are in use already"));
+  EXPECT_THAT(of(112, 110), HasSubstr("2.00 GiB are already in use"));
   EXPECT_THAT(of(111, 80), testing::Not(HasSubstr("in use")));
   EXPECT_THAT(of(112, 112), testing::Not(HasSubstr("in use")));
 }
@@ -64,7 +65,7 @@ TEST(Fit, LeavesOutWhatTheRunHasAlready) {
   TrainingOptions options = eight_rows();
   options.gradient_checkpointing = Recomputation::on;
   options.per_device_train_batch_size = 1;
-  EXPECT_THAT(text(60, options, DType::f32), HasSubstr("nothing that can be set saves enough"));
+  EXPECT_THAT(text(60, options, DType::f32), HasSubstr("no option saves enough memory"));
 }
 
 TEST(Fit, RefusesOnOneLine) {
@@ -80,7 +81,7 @@ TEST(Fit, RefusesOnOneLine) {
     FAIL() << "it was not refused";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("memory: the run takes "));
-    EXPECT_THAT(error.what(), HasSubstr(" too much (nothing that can be set saves enough"));
+    EXPECT_THAT(error.what(), HasSubstr(" too much (no option saves enough memory"));
     EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
   }
 }

@@ -1,4 +1,4 @@
-// Fusion changes the nodes of a training program and no bit of what it computes.
+// Fusion changes the nodes of a training program but no bit of its results.
 #include "passes/fusion.h"
 
 #include <gtest/gtest.h>
@@ -54,8 +54,8 @@ std::vector<std::byte> bytes_of(const TensorStore& store) {
 
 struct FusionTrace {
   std::vector<double> losses;
-  std::vector<std::vector<std::byte>> gradients;  // of every step
-  std::vector<std::byte> weights;                 // at the end
+  std::vector<std::vector<std::byte>> gradients;  // [steps]
+  std::vector<std::byte> weights;                 // weights after the last step
 };
 
 FusionTrace train_steps(std::string_view name, DType dtype, bool fused) {
@@ -92,7 +92,7 @@ TEST(Fusion, TrainsTheSameBits) {
   }
 }
 
-// What fusion makes of a layer is made again layer by layer: nothing more is kept than without it.
+// Fused nodes are recomputed layer by layer like unfused ones: fusion does not increase the memory of activations.
 TEST(Fusion, RecomputationKeepsNoMore) {
   const FixtureModel fixture("qwen3");
   const Program parts = traced_loss(*fixture.model, {256, 4}, DType::f32);
@@ -103,7 +103,7 @@ TEST(Fusion, RecomputationKeepsNoMore) {
   EXPECT_LE(arena(fuse(parts)), arena(parts));
 }
 
-// Without recomputation, sums at the end of a layer are one with the norms at the start of the next.
+// Without recomputation, the addition at the end of a layer is fused with the norm at the start of the next layer.
 TEST(TrainingProgram, FusesAcrossLayersWhereNothingIsMadeAgain) {
   const FixtureModel fixture("qwen3");
   const std::int64_t layers = fixture.model->shape().num_hidden_layers;
@@ -111,11 +111,11 @@ TEST(TrainingProgram, FusesAcrossLayersWhereNothingIsMadeAgain) {
   EXPECT_EQ(count_nodes(kept, "add_rms_norm"), 2 * layers);
   const Program again =
       trace_training(*fixture.model, {.capacity = {64, 3}, .compile = {.recompute = Recompute::layers}});
-  EXPECT_EQ(count_nodes(again, "add_rms_norm"), 2 * layers);  // of each layer one, twice
+  EXPECT_EQ(count_nodes(again, "add_rms_norm"), 2 * layers);  // one per layer, computed twice
   EXPECT_EQ(count_nodes(again, "rms_norm"), 2 * layers + 1);
 }
 
-// The head costs as much as many layers and keeps next to nothing.
+// The head is not recomputed: it costs as much as many layers and stores almost no activations.
 TEST(TrainingProgram, RecomputationLeavesTheHeadAlone) {
   const FixtureModel fixture("qwen3");
   const LossProgramOptions options{.capacity = {64, 3}, .compile = {.recompute = Recompute::layers}};
@@ -144,7 +144,7 @@ TEST(TrainingProgram, LayersKeepAttentionWhereThereIsRoom) {
   ASSERT_GT(arena(most), arena(least));
   EXPECT_EQ(to_text(trace(arena(most), false)), to_text(most));
   EXPECT_LT(arena(trace(arena(most) - 1, false)), arena(most));
-  // With the rest on the host they would cross to it.
+  // With offloading, attention is recomputed too, because keeping its results would transfer them to the host.
   EXPECT_EQ(count_nodes(trace(std::size_t{1} << 40, true), "attention"), 2 * layers);
 }
 

@@ -1,5 +1,5 @@
-// What GPT-2 has that other families have not: projections stored as [in, out], folders without the head's prefix, a
-// fixed number of positions.
+// Properties of GPT-2 that other families lack: projections stored as [in, out], folders without the prefix of the
+// head, a fixed number of positions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ TEST(Gpt2, SavesTheTensorsThatItRead) {
   }
 }
 
-// The folders of the first GPT-2 models: no "transformer.", and the mask of attention among the tensors.
+// Folders of the first GPT-2 models have no prefix "transformer." and contain the attention mask as a tensor.
 TEST(Gpt2, ReadsAFolderOfTheBareModel) {
   const FixtureModel fixture("gpt2");
   const TemporaryDirectory folder;
@@ -72,8 +72,8 @@ TEST(Gpt2, AVocabularyGrows) {
   }
 }
 
-// Rotary positions go on for ever, but the model has not seen them; a rope scaling says in max_position_embeddings how
-// far it reaches.
+// Rotary embeddings are defined at every position, but the model was trained on max_position_embeddings of them; this
+// number includes the effect of rope scaling.
 TEST(Positions, BeyondThoseOfTheModelAreRefused) {
   for (const char* name : {"gpt2", "qwen2", "llama3_rope"}) {
     const FixtureModel fixture(name);

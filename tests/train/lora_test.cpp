@@ -1,4 +1,4 @@
-// Adapters against PEFT: what tests/fixtures/lora/make_lora.py made and computed.
+// Adapters, compared with those that PEFT made and their results (tests/fixtures/lora/make_lora.py).
 #include "model/lora.h"
 #include "core/json_value.h"
 
@@ -28,7 +28,7 @@ constexpr const char* kAdapters[] = {"qwen2_default",     "llama_all",       "ll
                                      "qwen2_tied_tables", "qwen2_tied_head", "qwen2_tied_saved", "qwen2_biases",
                                      "qwen2_dora_biases", "gpt2_biases"};
 
-// Those of the fixtures, or others that scripts/check_peft.sh has just had made.
+// Returns the folder of the fixtures, or of adapters that scripts/check_peft.sh has just made.
 std::filesystem::path adapters_folder() {
   const char* other = std::getenv("HONE_PEFT_ADAPTERS");
   return other != nullptr ? std::filesystem::path(other) : fixture("lora");
@@ -52,7 +52,7 @@ LoraConfig config_of(const Json& json) {
           .base_name = json.at("base_model_name_or_path").get<std::string>()};
 }
 
-// A base model with an adapter of PEFT's on it.
+// A base model with an adapter made by PEFT.
 struct AdaptedModel {
   explicit AdaptedModel(const std::string& name, DType dtype = DType::f32)
       : folder(adapters_folder() / name),
@@ -67,17 +67,17 @@ struct AdaptedModel {
   [[nodiscard]] std::filesystem::path base_folder() const {
     return folder / read_json(folder / "adapter_config.json").at("base_model_name_or_path").get<std::string>();
   }
-  // Documents of the base's reference.
+  // Returns the documents of the base model's reference.
   [[nodiscard]] HostBatch batch() const { return FixtureModel(base_folder().filename().string()).batch(); }
 
   std::filesystem::path folder;
   SafetensorsFile reference;
-  ModelDirectory directory;  // the base's
+  ModelDirectory directory;  // folder of the base model
   LoraModel model;
   TensorStore weights;
 };
 
-// What PEFT saves of an adapter, without the base's embeddings beside those on them.
+// Returns the tensors that PEFT saves for an adapter, without copies of base embeddings that have an adapter.
 std::vector<StoredTensor> trained_tensors(const SafetensorsFile& file) {
   std::vector<StoredTensor> tensors;
   for (const StoredTensor& tensor : file.tensors()) {
@@ -101,7 +101,7 @@ std::vector<float> logits_of(const Model& model, const TensorStore& weights, con
   return logits;
 }
 
-// A part of an adapter's gradient.
+// Returns the gradient of a part of an adapter.
 std::vector<float> gradient_of(const Optimizer& optimizer, const WeightSpec& spec, const WeightPart& part) {
   const std::vector<std::byte> bytes = optimizer.gradients().download(spec.name);
   const auto* values = reinterpret_cast<const float*>(bytes.data());
@@ -119,7 +119,7 @@ TEST(Lora, LogitsArePefts) {
     const HostBatch batch = adapted.batch();
     const auto expected = read_values<float>(adapted.reference.at("logits"));
     EXPECT_LE(relative_difference(logits_of(adapted.model, adapted.weights, batch), expected), 2e-5) << name;
-    // Without the adapter they are others.
+    // The logits without the adapter differ.
     EXPECT_GE(relative_difference(logits_of(adapted.model.base(), adapted.weights, batch), expected), 1e-2) << name;
   }
 }
@@ -170,7 +170,7 @@ TEST(Lora, LossGradientsAndStepsArePefts) {
   }
 }
 
-// What PEFT wrote comes back tensor by tensor, and with what a reader needs of its configuration.
+// Loading and saving an adapter of PEFT preserves every tensor and the relevant keys of its configuration.
 TEST(Lora, FilesArePefts) {
   for (const char* name : kAdapters) {
     const AdaptedModel adapted(name);
@@ -188,12 +188,12 @@ TEST(Lora, FilesArePefts) {
     const Json theirs = read_json(adapted.folder / "adapter_config.json");
     for (const char* key : {"base_model_name_or_path", "bias", "fan_in_fan_out", "lora_alpha", "modules_to_save",
                             "peft_type", "r", "task_type", "use_dora", "use_rslora"}) {
-      // PEFT turns it off for all layers once it has met one that is no Conv1D.
+      // PEFT sets fan_in_fan_out to false for all layers after a layer that is not Conv1D.
       if (std::string_view(name) == "gpt2_tables" && std::string_view(key) == "fan_in_fan_out") continue;
       EXPECT_EQ(ours.at(key), theirs.at(key)) << name << " " << key;
     }
-    if (theirs.at("target_modules").is_string()) continue;  // a regular expression, whose modules are written out
-    std::set<std::string> wanted;                           // PEFT writes all-linear out, module by module
+    if (theirs.at("target_modules").is_string()) continue;  // a regular expression; hone saves the list of modules
+    std::set<std::string> wanted;                           // PEFT saves all-linear as a list of modules
     for (const std::string& module : strings_of(theirs.at("target_modules"))) {
       wanted.insert(module.substr(module.rfind('.') + 1));
     }
@@ -202,7 +202,7 @@ TEST(Lora, FilesArePefts) {
   }
 }
 
-// Adapters that hone makes and trains, with the logits that it then has, for tests/fixtures/lora/check_adapter.py.
+// Saves adapters that hone made and trained, with their logits, for tests/fixtures/lora/check_adapter.py.
 TEST(Lora, SavesForPeft) {
   const char* folder = std::getenv("HONE_SAVE_ADAPTERS_TO");
   if (folder == nullptr) GTEST_SKIP() << "scripts/check_peft.sh says where to";
@@ -250,7 +250,7 @@ TEST(Lora, SavesForPeft) {
   }
 }
 
-// Frozen weights have neither gradients nor states; what is planned is what an adapter takes.
+// Frozen weights have neither gradients nor optimizer states; the plan counts only those of the adapter.
 TEST(Lora, OnlyAdaptersHaveGradientsAndStates) {
   const AdaptedModel adapted("qwen2_default");
   std::size_t elements = 0;
@@ -258,7 +258,7 @@ TEST(Lora, OnlyAdaptersHaveGradientsAndStates) {
     EXPECT_TRUE(gradient.name.ends_with(".lora_A") || gradient.name.ends_with(".lora_B")) << gradient.name;
     elements += static_cast<std::size_t>(gradient.type.elements());
   }
-  // Two layers of A [2 x 4, 64] and B [64 + 32 + 32, 4], of which k's rows are of no account.
+  // Two layers of A [2 x 4, 64] and B [64 + 32 + 32, 4]; the rows of k in B are unused.
   EXPECT_EQ(elements, 2u * (8 * 64 + 128 * 4));
   EXPECT_EQ(trained_parameter_count(adapted.model), 2 * (8 * 64 + 96 * 4));
   for (const NamedType& state : update_store(adapted.model, DType::bf16, {}, kOptimizerStore)) {
@@ -270,7 +270,7 @@ TEST(Lora, OnlyAdaptersHaveGradientsAndStates) {
   EXPECT_EQ(gradients, 4u);
 }
 
-// A new adapter changes nothing, whatever its kind, and its numbers do not depend on what else has one.
+// A new adapter of any kind leaves the logits unchanged, and its initial values do not depend on other adapters.
 TEST(Lora, ANewAdapterChangesNothing) {
   const FixtureModel base("qwen2");
   const HostBatch batch = base.batch();
@@ -290,8 +290,8 @@ TEST(Lora, ANewAdapterChangesNothing) {
   }
 }
 
-// With DoRA, PEFT drops before the base too, but for what the base gives without an adapter: where all is dropped, the
-// base is what is left.
+// With DoRA, PEFT applies dropout to the whole adapted term, which includes the base's magnitude change, but not to the
+// output of the base layer: if everything is dropped, the base model remains.
 TEST(Lora, DoraDropsBeforeItsBaseToo) {
   AdaptedModel adapted("qwen2_dora");
   LoraConfig config = adapted.model.lora();
@@ -312,7 +312,7 @@ TEST(Lora, DoraDropsBeforeItsBaseToo) {
   EXPECT_GT(std::abs(loss_of(adapted.model) - base), 1e-2 * base);
 }
 
-// bf16, with dropout, recomputed layer by layer: the same losses and weights.
+// Recomputation of layers in bf16 with dropout gives the same losses and weights.
 TEST(Lora, RecomputationChangesNoBit) {
   const auto train = [](Recompute policy) {
     AdaptedModel adapted("qwen2_dora", DType::bf16);
@@ -339,7 +339,7 @@ TEST(Lora, RecomputationChangesNoBit) {
   EXPECT_NE(whole.first[0], whole.first[3]);
 }
 
-// Rollout and trainer compute the same probabilities with an adapter too.
+// Rollout and trainer compute the same probabilities for models with an adapter.
 TEST(Lora, LogProbabilitiesAreTheTrainersBitForBit) {
   for (const char* name : {"llama_saved", "qwen2_dora", "llama_tables", "qwen2_tied_tables"}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {

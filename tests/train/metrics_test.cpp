@@ -45,7 +45,7 @@ TEST(Metrics, ResumingDropsWhatIsRunAgain) {
     const MetricsWriter writer(path);
     for (const int step : {10, 20, 30}) writer.append(row_at(step, step));
   }
-  append_file(path, "{\"step\":40,\"lo");  // cut off by a kill
+  append_file(path, "{\"step\":40,\"lo");  // partial line of a killed process
   EXPECT_EQ(read_metrics(path).size(), 3u);
   const MetricsWriter resumed(path, 20);
   resumed.append(row_at(30, 7));

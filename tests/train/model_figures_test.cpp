@@ -1,4 +1,4 @@
-// A model that adds losses and figures to its hidden states: what becomes of them.
+// Additional losses and statistics of a model: their effect on the loss and their metrics.
 #include "train/model_figures.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 namespace hone::test {
 namespace {
 
-// Another model that also learns to tell each token itself from its hidden state.
+// Wraps a model with an additional loss: predicting each token from its own hidden state.
 class Echoing final : public Model {
  public:
   Echoing(const Model& base, double coefficient) : base_(base), coefficient_(coefficient) {}
@@ -50,7 +50,7 @@ class Echoing final : public Model {
 struct StepResult {
   double loss = 0;
   MetricValues figures;
-  std::vector<float> gradient;  // of the embedding
+  std::vector<float> gradient;  // gradient of the embedding
 };
 
 double value_of(const MetricValues& values, std::string_view name) {
@@ -61,7 +61,7 @@ double value_of(const MetricValues& values, std::string_view name) {
   return 0;
 }
 
-// A step over these micro-batches, without the update.
+// Runs a step over these micro-batches without the update.
 StepResult step(const Model& model, const TensorStore& weights, std::span<const HostBatch> batches) {
   std::int64_t targets = 0;
   Capacity most;
@@ -101,7 +101,7 @@ TEST(ModelFigures, ALossIsAddedByItsCoefficient) {
   EXPECT_GT(echo, 0.1);
   EXPECT_NEAR(half.loss, plain.loss + 0.5 * echo, 1e-5);
   EXPECT_NEAR(whole.loss, plain.loss + echo, 1e-5);
-  // The gradient is linear in the coefficient, and moves.
+  // The gradient is linear in the coefficient and depends on it.
   std::vector<float> between(plain.gradient.size());
   for (std::size_t i = 0; i < between.size(); ++i) between[i] = (plain.gradient[i] + whole.gradient[i]) / 2;
   EXPECT_LT(relative_difference(half.gradient, between), 1e-5);

@@ -38,16 +38,16 @@ void restore(std::span<TensorStore* const> stores, const Contents& contents) {
   }
 }
 
-// A small model and its optimizer, fed with gradients from a generator: moments of all sizes.
+// A small model and its optimizer, with random gradients whose moments have many magnitudes.
 class TrainedModel {
  public:
-  // With `vocabulary` in place of the model's, where that is not 0.
+  // vocabulary: replaces the vocabulary size of the model unless 0.
   TrainedModel(DType dtype, const OptimizerOptions& options, std::int64_t vocabulary = 0)
       : model_(model_with(vocabulary)),
         weights_(random_weights(*model_, 1, dtype, test_device())),
         optimizer_(*model_, weights_, std::make_shared<Arena>(test_device()), options) {}
 
-  // Those of the steps up to, not including, `end`.
+  // Runs the steps up to, not including, `end`.
   void run_to(std::int64_t end) {
     for (; optimizer_.steps() < end;) {
       for (const NamedType& tensor : optimizer_.gradients().tensors()) set_gradient(tensor);
@@ -95,7 +95,7 @@ class TrainedModel {
   Optimizer optimizer_;
 };
 
-// Weights and states after six steps, whether or not the run was stopped after three and begun again from its states.
+// Six steps give the same weights and states as three steps, a restart from the states, and three more steps.
 TEST(Optimizer, GoesOnBitForBit) {
   std::vector<OptimizerOptions> all;
   for (const Moments moments : {Moments::wide, Moments::as_weights, Moments::codes}) {
@@ -117,7 +117,7 @@ TEST(Optimizer, GoesOnBitForBit) {
   }
 }
 
-// A model whose embedding is large enough to be paged, with its states here or there.
+// A model whose embedding is large enough to be paged, with its states on the device or in host memory.
 TEST(Optimizer, PagingChangesMemoryAndNoBit) {
   for (const Moments moments : {Moments::wide, Moments::codes}) {
     OptimizerOptions options{.moments = moments, .gradients = GradientSums::as_weights};
@@ -142,7 +142,8 @@ TEST(Optimizer, PagingChangesMemoryAndNoBit) {
   }
 }
 
-// Muon keeps one number an element of a layer's matrix, AdamW two of all else; SGD without momentum none.
+// Muon keeps one number per element of the layers' matrices, AdamW two per element of other weights; SGD without
+// momentum keeps none.
 TEST(Optimizer, RulesKeepWhatTheyNeed) {
   const FixtureModel fixture("qwen3", DType::bf16);
   const auto states = [&](const OptimizerOptions& options) {
@@ -169,7 +170,7 @@ TEST(Optimizer, RulesKeepWhatTheyNeed) {
   EXPECT_EQ(states({.rule = UpdateRule::sgd, .masters = false}), (Elements{{"nonfinite", 1}}));
 }
 
-// What a weight is decides its rule, not its name or its shape.
+// The kind of a weight decides its update rule, not its name or its shape.
 TEST(Optimizer, MuonGoesByTheKindOfAWeight) {
   const OptimizerOptions options{.rule = UpdateRule::muon};
   const Type matrix{DType::f32, {8, 8}};
@@ -187,7 +188,7 @@ TEST(Optimizer, CodesAreForLargeWeights) {
   const FixtureModel fixture("qwen3", DType::bf16);
   const OptimizerOptions options{.moments = Moments::codes};
   std::size_t coded = 0;
-  std::size_t expected = 64;  // of the flag
+  std::size_t expected = 64;  // bytes of the non-finite flag
   for (const NamedType& weight : weight_types(*fixture.model, DType::bf16)) {
     const auto elements = static_cast<std::size_t>(weight.type.elements());
     const bool large = elements >= 4096;
@@ -203,7 +204,7 @@ TEST(Optimizer, CodesAreForLargeWeights) {
   EXPECT_EQ(TensorStore::bytes_of(types), expected);
 }
 
-// Losses of 60 steps on one batch.
+// Returns the losses of 60 steps on one batch.
 std::vector<double> losses(const OptimizerOptions& options, double learning_rate = 1e-3) {
   FixtureModel fixture("qwen3");
   const HostBatch batch = fixture.batch();
@@ -219,7 +220,7 @@ std::vector<double> losses(const OptimizerOptions& options, double learning_rate
   return result;
 }
 
-// Losses with moments of 8 bits stay with those of f32.
+// Losses with 8-bit moments stay close to those with f32 moments.
 TEST(Optimizer, CodesTrackF32) {
   const std::vector<double> wide = losses({});
   const std::vector<double> coded = losses({.moments = Moments::codes});
@@ -237,7 +238,7 @@ TEST(Optimizer, EveryRuleLearns) {
   EXPECT_LT(sgd.back(), 0.7 * sgd.front());
 }
 
-// optim_args, as text.
+// Returns the error for a text of optim_args.
 std::string error_of(std::string_view text, OptimizerOptions options) {
   try {
     apply_optim_args(text, "NAME", options);

@@ -94,8 +94,9 @@ TEST(TrainingOptions, WhatAccelerateSaysOtherwiseIsNamed) {
   SftOptions sft;
   const auto notices = [&](const AccelerateOptions& options) { return accelerate_notices(options, "a", sft, sft); };
   EXPECT_TRUE(notices({}).empty());
-  EXPECT_EQ(notices({.mixed_precision = "bf16"}),
-            (std::vector<std::string>{"a: mixed_precision bf16 has no effect: torch_dtype says what is computed in"}));
+  EXPECT_EQ(
+      notices({.mixed_precision = "bf16"}),
+      (std::vector<std::string>{"a: mixed_precision bf16 has no effect: torch_dtype sets the dtype of computation"}));
   EXPECT_TRUE(notices({.gradient_accumulation_steps = "1", .gradient_clipping = "1.0"}).empty());
   EXPECT_TRUE(notices({.gradient_accumulation_steps = "auto", .gradient_clipping = "auto"}).empty());
   EXPECT_EQ(notices({.gradient_accumulation_steps = "4", .gradient_clipping = "0.2"}),

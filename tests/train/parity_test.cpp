@@ -1,4 +1,4 @@
-// The small models against transformers: logits, loss, the gradient of every weight, greedy generation.
+// Small models, compared with transformers: logits, loss, the gradient of every weight, greedy generation.
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
@@ -14,7 +14,7 @@ namespace {
 
 class Parity : public testing::TestWithParam<std::string_view> {};
 
-// Of a matrix with so many rows.
+// Returns the transpose of a matrix with `rows` rows.
 std::vector<float> transposed(const std::vector<float>& values, std::int64_t rows) {
   const auto height = static_cast<std::size_t>(rows);
   const std::size_t width = values.size() / height;

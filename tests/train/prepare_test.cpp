@@ -1,4 +1,4 @@
-// What of the data and of the model's configuration a run starts with.
+// Preparation of runs: the token cache, batches, evaluation data and the model's configuration.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -28,7 +28,7 @@ class PrepareTest : public testing::Test {
     options.device = DeviceChoice::cpu;
   }
   [[nodiscard]] std::string path(const std::string& name) const { return (folder.path() / name).string(); }
-  // What a start says.
+  // Prepares a run and returns its log.
   std::string said() {
     testing::internal::CaptureStderr();
     (void)prepare_pretrain(options);
@@ -40,7 +40,7 @@ class PrepareTest : public testing::Test {
 };
 
 TEST_F(PrepareTest, SecondStartReadsWhatTheFirstEncoded) {
-  const std::string line = "were encoded before";
+  const std::string line = "tokens loaded from the cache";
   EXPECT_EQ(said().find(line), std::string::npos);
   EXPECT_NE(said().find(line), std::string::npos);
   options.token_cache = false;
@@ -49,7 +49,7 @@ TEST_F(PrepareTest, SecondStartReadsWhatTheFirstEncoded) {
   options.sample_by = SampleBy::line;
   options.dry_run = true;
   EXPECT_EQ(said().find(line), std::string::npos);
-  EXPECT_EQ(said().find(line), std::string::npos) << "a dry run keeps nothing";
+  EXPECT_EQ(said().find(line), std::string::npos) << "a dry run writes no cache";
 }
 
 TEST_F(PrepareTest, LastBatchMayBeLeftOut) {
@@ -60,7 +60,7 @@ TEST_F(PrepareTest, LastBatchMayBeLeftOut) {
   EXPECT_EQ(dropped.total_steps, whole.total_steps - 1);
   const std::int64_t full = dropped.batches->limits().tokens;
   for (std::int64_t i = 0; i < dropped.batches->batches_per_epoch(); ++i) {
-    // The stream's last row may be short.
+    // The last row of the stream may be short.
     EXPECT_GT(dropped.batches->next().token_count(), full - options.block_size);
   }
 }

@@ -12,7 +12,7 @@
 namespace hone {
 namespace {
 
-// The rates of transformers' own schedulers, for every type: tests/fixtures/train/make_schedules.py.
+// Learning rates of every type, compared with transformers' schedulers (tests/fixtures/train/make_schedules.py).
 TEST(Schedule, AgreesWithTransformers) {
   const Json cases = read_json(test::fixture("train/schedules.json"));
   std::set<std::string> types;

@@ -1,4 +1,4 @@
-// States of an optimizer in a checkpoint: their names and shapes, pieces of them, and the first format.
+// Optimizer states in a checkpoint: names, shapes, transfer in pieces, and the first file format.
 #include "model/state_tensors.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// The optimizer's store of a model, filled with bytes from a generator.
+// Returns the optimizer store of a model, filled with random bytes.
 TensorStore filled_store(const Model& model, DType dtype, const OptimizerOptions& options, Device& device) {
   TensorStore store(device, update_store(model, dtype, options, kOptimizerStore));
   for (const NamedType& tensor : store.tensors()) {
@@ -52,7 +52,8 @@ std::unique_ptr<Model> model_of(const Json& config, const std::vector<std::strin
   return std::make_unique<LoraModel>(std::move(base), lora);
 }
 
-// q, k and v have 4, 2 and 2 heads of 16; the embedding's parts end at no multiple of 256 elements.
+// A configuration in which q, k and v have 4, 2 and 2 heads of 16, and no part of the embedding ends at a multiple of
+// 256 elements.
 Json small_config(const char* type) {
   return {{"model_type", type},       {"vocab_size", 301},       {"hidden_size", 64},
           {"num_hidden_layers", 2},   {"intermediate_size", 83}, {"num_attention_heads", 4},
@@ -114,7 +115,7 @@ TEST(StateTensors, AreNamedAndShapedByTheCheckpointsParts) {
   EXPECT_EQ(codes.at("optimizer.model.layers.0.self_attn.k_proj.weight.exp_avg"), (Shape{32, 64}));
   EXPECT_EQ(codes.at("optimizer.model.layers.0.self_attn.k_proj.weight.exp_avg_scale"), (Shape{8}));
   EXPECT_EQ(codes.at("optimizer.model.embed_tokens.weight.exp_avg_scale"), (Shape{76}));
-  // 83 rows of 64 end inside a group of 256.
+  // 83 rows of 64 elements end inside a group of 256.
   EXPECT_EQ(codes.at("optimizer.layers.0.mlp.gate_up.exp_avg_sq_scale"), (Shape{42}));
   EXPECT_EQ(codes.at("optimizer.model.layers.0.mlp.up_proj.weight.exp_avg_sq"), (Shape{83, 64}));
   const auto transposed = shapes_of(all[4]);
@@ -123,7 +124,7 @@ TEST(StateTensors, AreNamedAndShapedByTheCheckpointsParts) {
   const std::string q = "optimizer.base_model.model.model.layers.0.self_attn.q_proj";
   EXPECT_EQ(adapter.at(q + ".lora_B.weight.master"), (Shape{64, 4}));
   EXPECT_EQ(adapter.at(q + ".base_layer.bias.exp_avg"), (Shape{64}));
-  EXPECT_EQ(adapter.at("optimizer.layers.0.attention.qkv.lora_B.master@64,0"), (Shape{32, 4}));  // k's
+  EXPECT_EQ(adapter.at("optimizer.layers.0.attention.qkv.lora_B.master@64,0"), (Shape{32, 4}));  // part of k
   EXPECT_EQ(adapter.at("optimizer.layers.0.attention.qkv_bias.saved.exp_avg@64"), (Shape{32}));
 }
 
@@ -148,7 +149,7 @@ TEST(StateTensors, ComeBackInPieces) {
   }
 }
 
-// As another run with several devices would have written them: each tensor in two pieces, cut along its last dimension.
+// Loads states as a run on several devices would write them: each tensor in two pieces along its last dimension.
 TEST(StateTensors, ComeBackFromShards) {
   const TemporaryDirectory folder;
   const StateCase each = cases()[0];

@@ -1,4 +1,4 @@
-// When a run logs, evaluates and saves, what it keeps, and what a second run of the same command does.
+// The steps at which a run logs, evaluates and saves, the checkpoints that it keeps, and a repeated run of its command.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 using Steps = std::vector<std::int64_t>;
 
-// What a run left.
+// Steps of the log lines, evaluations and checkpoints that a run left.
 struct Left {
   Steps logged, evaluated, saved;
   friend bool operator==(const Left&, const Left&) = default;
@@ -44,7 +44,7 @@ Left left_in(const fs::path& folder) {
 
 TrainingOptions quiet() { return {.logging_strategy = Interval::no, .save_strategy = SaveStrategy::no}; }
 
-// `change` of options under which nothing is logged, evaluated or saved but at the end; seven steps, two an epoch.
+// Runs seven steps, two per epoch. Before `change`, the options log, evaluate and save nothing before the end.
 Left left_by(const std::function<void(TrainingOptions&)>& change) {
   const TemporaryDirectory folder;
   TrainingOptions options = quiet();
@@ -85,7 +85,7 @@ TEST(Strategies, WhatIsLoggedEvaluatedAndSaved) {
       {"evaluating by epochs", [](Options& o) { o.eval_strategy = Interval::epoch; }, {{7}, {2, 4, 6, 7}, {}}},
       {"evaluating before the first step", [](Options& o) { o.eval_on_start = true; }, {{7}, {0}, {}}},
       {"evaluating at the end", [](Options& o) { o.do_eval = true; }, {{7}, {7}, {}}},
-      {"do_eval beside a strategy",
+      {"do_eval with a strategy",
        [](Options& o) { o.do_eval = true, o.eval_strategy = Interval::steps, o.eval_steps = 5; },
        {{7}, {5}, {}}},
       {"saving by steps",
@@ -121,7 +121,7 @@ TEST(Strategies, WhatIsLoggedEvaluatedAndSaved) {
 class ResumeSemantics : public testing::Test {
  protected:
   void SetUp() override { run(3, {}); }
-  // What a run of so many steps, saving each, logs; those before it are kept where it resumes.
+  // Runs up to `steps` steps in the same folder, logging and saving each step.
   void run(std::int64_t steps, const std::function<void(TrainingOptions&)>& change) {
     TrainingOptions options{.logging_steps = 1, .save_steps = 1};
     if (change) change(options);
@@ -144,7 +144,7 @@ TEST_F(ResumeSemantics, UnsetItResumesTheLastCheckpoint) {
 TEST_F(ResumeSemantics, TrueResumesTheLastCheckpoint) {
   run(5, [](TrainingOptions& options) { options.resume_from_checkpoint = "true"; });
   EXPECT_EQ(tokens_after_last(), 5);
-  // transformers: what is asked for is done, although the folder may be overwritten.
+  // As in transformers, resume_from_checkpoint takes precedence over overwrite_output_dir.
   run(6, [](TrainingOptions& options) {
     options.resume_from_checkpoint = "true";
     options.overwrite_output_dir = true;
@@ -163,7 +163,7 @@ TEST_F(ResumeSemantics, OverwritingStartsAnew) {
   run(2, [](TrainingOptions& options) { options.overwrite_output_dir = true; });
   EXPECT_EQ(logged(), (Steps{1, 2}));
   EXPECT_EQ(tokens_after_last(), 2);
-  // The replaced run's checkpoint of step 3 would be taken for a later one.
+  // The checkpoint of step 3 of the replaced run is deleted; it would look like a later one of this run.
   EXPECT_EQ(left_in(folder_.path()).saved, (Steps{1, 2}));
 }
 

@@ -1,4 +1,4 @@
-// A training run on one batch of a small model, whose evaluations are told.
+// A training run on one batch of a small model with given evaluation results.
 #pragma once
 
 #include <filesystem>
@@ -12,15 +12,15 @@ namespace hone::test {
 
 struct ToldRun {
   TrainingOptions options;
-  std::vector<double> evaluations = {};  // after step 1, 2, ...
+  std::vector<double> evaluations = {};  // results after step 1, 2, ...
   std::int64_t steps = 1;
-  std::string metric = "eval_loss";  // what evaluations tell
+  std::string metric = "eval_loss";  // name of the evaluation result
   std::int64_t steps_per_epoch = 1'000'000;
-  std::function<void(std::int64_t step)> in_step = {};        // called within each, from 0
-  std::function<void(std::int64_t step)> in_evaluation = {};  // and within each evaluation, behind so many steps
-  std::string options_json = "{}";                            // as in effect
+  std::function<void(std::int64_t step)> in_step = {};        // called in each step, counted from 0
+  std::function<void(std::int64_t step)> in_evaluation = {};  // called in each evaluation, with the steps done
+  std::string options_json = "{}";                            // values in effect
 };
-// Runs it, with output_dir `folder`. Throws what training throws.
+// Trains with output_dir `folder`. Throws what training throws.
 void run_told(const std::filesystem::path& folder, ToldRun run);
 
 }  // namespace hone::test

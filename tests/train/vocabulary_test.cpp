@@ -1,4 +1,4 @@
-// A model that knows fewer tokens than its tokenizer.
+// Models with fewer embedding rows than their tokenizer has tokens.
 #include <gtest/gtest.h>
 
 #include "core/error.h"

@@ -1,4 +1,4 @@
-// FLOPs of batches whose documents have known lengths.
+// FLOPs of batches with documents of known lengths.
 #include <gtest/gtest.h>
 
 #include "support/models.h"
@@ -13,7 +13,7 @@ HostBatch documents_of(const std::vector<std::size_t>& lengths) {
   return batch_of(documents);
 }
 
-// The cost of the program that has room for these tokens as one document.
+// Returns the FLOPs of a program whose capacity is one document of these tokens.
 double flops_as_one(const FixtureModel& fixture, std::int64_t tokens) {
   return trace_training(*fixture.model, {.capacity = {tokens, 1}}).cost().flops;
 }
@@ -26,8 +26,8 @@ TEST(Work, IsThatOfTheDocumentsNotOfTheCapacity) {
   const BatchWork work = work_of(program, 96);
   const double whole = work.flops(documents_of({96}));
   EXPECT_NEAR(whole, program.cost().flops, 1e-9 * whole)
-      << "a batch that fills the capacity costs what the program says";
-  // Attention of a shorter document is that of a shorter program.
+      << "a batch that fills the capacity costs as much as the program";
+  // Attention in a shorter document costs as much as in a program with a smaller capacity.
   EXPECT_NEAR(work.flops(documents_of({96})) - work.flops(documents_of({48, 48})),
               flops_as_one(fixture, 96) - 2 * flops_as_one(fixture, 48), 1e-6 * whole);
   EXPECT_NEAR(work.flops(documents_of({40, 8})), work.flops(documents_of({40})) + work.flops(documents_of({8})),

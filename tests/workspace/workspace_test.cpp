@@ -21,7 +21,7 @@ const StoreSpec* find(const Workspace& workspace, std::string_view name) {
   return found == workspace.stores().end() ? nullptr : &*found;
 }
 
-// A run that trains and generates by the same weights.
+// A run that trains and generates with the same weights.
 struct SmallRun {
   explicit SmallRun(bool leases) : workspace(test_device().kind()) {
     const Capacity capacity = capacity_of(fixture.batch());
@@ -34,7 +34,7 @@ struct SmallRun {
     if (leases) workspace.lease_training_to_rollout();
   }
 
-  // Trains and generates in turns; the bits of the losses and of the log-probabilities.
+  // Alternates between generation and training. Returns all log-probabilities, losses and gradient norms.
   std::vector<double> run() {
     workspace.provide(kWeightStore, fixture.weights.view());
     workspace.allocate(test_device());
@@ -70,7 +70,7 @@ TEST(Workspace, StoresFollowFromWhatProgramsBind) {
   EXPECT_EQ(find(run.workspace, kOptimizerStore)->saved_as, "optimizer.");
   const auto pages = std::ranges::find(run.workspace.stores(), Region::rollout, &StoreSpec::region);
   ASSERT_NE(pages, run.workspace.stores().end());
-  // Keys and values of each layer, once for the programs of all capacities.
+  // The programs of all capacities share one state for the keys and one for the values of each layer.
   EXPECT_EQ(pages->tensors.size(), static_cast<std::size_t>(2 * run.fixture.model->shape().num_hidden_layers));
   EXPECT_GT(run.workspace.program_names().size(), 3u);
 }
@@ -84,8 +84,8 @@ TEST(Workspace, IsAllocatedToTheByte) {
   EXPECT_EQ(memory.leased, 0u);
 }
 
-// Pages and activations of rollouts lie over gradients and activations of training: less memory, the same bits, and
-// recorded launches go on, for nothing moves.
+// With a lease, the KV cache and activations of rollouts reuse the memory of gradients and training activations. The
+// run takes less memory and gives the same bits. Recorded launches stay valid because no address changes.
 TEST(Workspace, ALeaseSavesMemoryAndChangesNoBit) {
   SmallRun apart(false);
   SmallRun leased(true);

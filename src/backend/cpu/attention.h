@@ -1,10 +1,12 @@
-// Causal attention over sequences of different lengths, with grouped queries.
+// Causal attention on the CPU over packed sequences of different lengths, with grouped queries (GQA).
 //
-// Query head h reads key and value head h / (num_heads / num_kv_heads). Keys are taken in tiles of 64, counted from the
-// sequence's start, with an online softmax (Milakov and Gimelshein 2018; Dao et al. 2022): scores are fma chains over
-// head_dim, a tile's weights are summed in sixteen lanes (vector_math.h), the output is an fma chain over the keys in
-// order. What a row gets depends on nothing but its query and the keys and values up to it: the same bits whether a
-// sequence is computed whole, in chunks or token by token, from rows or from pages, on any number of threads.
+// Query head h reads key and value head h / (num_heads / num_kv_heads). Keys are processed in tiles of 64, counted from
+// the start of the sequence, with an online softmax (Milakov and Gimelshein 2018; Dao et al. 2022). Each score is one
+// fma chain over head_dim, the weights of a tile are summed in sixteen lanes (vector_math.h), and each output is one
+// fma chain over the keys in order.
+//
+// The result of a row therefore depends only on its query and on the keys and values up to it. It is bitwise the same
+// if the sequence is computed whole, in chunks or token by token, from rows or from pages, on any number of threads.
 #pragma once
 
 #include <cstddef>
@@ -17,23 +19,24 @@
 namespace hone {
 
 struct AttentionShape {
-  std::int64_t num_heads = 0, num_kv_heads = 0;  // the second divides the first
+  std::int64_t num_heads = 0, num_kv_heads = 0;  // num_heads is a multiple of num_kv_heads
   std::int64_t head_dim = 0;                     // a multiple of 8, at most 256
-  double scale = 1.0;                            // of the scores
+  double scale = 1.0;                            // factor of the scores
 };
 
 // Throws Error if the shape is not supported.
 void check_attention_shape(const AttentionShape& shape);
 
-// Rows [tokens, heads, head_dim]; `stride` elements from a token to the next, so that they may be slices of one buffer.
+// Tensor [tokens, heads, head_dim] with `stride` elements from one token to the next, so that q, k and v can be slices
+// of one buffer.
 template <class T>
 struct HeadRows {
   T* data = nullptr;
   std::int64_t stride = 0;
 };
 
-// The queries of all sequences, one after the other: those of sequence s are the tokens [cu_seqlens[s],
-// cu_seqlens[s + 1]). Outputs of the tokens from cu_seqlens.back() up to `capacity` are zero.
+// Queries and outputs of packed sequences: sequence s has the tokens [cu_seqlens[s], cu_seqlens[s + 1]). The outputs of
+// the tokens from cu_seqlens.back() up to `capacity` are set to zero.
 template <class T>
 struct AttentionQueries {
   AttentionShape shape;
@@ -41,20 +44,20 @@ struct AttentionQueries {
   std::int64_t capacity = 0;
   HeadRows<const T> q;
   HeadRows<T> o;
-  Accumulator<T>* lse = nullptr;   // [capacity, num_heads]: log of the sum of e^score
-  std::span<std::byte> workspace;  // attention_workspace_bytes<T>(...); a smaller one costs threads, down to one
+  Accumulator<T>* lse = nullptr;   // [capacity, num_heads], output: log-sum-exp of the scores
+  std::span<std::byte> workspace;  // attention_workspace_bytes<T>(...); a smaller one reduces the number of threads
 };
 
-// Every sequence attends to itself; k and v have the tokens of q.
+// Self-attention without a cache: k and v have the same tokens as q.
 template <class T>
 struct AttentionForwardArgs {
   AttentionQueries<T> queries;
   HeadRows<const T> k, v;
 };
 
-// Keys and values lie in pages: position p of sequence s is row p % block_size of page
-// block_table[s * max_blocks + p / block_size]. The queries of sequence s are its positions from start[s] on; theirs
-// and all earlier keys and values are in the pages already.
+// Attention to a paged KV cache: position p of sequence s is row p % block_size of page
+// block_table[s * max_blocks + p / block_size]. The queries of sequence s are its positions from start[s] on. The pages
+// must contain the keys and values of these and all earlier positions.
 template <class T>
 struct PagedAttentionArgs {
   AttentionQueries<T> queries;
@@ -63,11 +66,11 @@ struct PagedAttentionArgs {
   std::int64_t num_blocks = 0, block_size = 16;
   std::span<const std::int32_t> block_table;  // [sequences, max_blocks]
   std::int64_t max_blocks = 0;
-  std::span<const std::int32_t> start;  // [sequences]
+  std::span<const std::int32_t> start;  // [sequences], position of the first query
 };
 
-// From the forward pass's inputs and outputs and the gradient of o. Gradients may not overlap inputs; those of tokens
-// past the end are zero. Each is summed in one order.
+// Backward pass, from the inputs and outputs of the forward pass and the gradient of o. Gradients must not overlap
+// inputs; those of tokens from cu_seqlens.back() on are set to zero. The order of every sum is fixed.
 template <class T>
 struct AttentionBackwardArgs {
   AttentionShape shape;
@@ -76,10 +79,10 @@ struct AttentionBackwardArgs {
   HeadRows<const T> q, k, v, o, grad_o;
   const Accumulator<T>* lse = nullptr;
   HeadRows<T> grad_q, grad_k, grad_v;
-  std::span<std::byte> workspace;  // attention_backward_workspace_bytes<T>(...); as above
+  std::span<std::byte> workspace;  // attention_backward_workspace_bytes<T>(...); smaller as in AttentionQueries
 };
 
-// For T = float, BFloat16 and double; sums are f32 (f64 for double).
+// Instantiated for T = float, BFloat16 and double; sums are f32 (f64 for double).
 template <class T>
 void attention_forward(const AttentionForwardArgs<T>& args);
 template <class T>
@@ -87,9 +90,10 @@ void paged_attention_forward(const PagedAttentionArgs<T>& args);
 template <class T>
 void attention_backward(const AttentionBackwardArgs<T>& args);
 
+// Workspaces with which the passes use up to `threads` threads. That of the backward pass grows with the longest
+// sequence: each thread holds 2 * head_dim sums for each of its tokens.
 template <class T>
 [[nodiscard]] std::size_t attention_workspace_bytes(const AttentionShape& shape, int threads);
-// Grows with the longest sequence: 2 * head_dim sums a token and thread.
 template <class T>
 [[nodiscard]] std::size_t attention_backward_workspace_bytes(const AttentionShape& shape, std::int64_t longest_sequence,
                                                              int threads);

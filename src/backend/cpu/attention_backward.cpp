@@ -1,3 +1,9 @@
+// Backward pass. For each sequence and key head, for each head of its group, for each tile of 64 queries and each tile
+// of 64 keys that these see:
+//
+//   S = Q K^T, dP = dO V^T                        recomputed scores, gradient of the weights
+//   P = exp(scale S - lse), dS = scale P (dP - D)  D = dot(dO, O) of each row
+//   dV += P^T dO, dK += dS^T Q, dQ += dS K
 #include <type_traits>
 
 #include "backend/cpu/attention.h"
@@ -9,14 +15,14 @@ namespace {
 
 constexpr std::int64_t kQueryTile = 64;
 
-// A matrix in place: first element and distance of two rows.
+// View of a matrix: address of its first element and distance between two rows in elements.
 template <class U>
 struct Block {
   U* data;
   std::int64_t stride;
 };
 
-// One thread's buffers.
+// Workspace of one thread.
 template <class T>
 struct BackwardBuffers {
   using Real = Accumulator<T>;
@@ -35,7 +41,7 @@ struct BackwardBuffers {
     grad_q = cutter.take<Real>(kQueryTile * shape.head_dim);
     grad_k = cutter.take<Real>(longest * shape.head_dim);
     grad_v = cutter.take<Real>(longest * shape.head_dim);
-    // No product has a side above this one.
+    // Upper bound of m, n and k of all GEMMs in a unit.
     const std::int64_t side = std::max(kKeyTile, shape.head_dim);
     const DType type = DTypeOf<Real>::value;
     const std::size_t size = gemm_workspace_bytes(
@@ -46,8 +52,9 @@ struct BackwardBuffers {
   }
 };
 
-// One sequence and one key head: queries a tile at a time against all keys that they see, so that the gradients of keys
-// and values are sums over the group's heads and the queries in order.
+// Computes the gradients of one sequence and one key head. Tiles of queries are processed one after another, head by
+// head, each with all keys that it sees. The gradients of keys and values are thus summed over the heads of the group
+// and the queries in a fixed order.
 template <class T>
 class BackwardUnit {
  public:
@@ -81,7 +88,7 @@ class BackwardUnit {
     const auto q = at(args_.q, token + query, head);
     const auto o = at(args_.o, token + query, head);
     const auto grad_o = at(args_.grad_o, token + query, head);
-    Real overlap[kQueryTile];
+    Real overlap[kQueryTile];  // [rows], dot(grad_o, o) of each row: the term of the softmax gradient
     for (std::int64_t r = 0; r < rows; ++r) {
       overlap[r] = dot16(grad_o.data + r * grad_o.stride, o.data + r * o.stride, head_dim_);
     }
@@ -91,12 +98,14 @@ class BackwardUnit {
       const auto v = at(args_.v, token + key, kv_head);
       const Block<Real> weights{buffers_.weights, kKeyTile};
       const Block<Real> grad_scores{buffers_.grad_scores, kKeyTile};
+      // Recompute the scores and the gradient of the weights, then convert both row by row.
       multiply(rows, keys, head_dim_, Transpose::no, q, Transpose::yes, k, weights, false);
       multiply(rows, keys, head_dim_, Transpose::no, grad_o, Transpose::yes, v, grad_scores, false);
       for (std::int64_t r = 0; r < rows; ++r) {
         const Real lse = args_.lse[(token + query + r) * args_.shape.num_heads + head];
         soften(r, std::clamp<std::int64_t>(query + r + 1 - key, 0, keys), keys, lse, overlap[r]);
       }
+      // Add this tile to grad_v, grad_k and grad_q.
       multiply(keys, head_dim_, rows, Transpose::yes, weights, Transpose::no, grad_o,
                Block<Real>{buffers_.grad_v + key * head_dim_, head_dim_}, true);
       multiply(keys, head_dim_, rows, Transpose::yes, grad_scores, Transpose::no, q,
@@ -107,7 +116,8 @@ class BackwardUnit {
     write(buffers_.grad_q, at(args_.grad_q, token + query, head), rows);
   }
 
-  // Row r of the scores becomes weights, that of the weights' gradient the scores' gradient; 0 for keys not seen.
+  // Replaces row r of the scores by the weights, and the gradient of the weights by that of the scores. Both are 0 for
+  // keys that the row does not see.
   void soften(std::int64_t r, std::int64_t seen, std::int64_t keys, Real lse, Real overlap) {
     const auto scale = static_cast<Real>(args_.shape.scale);
     Real* weights = buffers_.weights + r * kKeyTile;

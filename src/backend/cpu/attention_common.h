@@ -1,4 +1,4 @@
-// What the attention passes share.
+// Helpers shared by the forward and backward passes of CPU attention.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ inline std::int64_t attention_round_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// Cuts one thread's share of a workspace into arrays.
+// Divides one thread's share of a workspace into aligned arrays. With a null base it only computes their size.
 class WorkspaceCutter {
  public:
   explicit WorkspaceCutter(std::byte* base) : base_(base) {}
@@ -38,13 +38,14 @@ class WorkspaceCutter {
   std::size_t used_ = 0;
 };
 
-// Calls body(share of the workspace, thread, threads) on as many threads as the workspace has shares for.
+// Calls body(share, thread, threads) in parallel, with up to thread_count() threads, but no more than the workspace has
+// shares of `share` bytes for.
 template <class Body>
 void for_each_share(std::span<std::byte> workspace, std::size_t share, const Body& body) {
   void* base = workspace.data();
   std::size_t space = workspace.size();
-  HONE_ASSERT(std::align(kWorkspaceAlignment, share, base, space) != nullptr, workspace.size(), " bytes of workspace, ",
-              share + kWorkspaceAlignment, " needed");
+  HONE_ASSERT(std::align(kWorkspaceAlignment, share, base, space) != nullptr, workspace.size(),
+              " bytes of workspace, needs ", share + kWorkspaceAlignment, " bytes");
   const std::int64_t threads = std::min<std::int64_t>(thread_count(), static_cast<std::int64_t>(space / share));
   parallel_for(threads, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t thread = begin; thread < end; ++thread) {
@@ -59,7 +60,7 @@ inline void check_cu_seqlens(std::span<const std::int32_t> cu_seqlens, std::int6
     HONE_ASSERT(cu_seqlens[s] >= cu_seqlens[s - 1], "cu_seqlens[", s, "] = ", cu_seqlens[s], " after ",
                 cu_seqlens[s - 1]);
   }
-  HONE_ASSERT(cu_seqlens.back() <= capacity, cu_seqlens.back(), " tokens, room for ", capacity);
+  HONE_ASSERT(cu_seqlens.back() <= capacity, cu_seqlens.back(), " tokens exceed the capacity of ", capacity);
 }
 
 template <class T>

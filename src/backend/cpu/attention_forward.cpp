@@ -1,3 +1,13 @@
+// Forward pass. A unit of work is up to 96 rows, each a query of one head, that share a key head. For each tile of 64
+// keys:
+//
+//   1. pack the keys and values of the tile
+//   2. scores = queries keys^T, one fma chain over head_dim for each score
+//   3. online softmax: weights relative to the running maximum; rescale sum and output where it has increased
+//   4. outputs += weights values, continuing one fma chain over the keys for each output
+//
+// At the end outputs / sums is written. The steps treat each row separately and take its keys in order from the start
+// of the sequence, so the division into units and tiles of rows does not change the result.
 #include <cmath>
 #include <limits>
 
@@ -9,16 +19,16 @@
 namespace hone {
 namespace {
 
-constexpr std::int64_t kUnitRows = 96;  // query rows that share a packing of the keys; a multiple of a tile's rows
+constexpr std::int64_t kUnitRows = 96;  // query rows of a unit, which share packed keys; a multiple of a tile's rows
 
-// Rows of a tile's keys or values, and the distance of two of them.
+// Keys or values of one tile: [keys, head_dim], `stride` elements from one row to the next.
 template <class T>
 struct TileRows {
   const T* data;
   std::int64_t stride;
 };
 
-// Keys and values that lie as the queries do.
+// Source of keys and values in rows, packed like the queries.
 template <class T>
 struct PlainKeys {
   const AttentionForwardArgs<T>& args;
@@ -39,7 +49,7 @@ struct PlainKeys {
   }
 };
 
-// Keys and values in pages: gathered a tile at a time.
+// Source of keys and values in pages, which are gathered one tile at a time.
 template <class T>
 struct PagedKeys {
   const PagedAttentionArgs<T>& args;
@@ -71,19 +81,19 @@ struct PagedKeys {
   }
 };
 
-// One thread's buffers.
+// Workspace of one thread.
 template <class T>
 struct ForwardBuffers {
   using Real = Accumulator<T>;
   T* gathered;         // [max(kUnitRows, kKeyTile), head_dim]
-  Real* queries;       // panels [rows of a tile] of the unit's queries
-  Real* keys;          // panels of a tile's keys
-  Real* values;        // panels of a tile's values
-  Real* outputs;       // [kUnitRows, width]
+  Real* queries;       // packed queries of the unit, in panels of a tile's rows
+  Real* keys;          // packed keys of a tile
+  Real* values;        // packed values of a tile
+  Real* outputs;       // [kUnitRows, width], not yet divided by the sums
   Real* weights;       // [rows of a tile, kKeyTile]: scores, then e^(score - greatest)
-  Real* packed;        // the weights as a panel
-  Real* greatest;      // [kUnitRows]
-  Real* sums;          // [kUnitRows]
+  Real* packed;        // the weights, packed
+  Real* greatest;      // [kUnitRows], greatest score so far
+  Real* sums;          // [kUnitRows], sum of the weights so far
   std::int64_t width;  // head_dim, rounded up to whole tiles
   std::size_t bytes;
 
@@ -104,7 +114,8 @@ struct ForwardBuffers {
   }
 };
 
-// Rows [first, first + rows) of one sequence and one key head; row r is query r / group, head r % group of the group.
+// Computes rows [first, first + rows) of one sequence and one key head. A row is one query of one head: row r is query
+// r / group with head r % group of the heads that share the key head.
 template <class T, class Keys>
 class ForwardUnit {
  public:
@@ -138,7 +149,7 @@ class ForwardUnit {
   }
 
  private:
-  // How many keys a row of the unit sees.
+  // Number of keys that a row of the unit sees under the causal mask.
   [[nodiscard]] std::int64_t keys_seen(std::int64_t row) const { return start_ + (first_ + row) / group_ + 1; }
 
   void pack_queries() {
@@ -160,8 +171,9 @@ class ForwardUnit {
     tile_keys_ = count;
   }
 
-  // One tile of rows against one tile of keys.
+  // Processes one tile of rows with one tile of keys.
   void attend(std::int64_t row, std::int64_t key, std::int64_t keys) {
+    // Rows of the tile that see none of these keys come first; skip them.
     const std::int64_t end = std::min<std::int64_t>(row + tile_.rows, rows_);
     std::int64_t begin = row;
     while (begin < end && keys_seen(begin) <= key) ++begin;
@@ -169,6 +181,7 @@ class ForwardUnit {
     const std::int64_t rows = end - begin;
     const std::int64_t skipped = begin - row;
     const std::int64_t seen = std::min(keys, keys_seen(end - 1) - key);
+    // Scores: queries times keys.
     const Real* queries = buffers_.queries + row * head_dim_ + skipped;
     for (std::int64_t j = 0; j < seen; j += tile_.columns) {
       tile_.kernel[rows - 1](head_dim_, queries, buffers_.keys + j * head_dim_, buffers_.weights + j, kKeyTile, false);
@@ -180,11 +193,12 @@ class ForwardUnit {
     add_values(begin, rows, key, keys);
   }
 
-  // Scores of `count` keys become weights relative to the greatest score so far, to which sum and output are brought.
+  // Step of the online softmax: turns the scores of `count` keys into weights relative to the greatest score so far. If
+  // that has increased, rescales the row's sum and output.
   void soften(std::int64_t row, Real* weights, std::int64_t count) {
     const auto scale = static_cast<Real>(args_.shape.scale);
     for (std::int64_t j = 0; j < count; ++j) weights[j] *= scale;
-    const std::int64_t lanes = attention_round_up(count, 16);  // whole rounds of the reductions; e^-inf adds nothing
+    const std::int64_t lanes = attention_round_up(count, 16);  // padded for the reductions; e^-inf adds nothing
     std::fill(weights + count, weights + lanes, -std::numeric_limits<Real>::infinity());
     const Real before = buffers_.greatest[row];
     const Real here = max16(weights, lanes);
@@ -202,7 +216,8 @@ class ForwardUnit {
     for (std::int64_t d = 0; d < buffers_.width; ++d) output[d] *= decay;
   }
 
-  // The chains of all rows over the keys that all see, then those of the later rows over the rest.
+  // Adds weights times values to the outputs. All rows continue their fma chains over the keys that all of them see;
+  // then each later row continues over the remaining keys that it sees.
   void add_values(std::int64_t begin, std::int64_t rows, std::int64_t key, std::int64_t keys) {
     const std::int64_t common = std::min(keys, keys_seen(begin) - key);
     for (std::int64_t d = 0; d < buffers_.width; d += tile_.columns) {
@@ -237,7 +252,7 @@ class ForwardUnit {
   std::int64_t first_ = 0, rows_ = 0, kv_head_ = 0, token_ = 0, start_ = 0, tile_keys_ = 0;
 };
 
-// Units of work are dealt to the threads in turn: later rows of a sequence see more keys.
+// Runs all units. They are assigned to the threads round-robin, because later rows of a sequence see more keys.
 template <class T, class Keys>
 void run_forward(const AttentionQueries<T>& args, const Keys& keys) {
   check_attention_shape(args.shape);
@@ -266,11 +281,11 @@ void run_forward(const AttentionQueries<T>& args, const Keys& keys) {
 
 void check_attention_shape(const AttentionShape& shape) {
   if (shape.head_dim <= 0 || shape.head_dim > 256 || shape.head_dim % 8 != 0) {
-    throw Error("attention", text_of("head_dim is ", shape.head_dim), "must be a multiple of 8, at most 256");
+    throw Error("attention", text_of("head_dim is ", shape.head_dim), "it must be a multiple of 8 and at most 256");
   }
   if (shape.num_kv_heads <= 0 || shape.num_heads <= 0 || shape.num_heads % shape.num_kv_heads != 0) {
-    throw Error("attention", text_of(shape.num_heads, " query heads on ", shape.num_kv_heads, " key heads"),
-                "the first must be a multiple of the second");
+    throw Error("attention", text_of(shape.num_heads, " query heads, ", shape.num_kv_heads, " key heads"),
+                "the number of query heads must be a multiple of the number of key heads");
   }
 }
 

@@ -11,12 +11,13 @@
 namespace hone {
 namespace {
 
-// Mapped rather than from the heap: zero-filled, page-aligned, and given back to the system at once.
+// The CPU as a device. Buffers are mapped instead of allocated on the heap: they are zero-filled and page-aligned, and
+// released memory returns to the system immediately.
 class CpuDevice final : public Device {
  public:
   DeviceKind kind() const override { return DeviceKind::cpu; }
   std::string name() const override { return "cpu"; }
-  // No bytes have no place either: memcpy and memset do not take null.
+  // Pointers to 0 bytes may be null, which memcpy and memset do not accept.
   void upload(std::byte* device, const void* host, std::size_t bytes) override {
     if (bytes > 0) std::memcpy(device, host, bytes);
   }

@@ -1,3 +1,14 @@
+// Structure of gemm(), from the outer to the inner loop:
+//
+//   threads          C is divided into a grid of rectangles, one for each thread (Grid)
+//     column blocks  `columns` columns of the rectangle (Blocking, Part::run)
+//       row blocks   `rows` rows
+//         k blocks   `depth` elements of k; packs b into panels [depth][columns of a tile]
+//           panels   `rows_packed` rows; packs a into panels [depth][rows of a tile]
+//             tiles  rows by columns of C in registers (TileKernels)
+//
+// The sums continue from one k block to the next in C itself or, if C is bf16, in the workspace. They are therefore
+// neither split nor rounded in between, and each row of C is computed independently of all others.
 #include "backend/cpu/gemm.h"
 
 #include <algorithm>
@@ -14,21 +25,21 @@ namespace hone {
 namespace {
 
 constexpr std::int64_t kAlignment = 64;           // bytes
-constexpr std::int64_t kWorkPerThread = 1 << 19;  // multiply-adds that are worth waking a thread for
-constexpr std::int64_t kFewRows = 24;
+constexpr std::int64_t kWorkPerThread = 1 << 19;  // least multiply-adds that are worth waking a thread
+constexpr std::int64_t kFewRows = 24;             // up to this many rows the blocking is that of few rows
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
 
-// How one thread cuts its part of C. A panel of b stays in the first-level cache while the panels of a block of a pass
-// over it from the second; none of this changes a result.
+// Cache blocking of one thread's part of C. A panel of b stays in the L1 cache while the panels of a block of a pass
+// over it from the L2 cache. The blocking does not change the result.
 template <class Real>
 struct Blocking {
-  std::int64_t depth;        // steps of the chains at a time
-  std::int64_t rows_packed;  // rows of a, packed at a time
-  std::int64_t columns;      // columns of b, packed at a time
-  std::int64_t rows;         // rows of C between two packings of the same b
-  bool partial;              // the chains are kept in the workspace between two blocks of steps
+  std::int64_t depth;        // elements of k per block
+  std::int64_t rows_packed;  // rows of a packed together
+  std::int64_t columns;      // columns of b packed together
+  std::int64_t rows;         // rows of C computed with one packing of b
+  bool partial;              // partial sums are kept in the workspace between two blocks of k
 
   explicit Blocking(const GemmArgs& args) {
     const auto& tile = tile_kernels<Real>();
@@ -36,14 +47,15 @@ struct Blocking {
     const std::int64_t most = most_depth(args.m);
     depth = std::max<std::int64_t>(round_up(ceil_div(args.k, ceil_div(std::max<std::int64_t>(args.k, 1), most)), 8), 8);
     rows_packed = std::min<std::int64_t>(144, round_up(args.m, tile.rows));
-    // With few rows a packed panel is used at once, and need not outlive the first-level cache.
+    // A packed panel is used immediately if there are few rows, so it only has to stay in the L1 cache.
     columns = std::min<std::int64_t>(few && args.transpose_b == Transpose::yes ? tile.columns : 512,
                                      round_up(args.n, tile.columns));
     partial = args.c_type == DType::bf16 && (depth < args.k || args.accumulate);
     rows = partial ? std::min<std::int64_t>(720, round_up(args.m, tile.rows)) : round_up(args.m, tile.rows);
   }
 
-  // The most that products of at most these rows and steps take: fewer of them may go in deeper blocks.
+  // Workspace of one thread that suffices for all GEMMs of at most this m and k. Fewer rows use deeper blocks, so the
+  // maximum is not always at args.m.
   [[nodiscard]] static std::size_t most_bytes(const GemmArgs& args) {
     const auto bytes = [&args](std::int64_t rows) {
       GemmArgs smaller = args;
@@ -71,7 +83,7 @@ void narrow(BFloat16* out, const float* values, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) out[i] = BFloat16(values[i]);
 }
 
-// One thread's rectangle of C.
+// Computes one thread's rectangle of C.
 template <class Real, class Out>
 class Part {
  public:
@@ -91,9 +103,8 @@ class Part {
   }
 
  private:
-  // All steps of the chains of rows [row, row + rows) and the current columns; where C is narrower than the sums, they
-  // begin at its values widened. With k = 0 one empty step still writes
-  // C.
+  // Runs the chains of rows [row, row + rows) and the current columns over all of k. If C is narrower than the sums and
+  // accumulates, the chains start at its widened values. With k = 0, one empty block still writes C.
   void run_chains(std::int64_t row, std::int64_t rows) {
     const PackSource a{args_.a, args_.a_type, args_.lda, args_.transpose_a == Transpose::yes};
     const PackSource b{args_.b, args_.b_type, args_.ldb, args_.transpose_b == Transpose::no};
@@ -121,7 +132,8 @@ class Part {
     } while (step < args_.k);
   }
 
-  // The tile at packed row r of the block that starts `block` rows below `row`, and at packed column j.
+  // Computes the tile at packed row r, of the packed rows that start at `row` + `block`, and at packed column j. Full
+  // tiles are computed in place; partial tiles and tiles that must be narrowed go through a buffer.
   void run_tile(std::int64_t row, std::int64_t block, std::int64_t r, std::int64_t packed, std::int64_t j) {
     const std::int64_t rows = std::min<std::int64_t>(tile_.rows, packed - r);
     const std::int64_t columns = std::min<std::int64_t>(tile_.columns, columns_ - j);
@@ -184,7 +196,7 @@ class Part {
   bool load_ = false, last_ = false;
 };
 
-// A grid of threads over C: the rectangle of the busiest thread is the smallest, then the nearest to a square.
+// Grid of threads over C, chosen to minimize the work of the busiest thread, packing included.
 struct Grid {
   std::int64_t rows = 1, columns = 1;
 };
@@ -206,7 +218,7 @@ Grid grid_of(const GemmArgs& args, std::int64_t threads) {
   return best;
 }
 
-// The i-th of `count` parts of [0, size), cut at multiples of `unit`.
+// Start of the i-th of `count` parts of [0, size), whose boundaries are multiples of `unit`.
 std::int64_t cut(std::int64_t size, std::int64_t unit, std::int64_t i, std::int64_t count) {
   return std::min(ceil_div(size, unit) * i / count * unit, size);
 }
@@ -217,8 +229,8 @@ void run(const GemmArgs& args) {
   const std::size_t share = blocking.bytes();
   void* base = args.workspace.data();
   std::size_t space = args.workspace.size();
-  HONE_ASSERT(std::align(kAlignment, share, base, space) != nullptr, args.workspace.size(), " bytes of workspace, ",
-              share + kAlignment, " needed");
+  HONE_ASSERT(std::align(kAlignment, share, base, space) != nullptr, args.workspace.size(),
+              " bytes of workspace, needs ", share + kAlignment, " bytes");
   const std::int64_t worthwhile = std::max<std::int64_t>(args.m * args.n * args.k / kWorkPerThread, 1);
   const std::int64_t threads =
       std::min({static_cast<std::int64_t>(thread_count()), static_cast<std::int64_t>(space / share), worthwhile});
@@ -241,7 +253,7 @@ void check(const GemmArgs& args) {
   const bool none_f64 =
       std::ranges::all_of(types, [](DType type) { return type == DType::f32 || type == DType::bf16; });
   HONE_ASSERT(all_f64 || none_f64, name_of(args.a_type), " ", name_of(args.b_type), " ", name_of(args.c_type));
-  HONE_ASSERT(!args.accumulate || args.bias == nullptr, "a bias is added to an accumulated product");
+  HONE_ASSERT(!args.accumulate || args.bias == nullptr, "bias and accumulate are both set");
   const bool flipped_a = args.transpose_a == Transpose::yes;
   const bool flipped_b = args.transpose_b == Transpose::yes;
   HONE_ASSERT(args.m >= 0 && args.n >= 0 && args.k >= 0, args.m, " ", args.n, " ", args.k);

@@ -1,9 +1,8 @@
-// Matrix products on the CPU.
+// GEMM on the CPU with bitwise reproducible results.
 //
-// Each element of a result is one chain of fused multiply-adds over k in ascending order, in f32 (f64 where everything
-// is f64), begun at 0 or, when accumulating, at the element's old value. No sum is ever split. A row of a result is
-// therefore bitwise the same whatever the number of rows, the number of threads, the blocking and the width of the
-// machine's vectors.
+// Each element of a result is one chain of fused multiply-adds over k in ascending order, in f32 (f64 if all types are
+// f64), which starts at 0 or, when accumulating, at the old value of the element. No sum is ever split. A row of a
+// result is therefore bitwise the same for any number of rows, number of threads, blocking and vector width.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +11,11 @@
 
 namespace hone {
 
-// The workspace may be smaller than gemm_workspace_bytes says: that costs threads, down to one.
+// A workspace smaller than gemm_workspace_bytes(args, threads) reduces the number of threads; it must suffice for one.
 void gemm(const GemmArgs& args);
 
-// Bytes of workspace with which gemm() of these types and sizes, and of any smaller m and k, uses up to `threads`
-// threads. At most a few MiB each.
+// Workspace with which gemm() of these types and sizes, and of any smaller m and k, uses up to `threads` threads. At
+// most a few MiB per thread.
 [[nodiscard]] std::size_t gemm_workspace_bytes(const GemmArgs& args, int threads);
 
 }  // namespace hone

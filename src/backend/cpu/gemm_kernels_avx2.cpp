@@ -27,7 +27,7 @@ struct Double4 {
   static void store(Real* p, Vector v) { _mm256_storeu_pd(p, v); }
 };
 
-// Six rows by two vectors: twelve sums, two vectors of b and one of a fill fifteen of the sixteen registers.
+// Six rows by two vectors: twelve sums, two vectors of b and one of a take 15 of the 16 vector registers.
 constexpr int kRows = 6;
 
 template <class V, int Rows>

@@ -1,5 +1,6 @@
-// Wider than the baseline: every function here names its target, and nothing here is shared with another file, so that
-// no AVX-512 code can be picked for a machine without it.
+// AVX-512 kernels. The build targets AVX2, so every function here has a target attribute, and none is an inline
+// function or template instantiation shared with other files: the linker could otherwise select AVX-512 code for all
+// machines.
 #include <immintrin.h>
 
 #include "backend/cpu/gemm_kernels.h"
@@ -7,7 +8,7 @@
 namespace hone {
 namespace {
 
-// Twelve rows by two vectors: 24 sums, two vectors of b and one of a, of 32 registers.
+// Twelve rows by two vectors: 24 sums, two vectors of b and one of a take 27 of the 32 vector registers.
 constexpr int kRows = 12;
 constexpr std::int64_t kLanes = 16;
 

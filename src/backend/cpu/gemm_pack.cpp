@@ -10,7 +10,7 @@
 namespace hone {
 namespace {
 
-// Eight elements of each of two lines: the first four of both in `low`, the last four in `high`.
+// Loads eight elements of each of two lines: the first four of both into `low`, the last four into `high`.
 void load_pair(const float* p, const float* q, __m256& low, __m256& high) {
   low = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps(q), 1);
   high = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + 4)), _mm_loadu_ps(q + 4), 1);
@@ -34,7 +34,8 @@ void store_lanes(float* out, __m256 v) {
   }
 }
 
-// Four columns of eight lines, from the pairs of lines 0 and 4, 1 and 5, 2 and 6, 3 and 7.
+// Transposes eight lines by four columns, given as the pairs of lines 0 and 4, 1 and 5, 2 and 6, 3 and 7, and stores
+// the columns `width` elements apart.
 template <int Lanes>
 void store_columns(const __m256 (&pair)[4], float* out, std::int64_t width) {
   const __m256 t0 = _mm256_unpacklo_ps(pair[0], pair[1]);
@@ -47,7 +48,7 @@ void store_columns(const __m256 (&pair)[4], float* out, std::int64_t width) {
   store_lanes<Lanes>(out + 3 * width, _mm256_shuffle_ps(t1, t3, 0xEE));
 }
 
-// Eight steps of up to eight lines; `zeros` stands in for a line that is not there.
+// Packs eight depths of up to eight lines; missing lines are read from `zeros`.
 template <int Lanes, class T>
 void pack_block(const T* data, std::int64_t stride, std::int64_t lines, const T* zeros, std::int64_t width,
                 float* out) {
@@ -62,8 +63,8 @@ void pack_block(const T* data, std::int64_t stride, std::int64_t lines, const T*
   store_columns<Lanes>(high, out + 4 * width, width);
 }
 
-// All whole blocks of up to eight lines. Not more lines at once: those of a matrix whose stride is a power of two share
-// one set of the first-level cache.
+// Packs all whole blocks of eight depths of up to eight lines. More lines would conflict in the L1 cache: lines of a
+// matrix whose stride is a power of two map to the same set.
 template <int Lanes, class T>
 void pack_group(const T* data, std::int64_t stride, std::int64_t lines, std::int64_t depth, int width, float* out) {
   static constexpr T kZeros[8] = {};
@@ -93,11 +94,11 @@ void pack_lines(const double* data, std::int64_t stride, std::int64_t lines, std
   }
 }
 
-// One step of the chains: out[j] = row[j] for j < lines; 0 for lines <= j < Width.
+// Packs one depth: out[j] = row[j] for j < lines; 0 for lines <= j < Width.
 template <int Width, class T>
 void pack_step(const T* row, std::int64_t lines, float* out) {
   constexpr int kRest = Width % 8;
-  if (lines >= Width + (8 - kRest) % 8) {  // whole vectors may be read
+  if (lines >= Width + (8 - kRest) % 8) {  // reading whole vectors stays within the row
 #pragma GCC unroll 4
     for (int j = 0; j + 8 <= Width; j += 8) store_lanes<8>(out + j, Lanes<float>::load(row + j));
     if constexpr (kRest > 0) store_lanes<kRest>(out + Width - kRest, Lanes<float>::load(row + Width - kRest));
@@ -122,7 +123,7 @@ void pack_panels(const PackSource& source, const PackRange& range, Real* out) {
     }
     return;
   }
-  // Some panels at a time: long reads of each row, and few open lines of the copy.
+  // Pack a group of panels together: long enough reads of each row, but few cache lines written in turn.
   constexpr std::int64_t kGroup = std::int64_t{std::max(128 / Width, 1)} * Width;
   for (std::int64_t start = 0; start < lines; start += kGroup) {
     const std::int64_t end = std::min(start + kGroup, lines);

@@ -1,8 +1,9 @@
-// Elementary functions and reductions whose bits depend on neither the compiler's choice of vectors nor the machine.
+// Elementary functions and reductions whose results are bitwise the same for any vectorization by the compiler and on
+// any machine.
 //
-// The f32 functions are branch-free polynomials with explicit fma, so that plain loops over them vectorise; the
-// constants are those of Moshier's Cephes library. Their error against the true value is below 2 ulp. The f64 overloads
-// call the standard library: they serve references, not speed.
+// The f32 functions are branch-free polynomials with explicit fma, so that plain loops over them vectorize; the
+// constants are those of Moshier's Cephes library. Their error is below 2 ulp. The f64 overloads call the standard
+// library: they are for references, not for speed.
 #pragma once
 
 #include <immintrin.h>
@@ -18,7 +19,7 @@
 
 namespace hone {
 
-// Vectors of the baseline; bf16 is widened.
+// AVX2 vectors, the baseline of the build; bf16 is widened to f32 when loaded.
 template <class Real>
 struct Lanes;
 template <>
@@ -42,7 +43,8 @@ struct Lanes<double> {
 
 namespace detail {
 
-// condition ? a : b without a branch: arithmetic that a compiler moves under a branch keeps loops from vectorising.
+// Returns condition ? a : b without a branch. With the conditional operator compilers may move arithmetic into a
+// branch, which prevents vectorization.
 inline float select(bool condition, float a, float b) {
   const std::uint32_t mask = 0U - static_cast<std::uint32_t>(condition);
   return std::bit_cast<float>((std::bit_cast<std::uint32_t>(a) & mask) | (std::bit_cast<std::uint32_t>(b) & ~mask));
@@ -53,10 +55,11 @@ inline float power_of_two(std::int32_t n) { return std::bit_cast<float>(static_c
 
 }  // namespace detail
 
-// e^x. -inf gives 0, results below the normal range are rounded like any other, overflow gives inf, NaN gives NaN.
+// e^x. -inf gives 0, subnormal results are not flushed to 0, overflow gives inf, NaN gives NaN.
 inline float vexp(float x) {
   constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it rounds to an integer
-  // Results that vanish are chosen, not computed: a product that underflows takes a hundred cycles on some machines.
+  // Results that are 0 are selected, not computed: a multiplication that underflows takes about 100 cycles on some
+  // machines.
   const bool vanishes = x < -104.0F;
   float y = detail::select(x < 89.0F, x, 89.0F);
   y = detail::select(vanishes, 0.0F, y);
@@ -78,11 +81,11 @@ inline float vexp(float x) {
 }
 inline double vexp(double x) { return std::exp(x); }
 
-// The natural logarithm. 0 gives -inf, a negative x or NaN gives NaN, inf gives inf.
+// Natural logarithm. 0 gives -inf, a negative x or NaN gives NaN, inf gives inf.
 inline float vlog(float x) {
   const bool tiny = x < std::numeric_limits<float>::min();
   const float normal = x * detail::select(tiny, 8388608.0F, 1.0F);
-  // x = m * 2^e with m in [sqrt(1/2), sqrt(2)).
+  // Decompose x = m * 2^e with m in [sqrt(1/2), sqrt(2)); below, m holds m - 1.
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(normal) - 0x3F3504F3U;
   const auto e = static_cast<float>(static_cast<std::int32_t>(bits) >> 23) - detail::select(tiny, 23.0F, 0.0F);
   const float m = std::bit_cast<float>((bits & 0x007FFFFFU) + 0x3F3504F3U) - 1.0F;
@@ -125,8 +128,9 @@ inline float vtanh(float x) {
 }
 inline double vtanh(double x) { return std::tanh(x); }
 
-// Reductions over n elements in sixteen lanes: lane i takes the elements i, i + 16, ... in order, and the lanes are
-// combined as a tree, lane i with lane i + 8, then + 4, + 2, + 1. The result depends on the values and n alone.
+// Reductions over n elements in sixteen lanes: lane i takes the elements i, i + 16, ... in order; then the lanes are
+// combined as a tree, lane i with lane i + 8, then i + 4, i + 2, i + 1. The order, and with it the result, depends only
+// on n.
 namespace detail {
 
 inline __m256 fused(__m256 x, __m256 y, __m256 z) { return _mm256_fmadd_ps(x, y, z); }
@@ -134,7 +138,7 @@ inline __m256d fused(__m256d x, __m256d y, __m256d z) { return _mm256_fmadd_pd(x
 inline float fused(float x, float y, float z) { return std::fma(x, y, z); }
 inline double fused(double x, double y, double z) { return std::fma(x, y, z); }
 
-// lane[i % 16] = step(lane[i % 16], x[i] ...), i ascending, begun at `start`; then the lanes combined.
+// Computes lane[i % 16] = step(lane[i % 16], x[i] ...) for ascending i, starting at `start`, and combines the lanes.
 template <class Real, class Step, class Combine, class... Ts>
 Real reduce16(std::int64_t n, Real start, const Step& step, const Combine& combine, const Ts*... x) {
   using L = Lanes<Real>;
@@ -160,13 +164,14 @@ Real reduce16(std::int64_t n, Real start, const Step& step, const Combine& combi
 
 }  // namespace detail
 
+// Sum of x[i].
 template <class T>
 [[nodiscard]] Accumulator<T> sum16(const T* x, std::int64_t n) {
   const auto add = [](auto a, auto b) { return a + b; };
   return detail::reduce16(n, Accumulator<T>(0), add, add, x);
 }
 
-// The sum of x[i] * y[i], each product fused with its addition.
+// Sum of x[i] * y[i] by fused multiply-adds.
 template <class T, class U>
 [[nodiscard]] Accumulator<T> dot16(const T* x, const U* y, std::int64_t n) {
   const auto add_product = [](auto sum, auto a, auto b) { return detail::fused(a, b, sum); };
@@ -174,7 +179,7 @@ template <class T, class U>
   return detail::reduce16(n, Accumulator<T>(0), add_product, add, x, y);
 }
 
-// The greatest element, NaN left out; -inf if there is none.
+// Maximum, ignoring NaN; -inf if there is no other element.
 template <class T>
 [[nodiscard]] Accumulator<T> max16(const T* x, std::int64_t n) {
   const auto greater = [](auto a, auto b) { return b > a ? b : a; };

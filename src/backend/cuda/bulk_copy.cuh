@@ -1,4 +1,6 @@
-// Copies by Hopper's copy engine (sm_90 and later), and the barriers in shared memory that say when they are there.
+// PTX wrappers of Hopper's tensor memory accelerator (TMA; sm_90 and later): bulk copies between global and shared
+// memory, and the mbarriers in shared memory that signal their completion. A phase of an mbarrier ends when all
+// arrivals and all expected bytes are there.
 #pragma once
 
 #include <cuda.h>
@@ -11,8 +13,9 @@
 
 namespace hone {
 
-// A tensor of `ranks` dimensions in global memory, the innermost first, taken in boxes; elements past its ends are
-// zeros. `strides`: bytes, of all dimensions but the innermost.
+// Creates the tensor map of a tensor with `ranks` dimensions in global memory, innermost first, that is copied in
+// boxes. `strides` are in bytes and given for all dimensions except the innermost. Elements of a box outside the tensor
+// are read as zeros.
 template <int ranks>
 [[nodiscard]] CUtensorMap tensor_boxes(const void* data, CUtensorMapDataType type, const cuuint64_t (&sizes)[ranks],
                                        const cuuint64_t (&strides)[ranks - 1], const cuuint32_t (&box)[ranks],
@@ -29,12 +32,12 @@ template <int ranks>
   const CUresult status =
       encode(&map, type, ranks, const_cast<void*>(data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
              swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  HONE_ASSERT(status == CUDA_SUCCESS, "cuTensorMapEncodeTiled says ", static_cast<int>(status));
+  HONE_ASSERT(status == CUDA_SUCCESS, "cuTensorMapEncodeTiled failed with status ", static_cast<int>(status));
   return map;
 }
 
-// [rows, heads, width] bf16 in global memory, row_stride elements from a row to the next, taken in boxes of box_rows
-// rows by box_heads heads by 64 columns.
+// Creates the tensor map of bf16 [rows, heads, width] in global memory, with `row_stride` elements from one row to the
+// next, that is copied in boxes of box_rows rows by box_heads heads by 64 columns.
 [[nodiscard]] inline CUtensorMap row_boxes(const void* data, std::int64_t rows, std::int64_t row_stride,
                                            std::int64_t heads, std::int64_t width, std::int64_t box_rows,
                                            std::int64_t box_heads = 1) {
@@ -45,7 +48,7 @@ template <int ranks>
       {64, static_cast<cuuint32_t>(box_heads), static_cast<cuuint32_t>(box_rows)}, CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
-// [rows, width] f32 in global memory, taken row by row; width at most 256.
+// Creates the tensor map of f32 [rows, width] in global memory that is copied row by row; width is at most 256.
 [[nodiscard]] inline CUtensorMap float_rows(const float* data, std::int64_t rows, std::int64_t width) {
   return tensor_boxes<2>(
       data, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(rows)},
@@ -55,16 +58,17 @@ template <int ranks>
 __device__ inline void barrier_init(std::uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-// After the last barrier_init, by the thread that did them; a __syncthreads() follows.
+// Publishes the initialized barriers. Called after the last barrier_init by the thread that called it; a
+// __syncthreads() must follow.
 __device__ inline void barrier_init_done() { asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory"); }
 __device__ inline void barrier_arrive(std::uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(barrier) : "memory");
 }
-// Arrives; the phase ends when as many bytes have been copied, too.
+// Arrives and adds `bytes` to the bytes that must be copied before the phase ends.
 __device__ inline void barrier_expect(std::uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(barrier), "r"(bytes) : "memory");
 }
-// Whether the phase of this parity has ended; may wait a little.
+// Returns true if the phase of this parity has ended; may wait for a short time.
 [[nodiscard]] __device__ inline bool barrier_done(std::uint32_t barrier, int parity) {
   int done;
   asm volatile(
@@ -78,7 +82,7 @@ __device__ inline void barrier_expect(std::uint32_t barrier, int bytes) {
       : "memory");
   return done != 0;
 }
-// Until the phase of this parity has ended.
+// Waits until the phase of this parity has ended.
 __device__ inline void barrier_wait(std::uint32_t barrier, int parity) {
   asm volatile(
       "{\n"
@@ -93,7 +97,8 @@ __device__ inline void barrier_wait(std::uint32_t barrier, int parity) {
       : "memory");
 }
 
-// A box of row_boxes() to shared memory, to a multiple of 1,024 bytes, for `barrier`.
+// Copies a box of a row_boxes() map to shared memory, to an address that is a multiple of 1,024 bytes. `barrier` counts
+// the bytes.
 __device__ inline void bulk_copy_box(std::uint32_t shared, const CUtensorMap& map, int column, int head, int row,
                                      std::uint32_t barrier) {
   asm volatile(
@@ -102,8 +107,9 @@ __device__ inline void bulk_copy_box(std::uint32_t shared, const CUtensorMap& ma
       "l"(&map), "r"(column), "r"(head), "r"(row), "r"(barrier)
       : "memory");
 }
-// A row of float_rows() to shared memory, to a multiple of 128 bytes, for `barrier`. (racecheck follows copies by a
-// map; it takes those by an address for races with what the barrier lets go on.)
+// Copies a row of a float_rows() map to shared memory, to an address that is a multiple of 128 bytes. `barrier` counts
+// the bytes. A tensor map is used although the row is contiguous, because racecheck reports false races for bulk copies
+// by address.
 __device__ inline void bulk_copy_row(std::uint32_t shared, const CUtensorMap& map, int row, std::uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];\n" ::"r"(
@@ -111,7 +117,7 @@ __device__ inline void bulk_copy_row(std::uint32_t shared, const CUtensorMap& ma
       "l"(&map), "r"(0), "r"(row), "r"(barrier)
       : "memory");
 }
-// Floats from shared memory, to global memory or onto what is there.
+// Copy floats from shared to global memory: bulk_store overwrites, bulk_add adds to the values there.
 __device__ inline void bulk_store(float* to, std::uint32_t shared, int bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n" ::"l"(to), "r"(shared), "r"(bytes)
                : "memory");
@@ -122,15 +128,17 @@ __device__ inline void bulk_add(float* to, std::uint32_t shared, int bytes) {
                : "memory");
 }
 __device__ inline void bulk_commit() { asm volatile("cp.async.bulk.commit_group;\n" ::: "memory"); }
-// Until this thread's bulk_store and bulk_add have read shared memory, or are done.
+// Wait for the committed bulk_store and bulk_add of this thread: bulk_wait_read until they have read shared memory,
+// bulk_wait until they are complete.
 __device__ inline void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;\n" ::: "memory"); }
 __device__ inline void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;\n" ::: "memory"); }
 
-// Between memory accesses of threads and those of the copy engine and the tensor cores: all, and of shared memory.
+// Order memory accesses of threads (generic proxy) and those of TMA and wgmma (async proxy) relative to each other: for
+// all memory, and for shared memory only.
 __device__ inline void fence_async() { asm volatile("fence.proxy.async;\n" ::: "memory"); }
 __device__ inline void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory"); }
 
-// Barriers of some of a block's warps, `threads` in all: id 1 to 15.
+// Barriers between some warps of a block, with `threads` threads in total. The ids are 1 to 15.
 __device__ inline void named_barrier_wait(int id, int threads) {
   asm volatile("bar.sync %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
 }
@@ -147,7 +155,7 @@ __device__ inline void store_release(int* to, int value) {
   asm volatile("st.release.gpu.global.b32 [%0], %1;\n" ::"l"(to), "r"(value) : "memory");
 }
 
-// More or fewer registers for each thread of a warpgroup.
+// Increase or decrease the registers of each thread of a warpgroup (setmaxnreg).
 template <int kRegisters>
 __device__ inline void more_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(kRegisters));

@@ -9,7 +9,7 @@ namespace {
 constexpr unsigned kThreads = 256;
 constexpr unsigned kBlocks = 1024;
 
-// The order of integer sums does not matter.
+// Grid-stride loop. The sum consists of integers, so the order of the atomic additions does not change it.
 __global__ void compare_words(const std::uint32_t* a, const std::uint32_t* b, std::size_t words,
                               unsigned long long* count) {
   unsigned long long differing = 0;

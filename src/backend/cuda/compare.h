@@ -1,4 +1,4 @@
-// Whether two ranges of a GPU's memory are equal.
+// Compares two ranges of GPU memory.
 #pragma once
 
 #include <cuda_runtime_api.h>

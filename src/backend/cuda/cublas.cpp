@@ -17,7 +17,7 @@
 namespace hone {
 namespace {
 
-// Products of f32 and f64 are for tests and parity, and short ones win nothing that is worth a search.
+// Returns true if a GEMM is worth a search. f32 and f64 serve tests and parity only, and small GEMMs gain too little.
 bool worth_tuning(const GemmKey& key) {
   constexpr double kLeastFlops = 1e9;
   return key.a_type == DType::bf16 && key.b_type == DType::bf16 && flops_of(key) >= kLeastFlops;
@@ -29,7 +29,7 @@ std::string decimal(const char* format, double value) {
   return text;
 }
 
-// A product as two whose results lie beside each other, or one after the other on the same.
+// A GEMM split into two: along m or n they write neighbouring parts of c, along k the second adds to the first.
 struct Halves {
   GemmArgs most, rest;
 };
@@ -40,7 +40,7 @@ const void* shifted(const void* data, DType type, std::int64_t elements) {
 
 bool is_whole(std::int64_t elements) { return elements % kCublasUnit == 0; }
 
-// What kCublasUnit says; nothing where the product is best made whole.
+// Splits a GEMM as described at kCublasUnit; nullopt if one call is best.
 std::optional<Halves> halves_of(const GemmArgs& args) {
   if (args.a_type != DType::bf16 || args.b_type != DType::bf16) return std::nullopt;
   if (!is_whole(args.lda) || !is_whole(args.ldb) || !is_whole(args.ldc)) return std::nullopt;
@@ -88,7 +88,7 @@ void read_newer(GemmTable& table, const std::filesystem::path& path) {
   try {
     table.read(path);
   } catch (const Error&) {
-    return;  // it is none, and will be replaced
+    return;  // not a valid table; the caller replaces it
   }
 }
 
@@ -103,7 +103,7 @@ struct Cublas::State {
 
   CublasLibrary library;
   GemmTuning tuning;
-  std::optional<GemmTable> table;  // none until the first product
+  std::optional<GemmTable> table;  // read at the first GEMM
   std::filesystem::path path;
   std::map<GemmKey, std::unique_ptr<Plan>> plans;
 
@@ -130,7 +130,7 @@ GemmTable Cublas::State::read_table() {
   path = tuning.table.empty() ? stored.default_path() : std::filesystem::path(tuning.table);
   if (!is_file(path)) {
     if (tuning.mode == GemmTuning::Mode::known && !tuning.table.empty()) {
-      throw Error("gemm_table", text_of("there is no file ", path.string()), "--tune_gemm makes one");
+      throw Error("gemm_table", text_of("there is no file ", path.string()), "--tune_gemm creates it");
     }
     return stored;
   }
@@ -138,12 +138,12 @@ GemmTable Cublas::State::read_table() {
     stored.read(path);
   } catch (const Error& error) {
     if (!tuning.table.empty()) throw;
-    log_warning(text_of(error.what(), "; matrix products run untuned"));
+    log_warning(text_of(error.what(), "; GEMMs run untuned"));
     return stored;
   }
   const std::string others =
-      stored.foreign_rows() > 0 ? text_of(", ", stored.foreign_rows(), " are of other devices or versions") : "";
-  log_once(text_of(stored.size(), " matrix products are tuned in ", path.string(), others));
+      stored.foreign_rows() > 0 ? text_of(", ", stored.foreign_rows(), " rows are of other devices or versions") : "";
+  log_once(text_of(stored.size(), " tuned GEMMs read from ", path.string(), others));
   return stored;
 }
 
@@ -155,7 +155,7 @@ const Cublas::State::Plan& Cublas::State::plan(const GemmKey& key, cudaStream_t 
   if (const GemmChoice* choice = tuned.find(key)) {
     std::memcpy(&plan->algorithm, choice->algorithm.data(), sizeof(plan->algorithm));
     if (plan->product.allows(plan->algorithm)) return *plan;
-    log_warning(text_of(path.string(), ": the algorithm for ", to_text(key), " cannot run here and is left out"));
+    log_warning(text_of(path.string(), ": the algorithm for ", to_text(key), " cannot run here and is ignored"));
   }
   plan->algorithm = plan->product.first();
   if (tuning.mode == GemmTuning::Mode::search && worth_tuning(key)) search(*plan, stream);
@@ -168,20 +168,21 @@ void Cublas::State::search(Plan& plan, cudaStream_t stream) {
   const GemmKey& key = plan.product.key();
   const std::optional<GemmSearch> found = search_gemm(plan.product, stream);
   if (!found) {
-    log_warning(text_of("tune_gemm: no memory to try ", to_text(key), "; fewer layers have the same products"));
+    log_warning(text_of("tune_gemm: not enough memory to time ", to_text(key),
+                        "; a model with fewer layers has the same GEMMs"));
     return;
   }
   const GemmChoice& choice = found->choice;
   std::memcpy(&plan.algorithm, choice.algorithm.data(), sizeof(plan.algorithm));
   add(key, choice);
-  log_info(text_of("tune_gemm: ", to_text(key), ": ", decimal("%.1f", choice.microseconds), " us for ",
-                   decimal("%.1f", choice.first_microseconds), ", ",
-                   decimal("%.0f", flops_of(key) / choice.microseconds * 1e-6), " TFLOP/s, ", found->tried,
-                   " algorithms tried",
-                   found->different > 0 ? text_of(", ", found->different, " left out for other bits") : ""));
+  log_info(text_of(
+      "tune_gemm: ", to_text(key), ": ", decimal("%.1f", choice.microseconds), " us, untuned ",
+      decimal("%.1f", choice.first_microseconds), " us; ", decimal("%.0f", flops_of(key) / choice.microseconds * 1e-6),
+      " TFLOP/s, ", found->tried, " algorithms tried",
+      found->different > 0 ? text_of(", ", found->different, " rejected because their results differ") : ""));
 }
 
-// To the file as it is now: another process may have added to it.
+// Adds the choice to the current content of the file, to which another process may have added rows.
 void Cublas::State::add(const GemmKey& key, const GemmChoice& choice) {
   GemmTable& tuned = known();
   read_newer(tuned, path);
@@ -191,8 +192,8 @@ void Cublas::State::add(const GemmKey& key, const GemmChoice& choice) {
 
 void Cublas::gemm(const GemmArgs& args, cudaStream_t stream) {
   if (args.m == 0 || args.n == 0) return;
-  HONE_ASSERT(args.k > 0, "a product over nothing");
-  HONE_ASSERT(args.workspace.size() >= kCublasWorkspace, "a workspace of ", args.workspace.size(), " bytes");
+  HONE_ASSERT(args.k > 0, "a GEMM with k = 0");
+  HONE_ASSERT(args.workspace.size() >= kCublasWorkspace, "a GEMM workspace of ", args.workspace.size(), " bytes");
   HONE_ASSERT(args.bias == nullptr || args.bias_type == args.b_type, "a bias of ", name_of(args.bias_type));
   if (const std::optional<Halves> halves = halves_of(args)) {
     gemm(halves->most, stream);

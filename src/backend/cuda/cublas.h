@@ -1,4 +1,4 @@
-// Matrix products by cuBLASLt, which is opened at the first use, so that hone starts without it.
+// GEMMs with cuBLASLt. The library is loaded at the first use, so that hone starts faster and without it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,24 +10,26 @@
 
 namespace hone {
 
-// Bytes of workspace that every product may use.
+// Workspace of every GEMM, in bytes.
 inline constexpr std::size_t kCublasWorkspace = std::size_t{32} << 20;
-// Elements. Where an extent that lies contiguous in an operand of bf16 is no multiple of it, the library's kernels
-// reach a sixth of their rate, however rows are aligned. Such a product is made as two where rows are aligned, one of
-// them of the remainder; that of k only where c is wider than bf16, since it is rounded twice.
+// Alignment of extents, in elements. If the contiguous extent of a bf16 operand is not a multiple of it, cuBLASLt's
+// kernels reach only a sixth of their rate, even if the rows are aligned. Cublas::gemm() therefore splits such a GEMM
+// with aligned rows into an aligned part and the remainder. It splits k only if c is wider than bf16, because a split
+// of k rounds c twice.
 inline constexpr std::int64_t kCublasUnit = 8;
 
 class Cublas {
  public:
-  Cublas();  // throws Error where the library is not found
+  Cublas();  // throws Error if the library is not found
   Cublas(const Cublas&) = delete;
   Cublas& operator=(const Cublas&) = delete;
   ~Cublas();
 
-  // Sums in f32 (f64 for f64); bf16 operands are multiplied exactly, f32 ones without TF32. A product of a given key
-  // always runs the same kernel. Pointers must be multiples of 16 bytes.
+  // Enqueues a GEMM. Sums are f32 (f64 for f64 operands); products of bf16 operands are exact, those of f32 operands do
+  // not use TF32. All GEMMs with the same GemmKey run the same kernel. Pointers must be aligned to 16 bytes, and
+  // args.workspace must have kCublasWorkspace bytes.
   void gemm(const GemmArgs& args, cudaStream_t stream);
-  // As set_gemm_tuning says; nothing may be running.
+  // Implements set_gemm_tuning(). No GEMM may be running.
   void set_tuning(const GemmTuning& tuning);
 
  private:

@@ -11,9 +11,8 @@
 namespace hone {
 namespace {
 
-// Rows that the library is asked about where there are fewer.
-constexpr std::int64_t kManyRows = 256;
-constexpr int kProposals = 96;
+constexpr std::int64_t kManyRows = 256;  // least number of rows for which first() queries the library
+constexpr int kProposals = 96;           // most proposals per query
 constexpr std::uint32_t kAlignment16 = 16;
 
 cudaDataType_t data_type(DType dtype) {
@@ -25,11 +24,11 @@ cudaDataType_t data_type(DType dtype) {
     case DType::f64:
       return CUDA_R_64F;
     default:
-      throw Defect(text_of("no matrix product of ", name_of(dtype)));
+      throw Defect(text_of("no GEMM for the dtype ", name_of(dtype)));
   }
 }
 
-// The loader's own search first, then where CUDA and the PyPI wheels put it.
+// Loads the library by the search path of the dynamic loader, then from CUDA_HOME, CUDA_PATH and /usr/local/cuda.
 void* open_library() {
   std::vector<std::string> names{"libcublasLt.so.13"};
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
@@ -45,7 +44,7 @@ void* open_library() {
 
 bool equal(const cublasLtMatmulAlgo_t& a, const cublasLtMatmulAlgo_t& b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
 
-// A matrix's layout in column-major order; given back at the end of its life.
+// Owner of a cublasLtMatrixLayout_t, which describes a matrix in column-major order.
 class Layout {
  public:
   Layout(const CublasLibrary& library, DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t ld)
@@ -67,8 +66,8 @@ class Layout {
   cublasLtMatrixLayout_t layout_ = nullptr;
 };
 
-// cuBLASLt is column-major: the row-major C = A B is there C^T = B^T A^T, so its A is our B. As stored: rows of the
-// row-major matrix are columns there.
+// Layouts of the operands as cuBLASLt names them. It is column-major: a row-major C = A B is C^T = B^T A^T there, so
+// its A is our B, and rows of a stored row-major matrix are its columns.
 Layout layout_a(const CublasLibrary& library, const GemmKey& key) {
   return {library, key.b_type, key.transpose_b ? key.k : key.n, key.transpose_b ? key.n : key.k, key.ldb};
 }
@@ -134,7 +133,8 @@ std::vector<cublasLtMatmulAlgo_t> CublasProduct::heuristic(std::int64_t rows, in
     library_.cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value));
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kCublasWorkspace);
-  // A sum over k that is split depends on the number of rows, but for a weight gradient, which sums over the rows.
+  // With split-K the order of a sum would depend on the number of rows. Only the weight gradient, which sums over the
+  // rows anyway, may use it.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(key_.transpose_a ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
                                                   : CUBLASLT_REDUCTION_SCHEME_NONE));
@@ -143,6 +143,7 @@ std::vector<cublasLtMatmulAlgo_t> CublasProduct::heuristic(std::int64_t rows, in
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
     set(attribute, kAlignment16);
   }
+  // Query with layouts of `rows` rows instead of key_.m.
   GemmKey key = key_;
   key.m = rows;
   if (key.transpose_a) key.lda = std::max(key.lda, rows);
@@ -168,7 +169,7 @@ cublasLtMatmulAlgo_t CublasProduct::first() const {
     rows = narrow ? std::max(key_.m, kManyRows) : kManyRows;
   }
   const std::vector<cublasLtMatmulAlgo_t> algorithms = heuristic(rows, 1);
-  if (algorithms.empty()) throw Error("cublasLt", text_of("no algorithm for a product of ", to_text(key_)));
+  if (algorithms.empty()) throw Error("cublasLt", text_of("no algorithm for the GEMM ", to_text(key_)));
   return algorithms[0];
 }
 

@@ -1,4 +1,4 @@
-// The functions of cuBLASLt that are used, and one product by it.
+// Wrappers of cuBLASLt: the dynamically loaded library, and one GEMM with its descriptors and algorithms.
 #pragma once
 
 #include <cublasLt.h>
@@ -13,10 +13,10 @@
 
 namespace hone {
 
-// The library, opened. Its handle is never destroyed: the device that owns it lives as long as the process.
+// The loaded library and its handle, which is never destroyed: the device that owns it lives as long as the process.
 class CublasLibrary {
  public:
-  CublasLibrary();  // throws Error where it is not found
+  CublasLibrary();  // throws Error if the library is not found
   CublasLibrary(const CublasLibrary&) = delete;
   CublasLibrary& operator=(const CublasLibrary&) = delete;
 
@@ -53,7 +53,7 @@ class CublasLibrary {
 // Throws Error naming the call unless `status` is success.
 void check_cublas(cublasStatus_t status, const std::string& call);
 
-// A product of one key by any of its algorithms.
+// GEMM of one key, which can run with any of its algorithms.
 class CublasProduct {
  public:
   CublasProduct(const CublasLibrary& library, const GemmKey& key);
@@ -62,13 +62,15 @@ class CublasProduct {
   ~CublasProduct();
 
   [[nodiscard]] const GemmKey& key() const { return key_; }
-  // The library's choice: as for many rows, so that few rows are summed by the same kind of kernel as many, and without
-  // a split of k, but for a weight gradient, which sums over the rows. Throws Error where there is none.
+  // Returns the library's default algorithm. To keep results independent of the batch, it is the default for at least
+  // 256 rows, so that few rows are summed by the same kind of kernel as many, and it has no split-K. A weight gradient,
+  // which sums over the rows, may use split-K. Throws Error if there is no algorithm.
   [[nodiscard]] cublasLtMatmulAlgo_t first() const;
-  // What the library proposes for so many rows, twice, four times and half as many, as far as allows() is true of it.
-  // No variants of one's own: with cluster shapes and options put in, a search of small products died of SIGFPE.
+  // Returns the algorithms that the library proposes for this number of rows and for 2, 4 and 1/2 times as many, if
+  // allows() accepts them. Hand-made variants with other cluster shapes and options are not tried: in small GEMMs they
+  // crashed the library with SIGFPE.
   [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> proposals() const;
-  // Whether the library can run it within the workspace and it keeps the rule of first().
+  // Returns true if the library can run the algorithm within kCublasWorkspace and it obeys the split-K rule of first().
   [[nodiscard]] bool allows(const cublasLtMatmulAlgo_t& algorithm) const;
   [[nodiscard]] std::string describe(const cublasLtMatmulAlgo_t& algorithm) const;
 
@@ -79,12 +81,12 @@ class CublasProduct {
     const void* bias;
     void* workspace;  // kCublasWorkspace bytes
   };
-  // Gives the product to the stream.
+  // Enqueues the GEMM.
   [[nodiscard]] cublasStatus_t run(const cublasLtMatmulAlgo_t& algorithm, const Operands& operands,
                                    cudaStream_t stream) const;
 
  private:
-  // The best first; none where the library knows none.
+  // Returns up to `most` proposals of the library for a GEMM of `rows` rows, best first.
   [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> heuristic(std::int64_t rows, int most) const;
 
   const CublasLibrary& library_;

@@ -13,8 +13,7 @@ namespace {
 
 constexpr std::size_t kRingBytes = std::size_t{32} << 20;
 constexpr std::size_t kLargestPiece = kRingBytes / 4;
-// Small pieces would fill the ring with events that nobody looks at again.
-constexpr std::size_t kMostInFlight = 256;
+constexpr std::size_t kMostInFlight = 256;  // bounds the number of events when many small uploads fill the ring
 constexpr std::size_t kReadingsBytes = std::size_t{64} << 10;
 constexpr int kOldestCapability = 80;
 
@@ -38,7 +37,7 @@ class CudaGraph final : public Recording {
 std::string advice(cudaError_t status) {
   switch (status) {
     case cudaErrorMemoryAllocation:
-      return "another process may hold the GPU's memory: nvidia-smi shows it";
+      return "another process may use the GPU's memory: see nvidia-smi";
     case cudaErrorInsufficientDriver:
       return "the driver is older than CUDA 13 needs (580 or later)";
     default:
@@ -106,6 +105,8 @@ void CudaDevice::retire_oldest() {
 }
 
 std::byte* CudaDevice::stage(std::size_t bytes) {
+  // Pieces are contiguous: wrap around if the rest of the ring is too small, then wait for uploads that still read
+  // there.
   if (ring_head_ + bytes > kRingBytes) ring_head_ = 0;
   const std::size_t begin = ring_head_;
   const std::size_t end = begin + bytes;
@@ -157,7 +158,7 @@ void CudaDevice::synchronize() {
   const cudaError_t status = cudaStreamSynchronize(stream_);
   if (status != cudaSuccess) {
     throw Error("cuda", text_of("work on the GPU: ", cudaGetErrorName(status), ": ", cudaGetErrorString(status)),
-                "where no operation is named, CUDA_LAUNCH_BLOCKING=1 names it");
+                "if the message names no operation, set CUDA_LAUNCH_BLOCKING=1");
   }
   for (const Reading& reading : readings_) std::memcpy(reading.host, readings_buffer_ + reading.begin, reading.bytes);
   readings_.clear();
@@ -197,7 +198,7 @@ std::byte* CudaDevice::allocate(std::size_t bytes) {
 }
 
 void CudaDevice::release(std::byte* data, std::size_t) {
-  // What still runs may use the memory. An error here has been or will be reported by the work itself.
+  // Work in progress may use the memory. Its errors are reported by synchronize(), so they are ignored here.
   cudaStreamSynchronize(stream_);
   cudaFree(data);
 }

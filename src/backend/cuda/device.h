@@ -1,4 +1,4 @@
-// A GPU through CUDA.
+// CUDA implementation of Device.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,12 +13,13 @@
 
 namespace hone {
 
-// Why no GPU can be used (no driver, one that is too old, no device, compute capability below 8.0), or nothing.
+// Returns the reason why no GPU can be used (no driver or too old a driver, no device, compute capability below 8.0);
+// empty if one can be used.
 [[nodiscard]] std::string cuda_obstacle();
 
-// A GPU and what the process holds of it: a stream, pinned memory, the handles of libraries. Everything runs on the one
-// stream, so that work is done in the order in which it is given. Nothing is given back by a destructor: the device
-// lives as long as the process (core/immortal.h says why).
+// A GPU with a stream, pinned buffers for uploads and downloads, and library handles. All work runs on the one stream
+// and therefore in the order of submission. The destructor releases nothing: the device lives as long as the process
+// (see core/immortal.h).
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(int ordinal);
@@ -35,20 +36,21 @@ class CudaDevice final : public Device {
 
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
   [[nodiscard]] const cudaDeviceProp& properties() const { return properties_; }
-  // 90 for sm_90.
+  // Compute capability as a number: 90 for sm_90.
   [[nodiscard]] int compute_capability() const { return properties_.major * 10 + properties_.minor; }
-  // For grids that only cover work; what fixes the order of a sum must not depend on it (ops/slices.h).
+  // Number of SMs. May determine grid sizes, but never the order of a sum (ops/slices.h): results must not depend on
+  // the GPU model.
   [[nodiscard]] int multiprocessors() const { return properties_.multiProcessorCount; }
   [[nodiscard]] Cublas& cublas();
 
  private:
-  // Part of the pinned ring that a copy may still read.
+  // Part of the pinned ring buffer that an upload may still read.
   struct InFlight {
     std::size_t begin = 0, end = 0;
     cudaEvent_t done = nullptr;
   };
 
-  // What has been copied to pinned memory, or will have been, for the host.
+  // Deferred download: synchronize() copies the bytes from the pinned buffer to `host`.
   struct Reading {
     void* host = nullptr;
     std::size_t begin = 0, bytes = 0;
@@ -56,22 +58,22 @@ class CudaDevice final : public Device {
 
   std::byte* allocate(std::size_t bytes) override;
   void release(std::byte* data, std::size_t bytes) override;
-  // A piece of the ring that no copy reads any more.
+  // Returns a piece of the ring buffer; waits until no upload reads it.
   std::byte* stage(std::size_t bytes);
   void retire_oldest();
 
   int ordinal_;
   cudaDeviceProp properties_{};
   cudaStream_t stream_ = nullptr;
-  std::byte* ring_ = nullptr;  // pinned host memory
+  std::byte* ring_ = nullptr;  // pinned host memory, ring buffer of uploads
   std::size_t ring_head_ = 0;
   std::deque<InFlight> in_flight_;
-  std::byte* readings_buffer_ = nullptr;  // pinned host memory
+  std::byte* readings_buffer_ = nullptr;  // pinned host memory, for download_later()
   std::vector<Reading> readings_;
   std::unique_ptr<Cublas> cublas_;
 };
 
-// The first GPU. Throws Error where there is an obstacle.
+// Returns the first GPU. Throws Error with cuda_obstacle().
 [[nodiscard]] CudaDevice& cuda_device();
 
 }  // namespace hone

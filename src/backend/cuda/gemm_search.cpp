@@ -1,3 +1,8 @@
+// Steps of a search:
+//
+//   1. screening: time the default algorithm and every proposal with one to three runs
+//   2. comparison: the fastest ones, up to kFinalists with the default, must give the bits of the default
+//   3. final: time the finalists in turns, compare their medians, and keep the default unless another is 0.5% faster
 #include "backend/cuda/gemm_search.h"
 
 #include <algorithm>
@@ -16,25 +21,26 @@ namespace {
 using Algorithm = cublasLtMatmulAlgo_t;
 
 constexpr std::size_t kPattern = std::size_t{1} << 20;     // random values, repeated over the operands
-constexpr std::size_t kRotation = std::size_t{256} << 20;  // bytes that runs go round, well above the L2 cache
+constexpr std::size_t kRotation = std::size_t{256} << 20;  // bytes of all operand copies, well above the L2 cache
 constexpr std::size_t kMostCopies = 64;
-constexpr std::int64_t kCompared = std::int64_t{1} << 20;  // elements, at least
+constexpr std::int64_t kCompared = std::int64_t{1} << 20;  // least number of elements compared with first()
 constexpr std::size_t kFinalists = 6;
-constexpr double kHopeless = 1.3;      // of the fastest's time: what is not looked at twice
-constexpr double kNear = 1.06;         // of the fastest's time: what may be a finalist
-constexpr double kWorthwhile = 0.995;  // of first()'s time: below that another is taken
-// A finalist runs alone for so long before it is timed for as long again: the card lowers its clock until the power is
-// what it may be, within some tens of milliseconds, so that what takes less energy is faster in the end. Short products
-// leave the card idle between them and are timed in short turns.
+constexpr double kHopeless = 1.3;      // times the fastest: slower algorithms are measured only once
+constexpr double kNear = 1.06;         // times the fastest: slower algorithms are not finalists
+constexpr double kWorthwhile = 0.995;  // times first(): an algorithm must be faster than that to replace it
+// Turns of a finalist. A sustained turn runs the algorithm alone for `seconds` and then times it for as long again: the
+// GPU lowers its clock within some tens of milliseconds to stay within its power limit, so an algorithm that takes less
+// energy ends up faster. Short GEMMs do not reach that limit in practice, because the GPU is idle between them; they
+// are timed in short turns.
 struct Turns {
   double seconds;
   int rounds;
 };
 constexpr Turns kSustained{.seconds = 50e-3, .rounds = 2};
 constexpr Turns kShort{.seconds = 1.5e-3, .rounds = 15};
-constexpr double kLong = 100e-6;  // what counts as no short product
+constexpr double kLong = 100e-6;  // seconds; GEMMs from this time on are timed in sustained turns
 
-// Memory of the GPU, given back at the end of its life; null where there was not enough.
+// Owner of GPU memory; null if there was not enough.
 class Memory {
  public:
   explicit Memory(std::size_t bytes) {
@@ -94,7 +100,7 @@ class Search {
         bias_bytes_(product.key().bias ? matrix_bytes(1, product.key().n, product.key().b_type) : 0),
         copy_bytes_(a_bytes_ + b_bytes_ + c_bytes_ + bias_bytes_),
         copies_(std::clamp(kRotation / copy_bytes_ + 1, std::size_t{1}, kMostCopies)),
-        // The copies; the first algorithm's result; the count of differences; the workspace.
+        // Layout: operand copies | result of first() | count of differences (256 bytes) | workspace.
         memory_(copies_ * copy_bytes_ + c_bytes_ + 256 + kCublasWorkspace) {}
 
   std::optional<GemmSearch> run() {
@@ -135,7 +141,7 @@ class Search {
             .workspace = memory_.at(copies_ * copy_bytes_ + c_bytes_ + 256)};
   }
 
-  // Seconds a run; infinite where the library refuses.
+  // Mean time of a run in seconds; infinity if the library rejects the algorithm.
   double time(const Algorithm& algorithm, std::size_t runs) {
     start_.record(stream_);
     for (std::size_t i = 0; i < runs; ++i) {
@@ -148,8 +154,9 @@ class Search {
     return end_.seconds_since(start_) / static_cast<double>(runs);
   }
 
-  // The result of a round's operands, where sums start as the first copy's a and b: no result is written to those. Few
-  // rows of a lie elsewhere in each round.
+  // Computes c of one round into `to`; returns false if the library rejects the algorithm. `to` is first filled with
+  // the first copy's a and b, which no run overwrites, so that accumulation starts from the same values for all
+  // algorithms. Each round shifts `a`, so that a GEMM of few rows sees different values in each round.
   bool result(const Algorithm& algorithm, std::size_t round, std::byte* to) {
     CublasProduct::Operands given = operands(round);
     given.a = static_cast<const std::byte*>(given.a) + round * 256 % (b_bytes_ + 256);
@@ -163,7 +170,7 @@ class Search {
     return product_.run(algorithm, given, stream_) == CUBLAS_STATUS_SUCCESS;
   }
 
-  // Whether the algorithm gives what the first one gives.
+  // Returns true if the results of the algorithm are bitwise equal to those of first().
   bool agrees(const Algorithm& algorithm) {
     auto* count = reinterpret_cast<unsigned long long*>(memory_.at(copies_ * copy_bytes_ + c_bytes_));
     std::byte* expected = memory_.at(copies_ * copy_bytes_);
@@ -178,11 +185,11 @@ class Search {
     unsigned long long differing = 0;
     check_cuda(cudaMemcpyAsync(&differing, count, sizeof(differing), cudaMemcpyDeviceToHost, stream_),
                "a copy from the GPU");
-    check_cuda(cudaStreamSynchronize(stream_), "a matrix product that is tried");
+    check_cuda(cudaStreamSynchronize(stream_), "a GEMM that is being timed");
     return differing == 0;
   }
 
-  // A first look. A kernel's first run loads it, which takes longer than it does.
+  // Estimates the time with few runs. The first run is not timed, because it loads the kernel.
   double screen(const Algorithm& algorithm) {
     if (std::isinf(time(algorithm, 1))) return std::numeric_limits<double>::infinity();
     const double once = time(algorithm, 1);
@@ -215,6 +222,7 @@ class Search {
 };
 
 std::optional<GemmSearch> Search::decide() {
+  // Select the finalists: the fastest algorithms that give the same bits as the default, and the default itself.
   sort();
   const double limit = kNear * candidates_.front().seconds;
   std::vector<Candidate> finalists{first_};
@@ -227,7 +235,8 @@ std::optional<GemmSearch> Search::decide() {
       ++different_;
     }
   }
-  std::vector<std::vector<double>> times(finalists.size());
+  // Time the finalists in turns and take the median of each.
+  std::vector<std::vector<double>> times(finalists.size());  // [finalists][rounds], seconds
   const bool sustained = first_.seconds >= kLong;
   const Turns& turns = sustained ? kSustained : kShort;
   for (int round = 0; round < turns.rounds; ++round) {
@@ -241,6 +250,7 @@ std::optional<GemmSearch> Search::decide() {
     std::ranges::sort(times[i]);
     finalists[i].seconds = times[i][times[i].size() / 2];
   }
+  // Keep the default unless another algorithm is faster by more than the noise.
   const Candidate& fastest = *std::ranges::min_element(finalists, {}, &Candidate::seconds);
   const Candidate& chosen = fastest.seconds < kWorthwhile * finalists[0].seconds ? fastest : finalists[0];
   GemmSearch search{.tried = candidates_.size(), .different = different_};

@@ -1,4 +1,4 @@
-// The fastest algorithm of a matrix product, by trying.
+// Finds the fastest algorithm of a GEMM by measurement.
 #pragma once
 
 #include <optional>
@@ -9,14 +9,15 @@ namespace hone {
 
 struct GemmSearch {
   GemmChoice choice;
-  std::size_t tried = 0;      // algorithms
-  std::size_t different = 0;  // of these, left out because their results were not those of first(), bit for bit
+  std::size_t tried = 0;      // number of algorithms
+  std::size_t different = 0;  // number of these that were rejected because their results differ from those of first()
 };
 
-// Times the library's proposals on random operands that lie elsewhere at each run, in turns, so that
-// all see the same clock. An algorithm counts only if its result equals that of product.first() in every bit, over at
-// least a million elements: tuning changes no number, and products of the same weights with other numbers of rows stay
-// consistent. Nothing where the GPU has no memory for the operands. Waits for the stream.
+// Times the algorithms that the library proposes on random operands. Each run uses operands at other addresses, so that
+// they are not in the L2 cache, and the algorithms take turns, so that all run at the same clock. An algorithm is
+// accepted only if its result is bitwise equal to that of product.first() over at least 2^20 elements. Tuning thus
+// changes no result, and GEMMs of the same weights with different numbers of rows stay consistent. Returns nullopt if
+// the GPU has not enough memory for the operands. Waits for the stream.
 [[nodiscard]] std::optional<GemmSearch> search_gemm(const CublasProduct& product, cudaStream_t stream);
 
 }  // namespace hone

@@ -9,7 +9,7 @@ namespace hone {
 std::optional<Error> gpu_obstacle() {
   const std::string obstacle = cuda_obstacle();
   if (obstacle.empty()) return std::nullopt;
-  return Error("device", "cuda cannot be used: " + obstacle, "device: cpu works");
+  return Error("device", "cuda cannot be used: " + obstacle, "use device: cpu");
 }
 
 Device& gpu_device() { return cuda_device(); }

@@ -1,5 +1,6 @@
-// Tensor-core products of bf16 and what feeds them (sm_80 and later): asynchronous copies to shared memory, its layout,
-// fragments. Layouts are those of PTX's mma.m16n8k16 and ldmatrix.
+// Building blocks of bf16 tensor-core kernels (sm_80 and later): asynchronous copies to shared memory, a swizzled
+// layout of shared memory, loading of fragments, and mma. The layouts of fragments are those of PTX's mma.m16n8k16 and
+// ldmatrix.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -9,18 +10,18 @@
 
 namespace hone {
 
-// Sixteen bytes to shared memory; zeros where `valid` is false, and then `from` is not read.
+// Copies 16 bytes to shared memory asynchronously. If `valid` is false it writes zeros and does not read `from`.
 __device__ inline void copy_async16(std::uint32_t shared, const void* from, bool valid) {
   const int bytes = valid ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
 }
-// As above, four bytes.
+// Does the same for 4 bytes.
 __device__ inline void copy_async4(std::uint32_t shared, const void* from, bool valid) {
   const int bytes = valid ? 4 : 0;
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
 }
 __device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
-// Until at most `kPending` of this thread's committed groups are under way.
+// Waits until at most `kPending` committed groups of this thread are incomplete.
 template <int kPending>
 __device__ inline void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
@@ -43,7 +44,7 @@ __device__ inline void load_matrices_transposed(std::uint32_t (&r)[4], std::uint
                : "memory");
 }
 
-// The reverse of load_matrices (sm_90 and later).
+// Inverse of load_matrices (sm_90 and later).
 __device__ inline void store_matrices(std::uint32_t address, const std::uint32_t (&r)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};\n" ::"r"(address), "r"(r[0]),
                "r"(r[1]), "r"(r[2]), "r"(r[3])
@@ -59,22 +60,28 @@ __device__ inline void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Two bf16 in a register, `low` in the lower half, rounded to nearest even.
+// Packs two floats as bf16 into a register, `low` in the lower half, rounded to nearest even.
 [[nodiscard]] __device__ inline std::uint32_t packed_bf16(float low, float high) {
   std::uint32_t result;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(result) : "f"(high), "f"(low));
   return result;
 }
 
-// 2^x to 2 ulp; what is below 2^-126 is 0.
+// 2^x with an error of at most 2 ulp; results below 2^-126 are flushed to 0.
 [[nodiscard]] __device__ inline float exp2_fast(float x) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(result) : "f"(x));
   return result;
 }
 
-// Rows of `kWidth` bf16 in shared memory, a multiple of 64. Chunk c of 16 bytes of row r lies where c ^ (r % 8) would,
-// so that eight rows' chunks of one place lie in different banks.
+// Swizzled matrix of bf16 rows in shared memory; kWidth is a multiple of 64 elements. The 16-byte chunk c of row r is
+// stored at the position of chunk c ^ (r % 8), so that the same chunk of eight consecutive rows is in different banks:
+//
+//            position  0  1  2  3  4  5  6  7
+//   row 0    chunk     0  1  2  3  4  5  6  7
+//   row 1              1  0  3  2  5  4  7  6
+//   row 2              2  3  0  1  6  7  4  5
+//   ...
 template <int kWidth>
 struct SharedRows {
   static constexpr int kChunks = kWidth / 8;
@@ -85,25 +92,27 @@ struct SharedRows {
     return base + static_cast<std::uint32_t>(row * kRowBytes + ((chunk ^ (row & 7)) * 16));
   }
 
-  // Rows [row, row + 16), columns [16 step, 16 step + 16), as the A of a product.
+  // Loads rows [row, row + 16) and columns [16 step, 16 step + 16) as fragment A.
   __device__ void load_a(std::uint32_t (&r)[4], int row, int step) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     load_matrices(r, at(row + (lane & 15), 2 * step + (lane >> 4)));
   }
-  // Rows [row, row + 16) as 16 columns of B, columns [16 step, 16 step + 16) as its rows: r[0], r[1] for the first
-  // eight columns, r[2], r[3] for the others.
+  // Loads fragments of B, whose 16 columns are the rows [row, row + 16) and whose rows are the columns [16 step,
+  // 16 step + 16): r[0] and r[1] are the first eight columns of B, r[2] and r[3] the other eight.
   __device__ void load_b(std::uint32_t (&r)[4], int row, int step) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     load_matrices(r, at(row + (lane & 7) + ((lane >> 4) << 3), 2 * step + ((lane >> 3) & 1)));
   }
-  // Rows [row, row + 16) as B's rows, columns [16 step, 16 step + 16) as its 16 columns, in the order of load_b.
+  // Loads fragments of B, whose rows are the rows [row, row + 16) and whose 16 columns are the columns [16 step,
+  // 16 step + 16), in the order of load_b.
   __device__ void load_b_transposed(std::uint32_t (&r)[4], int row, int step) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     load_matrices_transposed(r, at(row + (lane & 15), 2 * step + (lane >> 4)));
   }
 
-  // Rows [0, kRows) by a block of kThreads: source(row) is where a row lies, null for zeros; chunks from `chunks` on
-  // are zeros too.
+  // Copies rows [0, kRows) asynchronously with a block of kThreads threads. source(row) returns the address of a row in
+  // global memory, or null for a row of zeros; chunks from `chunks` on are zeros. `anywhere` is any valid address,
+  // which is passed, but not read, for zeros.
   template <int kRows, int kThreads, class Source>
   __device__ void copy(int chunks, const __nv_bfloat16* anywhere, const Source& source) const {
     static_assert(kRows * kChunks % kThreads == 0);
@@ -119,9 +128,10 @@ struct SharedRows {
   }
 };
 
-// The sixteen rows from `row` on of a warp, `values[n][e]` being the C of the product with columns [8 n, 8 n + 8),
-// times `factor` of the row's half, to shared memory as bf16 and from there to target(row): null for rows that are left
-// out. What others read of those sixteen rows has been read.
+// Stores 16 rows of a warp, which begin at `row`, as bf16 to global memory. values[n][e] is the C fragment of the
+// columns [8 n, 8 n + 8); rows 0..7 are multiplied by factor[0], rows 8..15 by factor[1]. The rows are staged in
+// `shared`, so that each thread writes 16 bytes, and then copied to target(row), which returns null for rows to skip.
+// All reads of these 16 rows of `shared` by other warps must be complete.
 template <int kWidth, class Target>
 __device__ void store_rows(const SharedRows<kWidth>& shared, int row, const float (&values)[kWidth / 8][4],
                            const float (&factor)[2], int chunks, const Target& target) {

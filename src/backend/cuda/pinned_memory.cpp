@@ -39,7 +39,7 @@ std::byte* PinnedMemory::allocate(std::size_t bytes) {
   const cudaError_t status = cudaMallocHost(&data, bytes);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // the error is not sticky
-    throw Error("memory", text_of("cannot pin ", format_bytes(bytes), " of the host's memory"));
+    throw Error("memory", text_of("cannot allocate ", format_bytes(bytes), " of pinned host memory"));
   }
   check_cuda(status, "cudaMallocHost");
   std::memset(data, 0, bytes);
@@ -47,7 +47,7 @@ std::byte* PinnedMemory::allocate(std::size_t bytes) {
 }
 
 void PinnedMemory::release(std::byte* data, std::size_t) {
-  // What still runs may use the memory. An error here has been or will be reported by the work itself.
+  // Work in progress may use the memory. Its errors are reported by synchronize(), so they are ignored here.
   cudaStreamSynchronize(gpu_.stream());
   cudaFreeHost(data);
 }
@@ -71,7 +71,7 @@ void SideCopies::start(int slot, void* to, const void* from, std::size_t bytes, 
   const cudaStream_t side = kind == cudaMemcpyDeviceToHost ? to_host_ : to_gpu_;
   check_cuda(cudaEventRecord(events.started, stream_), "cudaEventRecord");
   check_cuda(cudaStreamWaitEvent(side, events.started), "cudaStreamWaitEvent");
-  check_cuda(cudaMemcpyAsync(to, from, bytes, kind, side), "a copy beside the GPU's work");
+  check_cuda(cudaMemcpyAsync(to, from, bytes, kind, side), "a concurrent copy between host and GPU");
   check_cuda(cudaEventRecord(events.done, side), "cudaEventRecord");
 }
 

@@ -1,4 +1,4 @@
-// Pinned memory of the host, and copies between it and a GPU that run beside its other work.
+// Pinned host memory, and copies between it and a GPU that run concurrently with the GPU's other work.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,14 +9,14 @@
 
 namespace hone {
 
-// As a device that computes nothing.
+// Device that only allocates pinned host memory, for host_memory_of().
 class PinnedMemory final : public Device {
  public:
   explicit PinnedMemory(CudaDevice& gpu) : gpu_(gpu) {}
 
   DeviceKind kind() const override { return DeviceKind::cpu; }
   std::string name() const override { return "pinned host memory"; }
-  // These wait for the GPU.
+  // The following functions wait for the GPU.
   void upload(std::byte* to, const void* from, std::size_t bytes) override;
   void download(void* to, const std::byte* from, std::size_t bytes) override;
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
@@ -30,19 +30,19 @@ class PinnedMemory final : public Device {
   CudaDevice& gpu_;
 };
 
-// Of the first GPU.
+// Returns the pinned memory of the first GPU.
 [[nodiscard]] PinnedMemory& pinned_memory();
 
-// Copies beside the GPU's stream, one direction each. Lives as long as the process: nothing is given back. A copy
-// starts when the work given to the stream so far is done; after wait() the stream goes on when the copy is. Both may
-// be recorded, together.
+// Copies on two side streams, one for each direction, that overlap with the work of the GPU's stream. A copy starts
+// after the work submitted to the stream before start(); work submitted after wait() starts after the copy. Both calls
+// can be recorded if they are in the same recording. The object lives as long as the process and releases nothing.
 class SideCopies {
  public:
   explicit SideCopies(cudaStream_t stream);
   SideCopies(const SideCopies&) = delete;
   SideCopies& operator=(const SideCopies&) = delete;
 
-  // `slot` names the copy for wait(); it is free again after that.
+  // `slot` identifies the copy for wait(), after which it can be reused.
   void start(int slot, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
   void wait(int slot);
 
@@ -58,7 +58,7 @@ class SideCopies {
   std::map<int, Slot> slots_;
 };
 
-// Of the first GPU.
+// Returns the side streams of the first GPU.
 [[nodiscard]] SideCopies& side_copies();
 
 }  // namespace hone

@@ -37,7 +37,7 @@ class CudaStopwatch final : public Stopwatch {
  private:
   cudaStream_t stream_;
   std::vector<cudaEvent_t> events_;
-  std::size_t marks_ = 0;  // events recorded since the last read
+  std::size_t marks_ = 0;  // number of events recorded since the last read
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace hone {
 namespace {
 
-// NVML, which comes with the driver, opened when it is first asked.
+// NVML, which is part of the driver, loaded at the first call of gpu_usage().
 class Nvml {
  public:
   Nvml() {

@@ -1,9 +1,9 @@
-// Products of four warps (a warpgroup) by Hopper's tensor cores, sm_90a only: PTX's wgmma. A product reads shared
-// memory itself and runs on while its threads do other work: what it writes is there after warpgroup_wait, and
-// registers that it uses are left alone until then.
+// PTX wrappers of wgmma, the asynchronous matrix multiply-accumulate of a warpgroup (four warps) on Hopper's tensor
+// cores, sm_90a only. The instruction reads operands from shared memory and runs while its threads do other work. Its
+// results are available after warpgroup_wait; until then threads must not access the registers that it uses.
 //
-// Operands in shared memory are tiles of rows of 64 bf16 (128 bytes) as SharedRows<64> of mma.cuh and bulk copies with
-// a swizzle of 128 bytes lay them out; a tile starts at a multiple of 1,024 bytes.
+// Operands in shared memory are tiles of rows of 64 bf16 (128 bytes), with the layout of SharedRows<64> of mma.cuh and
+// of bulk copies with a swizzle of 128 bytes. A tile starts at a multiple of 1,024 bytes.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,27 @@
 
 namespace hone {
 
-// Whether the tile's rows run along the sum (k) or along the product's other dimension (m of A, n of B).
+// Dimension along the rows of a tile: that of the sum (k), or the other one of the operand (m of A, n of B).
 enum class Major { k = 0, mn = 1 };
 
-// The operand that starts at an address. Steps of 16 along k are 32 bytes apart for Major::k and 2,048 bytes, 16 rows,
-// for Major::mn. `tile_bytes`: of Major::mn, from a tile of 64 columns to the next one's.
+// Returns the matrix descriptor of the operand at an address in shared memory. A step of 16 along k is 32 bytes for
+// Major::k and 2,048 bytes (16 rows) for Major::mn. `tile_bytes` is the distance between two tiles of 64 columns, for
+// Major::mn only.
 [[nodiscard]] __device__ inline std::uint64_t warpgroup_operand(std::uint32_t address, std::uint32_t tile_bytes) {
   constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
   constexpr std::uint64_t kEightRows = std::uint64_t{1024 / 16} << 32;
   return kSwizzle128 | kEightRows | (std::uint64_t{tile_bytes / 16} << 16) | ((address & 0x3FFFF) / 16);
 }
 
-// Before the first product and wherever threads have written registers that a product uses.
+// Required before the first wgmma and after threads have written registers that a wgmma uses.
 __device__ inline void warpgroup_fence() { asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory"); }
 __device__ inline void warpgroup_commit() { asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory"); }
-// Until at most `kPending` of the committed groups are under way.
+// Waits until at most `kPending` committed groups are incomplete.
 template <int kPending>
 __device__ inline void warpgroup_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(kPending) : "memory");
 }
-// Keeps the compiler from reading c before a wait that stands above, or writing it after a product below.
+// Keeps the compiler from moving reads of c above a preceding wait and writes of c below a following wgmma.
 template <int kCount>
 __device__ inline void settle(float (&c)[kCount][4]) {
 #pragma unroll
@@ -41,8 +42,8 @@ __device__ inline void settle(float (&c)[kCount][4]) {
 
 #define HONE_FOUR(n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
 
-// c[64, 8 kCount] = keep c + a[64, 16] b[16, 8 kCount] by four warps, each with 16 rows of c as mma.m16n8k16 lays out
-// its C; `keep` is 0 or 1.
+// Computes c[64, 8 kCount] = keep c + a[64, 16] b[16, 8 kCount], where `keep` is 0 or 1. Each of the four warps holds
+// 16 rows of c in the layout of C of mma.m16n8k16.
 template <Major kMajorA, Major kMajorB, int kCount>
 __device__ void warpgroup_multiply(float (&c)[kCount][4], std::uint64_t a, std::uint64_t b, int keep) {
   constexpr int kOrderA = static_cast<int>(kMajorA);
@@ -99,7 +100,7 @@ __device__ void warpgroup_multiply(float (&c)[kCount][4], std::uint64_t a, std::
   }
 }
 
-// As above with A in registers: that of a warp's mma.m16n8k16 for its 16 rows.
+// Does the same with A in registers: each warp holds its 16 rows in the layout of A of mma.m16n8k16.
 template <Major kMajorB, int kCount>
 __device__ void warpgroup_multiply(float (&c)[kCount][4], const std::uint32_t (&a)[4], std::uint64_t b, int keep) {
   constexpr int kOrderB = static_cast<int>(kMajorB);
@@ -133,7 +134,8 @@ __device__ void warpgroup_multiply(float (&c)[kCount][4], const std::uint32_t (&
 
 #undef HONE_FOUR
 
-// Built for what has wgmma only: elsewhere it can have no such number of threads, by which launches can tell.
+// Launch bounds of kernels that use wgmma. Code for other architectures gets a bound of 32 threads, so that launchers
+// can detect it by cudaFuncGetAttributes (maxThreadsPerBlock).
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define HONE_WGMMA_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
 #else

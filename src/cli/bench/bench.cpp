@@ -1,4 +1,4 @@
-// hone bench: how fast this machine does what hone does.
+// hone bench: measures how fast training steps, kernels and GEMMs run on this machine.
 #include <algorithm>
 
 #include "cli/bench/kernels.h"
@@ -10,8 +10,9 @@
 namespace hone {
 namespace {
 
-const CommandText kText{
-    .name = "bench", .summary = "Measures what hone does on this machine", .positionals = "train|kernels|matmul"};
+const CommandText kText{.name = "bench",
+                        .summary = "Benchmark training steps, kernels or GEMMs on this machine",
+                        .positionals = "train|kernels|matmul"};
 
 struct Kind {
   std::string_view name;
@@ -21,11 +22,11 @@ struct Kind {
   std::vector<CommandKey> (*keys)();
 };
 constexpr Kind kKinds[] = {
-    {"train", "full training steps, optimizer included, on random tokens", bench_train, bench_train_help,
+    {"train", "complete training steps on random tokens, including the optimizer", bench_train, bench_train_help,
      bench_train_keys},
-    {"kernels", "every operation of a training step alone, against what the device can do", bench_kernels,
+    {"kernels", "each operation of a training step in isolation, compared with the device's roofline", bench_kernels,
      bench_kernels_help, bench_kernels_keys},
-    {"matmul", "matrix products over sizes and types, with and without tuning", bench_matmul, bench_matmul_help,
+    {"matmul", "GEMMs over sizes and dtypes, with and without tuning", bench_matmul, bench_matmul_help,
      bench_matmul_keys},
 };
 
@@ -47,7 +48,7 @@ int run(std::span<const std::string> arguments) {
               "for example hone bench train --model qwen2.5-0.5b");
 }
 
-// The keys of all kinds, each once.
+// Keys of all three benchmarks, each once.
 std::vector<CommandKey> keys() {
   std::vector<CommandKey> all;
   for (const Kind& kind : kKinds) {

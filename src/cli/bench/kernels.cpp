@@ -31,10 +31,10 @@ struct KernelsOptions : StepOptions {
   template <class Visitor>
   void fields(Visitor& v) {
     StepOptions::fields(v);
-    v.group("Measuring");
-    v("ops", ops, "Operations to measure, by the beginnings of their names; none: all");
-    v("seconds", seconds, "Time measured for each", above(0));
-    v("json", json, "File to write the figures to");
+    v.group("Measurement");
+    v("ops", ops, "Operations to measure, as prefixes of their names; empty: all");
+    v("seconds", seconds, "Seconds of measurement per operation", above(0));
+    v("json", json, "JSON file to write the results to");
   }
 };
 
@@ -45,7 +45,7 @@ struct Measured {
   std::string shapes;
   double milliseconds = 0;
   Work work;
-  double of_possible = 0;
+  double of_possible = 0;  // fraction of the roofline, 0 to 1
 };
 
 bool is_wanted(const KernelsOptions& options, std::string_view op) {
@@ -53,7 +53,7 @@ bool is_wanted(const KernelsOptions& options, std::string_view op) {
          std::ranges::any_of(options.ops, [&](const std::string& name) { return op.starts_with(name); });
 }
 
-// What distinguishes two nodes for a kernel.
+// Text that is equal for two nodes if their kernels do the same work: operation, shapes and attributes.
 std::string identity_of(const Program& program, const Node& node) {
   return text_of(node.op->name(), " ", shapes_of(program, node, node.inputs.size()), " ", node.attributes.to_text());
 }
@@ -65,13 +65,14 @@ void print(const Measured& each, const FlopUnit& unit) {
   std::fflush(stdout);
 }
 
-// Measures every distinct node of a program that is wanted.
+// Measures each distinct node of a program that the options select, and prints it.
 void measure(const Program& program, const KernelsOptions& options, Device& device, const HostBatch& batch,
              const DeviceLimits& limits, std::vector<Measured>& results) {
   std::set<std::string> seen;
   for (const Node& node : program.nodes()) {
     if (node.op->is_view() || !is_wanted(options, node.op->name())) continue;
-    // The stream of an update's random numbers tells weights apart, not kernels.
+    // The attributes of an update contain the key of its random stream, which differs between weights of equal shape
+    // and does not matter for the time.
     const bool update = node.phase == Phase::update;
     const std::string identity =
         update ? text_of(node.op->name(), shapes_of(program, node)) : identity_of(program, node);
@@ -115,20 +116,20 @@ int bench_kernels(std::span<const std::string> arguments) {
   Device& device = open_device(options.device);
   set_gemm_tuning(device, options.gemm.tuning());
   const HostBatch batch = random_batch(options, model->shape().vocab_size);
-  // Figures that are written down are of this run.
+  // Results in a file are compared with limits measured in the same run, not with stored ones.
   const bool anew = input.was_set("seconds") || !options.json.empty();
   const DeviceLimits limits = device_limits(device, options.weight_dtype(), options.seconds, anew);
   const FlopUnit unit = flop_unit(limits.flops_per_second);
-  std::printf("%s on %s, %lld x %lld tokens: copy %.0f GB/s, products %.1f %s\n\n", options.model.c_str(),
+  std::printf("%s on %s, %lld x %lld tokens; limits: copy %.0f GB/s, GEMM %.1f %s\n\n", options.model.c_str(),
               device.name().c_str(), static_cast<long long>(options.batch_size),
               static_cast<long long>(options.seq_len), limits.copy_bytes_per_second * 1e-9,
               limits.flops_per_second / unit.scale, unit.name);
-  std::printf("%-30s %10s %9s %8s %12s  %s\n", "operation", "ms", unit.name, "GB/s", "of possible", "inputs");
+  std::printf("%-30s %10s %9s %8s %12s  %s\n", "operation", "ms", unit.name, "GB/s", "of roofline", "inputs");
   std::vector<Measured> results;
   const Workspace workspace = trace_step(options, *model);
   measure(workspace.program(kTrainingProgram), options, device, batch, limits, results);
   measure(workspace.program(kUpdateProgram), options, device, batch, limits, results);
-  if (results.empty()) throw Error("ops", "no operation of the step has such a name");
+  if (results.empty()) throw Error("ops", "matches no operation of the step");
   if (options.json.empty()) return 0;
   std::vector<ResultRow> rows{
       {"copy", "device to device", limits.copy_bytes_per_second * 1e-9, "GB/s"},

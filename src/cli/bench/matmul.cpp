@@ -32,19 +32,19 @@ struct MatmulOptions {
 
   template <class Visitor>
   void fields(Visitor& v) {
-    v.group("Products");
-    v("sizes", sizes, "Products of so many rows, columns and terms; none: 1024 to 16384, on the host 256 to 1024",
-      within(1, 65536));
-    v("dtypes", dtypes, "Types of operands and results: bfloat16, float32");
-    v("model", model, "The products of a step of this shape instead, in the first type: a name, or a config.json");
-    v("tokens", tokens, "Rows of the model's products", at_least(1));
+    v.group("GEMMs");
+    v("sizes", sizes, "Sizes n of n x n x n GEMMs; empty: 1024 to 16384, on the CPU 256 to 1024", within(1, 65536));
+    v("dtypes", dtypes, "Dtypes of operands and results: bfloat16, float32");
+    v("model", model,
+      "Measure the GEMMs of a training step of this model instead, in the first dtype: a known shape or a config.json");
+    v("tokens", tokens, "Tokens per micro-batch with --model", at_least(1));
     v("device", device, kDeviceHelp);
     gemm.fields(v);
-    v.group("Measuring");
-    v("seconds", seconds, "Time measured for each", above(0));
-    v("peak_tflops", peak_tflops, "Of the device in bfloat16, for the share; 0: by its data sheet, where hone knows it",
+    v.group("Measurement");
+    v("seconds", seconds, "Seconds of measurement per GEMM", above(0));
+    v("peak_tflops", peak_tflops, "Peak TFLOP/s of the device in bfloat16; 0: from the data sheet, if hone knows it",
       at_least(0));
-    v("json", json, "File to write the figures to");
+    v("json", json, "JSON file to write the results to");
   }
 };
 
@@ -57,11 +57,11 @@ DType dtype_of(const std::string& name) {
 }
 
 struct Rates {
-  double first = 0;                // FLOP/s with the library's choice
-  std::optional<double> measured;  // with the table's, or the one that is found now
+  double first = 0;                // FLOP/s with the algorithm that the library chooses
+  std::optional<double> measured;  // FLOP/s with the tuned algorithm; absent on a CPU
 };
 
-// "8192 x 4608 x 3584, forward".
+// Label of a node's GEMM, m x n x k: "8192 x 4608 x 3584, forward".
 std::string label_of(const Program& program, const Node& node) {
   const Shape& a = program.value(node.inputs[LinearFactorsIn::a]).type.shape;
   const Shape& b = program.value(node.inputs[LinearFactorsIn::b]).type.shape;
@@ -81,7 +81,7 @@ Rates rates_of(const Program& program, const Node& node, Device& device, const M
   const auto prepared = [&](const GemmTuning& tuning) {
     set_gemm_tuning(device, tuning);
     Executable executable = one.executable();
-    for (int i = 0; i < 2; ++i) executable.run();  // the second is recorded: the choice stays with it
+    for (int i = 0; i < 2; ++i) executable.run();  // the second run is recorded, with the algorithm chosen here
     return executable;
   };
   Executable first = prepared({.mode = GemmTuning::Mode::off, .table = {}});
@@ -94,14 +94,15 @@ Rates rates_of(const Program& program, const Node& node, Device& device, const M
   return {flops / seconds[0], flops / seconds[1]};
 }
 
+// Measures GEMMs and prints a row for each.
 class Table {
  public:
   Table(Device& device, const MatmulOptions& options) : device_(device), options_(options) {
     const DeviceRate promised = built_in_model(device.name()).promised_flops;
     peak_ = options.peak_tflops > 0 ? options.peak_tflops * 1e12 : promised.per_second;
     if (device.kind() == DeviceKind::cpu) unit_ = {"GFLOP/s", 1e9};
-    std::printf("matrix products on %s, %s\n\n%-44s %-8s %9s %9s %7s %8s\n", device.name().c_str(), unit_.name,
-                "rows x columns x terms", "dtype", "first", "tuned", "gain", "of peak");
+    std::printf("GEMMs on %s, %s\n\n%-44s %-8s %9s %9s %7s %8s\n", device.name().c_str(), unit_.name, "m x n x k",
+                "dtype", "default", "tuned", "gain", "of peak");
   }
 
   void add(const Program& program, const Node& node, const std::string& label) {

@@ -46,7 +46,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kModels{
       "n_positions": 1024, "n_inner": 19840, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0})"},
 }};
 
-// Where the figures that the table is compared with name batch and length, these.
+// Batch sizes and sequence lengths of the published figures that the GPT table is compared with.
 constexpr std::array<GptTableRow, 8> kGptTable{{
     {"small", 16, 512, false},
     {"medium", 16, 512, false},
@@ -72,7 +72,7 @@ std::string bench_model_config(std::string_view name) {
   for (const auto& [known, config] : kModels) {
     if (known == name) return std::string(config);
   }
-  throw Error("model", text_of("there is no model ", name), "known are " + join(bench_model_names(), ", "));
+  throw Error("model", text_of("unknown model ", name), "known: " + join(bench_model_names(), ", "));
 }
 
 }  // namespace hone

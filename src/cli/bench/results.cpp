@@ -25,7 +25,7 @@ bool is_commit(std::string_view text) {
          std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
-// The folder of git's data: .git itself, or the one that a worktree's file .git names.
+// Folder with the data of git: .git itself, or the folder that the file .git of a worktree names.
 fs::path git_folder(const fs::path& git) {
   if (is_folder(git)) return git;
   const std::string line = first_line(git);
@@ -33,6 +33,7 @@ fs::path git_folder(const fs::path& git) {
   return line.starts_with(kPrefix) ? fs::path(line.substr(kPrefix.size())) : fs::path();
 }
 
+// Commit that HEAD names in a folder of git's data, directly or through a reference, loose or packed.
 std::string commit_in(const fs::path& folder) {
   const std::string head = first_line(folder / "HEAD");
   constexpr std::string_view kReference = "ref: ";

@@ -1,4 +1,5 @@
-// Measured figures in a file: bench/results/*.json, one row a line, listed by bench/list_results.sh.
+// Writes measured figures to a JSON file such as bench/results/*.json: an array with one row per line, which
+// bench/list_results.sh lists.
 #pragma once
 
 #include <filesystem>
@@ -10,20 +11,21 @@ namespace hone {
 
 struct ResultRow {
   std::string what;   // "kernel rms_norm", "matmul", "train"
-  std::string shape;  // what it was measured on
+  std::string shape;  // sizes and dtypes of the measured work
   double figure = 0;
   std::string unit;
 };
 
-// Writes the rows with the machine, the command, the commit that the working folder is at (empty where it is no
-// checkout) and the date, in UTC.
+// Writes the rows, each with the machine, the command, the UTC date and the commit of the working directory (empty
+// outside a git checkout). Throws Error if the file cannot be written.
 void write_results(const std::filesystem::path& path, std::span<const ResultRow> rows, const std::string& machine,
                    const std::string& command);
 
-// "hone bench NAME ARGUMENTS".
+// Returns the text "hone bench NAME ARGUMENTS".
 [[nodiscard]] std::string command_line(std::string_view name, std::span<const std::string> arguments);
 
-// The commit of the checkout that `folder` lies in, 40 digits, or nothing.
+// Returns the commit of the git checkout that contains `folder`, 40 hexadecimal digits, or an empty string. Reads the
+// files of .git, so that git need not be installed.
 [[nodiscard]] std::string commit_of(std::filesystem::path folder);
 
 }  // namespace hone

@@ -34,29 +34,30 @@ struct BenchTrainOptions : StepOptions {
   template <class Visitor>
   void fields(Visitor& v) {
     StepOptions::fields(v);
-    v.group("Measuring");
-    v("seconds", seconds, "Time measured, after the warm-up", above(0));
-    v("warmup_seconds", warmup_seconds, "Steps before, not measured", at_least(0));
+    v.group("Measurement");
+    v("seconds", seconds, "Seconds of measurement after the warm-up", above(0));
+    v("warmup_seconds", warmup_seconds, "Seconds of warm-up steps", at_least(0));
     v("peak_tflops", peak_tflops,
-      "Of the device, for the MFU; 0: by its data sheet, in bfloat16 and where hone knows it, else what a large "
-      "product "
-      "reaches",
+      "Peak TFLOP/s of the device, for the MFU; 0: from the data sheet if dtype is bfloat16 and hone knows the device, "
+      "otherwise the measured rate of a large GEMM",
       at_least(0));
-    v("profile", profile, "Time by operation instead; hone profile says more");
-    v("full", full, "The rows of the GPT table from small to xl, in place of one model");
-    v("large_models", large_models, "Its rows from 1.5b to 13b");
-    v("json", json, "File to write the figures to");
+    v("profile", profile, "Print the time of each operation instead; hone profile gives more detail");
+    v("full", full, "Measure the GPT-2 models small to xl instead of one model");
+    v("large_models", large_models, "Measure the GPT-2 models 1.5b to 13b");
+    v("json", json, "JSON file to write the results to");
   }
 };
 
 const CommandText kTrainText{.name = "bench train", .summary = {}};
 
-constexpr double kLimitSeconds = 0.5;  // for each limit, where it was not measured before
+constexpr double kLimitSeconds = 0.5;  // duration of the measurement of a limit that is not stored yet
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// 6 FLOPs a parameter outside the input embedding, and 6 x layers x width x length, that of the document a token is in.
+// Model FLOPs per token, forward and backward: 6 for each parameter except those of an untied input embedding, plus
+// 6 x layers x width x length for causal attention, where width is heads x head size and length is that of the token's
+// document, averaged over the tokens.
 double flops_per_token(const Model& model, const TensorStore& weights, const StepOptions& options) {
   const ModelShape shape = model.shape();
   double parameters = static_cast<double>(parameter_count(model));
@@ -77,13 +78,13 @@ void print_profile(TrainingStep& step, std::span<const HostBatch> batches, Devic
   std::fputs(to_text(make_report(timeline, device_limits(device, dtype, kLimitSeconds, false)), 100).c_str(), stdout);
 }
 
-// What FLOP/s are a share of.
+// Denominator of the MFU.
 struct Peak {
   double flops_per_second = 0;
-  bool measured = false;
+  bool measured = false;  // rate of a large GEMM instead of the data sheet's
 };
 
-// Measured where neither the options nor the device's data sheet tell it.
+// Returns the peak from the options or the data sheet, otherwise measures it.
 Peak peak_of(const BenchTrainOptions& options, Device& device) {
   const DType dtype = options.weight_dtype();
   double known = options.peak_tflops * 1e12;
@@ -91,25 +92,26 @@ Peak peak_of(const BenchTrainOptions& options, Device& device) {
   return known > 0 ? Peak{known, false} : Peak{product_limit(device, dtype, kLimitSeconds), true};
 }
 
-// "53.4 GFLOP/s, MFU 41.0% of 130 GFLOP/s in a large product".
+// Example: "53.4 GFLOP/s, MFU 41.0% of 130 GFLOP/s in a large GEMM".
 std::string utilization_text(double flops_per_second, const Peak& peak) {
   std::array<char, 120> text{};
   std::snprintf(text.data(), text.size(), "%s, MFU %.1f%% of %s%s", flops_text(flops_per_second).c_str(),
                 100 * flops_per_second / peak.flops_per_second, flops_text(peak.flops_per_second).c_str(),
-                peak.measured ? " in a large product" : "");
+                peak.measured ? " in a large GEMM" : "");
   return text.data();
 }
 
-// Prints the figures of a model and adds them to `rows`.
+// Measures a model, prints its figures and adds them to `rows`.
 void measure(const BenchTrainOptions& options, std::vector<ResultRow>& rows) {
   const auto start = Clock::now();
   const std::unique_ptr<Model> model = open_shape(options);
   Device& device = open_device(options.device);
   const std::size_t available_before = memory_of(device).available;
   set_gemm_tuning(device, options.gemm.tuning());
-  const Peak peak = peak_of(options, device);  // before the step takes the memory
+  const Peak peak = peak_of(options, device);  // before the step allocates its memory, because it may measure
   Workspace workspace = trace_step(options, *model);
   check_step_fits(options, *model, workspace);
+  // [gradient_accumulation_steps]; all micro-batches are equal, which does not change the time.
   const std::vector<HostBatch> batches(static_cast<std::size_t>(options.gradient_accumulation_steps),
                                        random_batch(options, model->shape().vocab_size));
   const std::size_t planned = workspace.memory().total();
@@ -137,11 +139,11 @@ void measure(const BenchTrainOptions& options, std::vector<ResultRow>& rows) {
               utilization_text(flops, peak).c_str(), seconds * 1e3, format_bytes(device.allocated_bytes()).c_str(),
               loss);
   if (device.kind() != DeviceKind::cpu) {
-    // Libraries and recorded launches are in no plan.
+    // The plan does not include libraries and recorded launches; this reports what they take.
     const auto beyond =
         static_cast<std::int64_t>(available_before) - static_cast<std::int64_t>(memory_of(device).available + planned);
     log_info(text_of("the device's free memory fell by the plan and ", beyond / (1 << 20),
-                     " MiB for libraries and recorded launches"));
+                     " MiB more, for libraries and recorded launches"));
   }
   rows.push_back({"train", shape, rate, "tokens/s"});
   rows.push_back({"train", shape, flops * 1e-12, "TFLOP/s"});
@@ -149,7 +151,7 @@ void measure(const BenchTrainOptions& options, std::vector<ResultRow>& rows) {
   rows.push_back({"train", shape, static_cast<double>(device.allocated_bytes()), "bytes"});
 }
 
-// The table's rows that the options name, one after the other; what does not fit is said and left out.
+// Measures the models of the GPT table that the options select. A model that does not fit prints its error instead.
 void measure_table(BenchTrainOptions options, std::vector<ResultRow>& rows) {
   for (const GptTableRow& row : gpt_table()) {
     if (row.large ? !options.large_models : !options.full) continue;

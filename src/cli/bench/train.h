@@ -1,4 +1,4 @@
-// hone bench train: full training steps on random tokens.
+// hone bench train: measures tokens/s and MFU of complete training steps on random tokens.
 #pragma once
 
 #include <span>
@@ -9,8 +9,9 @@
 
 namespace hone {
 
+// Runs the benchmark with the arguments after "train" and returns the exit code. Throws Error.
 int bench_train(std::span<const std::string> arguments);
-[[nodiscard]] std::string bench_train_help();  // its keys
+[[nodiscard]] std::string bench_train_help();  // help text of the keys
 [[nodiscard]] std::vector<CommandKey> bench_train_keys();
 
 }  // namespace hone

@@ -21,7 +21,7 @@
 namespace hone {
 namespace {
 
-// Of each target token of a step.
+// Weight of each target token in the loss of a step: 1 / number of target tokens.
 double weight_of(std::span<const HostBatch> batches) {
   std::int64_t targets = 0;
   for (const HostBatch& batch : batches) targets += batch.target_tokens;
@@ -36,12 +36,13 @@ std::unique_ptr<Model> open_shape(const StepOptions& options) {
   Json config = parse_json(text, options.model);
   if (options.layers > 0) config["num_hidden_layers"] = options.layers;
   std::unique_ptr<Model> model = family_registry().create(config);
-  // What is measured does not depend on whether the model has seen its rotary positions.
+  // Rotary positions beyond the trained ones are computed like all others, so the times are valid. Learned positions
+  // have a table with a fixed number of rows.
   const ModelShape& shape = model->shape();
   if (shape.learned_positions) check_positions(shape, options.seq_len, "seq_len");
   if (options.seq_len > shape.max_position_embeddings) {
     log_once(text_of("seq_len is ", options.seq_len, ", but the model has ", shape.max_position_embeddings,
-                     " positions (max_position_embeddings): no such model would be trained so"));
+                     " positions (max_position_embeddings); the times are valid, but do not train it like this"));
   }
   return model;
 }
@@ -107,7 +108,7 @@ Workspace trace_with(const StepOptions& options, const Model& model, const Train
   return workspace;
 }
 
-// Allocated, with random weights.
+// Allocates the workspace on the device and fills the weights with random values.
 Workspace with_weights(Workspace workspace, const Model& model, DType dtype, Device& device) {
   workspace.provide(kWeightStore, random_weights(model, 1, dtype, device));
   workspace.allocate(device);
@@ -145,7 +146,7 @@ void TrainingStep::run_profiled(std::span<const HostBatch> batches, Timeline& ti
   };
   NodeTimes times;
   const double begin = now();
-  double host = 0;  // the profile's own time
+  double host = 0;  // seconds that recording the profile itself took; subtracted from the timeline
   Executable& training = workspace_.executable(kTrainingProgram);
   training.set_observer(&times);
   LossLaunches launches(training, batches.size());

@@ -1,4 +1,4 @@
-// Training steps of a model with random weights, to be measured.
+// Builds and runs training steps of a model with random weights, for benchmarks and the profiler.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace hone {
 
-// A step of a known shape on random tokens.
+// Options that describe a training step of a known shape on random tokens.
 struct StepOptions {
   std::string model = "qwen2.5-0.5b";
   std::int64_t layers = 0;
@@ -37,23 +37,26 @@ struct StepOptions {
   template <class Visitor>
   void fields(Visitor& v) {
     v.group("Training step");
-    v("model", model, "One of the known shapes, or a config.json");
-    v("layers", layers, "Layers in place of the model's; 0: the model's", at_least(0));
-    v("batch_size", batch_size, "Sequences a micro-step", at_least(1));
-    v("seq_len", seq_len, "Tokens of a sequence", at_least(1));
-    v("document_len", document_len, "Tokens of a document on average, random; 0: one a sequence", at_least(0));
-    v("gradient_accumulation_steps", gradient_accumulation_steps, "Micro-steps an optimizer step", at_least(1));
+    v("model", model, "Name of a known shape such as qwen2.5-7b, or path of a config.json");
+    v("layers", layers, "Number of layers; 0: the model's", at_least(0));
+    v("batch_size", batch_size, "Sequences per micro-batch", at_least(1));
+    v("seq_len", seq_len, "Tokens per sequence", at_least(1));
+    v("document_len", document_len, "Mean tokens per document, lengths are random; 0: one document per sequence",
+      at_least(0));
+    v("gradient_accumulation_steps", gradient_accumulation_steps, "Micro-batches per optimizer step", at_least(1));
     v("gradient_checkpointing", gradient_checkpointing,
-      "Recompute by layer, but for attention's results where there is room; auto: the least that fits");
-    v("activation_offloading", activation_offloading, "Keep activations in the host's memory meanwhile");
-    v("dtype", dtype, "Type of the weights");
-    v("optim", optim, "Optimizer; unset beside float32: adamw_torch");
-    v("gradient_dtype", gradient_dtype, "What gradients of matrices are summed in; unset beside float32: float32");
+      "Recompute layers in the backward pass, except attention outputs that fit; auto: recompute as little as fits");
+    v("activation_offloading", activation_offloading,
+      "Move activations to host memory between the forward and the backward pass");
+    v("dtype", dtype, "Dtype of the weights");
+    v("optim", optim, "Optimizer; unset with dtype float32: adamw_torch");
+    v("gradient_dtype", gradient_dtype,
+      "Dtype in which gradients of matrices accumulate; unset with dtype float32: float32");
     v("device", device, kDeviceHelp);
     gemm.fields(v);
   }
 
-  // Sets what was not set and goes with the type of the weights.
+  // Sets optim and gradient_dtype to float32 variants if the weights are float32 and the user did not set them.
   void complete(const OptionInput& input) {
     if (weight_dtype() != DType::f32) return;
     if (!input.was_set("optim")) optim = OptimizerType::adamw;
@@ -63,27 +66,31 @@ struct StepOptions {
   [[nodiscard]] TrainingOptions training() const;
 };
 
-// Throws Error where the shape is unknown.
+// Creates the model that the options name, without weights. Throws Error if the shape is unknown.
 [[nodiscard]] std::unique_ptr<Model> open_shape(const StepOptions& options);
-// Of a micro-batch, in its order: sequences of seq_len tokens, each filled with documents of one half to three halves
-// of document_len tokens, the last cut off.
+// Lengths of the documents of a micro-batch in order, in tokens. Each sequence of seq_len tokens is filled with
+// documents of 0.5 to 1.5 times document_len tokens; its last document is cut to fit. Every call returns the same
+// lengths.
 [[nodiscard]] std::vector<std::int64_t> document_lengths(const StepOptions& options);
+// Returns a micro-batch of random tokens with these documents. Every call returns the same tokens.
 [[nodiscard]] HostBatch random_batch(const StepOptions& options, std::int64_t vocabulary);
 
-// The programs of a step, kTrainingProgram and the update, and what a run of them takes; nothing is allocated.
+// Traces the programs of a step, kTrainingProgram and kUpdateProgram, and plans their memory. Allocates nothing.
 [[nodiscard]] Workspace trace_step(const StepOptions& options, const Model& model);
-// Throws Error where the step does not fit its device.
+// Throws Error if the step does not fit into the memory of its device.
 void check_step_fits(const StepOptions& options, const Model& model, const Workspace& workspace);
 
 // A model with random weights, ready to take steps.
 class TrainingStep {
  public:
-  // `workspace`: with kTrainingProgram and the update of the model, not allocated yet.
+  // `workspace` holds the training and the update program of the model and is not allocated yet. The model and the
+  // device must outlive the object.
   TrainingStep(const Model& model, Workspace workspace, const OptimizerOptions& optimizer, DType dtype, Device& device);
 
-  // One optimizer step over the batches, waited for; returns the loss.
+  // Runs one optimizer step over the micro-batches, waits for it and returns the loss.
   double run(std::span<const HostBatch> batches);
-  // The same, with the step and the operations of its runs added to the timeline.
+  // Runs the same step and adds the times of the step and of its operations to the timeline. Nodes are launched one by
+  // one instead of replaying a recording, so the step may take longer than run().
   void run_profiled(std::span<const HostBatch> batches, Timeline& timeline);
 
   [[nodiscard]] const TensorStore& weights() const { return workspace_.store(kWeightStore); }

@@ -18,10 +18,10 @@
 namespace hone {
 namespace {
 
-constexpr const char* kStopped = "(stopped; Ctrl+C once more, or Ctrl+D, leaves)\n";
-constexpr const char* kHowToLeave = "(Ctrl+C once more, or Ctrl+D, leaves)\n";
+constexpr const char* kStopped = "(stopped; press Ctrl+C again or Ctrl+D to leave)\n";
+constexpr const char* kHowToLeave = "(press Ctrl+C again or Ctrl+D to leave)\n";
 
-// Answers a message, or obeys it; false where it ends the chat.
+// Answers a message or executes a command. Returns false if it ends the chat.
 bool take_message(Conversation& conversation, const TypedMessage& message) {
   try {
     if (message.may_be_command && is_chat_command(message.text)) return conversation.command(message.text);
@@ -36,13 +36,14 @@ bool take_message(Conversation& conversation, const TypedMessage& message) {
 int converse(Conversation& conversation) {
   LineEditor editor;
   MessageLines lines;
-  bool leaves_next = false;  // Ctrl+C was pressed last
+  bool leaves_next = false;  // the last key was Ctrl+C, so another one leaves
   print_answer("Ask something; /help lists the commands.\n");
-  catch_interrupts("");  // what Ctrl+C does is said here
+  catch_interrupts("");  // no notice: Ctrl+C does not end the chat, and kHowToLeave explains it
   for (;;) {
     const TypedLine line = editor.read(lines.has_begun() ? L". " : L"> ");
     if (termination_requested()) throw Interrupted();
     clear_interrupt();
+    // Ctrl+C drops what was typed. The second one in a row on an empty line leaves.
     if (line.kind == TypedLine::Kind::interrupt) {
       const bool drops = !line.was_empty || lines.has_begun();
       print_answer("\n");
@@ -76,7 +77,7 @@ int run(const ChatOptions& given, const OptionInput& input) {
   catch_interrupts();
   if (::isatty(STDIN_FILENO) != 0) return converse(conversation);
   const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
-  if (trim(text).empty()) throw Error("hone chat", "nothing was piped in", "echo 'a question' | hone chat FOLDER");
+  if (trim(text).empty()) throw Error("hone chat", "standard input is empty", "echo 'a question' | hone chat FOLDER");
   conversation.ask(std::string(trim(text)), is_terminal(OutputStream::standard_output));
   throw_if_interrupted();
   return 0;
@@ -87,9 +88,10 @@ int run(const ChatOptions& given, const OptionInput& input) {
 void register_chat(CommandRegistry& registry) {
   registry.add(make_command<ChatOptions>(
       {.name = "chat",
-       .summary = "Talk with a local model",
+       .summary = "Chat with a local model",
        .positionals = "[MODEL]",
-       .details = "On a terminal a conversation; piped input is answered once. In the conversation:\n" +
+       .details = "On a terminal, starts a conversation. Otherwise answers standard input once. Commands of a\n"
+                  "conversation:\n" +
                   std::string(chat_help())},
       run));
 }

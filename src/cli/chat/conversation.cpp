@@ -15,13 +15,13 @@ namespace hone {
 namespace {
 
 constexpr std::int64_t kLongestConversation = 8192;
-// What /set may change in the midst of a conversation.
+// Options that /set may change during a conversation.
 const std::vector<std::string> kSettings{"temperature",        "top_p",      "top_k", "min_p",
                                          "repetition_penalty", "max_tokens", "seed"};
 constexpr std::string_view kDim = "\x1b[2m";
 constexpr std::string_view kNormal = "\x1b[0m";
 
-// Prints an answer as it comes, what stands between <think> and </think> dimmed on a terminal.
+// Prints an answer while it is generated. If styled, dims the text between <think> and </think>.
 class AnswerPrinter {
  public:
   explicit AnswerPrinter(bool styled) : styled_(styled) {}
@@ -60,14 +60,14 @@ bool is_chat_command(std::string_view line) {
 }
 
 std::string_view chat_help() {
-  return "  quit, /quit            leave (Ctrl+D too)\n"
+  return "  quit, /quit, Ctrl+D    leave\n"
          "  clear, /clear          forget the conversation\n"
-         "  /system TEXT           a new system prompt; the conversation starts anew\n"
-         "  /set NAME VALUE        temperature, top_p, top_k, min_p, repetition_penalty, max_tokens or seed\n"
+         "  /system TEXT           set a new system prompt and start a new conversation\n"
+         "  /set NAME VALUE        set temperature, top_p, top_k, min_p, repetition_penalty, max_tokens or seed\n"
          "  /save FILE             write the conversation as JSON\n"
-         "  \\ at a line's end     the message goes on in the next line\n"
-         "  \"\"\"                    begins and ends a message of several lines; a pasted text stays one message\n"
-         "  Ctrl+C                 stop the answer; at the prompt: drop the line, and leave where there is none\n";
+         "  \\ at end of line       continue the message on the next line\n"
+         "  \"\"\"                    begin or end a message of several lines; a pasted text is one message\n"
+         "  Ctrl+C                 stop the answer; at the prompt: drop the line; twice: leave\n";
 }
 
 Conversation::Conversation(const ChatOptions& options, LoadedModel& loaded)
@@ -105,7 +105,7 @@ void Conversation::ask(const std::string& text, bool styled) {
     AnswerPrinter printer(styled);
     try {
       engine_->run([&](const Engine::Update& update) { printer.add(update.text); });
-    } catch (const Interrupted&) {  // the answer ends where it is
+    } catch (const Interrupted&) {  // keep what was generated so far as the answer
     }
   }
   const Completion completion = engine_->take(id);
@@ -123,22 +123,22 @@ void Conversation::check_room(std::int64_t prompt_tokens) const {
   if (prompt_tokens < max_model_len_) return;
   const auto asked = std::ranges::count_if(*messages_, [](const Json& message) { return message["role"] == "user"; });
   throw Error(asked > 1 ? "the conversation" : "the question",
-              text_of("has ", format_count(prompt_tokens), " tokens, and there is room for ",
-                      format_count(max_model_len_), " with the answer"),
+              text_of("has ", format_count(prompt_tokens), " tokens, but only ", format_count(max_model_len_),
+                      " fit, including the answer"),
               (asked > 1 ? "/clear forgets the conversation" : "ask something shorter") + larger_help());
 }
 
-// Where the model knows more positions than the conversation may have.
+// Suggests a larger --max_model_len if the model has more positions than the conversation may use.
 std::string Conversation::larger_help() const {
   const std::int64_t positions = loaded_.model->shape().max_position_embeddings;
   if (max_model_len_ >= positions) return "";
-  return text_of("; hone chat --max_model_len takes up to ", positions);
+  return text_of("; hone chat --max_model_len allows up to ", positions);
 }
 
 std::string Conversation::cut_text(std::int64_t prompt_tokens, const Completion& completion) const {
   const std::int64_t tokens = std::ssize(completion.tokens);
   if (prompt_tokens + tokens < max_model_len_) {
-    return text_of("cut at ", format_count(tokens), " tokens: /set max_tokens N, or --max_tokens, allows more");
+    return text_of("cut at ", format_count(tokens), " tokens; /set max_tokens N or --max_tokens N allows more");
   }
   return text_of("cut, the context is full: ", format_count(prompt_tokens + tokens), " of ",
                  format_count(max_model_len_), " tokens; /clear forgets the conversation", larger_help());
@@ -157,13 +157,13 @@ bool Conversation::command(std::string_view line) {
   } else if (name == "/set") {
     set(rest);
   } else if (name == "/save") {
-    if (rest.empty()) throw Error("/save", "names no file", "/save conversation.json");
+    if (rest.empty()) throw Error("/save", "no file given", "/save conversation.json");
     write_json(rest, *messages_);
     print_answer(text_of("wrote ", rest, "\n"));
   } else if (name == "/help") {
     print_answer(chat_help());
   } else {
-    throw Error(name, "is no command", "/help lists them");
+    throw Error(name, "unknown command", "/help lists them");
   }
   return true;
 }
@@ -180,17 +180,18 @@ void Conversation::set(const std::string& text) {
   OptionInput input;
   try {
     read_option_flags(OptionTable(changed), arguments, {}, input);
-  } catch (const Error& error) {  // speaks of the flag --NAME
+  } catch (const Error& error) {  // its text begins with the flag --NAME
     throw Error(text_of("/set ", std::string_view(error.what()).substr(2)));
   }
   const bool penalized = options_.repetition_penalty != 1;
   options_ = changed;
+  // An engine without a repetition penalty does not allocate the memory for one.
   if (!penalized && options_.repetition_penalty != 1) make_engine();
 }
 
 void Conversation::make_engine() {
   max_model_len_ = model_len(loaded_.model->shape(), options_.max_model_len, kLongestConversation);
-  engine_.reset();  // its memory is given back first
+  engine_.reset();  // release the old engine's memory before allocating the new one
   engine_ = std::make_unique<Engine>(
       *loaded_.model, loaded_.tokenizer, loaded_.weights, std::make_shared<Arena>(loaded_.weights.device()),
       engine_options(

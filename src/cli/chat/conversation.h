@@ -1,4 +1,5 @@
-// A conversation with a local model: its messages, its answers and the commands that change it.
+// Holds a conversation with a local model: keeps the messages, generates the answers and executes the commands of
+// `hone chat`, such as /system and /set.
 #pragma once
 
 #include <cstdint>
@@ -28,32 +29,34 @@ struct ChatOptions : SamplingKeys {
   template <class Visitor>
   void fields(Visitor& v) {
     v.group("Model");
-    v("model_name_or_path", model_name_or_path, "Folder of the model; also the first argument");
-    v("chat_template", chat_template, "Jinja text or a file of it, in place of the model's");
-    v("system_prompt", system_prompt, "Put before the conversation");
+    v("model_name_or_path", model_name_or_path, "Folder or Hugging Face name of the model; also the first argument");
+    v("chat_template", chat_template, "Chat template, as Jinja text or a file; unset: the model's");
+    v("system_prompt", system_prompt, "System message at the start of the conversation");
     v("device", device, kDeviceHelp);
-    v("max_model_len", max_model_len, "Tokens of a conversation; 0: as many as the model knows, at most 8,192",
+    v("max_model_len", max_model_len, "Maximum tokens per conversation; 0: the model's positions, at most 8,192",
       at_least(0));
     SamplingKeys::fields(v);
-    v("max_tokens", max_tokens, "Tokens of an answer", at_least(1));
+    v("max_tokens", max_tokens, "Maximum tokens per answer", at_least(1));
   }
 };
 
-// Writes to standard output at once.
+// Writes to standard output and flushes it.
 void print_answer(std::string_view text);
 
 class Conversation {
  public:
-  // The model must outlive it.
+  // Allocates an engine for one sequence. `loaded` must outlive the conversation. Throws Error if max_model_len exceeds
+  // the model's positions or the engine does not fit into memory.
   Conversation(const ChatOptions& options, LoadedModel& loaded);
 
-  // Forgets all but the system prompt.
+  // Removes all messages except the system prompt.
   void clear();
-  // Prints the answer to `text` and keeps both; Ctrl+C stops it. Throws Error where the conversation has become too
-  // long for an answer; the question is forgotten then. `styled`: thoughts are dimmed, and what cut the answer is said
-  // below it, else on standard error.
+  // Generates and prints the answer to `text` and appends both to the conversation; Ctrl+C ends the answer early. With
+  // `styled`, the text between <think> and </think> is dimmed, and the reason for a truncated answer is printed below
+  // it; otherwise the reason is a warning on standard error. Throws Error if the conversation leaves no room for an
+  // answer, and removes the question again.
   void ask(const std::string& text, bool styled);
-  // Obeys a command; false where it ends the chat. Throws Error.
+  // Executes a command such as "/clear". Returns false if it ends the chat. Throws Error if the command is wrong.
   bool command(std::string_view line);
 
  private:
@@ -73,9 +76,9 @@ class Conversation {
   std::uint64_t turns_ = 0;
 };
 
-// Whether a line that was typed is a command.
+// Returns true if a typed line is a command and not a message: it begins with '/', or is quit, exit or clear.
 [[nodiscard]] bool is_chat_command(std::string_view line);
-// What /help prints.
+// Text that /help prints: a line for each command.
 [[nodiscard]] std::string_view chat_help();
 
 }  // namespace hone

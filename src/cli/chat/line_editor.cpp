@@ -24,7 +24,7 @@ constexpr std::wstring_view kPasteEnd = L"\x1b[201~";
 constexpr wchar_t kReplacement = 0xFFFD;
 constexpr int kLookUpMilliseconds = 50;
 
-// Without one, libedit knows ASCII alone, and drops the rest.
+// Sets a UTF-8 locale if the environment names none. In the C locale libedit drops all characters except ASCII.
 void choose_locale() {
   const char* chosen = std::setlocale(LC_CTYPE, "");
   if (chosen != nullptr && std::strcmp(::nl_langinfo(CODESET), "ANSI_X3.4-1968") != 0) return;
@@ -49,7 +49,7 @@ std::wstring wide_of(std::string_view text) {
   return characters;
 }
 
-// Terminals send a carriage return for a line break; of the breaks at the end none stays.
+// Converts pasted line breaks to \n, because terminals send \r, and removes those at the end.
 void make_lines(std::wstring& text) {
   for (std::size_t at = 0; (at = text.find(L'\r', at)) != std::wstring::npos; ++at) {
     text.replace(at, text.compare(at, 2, L"\r\n") == 0 ? 2 : 1, L"\n");
@@ -73,7 +73,7 @@ LineEditor::LineEditor() : edit_(nullptr), history_(history_winit()) {
   el_wset(edit_, EL_PROMPT, &LineEditor::prompt);
   el_wset(edit_, EL_EDITOR, L"emacs");
   el_wset(edit_, EL_HIST, history_w, history_);
-  el_wset(edit_, EL_SIGNAL, 0);  // libedit's handlers would send what they get to the whole process group
+  el_wset(edit_, EL_SIGNAL, 0);  // libedit's handlers would forward signals to the whole process group
   el_wset(edit_, EL_GETCFN, &LineEditor::read_character);
   el_wset(edit_, EL_ADDFN, L"hone-paste", L"Insert a paste", &LineEditor::on_paste);
   el_wset(edit_, EL_BIND, L"\\e[200~", L"hone-paste", nullptr);
@@ -92,11 +92,11 @@ LineEditor& LineEditor::of(EditLine* edit) {
 
 wchar_t* LineEditor::prompt(EditLine* edit) { return of(edit).prompt_.data(); }
 
-// Ends the line at Ctrl+C, where libedit's own function reads on.
+// Reads one character; ends the line at Ctrl+C, after which libedit's own function would keep reading.
 int LineEditor::read_character(EditLine* edit, wchar_t* character) {
   std::mbstate_t state{};
   while (!interrupted()) {
-    // Looks up now and then: a signal may come just before the wait, or to another thread.
+    // The wait has a timeout, because a signal that arrives just before it or on another thread does not interrupt it.
     pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     if (::poll(&input, 1, kLookUpMilliseconds) <= 0) continue;
     char byte = 0;
@@ -104,7 +104,7 @@ int LineEditor::read_character(EditLine* edit, wchar_t* character) {
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) return static_cast<int>(size);
     const std::size_t length = std::mbrtowc(character, &byte, 1, &state);
-    if (length == static_cast<std::size_t>(-2)) continue;  // the character goes on
+    if (length == static_cast<std::size_t>(-2)) continue;  // incomplete character: read its next byte
     if (length == static_cast<std::size_t>(-1)) *character = kReplacement;
     return 1;
   }
@@ -129,7 +129,9 @@ unsigned char LineEditor::on_paste(EditLine* edit, int) {
 TypedLine LineEditor::read(const wchar_t* prompt) {
   prompt_ = prompt;
   el_resize(edit_);
-  el_wset(edit_, EL_PREP_TERM, 1);  // before the prompt invites to type: libedit itself does so after it
+  // Prepares the terminal before the prompt appears, so that keys typed right after it are handled. libedit itself
+  // would do so after printing the prompt.
+  el_wset(edit_, EL_PREP_TERM, 1);
   const bool marks = is_terminal(OutputStream::standard_output);
   if (marks) write_to_terminal(kPastesMarked);
   int count = 0;

@@ -1,4 +1,4 @@
-// Lines from a person at a terminal, with editing and history.
+// Reads lines from a user at a terminal, with editing, history and multi-line paste, on top of libedit.
 #pragma once
 
 #include <histedit.h>
@@ -10,14 +10,15 @@ namespace hone {
 struct TypedLine {
   enum class Kind { text, interrupt, end };
   Kind kind = Kind::end;
-  std::string text;        // UTF-8; with line breaks where it was pasted with them
-  bool was_empty = false;  // of an interrupt: nothing had been typed
+  std::string text;        // UTF-8; a pasted text may contain line breaks
+  bool was_empty = false;  // with Kind::interrupt: the line was empty when Ctrl+C was pressed
 };
 
-// Characters are read and shown by the locale of the environment; where that names none, or one that the system has
-// not, by C.UTF-8. Ctrl+C, which must be caught (core/interrupt.h), ends the line. A paste is inserted as it is and
-// sent with Enter (terminals mark pastes where they are asked to:
-// https://invisible-island.net/xterm/xterm-paste64.html).
+// A line editor on standard input and output. Characters are decoded in the locale of the environment, or in C.UTF-8 if
+// the environment names no locale or one that is not installed. Ctrl+C ends the line; the caller must have called
+// catch_interrupts() (core/interrupt.h). A pasted text is inserted unchanged and sent with Enter: the editor enables
+// bracketed paste, in which the terminal marks the begin and the end of a paste
+// (https://invisible-island.net/xterm/xterm-paste64.html).
 class LineEditor {
  public:
   LineEditor();
@@ -25,10 +26,10 @@ class LineEditor {
   LineEditor& operator=(const LineEditor&) = delete;
   ~LineEditor();
 
-  // Waits for a line; `interrupt` where interrupted(), `end` after Ctrl+D on an empty one or where the terminal is
-  // gone.
+  // Waits for a line. Returns Kind::interrupt if interrupted(), and Kind::end after Ctrl+D on an empty line or when the
+  // terminal is closed.
   [[nodiscard]] TypedLine read(const wchar_t* prompt);
-  // What the arrow keys bring back.
+  // Adds a message to the history that the arrow keys recall.
   void remember(const std::string& message);
 
  private:

@@ -1,4 +1,4 @@
-// A message that is typed line by line.
+// Assembles a chat message from the lines that the user types.
 #pragma once
 
 #include <string>
@@ -9,17 +9,18 @@ namespace hone {
 
 struct TypedMessage {
   std::string text;
-  bool may_be_command = false;  // a single line that was typed plainly
+  bool may_be_command = false;  // true for a single line without """ and without a continuation
 };
 
-// A line that ends in \ goes on in the next (one that ends in \\, as rows of LaTeX do, does not); """ begins a block
-// that ends with the next """. A line that was pasted may hold line breaks of its own.
+// A line that ends in \ continues on the next line; one that ends in \\, as rows in LaTeX do, does not. """ begins a
+// block that ends with the next """. A pasted line may contain line breaks.
 class MessageLines {
  public:
-  // Whether the message is whole with this line.
+  // Adds a line and returns true if it completes the message.
   [[nodiscard]] bool add(std::string_view line);
-  // Whether lines have been added, and not taken.
+  // Returns true inside a block or after a line that continues.
   [[nodiscard]] bool has_begun() const { return is_block_ || is_continued_; }
+  // Returns the message without surrounding white space and clears the lines.
   [[nodiscard]] TypedMessage take();
   void clear() { *this = {}; }
 

@@ -12,7 +12,7 @@ _hone() {
   local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}" command="${COMP_WORDS[1]}"
   local words="" keys="" values=""
   COMPREPLY=()
-  # --key=value is three words.
+  # bash splits --key=value into three words.
   if [[ $current == "=" ]]; then
     current=""
   elif [[ $previous == "=" ]]; then
@@ -40,7 +40,8 @@ std::string bash_completion(std::span<const Command> commands) {
   script += text_of("  if (( COMP_CWORD == 1 )); then\n    COMPREPLY=($(compgen -W \"", join(names, " "),
                     " help --help --version\" -- \"$current\"))\n    return\n  fi\n  case $command in\n",
                     "    help) words=\"", join(names, " "), "\" ;;\n");
-  std::map<std::string, std::string> pattern_of_values;  // "a b" -> "sft:--x|sft:--y"
+  // Maps the values of a key to the `case` pattern of all keys that have these values: "a b" -> "sft:--x|sft:--y".
+  std::map<std::string, std::string> pattern_of_values;
   for (const Command& command : commands) {
     std::string keys;
     for (const CommandKey& key : command.keys()) {

@@ -1,4 +1,4 @@
-// hone completion: scripts that complete hone's commands, keys and values in a shell.
+// hone completion: prints a script that completes hone's commands, keys and values in a shell.
 #include <algorithm>
 #include <cstdio>
 
@@ -59,7 +59,7 @@ std::vector<std::string> first_words(std::string_view positionals) {
 void register_completion(CommandRegistry& registry) {
   registry.add(
       make_command<CompletionOptions>({.name = "completion",
-                                       .summary = "Completion of commands, keys and values for a shell",
+                                       .summary = "Print a completion script for bash, zsh or fish",
                                        .positionals = "bash|zsh|fish",
                                        .details = "bash: source <(hone completion bash), in ~/.bashrc\n"
                                                   "zsh:  source <(hone completion zsh), in ~/.zshrc\n"

@@ -6,11 +6,11 @@ namespace hone {
 namespace {
 
 constexpr std::string_view kFishHead = R"sh(# Completion of hone for fish, written by `hone completion fish`.
-function __hone_command # whether the command is one of the arguments
+function __hone_command # true if the command on the line is one of the arguments
   set -l words (commandline -opc)
   test (count $words) -ge 2; and contains -- $words[2] $argv
 end
-function __hone_first # the same, and its first argument comes next
+function __hone_first # true if, in addition, the next word is the command's first argument
   set -l words (commandline -opc)
   test (count $words) -eq 2; and contains -- $words[2] $argv
 end
@@ -36,7 +36,7 @@ std::string fish_completion(std::span<const Command> commands) {
                       fish_quoted(command.summary), "\n");
     names += (names.empty() ? "" : " ") + command.name;
   }
-  script += "complete -c hone -n __fish_use_subcommand -f -a help -d 'Shows a command\\'s keys'\n";
+  script += "complete -c hone -n __fish_use_subcommand -f -a help -d 'Show the keys of a command'\n";
   script += text_of("complete -c hone -n '__hone_first help' -f -a ", fish_quoted(names), "\n");
   for (const Command& command : commands) {
     const std::string condition = fish_quoted("__hone_command " + command.name);

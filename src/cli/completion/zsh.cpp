@@ -15,7 +15,7 @@ _hone() {
 )sh";
 
 constexpr std::string_view kZshTail = R"sh(  if [[ $current == -* ]]; then
-    keys+=('--help:Shows the keys')
+    keys+=('--help:Show the keys')
     _describe 'key' keys
   elif (( $#values )); then
     compadd -a values
@@ -32,7 +32,7 @@ else
 fi
 )sh";
 
-// An entry of _describe in single quotes: "name:text".
+// Returns an entry for zsh's _describe, "name:text" in single quotes.
 std::string described(std::string_view name, std::string_view text) {
   std::string entry = "'";
   for (const char c : name) entry += c == ':' ? std::string("\\:") : std::string(1, c);
@@ -51,10 +51,10 @@ std::string zsh_completion(std::span<const Command> commands) {
     script += text_of("    ", described(command.name, command.summary), "\n");
     names += (names.empty() ? "" : " ") + command.name;
   }
-  script += "    'help:Shows a command'\\''s keys'\n  )\n";
+  script += "    'help:Show the keys of a command'\n  )\n";
   script += "  if (( CURRENT == 2 )); then\n    _describe 'command' commands\n    return\n  fi\n  case $command in\n";
   script += text_of("    help) first=(", names, ") ;;\n");
-  std::map<std::string, std::string> pattern_of_values;
+  std::map<std::string, std::string> pattern_of_values;  // as in bash.cpp
   for (const Command& command : commands) {
     script += text_of("    ", command.name, ")\n      first=(", join(first_words(command.positionals), " "),
                       ")\n      keys=(\n");

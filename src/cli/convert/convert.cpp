@@ -1,4 +1,4 @@
-// hone convert
+// hone convert: rewrites the weights of a model, adapter or checkpoint in another dtype or shard size.
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -28,25 +28,25 @@ struct ConvertOptions {
 
   template <class Visitor>
   void fields(Visitor& v) {
-    v("model_name_or_path", model_name_or_path, "Folder of the model or of a checkpoint; also the first argument");
-    v("torch_dtype", torch_dtype, "Type of the weights; auto is the checkpoint's");
+    v("model_name_or_path", model_name_or_path, "Folder or Hugging Face name of the model; also the first argument");
+    v("torch_dtype", torch_dtype, "Dtype of the weights; auto: as stored");
     v.alias("dtype", "torch_dtype");
-    v("max_shard_size", max_shard_size, "Bytes a file of weights, as transformers writes them: 5GB, 200MB, 1GiB");
+    v("max_shard_size", max_shard_size, "Maximum size of a file of weights, written as in transformers: 5GB, 1GiB");
     v("output_dir", output_dir, "Folder for the result");
   }
 };
 
-// As in transformers.
+// Parses a size in the notation of transformers.
 std::uint64_t shard_bytes(const std::string& text) {
   if (const std::optional<std::uint64_t> bytes = parse_bytes(text)) return *bytes;
-  throw Error("max_shard_size", text_of("'", text, "' is no size"), "5GB or 200MB, for example");
+  throw Error("max_shard_size", text_of("expected a size, saw '", text, "'"), "for example 5GB or 200MB");
 }
 
 constexpr const char* kConvertedAdapterConfig = "adapter_config.json";
 constexpr const char* kConvertedAdapterWeights = "adapter_model.safetensors";
 
-// The tokenizer's files and whatever else describes the model: small files beside the weights. A configuration is not
-// copied without its weights.
+// Copies the tokenizer and the other small files that describe the model. Leaves out the files that the conversion
+// writes itself, and a configuration whose weights are not converted.
 void copy_other_files(const fs::path& from, const fs::path& to) {
   for (const std::string& name : names_in(from)) {
     const std::string extension = fs::path(name).extension().string();
@@ -60,7 +60,7 @@ void copy_other_files(const fs::path& from, const fs::path& to) {
   }
 }
 
-// Each tensor in its turn, in one buffer.
+// Makes sources that read and convert the tensors piece by piece. All share one buffer, so they must be read in turn.
 std::vector<TensorSource> sources_of(std::span<const StoredTensor* const> tensors, std::optional<DType> wanted,
                                      std::vector<std::byte>& buffer) {
   std::vector<TensorSource> sources;
@@ -68,10 +68,11 @@ std::vector<TensorSource> sources_of(std::span<const StoredTensor* const> tensor
     const StoredTensor& tensor = *each;
     const std::string& name = tensor.name;
     const std::optional<DType> stored = dtype_of(tensor.type);
-    if (!wanted && tensor.type == StoredType::f16) log_once("weights in float16 are written in bfloat16");
+    if (!wanted && tensor.type == StoredType::f16) log_once("float16 weights are written as bfloat16");
     const DType dtype = wanted.value_or(stored.value_or(DType::bf16));
     if (!wanted && !stored && tensor.type != StoredType::f16) {
-      throw Error(tensor.file, text_of("tensor ", name, " is ", name_of(tensor.type)), "give --torch_dtype");
+      throw Error(tensor.file, text_of("tensor ", name, " is ", name_of(tensor.type)),
+                  "set --torch_dtype to bfloat16 or float32");
     }
     sources.push_back({name, dtype, tensor.shape, [&tensor, &buffer, dtype](std::uint64_t begin, std::size_t most) {
                          buffer.resize(most);
@@ -99,10 +100,11 @@ void say_written(const ConvertOptions& options, std::string_view what, std::span
       text_of("wrote ", options.output_dir, ": ", what, sources.size(), " tensors, ", format_bytes(bytes_of(sources))));
 }
 
-// The adapter's configuration for `to`: a base that is named by its place beside the adapter is named by it there too.
+// Returns the adapter's configuration for the folder `to`. A path of the base model that is relative to the adapter's
+// folder becomes relative to `to`.
 Json adapter_config_for(const fs::path& from, const fs::path& to) {
   Json config = read_json(from / kConvertedAdapterConfig);
-  (void)AdapterConfig(config, (from / kConvertedAdapterConfig).string());  // refuses what hone does not know
+  (void)AdapterConfig(config, (from / kConvertedAdapterConfig).string());  // throws if hone does not support it
   const auto base = config.find("base_model_name_or_path");
   if (base == config.end() || !base->is_string()) return config;
   const fs::path name = base->get<std::string>();
@@ -112,7 +114,7 @@ Json adapter_config_for(const fs::path& from, const fs::path& to) {
   return config;
 }
 
-// An adapter stays one, in PEFT's single file; its base is not touched, and need not be there.
+// Converts an adapter to an adapter, in the single file that PEFT reads. Its base model is not read and need not exist.
 void convert_adapter(const ConvertOptions& options, const OptionInput& input, const fs::path& from,
                      std::uint64_t most_bytes) {
   const SafetensorsFile file(from / kConvertedAdapterWeights);
@@ -124,7 +126,7 @@ void convert_adapter(const ConvertOptions& options, const OptionInput& input, co
     throw Error(
         input.place_of("max_shard_size"),
         text_of(options.max_shard_size, ", but an adapter is one file, here of ", format_bytes(bytes_of(sources))),
-        "leave it away; hone merge writes base and adapter as one model");
+        "remove it, or write base and adapter as one model with hone merge");
   }
   claim_folder(options.output_dir, "output_dir");
   const Json config = adapter_config_for(from, options.output_dir);
@@ -133,13 +135,13 @@ void convert_adapter(const ConvertOptions& options, const OptionInput& input, co
   if (is_file(from / "generation_config.json")) {
     write_file(fs::path(options.output_dir) / "generation_config.json", read_file(from / "generation_config.json"));
   }
-  say_written(options, "an adapter (hone merge puts it into its base), ", sources);
+  say_written(options, "an adapter (hone merge merges it into its base), ", sources);
 }
 
 void convert_model(const ConvertOptions& options, const fs::path& from, std::uint64_t most_bytes) {
   const ModelDirectory directory(from);
   if (directory.weights().empty()) throw Error(from.string(), "the folder holds no weights");
-  (void)family_registry().create(directory.config());  // refuses what hone does not know
+  (void)family_registry().create(directory.config());  // throws if hone does not support it
   claim_folder(options.output_dir, "output_dir");
   Json config = directory.config();
   std::vector<const StoredTensor*> tensors;
@@ -155,7 +157,7 @@ void convert_model(const ConvertOptions& options, const fs::path& from, std::uin
                                              .weights = sources,
                                              .max_shard_bytes = most_bytes});
   if (is_file(from / kConvertedAdapterWeights)) {
-    log_warning(text_of(from.string(), " holds an adapter beside the model's weights: it is left out"));
+    log_warning(text_of(from.string(), " holds an adapter next to the model's weights; the adapter is not converted"));
   }
   say_written(options, "", sources);
 }
@@ -166,7 +168,7 @@ int run(const ConvertOptions& options, const OptionInput& input) {
   const fs::path from = resolve_model(name);
   std::error_code ignored;
   if (fs::equivalent(from, options.output_dir, ignored)) {
-    throw Error("output_dir", text_of(options.output_dir, " is the model's own folder"), "take another one");
+    throw Error("output_dir", text_of(options.output_dir, " is the folder of the model itself"), "choose another");
   }
   const std::uint64_t most_bytes = shard_bytes(options.max_shard_size);
   if (is_adapter_folder(from)) {
@@ -183,10 +185,10 @@ int run(const ConvertOptions& options, const OptionInput& input) {
 void register_convert(CommandRegistry& registry) {
   registry.add(make_command<ConvertOptions>(
       {.name = "convert",
-       .summary = "A model, adapter or checkpoint in another type, or in files of another size",
+       .summary = "Convert a model, adapter or checkpoint to another dtype or shard size",
        .positionals = "[MODEL]",
-       .details = "The result is a folder in Hugging Face's layout; a checkpoint's state of training stays behind.\n"
-                  "An adapter stays an adapter: hone merge makes a model of it."},
+       .details = "Writes a folder in the Hugging Face layout, without the training state of a checkpoint. An adapter\n"
+                  "stays an adapter; hone merge turns it into a model."},
       run));
 }
 

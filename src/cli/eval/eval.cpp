@@ -1,4 +1,4 @@
-// hone eval
+// hone eval: scores a model on benchmarks or on problems from a file.
 #include <algorithm>
 #include <cstdio>
 
@@ -51,45 +51,45 @@ struct EvalOptions : SamplingKeys {
   template <class Visitor>
   void fields(Visitor& v) {
     v.group("Model");
-    v("model_name_or_path", model_name_or_path, "Folder of the model; also the first argument");
-    v("chat_template", chat_template, "Jinja text or a file of it, in place of the model's");
-    v("system_prompt", system_prompt, "Put before every problem");
+    v("model_name_or_path", model_name_or_path, "Folder or Hugging Face name of the model; also the first argument");
+    v("chat_template", chat_template, "Chat template, as Jinja text or a file; unset: the model's");
+    v("system_prompt", system_prompt, "System message before every problem");
     v("device", device, kDeviceHelp);
     v.group("Task");
     v("task", task,
-      "aime24, aime25, math_500, gpqa:diamond, lcb, lcb_v4, gsm8k, several or all; jsonl: a file of your own");
+      "Tasks: aime24, aime25, math_500, gpqa:diamond, lcb, lcb_v4 (all: these six), gsm8k; jsonl: your own file");
     v("dataset_name", dataset_name,
-      "File, folder or dataset of the problems, one a task; unset: where they are published");
-    v("limit", limit, "Problems, from the first; 0: all", at_least(0));
-    v("group_by", group_by, "Columns of the problems: the score of each of their values is reported too");
-    v("samples", samples, "Answers a problem; unset: the task's", at_least(1));
-    v("strip_thoughts", strip_thoughts, "Look for the answer behind the last </think> only");
+      "File, folder or dataset of the problems, one per task; unset: the published dataset");
+    v("limit", limit, "Number of problems, from the first; 0: all", at_least(0));
+    v("group_by", group_by, "Columns of the problems; the score is also reported for each of their values");
+    v("samples", samples, "Answers per problem; unset: the task's number", at_least(1));
+    v("strip_thoughts", strip_thoughts, "Look for the answer only after the last </think>");
     v("strict_equality", strict_equality, kStrictEqualityHelp);
-    v("prompt_template", prompt_template, "Text of the prompt, {column} for a column's text; unset: the task's");
+    v("prompt_template", prompt_template, "Prompt text; {column} inserts the text of a column; unset: the task's");
     v("problem_column", problem_column, "jsonl: column of the problem; unset: problem, question or prompt");
     v("answer_column", answer_column, "jsonl: column of the answer; unset: answer or solution");
-    v("sandbox", sandbox, "lcb: what programs run in; none: nothing keeps them from this machine");
-    v("matching", matching, "jsonl: how answers are compared");
+    v("sandbox", sandbox, "lcb: isolation of the generated programs; none: they run unconfined on this machine");
+    v("matching", matching, "jsonl: comparison of an answer with the gold answer");
     SamplingKeys::fields(v);
-    v("max_model_len", max_model_len, "Tokens of prompt and answer; 0: as many as the model knows, at most 32,768",
+    v("max_model_len", max_model_len, "Maximum tokens of prompt and answer; 0: the model's positions, at most 32,768",
       at_least(0));
-    v("max_num_seqs", max_num_seqs, "Answers that are generated at a time", at_least(1));
+    v("max_num_seqs", max_num_seqs, "Maximum number of answers generated concurrently", at_least(1));
     v.group("Output");
     v("output_dir", output_dir, "Folder for results.json and samples.jsonl");
-    v("compare", compare, "Such folders: score nothing, but write compare.html, a page that sets them side by side");
+    v("compare", compare, "Output folders of evaluations to compare in compare.html; nothing is evaluated");
   }
 };
 
-// A task with its problems, all read before the model is.
+// A task with its problems. All problems are read before the model, so that errors in the data show early.
 struct Evaluation {
   EvalTask task;
   std::vector<EvalProblem> problems;
 };
 
-// "all" as open-r1 has it.
+// Names of the tasks; "all" is expanded to the six tasks of open-r1.
 std::vector<std::string> task_names(const EvalOptions& options) {
   std::vector<std::string> names = benchmark_names(options.task);
-  if (names.empty()) throw Error("task", "names no task");
+  if (names.empty()) throw Error("task", "is empty");
   return names;
 }
 
@@ -99,7 +99,9 @@ std::vector<Evaluation> read_evaluations(const EvalOptions& options) {
   const std::vector<std::string> names = task_names(options);
   if (!options.dataset_name.empty() && options.dataset_name.size() != names.size()) {
     throw Error("dataset_name",
-                text_of("names ", options.dataset_name.size(), " datasets for ", names.size(), " tasks"), "one a task");
+                text_of("expected one dataset per task, saw ", options.dataset_name.size(), " datasets and ",
+                        names.size(), " tasks"),
+                "leave it unset for the published datasets");
   }
   std::vector<std::string> hidden = options.dataset_name;
   hidden.push_back(options.output_dir);
@@ -124,7 +126,8 @@ std::vector<Evaluation> read_evaluations(const EvalOptions& options) {
   return evaluations;
 }
 
-// The folder, with the size and age of each of its files of weights.
+// Identifies the weights of a model without reading them: the path of the folder, and the size and modification time of
+// each file of weights.
 std::string weights_key(const std::filesystem::path& folder) {
   std::string key = std::filesystem::absolute(folder).string();
   for (const std::string& name : names_in(folder)) {
@@ -146,8 +149,8 @@ int compare(const EvalOptions& options) {
 int run(const EvalOptions& given, const OptionInput& input) {
   if (!given.compare.empty()) {
     if (!input.positionals.empty()) {
-      throw Error("hone eval", text_of("compares folders, and takes no argument ", shown(input.positionals[0])),
-                  "name the folders behind --compare");
+      throw Error("hone eval", text_of("unexpected argument ", shown(input.positionals[0])),
+                  "--compare takes folders only; name them after it");
     }
     return compare(given);
   }
@@ -168,7 +171,7 @@ int run(const EvalOptions& given, const OptionInput& input) {
   answers.sampling = options.params(longest, stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer));
   catch_interrupts();
   const ChatTemplate chat_template = chat_template_of(loaded.tokenizer, options.chat_template);
-  // Answers of an evaluation that was stopped; of one that has ended nothing is left.
+  // The journal holds the answers of an interrupted evaluation, to resume it. It is removed once the report is written.
   const std::filesystem::path answered = std::filesystem::path(options.output_dir) / "answers.jsonl";
   std::optional<Journal> journal;
   if (!options.output_dir.empty()) journal.emplace(answered, "key");
@@ -206,8 +209,8 @@ void check_eval_stage(const StageKeys& stage, Problems& problems) {
 }
 
 void register_eval(CommandRegistry& registry) {
-  registry.add(
-      make_command<EvalOptions>({.name = "eval", .summary = "Score a model on tasks", .positionals = "[MODEL]"}, run));
+  registry.add(make_command<EvalOptions>(
+      {.name = "eval", .summary = "Evaluate a model on benchmarks", .positionals = "[MODEL]"}, run));
 }
 
 }  // namespace hone

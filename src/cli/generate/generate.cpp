@@ -1,4 +1,4 @@
-// hone generate
+// hone generate: generates completions for the prompts of a dataset and filters them into new data.
 #include <cstdio>
 
 #include "cli/registry.h"
@@ -26,19 +26,19 @@ int run(const GenerateOptions& options, const OptionInput& input) {
   line("rows", counts.rows);
   line("  left out as duplicates", counts.duplicates);
   if (!counts.benchmarks.empty()) {
-    print_count("  left out for words of a benchmark", counts.contaminated);
+    print_count("  left out for overlap with a benchmark", counts.contaminated);
     for (const BenchmarkCounts& benchmark : counts.benchmarks) {
       print_count("    " + benchmark.name, benchmark.removed);
     }
   }
   line("prompts", counts.prompts);
   line("  refused by the endpoint", counts.refused);
-  line("  left out by their pass rate", counts.pass_rate);
+  line("  left out by pass rate", counts.pass_rate);
   line("completions", counts.completions);
-  line("  left out by their length, or without an end", counts.length);
-  line("  left out by their format", counts.format);
-  line("  left out by their reward", counts.reward);
-  line("  left out as repeated", counts.repeated);
+  line("  left out by length or as unfinished", counts.length);
+  line("  left out by format", counts.format);
+  line("  left out by reward", counts.reward);
+  line("  left out as repetitions", counts.repeated);
   line("kept", counts.kept);
   log_info(text_of("wrote ", output_folder(options), "/data.jsonl"));
   return 0;
@@ -49,8 +49,8 @@ int run(const GenerateOptions& options, const OptionInput& input) {
 void register_generate(CommandRegistry& registry) {
   registry.add(make_command<GenerateOptions>(
       {.name = "generate",
-       .summary = "Completions of a dataset's prompts, filtered into new data",
-       .details = "Runs that were stopped go on where they were. Filters can be changed without generating anew."},
+       .summary = "Generate completions for a dataset's prompts and filter them into new data",
+       .details = "An interrupted run resumes where it stopped. Filters can be changed without generating again."},
       run, training_foreign_keys()));
 }
 

@@ -1,4 +1,4 @@
-// hone grpo
+// hone grpo: trains a model with reinforcement learning on verifiable rewards.
 #include <cstdio>
 
 #include "cli/registry.h"
@@ -21,7 +21,7 @@ struct GrpoCommandOptions : GrpoOptions {
   void fields(Visitor& v) {
     GrpoOptions::fields(v);
     v.of_run([&] {
-      v("show", show, "RUN STEP: train nothing, but print that step's completions; without STEP the last one's");
+      v("show", show, "RUN [STEP]: print the completions of a step of a run, by default the last, and do not train");
     });
   }
 };
@@ -29,7 +29,7 @@ struct GrpoCommandOptions : GrpoOptions {
 int run(const GrpoCommandOptions& options, const OptionInput& input) {
   if (!options.show.empty()) {
     if (options.show.size() > 2) {
-      throw Error("--show", text_of("takes a run's output_dir and a step, saw ", options.show.size(), " words"));
+      throw Error("--show", text_of("expected a run's output_dir and a step, saw ", options.show.size(), " words"));
     }
     const std::string step = options.show.size() == 2 ? options.show[1] : "";
     std::fputs(show_completions(options.show[0], step, options.num_completions_to_print).c_str(), stdout);
@@ -53,7 +53,8 @@ int run(const GrpoCommandOptions& options, const OptionInput& input) {
 
 void register_grpo(CommandRegistry& registry) {
   registry.add(make_command<GrpoCommandOptions>(
-      {.name = "grpo", .summary = "Reinforcement learning with verifiable rewards"}, run, training_foreign_keys()));
+      {.name = "grpo", .summary = "Train with reinforcement learning on verifiable rewards"}, run,
+      training_foreign_keys()));
 }
 
 }  // namespace hone

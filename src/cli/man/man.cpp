@@ -1,4 +1,4 @@
-// hone man: the manual page, hone(1), written from the commands' keys.
+// hone man: prints the manual page, hone(1), generated from the commands and their keys.
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -14,7 +14,7 @@ struct ManOptions {
   void fields(Visitor&) {}
 };
 
-// As running text of roff: no dash is broken or made a hyphen, no line is a request.
+// Escapes text for roff: backslashes, dashes (which would become hyphens) and a line's first . or ' (a roff request).
 std::string roff(std::string_view text) {
   std::string escaped;
   bool line_begins = true;
@@ -65,13 +65,14 @@ std::string manual(const CommandRegistry& registry) {
       ".TH HONE 1 \"\" \"hone ", HONE_VERSION,
       "\" \"User Commands\"\n.SH NAME\nhone \\- trains reasoning language models\n.SH SYNOPSIS\n"
       "\\fBhone\\fR \\fICOMMAND\\fR [\\fIRECIPE.yaml\\fR] [\\fB\\-\\-key\\fR \\fIvalue\\fR ...]\n.SH DESCRIPTION\n"
-      "hone takes a language model from text through pre\\-training, fine\\-tuning and reinforcement learning to\n"
-      "evaluation and chat. A key is a line of the recipe, a YAML file, or a flag, with hyphens or underscores; flags\n"
-      "win. \\fB\\-\\-config\\fR \\fIRECIPE\\fR names the recipe too, whatever its ending.\n.SH COMMANDS\n");
+      "hone trains reasoning language models: tokenizer, pre\\-training, supervised fine\\-tuning, reinforcement\n"
+      "learning, evaluation and chat. Set a key in the recipe, a YAML file, or as a flag, with hyphens or\n"
+      "underscores; a flag overrides the recipe. \\fB\\-\\-config\\fR \\fIFILE\\fR names a recipe with any file\n"
+      "extension.\n.SH COMMANDS\n");
   for (const Command& command : registry.commands()) text += command_entry(command);
   return text +
-         ".SH EXIT STATUS\n.TP\n0\nDone.\n.TP\n1\nSomething that the user can mend; one line on standard error says "
-         "what.\n.TP\n2\nA defect in hone.\n.TP\n130\nInterrupted, after what there was to save was saved.\n";
+         ".SH EXIT STATUS\n.TP\n0\nSuccess.\n.TP\n1\nAn error that the user can fix; one line on standard error "
+         "describes it.\n.TP\n2\nA defect in hone.\n.TP\n130\nInterrupted by Ctrl+C or SIGTERM, after saving.\n";
 }
 
 int run(const ManOptions&, const OptionInput&) {
@@ -85,8 +86,8 @@ int run(const ManOptions&, const OptionInput&) {
 
 void register_man(CommandRegistry& registry) {
   registry.add(make_command<ManOptions>({.name = "man",
-                                         .summary = "The manual page, hone(1)",
-                                         .details = "hone man | man -l - shows it.",
+                                         .summary = "Print the manual page, hone(1)",
+                                         .details = "View it with: hone man | man -l -",
                                          .recipe = RecipeArgument::refused},
                                         run));
 }

@@ -1,4 +1,4 @@
-// hone merge: a base model and its adapter as one model.
+// hone merge: merges an adapter into its base model and writes the result as an ordinary model.
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -33,9 +33,9 @@ struct MergeOptions {
   template <class Visitor>
   void fields(Visitor& v) {
     v.group("Model");
-    v("model_name_or_path", model_name_or_path, "Folder of the adapter; also the first argument");
-    v("output_dir", output_dir, "Folder of the model to write");
-    v("torch_dtype", torch_dtype, "Type of its weights; auto is the base model's");
+    v("model_name_or_path", model_name_or_path, "Folder or Hugging Face name of the adapter; also the first argument");
+    v("output_dir", output_dir, "Folder for the merged model");
+    v("torch_dtype", torch_dtype, "Dtype of the merged weights; auto: the base model's");
   }
 };
 
@@ -48,13 +48,13 @@ int run(const MergeOptions& options, const OptionInput& input) {
   const std::string name = model_argument("merge", options.model_name_or_path, input);
   const std::filesystem::path folder = resolve_model(name);
   if (!is_adapter_folder(folder)) {
-    throw Error(folder.string(), "holds no adapter: there is no adapter_config.json, or a model's weights beside it",
+    throw Error(folder.string(), "is not an adapter: it has no adapter_config.json, or it has weights of a model too",
                 "name the output_dir of a run with use_peft");
   }
-  if (options.output_dir.empty()) throw Error("output_dir", "is not set", "the folder of the model to write");
+  if (options.output_dir.empty()) throw Error("output_dir", "is not set", "the folder for the merged model");
   claim_folder(options.output_dir, "output_dir");
   if (std::filesystem::equivalent(folder, options.output_dir)) {
-    throw Error(input.place_of("output_dir"), "is the adapter's own folder", "choose another");
+    throw Error(input.place_of("output_dir"), "is the folder of the adapter itself", "choose another");
   }
   const LoadedModel merged = load_model(name, dtype_of(options.torch_dtype), open_device(DeviceChoice::cpu));
   const Json generation_config = parse_json(merged.generation_config, "generation_config.json");
@@ -71,7 +71,7 @@ void register_merge(CommandRegistry& registry) {
   registry.add(make_command<MergeOptions>({.name = "merge",
                                            .summary = "Merge an adapter into its base model",
                                            .positionals = "[ADAPTER]",
-                                           .details = "Sums in f32 and rounds once, to the type of the weights.\n"},
+                                           .details = "Adds in f32 and rounds once, to the dtype of the weights.\n"},
                                           run));
 }
 

@@ -25,7 +25,7 @@
 namespace hone {
 namespace {
 
-// The checks say nothing but problems: the stage will say the rest when it runs.
+// Suppresses log lines during the checks. The stage logs them when it runs.
 struct Quiet {
   Quiet() { set_quiet(true); }
   Quiet(const Quiet&) = delete;
@@ -33,7 +33,7 @@ struct Quiet {
   ~Quiet() { set_quiet(false); }
 };
 
-// The variables that a recipe sets, for as long as its stage is checked.
+// Sets the environment variables of a recipe while its stage is checked, and then restores the previous values.
 class StageEnvironment {
  public:
   explicit StageEnvironment(const OptionInput& input) {
@@ -56,16 +56,17 @@ class StageEnvironment {
   std::vector<std::pair<std::string, std::optional<std::string>>> before_;
 };
 
-// The rows of a source that can be used, as far as they were asked for.
+// Result of sample_rows().
 struct SampledRows {
-  Json first;
-  std::int64_t count = 0;
+  Json first;              // the first usable row
+  std::int64_t count = 0;  // usable rows found, at most the number wanted
 };
 
-// Looks for `wanted` rows of which `use` throws no Error. Throws Error where there is none.
+// Searches a source for `wanted` usable rows, for which `use` throws no Error. Throws Error if there is none, or if the
+// first 1,000 rows are all unusable.
 SampledRows sample_rows(const Source& source, std::int64_t wanted, const std::function<void(const Json& row)>& use) {
   struct Enough {};
-  constexpr std::int64_t kMostBad = 1000;  // in a row from the first
+  constexpr std::int64_t kMostBad = 1000;  // unusable rows before the first usable one
   SampledRows sampled;
   std::string reason;
   std::int64_t unusable = 0;
@@ -86,10 +87,11 @@ SampledRows sample_rows(const Source& source, std::int64_t wanted, const std::fu
   }
   if (sampled.count > 0) return sampled;
   if (reason.empty()) reason = bad.count() > 0 ? bad.first().front() : "it has no rows";
-  throw Error(source.name(), "no row can be used: " + reason);
+  throw Error(source.name(), "has no usable row: " + reason);
 }
 
-// What all training stages are checked for. Returns whether model and data are there to be prepared.
+// Runs the checks that all training stages share. Returns true if they passed and the model and the tokenizer exist, so
+// that the stage can be prepared.
 template <class Options>
 bool check_training_inputs(const Options& options, const OptionInput& input, const StageKeys& stage,
                            Problems& problems) {
@@ -151,7 +153,7 @@ void check_sft_stage(const StageKeys& stage, Problems& problems) {
   check_language_stage<SftOptions>(stage, problems, [](const SftOptions& options) { (void)prepare_sft(options); });
 }
 
-// Whether there are rows enough, and the rewards on the first.
+// Checks that the data has enough prompts for one generation, and computes each reward for the first prompt.
 void check_grpo_data(const GrpoOptions& options, const OptionInput& input, const StageKeys& stage, Problems& problems) {
   std::vector<Reward> rewards;
   for (const std::string& name : options.reward_funcs) {
@@ -169,7 +171,7 @@ void check_grpo_data(const GrpoOptions& options, const OptionInput& input, const
     rows = sample_rows(source, batch.prompts, [&](const Json& row) { (void)question_in(row, columns); });
     if (rows.count < batch.prompts) {
       throw Error(input.place_of("dataset_name"),
-                  text_of(source.name(), " has ", rows.count, " prompts, one generation takes ", batch.prompts));
+                  text_of(source.name(), " has ", rows.count, " prompts, but one generation needs ", batch.prompts));
     }
   });
   if (options.evaluates()) problems.run([&] { (void)open_eval_data(options, options); });

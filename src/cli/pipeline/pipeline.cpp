@@ -1,4 +1,4 @@
-// hone pipeline
+// hone pipeline: runs several commands from one recipe and resumes them after an interruption.
 #include <algorithm>
 #include <filesystem>
 
@@ -25,20 +25,20 @@ struct PipelineOptions {
 
   template <class Visitor>
   void fields(Visitor& v) {
-    v("stages", stages, "List of {stage: KIND, name: NAME, KEY: VALUE ...}: the kind's keys, as its command has them");
-    v("model_name_or_path", model_name_or_path, "Model of the stages before the first that makes one");
-    v("dataset_name", dataset_name, "Data of the stages that name none and follow no stage that makes some");
-    v("output_dir", output_dir, "Folder for the stages' folders and pipeline.json");
-    v("from", from, "Forget this stage and those behind it, with all that they have written, and run them anew");
-    v("dry_run", dry_run, "Only print the stages with their keys, and check them");
+    v("stages", stages, "List of {stage: KIND, name: NAME, KEY: VALUE ...}, with the keys of the kind's command");
+    v("model_name_or_path", model_name_or_path, "Model of the stages before the first stage that produces one");
+    v("dataset_name", dataset_name, "Data of stages that set none and do not follow a stage that produces data");
+    v("output_dir", output_dir, "Folder for pipeline.json and the folders of the stages");
+    v("from", from, "Name of a stage: delete its output and that of all later stages, and run them again");
+    v("dry_run", dry_run, "Print the stages with their keys and check them, without running them");
   }
 };
 
-// The number of the stage that --from names; of all stages where it names none.
+// Returns the index of the stage that --from names, or the number of stages if --from is not set.
 std::size_t first_forgotten(const std::string& name, std::span<const Stage> stages) {
   if (name.empty()) return stages.size();
   const auto at = std::ranges::find(stages, name, &Stage::name);
-  if (at == stages.end()) throw Error("from", text_of("no stage is called ", shown(name)));
+  if (at == stages.end()) throw Error("from", text_of("no stage is named ", shown(name)));
   return static_cast<std::size_t>(at - stages.begin());
 }
 
@@ -48,19 +48,19 @@ void forget_from(std::size_t first, std::span<const Stage> stages, PipelineState
   for (const Stage& stage : stages.subspan(first)) remove_path(stage.folder);
 }
 
-// All that is wrong with the stages that are to run, in one line each, before one of them runs.
+// Checks the stages that will run, before the first one starts. Logs one line for each problem and throws Error.
 void check_stages(std::span<const Stage> stages, const PipelineState& state, std::size_t first_anew,
                   const std::string& file) {
   std::vector<bool> is_done;
   for (std::size_t i = 0; i < stages.size(); ++i) is_done.push_back(i < first_anew && state.is_done(i));
   const std::vector<std::string> problems = problems_in(stages, is_done, file);
   if (problems.empty()) return;
-  if (problems.size() == 1) throw Error(text_of(problems[0], "; nothing was started"));
+  if (problems.size() == 1) throw Error(text_of(problems[0], "; no stage was started"));
   for (const std::string& problem : problems) log_line("hone: error: " + problem);
-  throw Error(file, text_of(problems.size(), " problems, named above; nothing was started"));
+  throw Error(file, text_of(problems.size(), " problems, listed above; no stage was started"));
 }
 
-// In this process: what the stage held is given back when its command returns.
+// Runs a stage in this process. Its memory is released when the command returns.
 void run_stage(const CommandRegistry& commands, const Stage& stage) {
   const fs::path recipe = stage.folder.string() + ".yaml";
   write_file(recipe, stage.recipe);
@@ -69,7 +69,7 @@ void run_stage(const CommandRegistry& commands, const Stage& stage) {
   const std::vector<std::string> arguments = {"--config", recipe.string()};
   try {
     const int code = command->run(arguments);
-    if (code != 0) throw Error(text_of("stage ", stage.name), text_of("ended with ", code));
+    if (code != 0) throw Error(text_of("stage ", stage.name), text_of("ended with exit code ", code));
   } catch (const Error& error) {
     throw Error(text_of("stage ", stage.name), error.what());
   }
@@ -89,6 +89,7 @@ int run(const PipelineOptions& options, const OptionInput& input) {
     check_stages(stages, PipelineState(options.output_dir), first_anew, file);
     return 0;
   }
+  // All checks come before the first change, so that a refused pipeline leaves the earlier output as it was.
   claim_folder(options.output_dir, "output_dir");
   PipelineState state(options.output_dir);
   state.check(stages, first_anew);
@@ -101,7 +102,7 @@ int run(const PipelineOptions& options, const OptionInput& input) {
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const std::string title = text_of("stage ", i + 1, " of ", stages.size(), ", ", stages[i].name);
     if (state.is_done(i)) {
-      log_info(title + ": done before");
+      log_info(title + ": already done");
       continue;
     }
     log_info(text_of(title, ": hone ", stages[i].kind->command, " --config ", stages[i].folder.string(), ".yaml"));
@@ -109,7 +110,7 @@ int run(const PipelineOptions& options, const OptionInput& input) {
     try {
       run_stage(commands, stages[i]);
     } catch (...) {
-      state.forget_unbegun();
+      state.forget_unbegun();  // a stage that left nothing may start again with other keys
       throw;
     }
     throw_if_interrupted();
@@ -123,13 +124,16 @@ int run(const PipelineOptions& options, const OptionInput& input) {
 void register_pipeline(CommandRegistry& registry) {
   registry.add(make_command<PipelineOptions>(
       {.name = "pipeline",
-       .summary = "Several stages from one recipe",
-       .details = "Kinds: pretrain, sft, grpo; generate, rejection_sampling (completions that a reward verifies, as "
-                  "conversations),\ncurriculum (prompts by how often the model solves them, the easy first); eval. A "
-                  "stage without a model takes the\nnewest one, sft and grpo behind a stage that makes data take that; "
-                  "${NAME} in a value is what the stage NAME left.\nAll stages are checked before the first starts. A "
-                  "pipeline that was stopped goes on inside the stage "
-                  "where it was."},
+       .summary = "Run several stages from one recipe",
+       .details = "Kinds of stages:\n"
+                  "  pretrain, sft, grpo   train a model\n"
+                  "  generate              complete prompts and filter the completions into data\n"
+                  "  rejection_sampling    generate, keeping completions that a reward verifies, as conversations\n"
+                  "  curriculum            generate, keeping prompts sorted by how often the model solves them\n"
+                  "  eval                  evaluate the model\n"
+                  "A stage without a model uses the latest one. sft and grpo use the data of the stage directly\n"
+                  "before them. ${NAME} in a value is the output of the stage NAME. All stages are checked before\n"
+                  "the first one starts. An interrupted pipeline resumes within its current stage."},
       run));
 }
 

@@ -1,4 +1,4 @@
-// Collects every problem of a stage before any stage starts.
+// Collects the problems that the checks of a pipeline stage find, instead of stopping at the first one.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace hone {
 
 class Problems {
  public:
-  // Runs a check; an Error that it throws is one problem. Returns whether there was none.
+  // Runs a check and adds the Error that it throws, if any. Returns true if it threw none.
   template <class Check>
   bool run(const Check& check) {
     try {
@@ -27,6 +27,7 @@ class Problems {
       return false;
     }
   }
+  // Adds a problem that is not in the list yet.
   void add(std::string problem) {
     if (std::ranges::find(all_, problem) == all_.end()) all_.push_back(std::move(problem));
   }
@@ -36,13 +37,13 @@ class Problems {
   std::vector<std::string> all_;
 };
 
-// The keys of a stage, as its command will read them.
+// Keys of a stage, as its command will read them.
 struct StageKeys {
-  const YamlValue& keys;                 // a map; lines are those of `file`
-  std::string_view file;                 // the pipeline's recipe
-  std::span<const std::string> pending;  // outputs of stages before it, which are not there yet
+  const YamlValue& keys;                 // a map, with the line numbers of `file`
+  std::string_view file;                 // path of the pipeline's recipe
+  std::span<const std::string> pending;  // paths that earlier stages will write and that do not exist yet
 
-  // Whether it names something that a stage before it will make.
+  // Returns true if the value contains a path that an earlier stage will write.
   [[nodiscard]] bool is_pending(std::string_view value) const {
     return std::ranges::any_of(pending, [&](const std::string& output) { return value.find(output) != value.npos; });
   }
@@ -52,7 +53,8 @@ struct StageKeys {
   }
 };
 
-// Reads the keys into `options`; nothing where one of them is wrong: then each that is is a problem.
+// Reads the keys into `options` and returns the input. If a key is wrong, returns nothing and adds a problem for each
+// wrong key.
 template <class Options>
 [[nodiscard]] std::optional<OptionInput> read_stage(Options& options, const StageKeys& stage,
                                                     std::span<const ForeignKey> foreign, Problems& problems) {
@@ -68,11 +70,12 @@ template <class Options>
     OptionInput alone;
     problems.run([&] { read_option_keys(OptionTable(unused), one, stage.file, foreign, alone); });
   }
-  if (problems.all().size() == before) problems.add(first.all().front());  // of two keys together
+  // Each key alone is valid, so the error is about a combination of keys, such as a key and its alias.
+  if (problems.all().size() == before) problems.add(first.all().front());
   return std::nullopt;
 }
 
-// The checks of a stage that `hone eval` runs.
+// Checks a stage that `hone eval` runs. Defined in cli/eval/eval.cpp, next to the options of that command.
 void check_eval_stage(const StageKeys& stage, Problems& problems);
 
 }  // namespace hone

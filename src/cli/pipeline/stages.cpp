@@ -53,7 +53,7 @@ void set(YamlValue& map, std::string_view key, std::string_view value) {
   map.items.push_back(scalar_of(value));
 }
 
-// Keys with hyphens are the same keys.
+// Finds a key that the map may spell with hyphens or underscores.
 const YamlValue* find_key(const YamlValue& map, std::string_view key) {
   for (std::size_t i = 0; i < map.keys.size(); ++i) {
     std::string name = map.keys[i];
@@ -63,7 +63,7 @@ const YamlValue* find_key(const YamlValue& map, std::string_view key) {
   return nullptr;
 }
 
-// In YAML's flow form, on one line.
+// Writes a value in YAML's flow style, on one line.
 std::string flow_text(const YamlValue& value) {
   if (value.kind == YamlValue::Kind::null) return "null";
   if (value.kind == YamlValue::Kind::scalar) return yaml_quoted(value.scalar);
@@ -108,13 +108,14 @@ class Resolver {
     stage.folder = stage_folder(input_.output_dir, stages_.size(), stage.name);
     for (const char* key : {"output_dir", "overwrite_output_dir", "resume_from_checkpoint", "output_dataset_name"}) {
       if (find_key(given, key) != nullptr) {
-        throw Error(place, text_of("stage ", stage.name, " sets ", key), "the pipeline decides where a stage writes");
+        throw Error(place, text_of("stage ", stage.name, " sets ", key),
+                    "remove it; the pipeline chooses where a stage writes");
       }
     }
-    for (const char* key : {"hub_token", "push_to_hub_token"}) {  // recipes are written beside the stages' folders
+    for (const char* key : {"hub_token", "push_to_hub_token"}) {  // the stage's recipe is written to output_dir
       if (find_key(given, key) == nullptr) continue;
       throw Error(place, text_of("stage ", stage.name, " sets ", key, ", which would be written to its recipe"),
-                  "set HF_TOKEN");
+                  "set HF_TOKEN in the environment");
     }
     stage.keys = completed(given, stage, place);
     stage.recipe = recipe_text(stage.keys);
@@ -131,8 +132,9 @@ class Resolver {
       const bool is_plain = !name->scalar.empty() && std::ranges::all_of(name->scalar, [](char c) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
       });
-      if (!is_plain) throw Error(place, text_of("the name ", shown(*name), " is none"), "letters, digits, _ and -");
-      if (taken(name->scalar)) throw Error(place, text_of("two stages are called ", name->scalar));
+      if (!is_plain)
+        throw Error(place, text_of("the name ", shown(*name), " is invalid"), "use letters, digits, _ and -");
+      if (taken(name->scalar)) throw Error(place, text_of("two stages are named ", name->scalar));
       return name->scalar;
     }
     std::string name(kind.name);
@@ -140,7 +142,7 @@ class Resolver {
     return name;
   }
 
-  // The stage's keys, inputs and outputs filled in.
+  // Returns the keys of a stage, completed by its inputs, its output folder and the defaults of its kind.
   YamlValue completed(const YamlValue& given, const Stage& stage, const std::string& place) {
     YamlValue recipe;
     recipe.kind = YamlValue::Kind::map;
@@ -158,7 +160,8 @@ class Resolver {
       set(recipe, "model_name_or_path", name);
     }
     if (!is_set("dataset_name") && stage.kind->command != "eval") {
-      // What one stage has made for the next is not the prompts of a later one.
+      // Only the stage directly after a data stage uses its data: rejection_sampling followed by sft and grpo must not
+      // give the conversations for sft to grpo as prompts.
       const bool takes = stage.kind->takes_data && data != nullptr && data == &stages_.back();
       if (takes) {
         set(recipe, "dataset_name", data->output);
@@ -174,7 +177,7 @@ class Resolver {
     }
     set(recipe, "output_dir", stage.folder.string());
     for (YamlValue& item : recipe.items) {
-      if (item.line == 0) item.line = given.line;  // what the pipeline sets
+      if (item.line == 0) item.line = given.line;  // keys that the pipeline sets
     }
     return recipe;
   }
@@ -198,8 +201,8 @@ class Resolver {
         for (const Stage& known : stages_) {
           if (!known.output.empty()) names.push_back(known.name);
         }
-        throw Error(place, text_of("no stage before is called ", shown(name), " and leaves something"),
-                    names.empty() ? "this is the first" : "known: " + join(names, ", "));
+        throw Error(place, text_of("no earlier stage named ", shown(name), " has an output"),
+                    names.empty() ? "no earlier stage has one" : "stages with an output: " + join(names, ", "));
       }
       text.replace(at, close + 1 - at, stage->output);
       at += stage->output.size();
@@ -227,7 +230,7 @@ const StageKind& stage_kind(std::string_view name, const std::string& place) {
     names.emplace_back(kind.name);
   }
   const std::string nearest = nearest_name(name, names);
-  throw Error(place, text_of("there is no stage ", shown(name)),
+  throw Error(place, text_of("unknown stage ", shown(name)),
               nearest.empty() ? "known: " + join(names, ", ") : "did you mean " + nearest + "?");
 }
 

@@ -1,4 +1,5 @@
-// The stages of a pipeline: what each runs, with which keys, and what it leaves to the next.
+// Resolves the stages of a pipeline's recipe: the command that each stage runs, its complete keys, and the output that
+// the next stages use.
 #pragma once
 
 #include <filesystem>
@@ -13,39 +14,41 @@ namespace hone {
 enum class StageOutput { nothing, model, data };
 
 struct StageKind {
-  std::string_view name;     // in the recipe
-  std::string_view command;  // that runs it
+  std::string_view name;     // value of the key `stage` in the recipe
+  std::string_view command;  // the hone command that runs the stage
   StageOutput output = StageOutput::nothing;
-  bool takes_model = true;  // model_name_or_path: the newest model, where it is not set
-  bool takes_data = false;  // dataset_name: the newest data, where it is not set
-  // Keys with the values that they have where the recipe does not set them.
+  bool takes_model = true;  // an unset model_name_or_path becomes the latest model of the stages before
+  bool takes_data = false;  // an unset dataset_name becomes the data of the stage directly before
+  // Keys and values that apply if the recipe does not set the key.
   std::vector<std::pair<std::string_view, std::string_view>> defaults;
 };
 
-// pretrain, sft, grpo, generate, rejection_sampling, curriculum, eval.
-[[nodiscard]] const StageKind& stage_kind(std::string_view name, const std::string& place);  // throws Error
+// Returns the kind called pretrain, sft, grpo, generate, rejection_sampling, curriculum or eval. Throws an Error
+// located at `place` for any other name.
+[[nodiscard]] const StageKind& stage_kind(std::string_view name, const std::string& place);
 
 struct Stage {
-  std::string name;  // its own, or its kind with a number where that is taken
+  std::string name;  // unique: from the recipe, otherwise the kind, with a number if needed: sft, sft2
   const StageKind* kind = nullptr;
   std::filesystem::path folder;  // OUTPUT_DIR/NN-name
-  std::string recipe;            // YAML: the command's file, complete
-  YamlValue keys;                // the same, with the lines of the pipeline's recipe
-  std::string output;            // the model's folder, or the file of data; empty where there is none
+  std::string recipe;            // complete recipe of the command, as YAML
+  YamlValue keys;                // the same keys, with line numbers of the pipeline's recipe
+  std::string output;            // folder of the model or file of the data; empty if the stage leaves neither
 };
 
-// OUTPUT_DIR/NN-name; `index` from 0.
+// Returns OUTPUT_DIR/NN-name. `index` counts from 0, NN from 01.
 [[nodiscard]] std::filesystem::path stage_folder(const std::filesystem::path& output_dir, std::size_t index,
                                                  std::string_view name);
 
 struct PipelineInput {
-  std::string model_name_or_path;  // of stages before the first that makes a model
-  std::string dataset_name;        // of stages without data from a stage before them
+  std::string model_name_or_path;  // model of the stages before the first stage that produces one
+  std::string dataset_name;        // data of stages that set none and do not follow a stage that produces data
   std::filesystem::path output_dir;
 };
 
-// The stages of the recipe's list, each resolved: names, folders, inputs from the stages before, "${NAME}" in a value
-// for the output of the stage NAME. `where`: the recipe's file, for errors. Throws Error.
+// Resolves the list of stages of a recipe: chooses names and folders, fills in the inputs that come from earlier
+// stages, and replaces "${NAME}" in a value by the output of the stage NAME. `where` is the recipe's file, for
+// messages. Throws Error if a stage has no kind, no model or a name that is taken, or refers to an unknown stage.
 [[nodiscard]] std::vector<Stage> resolve_stages(const YamlValue& list, const PipelineInput& input,
                                                 std::string_view where);
 

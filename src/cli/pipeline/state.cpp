@@ -11,7 +11,7 @@
 namespace hone {
 namespace {
 
-// "learning_rate was 1e-3, is 2e-3": the first line that differs.
+// Describes the first line that differs between two recipes: "was `learning_rate: 1e-3`, is `learning_rate: 2e-3`".
 std::string difference(const std::string& before, const std::string& now) {
   const std::vector<std::string> was = split(before, '\n');
   const std::vector<std::string> is = split(now, '\n');
@@ -35,12 +35,12 @@ PipelineState::PipelineState(const std::filesystem::path& output_dir)
                           entry.at("status").get<std::string>() == "done"});
     }
   } catch (const Json::exception&) {
-    throw Error(path_.string(), "is no state of a pipeline", "remove it to begin anew");
+    throw Error(path_.string(), "is not the state of a pipeline", "delete it to start over");
   }
 }
 
 void PipelineState::check(std::span<const Stage> stages, std::size_t first_anew) const {
-  const std::string fix = "--from STAGE runs a stage and those behind it anew";
+  const std::string fix = "--from STAGE runs that stage and all later ones again";
   for (std::size_t i = 0; i < std::min(entries_.size(), first_anew) && has_begun(i); ++i) {
     if (i >= stages.size() || stages[i].name != entries_[i].name) {
       throw Error(path_.string(),
@@ -51,7 +51,7 @@ void PipelineState::check(std::span<const Stage> stages, std::size_t first_anew)
     if (stages[i].recipe != entries_[i].recipe) {
       throw Error(path_.string(),
                   text_of("stage ", i + 1, " (", stages[i].name,
-                          ") was begun with other keys: ", difference(entries_[i].recipe, stages[i].recipe)),
+                          ") began with other keys: ", difference(entries_[i].recipe, stages[i].recipe)),
                   fix);
     }
   }
@@ -65,7 +65,7 @@ bool PipelineState::has_begun(std::size_t stage) const {
   const std::filesystem::path folder = folder_of(stage);
   if (entries_.at(stage).done) return true;
   if (!is_folder(folder)) return false;
-  // A checkpoint that was being replaced is put back when the stage goes on.
+  // .checkpoint-N.replaced is a checkpoint whose replacement was interrupted. The stage restores it when it resumes.
   return std::ranges::any_of(names_in(folder), [](const std::string& name) {
     return name.starts_with("checkpoint-") || (name.starts_with(".checkpoint-") && name.ends_with(".replaced")) ||
            name == "generations.jsonl" || name == "answers.jsonl" || name == "results.json";

@@ -1,4 +1,5 @@
-// How far a pipeline has come: OUTPUT_DIR/pipeline.json.
+// Records which stages of a pipeline have begun and which are done, in OUTPUT_DIR/pipeline.json, so that an interrupted
+// pipeline resumes.
 #pragma once
 
 #include <filesystem>
@@ -10,24 +11,26 @@
 
 namespace hone {
 
-// Each change is written whole or not at all, and is on the disk when the call returns.
+// Every change is written atomically and is on disk when the call returns.
 class PipelineState {
  public:
-  // Reads what is there. Throws Error where it is damaged.
+  // Reads pipeline.json if it exists. Throws Error if it is damaged.
   explicit PipelineState(const std::filesystem::path& output_dir);
 
-  // Forgets the stage that has begun last, and removes its folder, where it has left nothing to go on from: no
-  // checkpoint, no generation, no answer. So a stage that failed or was killed before its first step starts anew, with
-  // whatever keys it has then.
+  // Removes the last stage that began, with its folder, if it has left nothing to resume from: no checkpoint, no
+  // completion, no answer. A stage that failed or was killed before its first step can therefore start again with
+  // changed keys.
   void forget_unbegun();
 
-  // Refuses where a stage has begun with other keys than it has now, naming the first that differs, or where the stages
-  // are others; what forget_unbegun() forgets has not begun. Stages from `first_anew` on begin anew. Throws Error.
+  // Throws Error if a stage that has begun now has another name or other keys; the message shows the first difference.
+  // Ignores a stage that forget_unbegun() would remove and the stages from index `first_anew` on, which start over.
   void check(std::span<const Stage> stages, std::size_t first_anew) const;
   [[nodiscard]] bool is_done(std::size_t stage) const;
+  // Records that a stage has begun, with its keys. Does nothing if it had begun before.
   void begin(std::span<const Stage> stages, std::size_t stage);
+  // Records that a stage is done.
   void finish(std::size_t stage);
-  // Forgets this stage and all behind it.
+  // Removes this stage and all later ones from the record.
   void forget_from(std::size_t stage);
 
  private:
@@ -37,13 +40,13 @@ class PipelineState {
     bool done = false;
   };
   void write() const;
-  // Whether something is left of entry `stage` to go on from.
+  // Returns true if stage `stage` is done or has left something to resume from.
   [[nodiscard]] bool has_begun(std::size_t stage) const;
   [[nodiscard]] std::filesystem::path folder_of(std::size_t stage) const;
 
   std::filesystem::path output_dir_;
   std::filesystem::path path_;
-  std::vector<Entry> entries_;  // of the stages that have begun, in order
+  std::vector<Entry> entries_;  // the stages that have begun, in order
 };
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// hone plan: what a run will need, before it starts.
+// hone plan: computes the memory and the FLOPs of a training run before it starts.
 #include "planner/plan.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 namespace hone {
 namespace {
 
-// A command's options and the plan's own.
+// Options of a training command and those of the plan.
 template <class Base>
 struct PlanOptions : Base {
   std::string device_memory;
@@ -30,31 +30,32 @@ struct PlanOptions : Base {
   template <class Visitor>
   void fields(Visitor& v) {
     v.group("Plan");
-    v("device_memory", device_memory, "Memory of a GPU to plan for, as 80GiB; unset: this machine's device");
+    v("device_memory", device_memory, "Memory of the GPU to plan for, such as 80GiB; unset: this machine's device");
     Base::fields(v);
   }
 };
 
 const CommandText kText{
     .name = "plan",
-    .summary = "What a run will need: parameters, memory to the byte, FLOPs",
+    .summary = "Compute what a run needs: parameters, memory to the byte, FLOPs",
     .positionals = "[pretrain|sft|grpo]",
     .details =
-        "Takes the keys and flags of the command that it plans, which a recipe's keys tell where it is not named, and\n"
-        "--device_memory SIZE (80GiB) to plan for another GPU than this machine's. Reads no weights. Without\n"
-        "dataset_name every sequence is taken to be as long as the keys allow; without a folder the model may be a\n"
-        "config.json or a shape that hone bench knows, such as qwen2.5-7b. output_dir need not be set. Below the plan\n"
-        "stands which GPUs of 24, 48, 80 and 141 GiB the run fits, with which keys.\n"};
+        "Takes the keys of the planned command, and --device_memory SIZE (for example 80GiB) to plan for\n"
+        "another GPU than this machine's. If the command is not named, the keys of the recipe determine it.\n"
+        "Reads no weights. Without dataset_name, every sequence has the maximum length that the keys allow.\n"
+        "The model may also be a config.json or a shape that hone bench knows, such as qwen2.5-7b.\n"
+        "output_dir need not be set. The output ends with the GPUs of 24, 48, 80 and 141 GiB that the run\n"
+        "fits, and the keys with which it fits.\n"};
 
-// Bytes; a GPU that has less than its libraries take is none.
+// Parses a size in bytes. Throws Error if a GPU of that size has no memory left after its libraries.
 std::size_t gpu_memory(const std::string& text, const OptionInput& input) {
   const std::optional<std::uint64_t> bytes = parse_bytes(text);
   if (bytes && memory_of_gpu(*bytes).available > 0) return *bytes;
   throw Error(input.place_of("device_memory"),
-              text_of("expected a size above 1GiB, saw ", shown(std::string_view(text))), "80GiB, for example");
+              text_of("expected a size above 1GiB, saw ", shown(std::string_view(text))), "for example 80GiB");
 }
 
-// "Qwen/Qwen2.5-7B-Instruct" -> "qwen2.5-7b".
+// Returns the name of a known shape for a model's name: "Qwen/Qwen2.5-7B-Instruct" -> "qwen2.5-7b".
 std::string shape_name(std::string_view model) {
   std::string name(model.substr(model.rfind('/') + 1));
   for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
@@ -63,6 +64,7 @@ std::string shape_name(std::string_view model) {
   return name;
 }
 
+// Dtype of the weights by config.json; f32 if it does not say.
 DType stored_dtype(const Json& config) {
   for (const char* key : {"torch_dtype", "dtype"}) {
     const auto at = config.find(key);
@@ -71,7 +73,8 @@ DType stored_dtype(const Json& config) {
   return DType::f32;
 }
 
-// A model that is named: a config.json, a known shape, or a folder, be it here, in the cache or on the hub.
+// Creates the model that the options name, without weights: a config.json, a known shape, or a folder on this machine,
+// in the cache or on the hub.
 ModelSketch sketch_of(const ModelOptions& options) {
   const std::string& name = options.model_name_or_path;
   if (name.ends_with(".json") && is_file(name)) {
@@ -80,7 +83,7 @@ ModelSketch sketch_of(const ModelOptions& options) {
   }
   const std::vector<std::string> known = bench_model_names();
   if (!is_folder(name) && std::ranges::count(known, shape_name(name)) > 0) {
-    log_info(text_of("the model is taken to have the shape of ", shape_name(name), ", with weights in bfloat16"));
+    log_info(text_of("the plan assumes the shape of ", shape_name(name), ", with bfloat16 weights"));
     return {family_registry().create(parse_json(bench_model_config(shape_name(name)), name)), DType::bf16};
   }
   const ModelDirectory directory(resolve_config(name, options.model_revision));
@@ -93,22 +96,23 @@ bool names_data(const DatasetOptions& options) {
   return !options.dataset_name.empty() || options.dataset_mixture.kind != YamlValue::Kind::null;
 }
 
-// Whether the run is prepared as it would be run: there are data, and the model's tokenizer to read them with.
+// Returns true if the run can be prepared with its real data: a dataset is set, and the model with its tokenizer is on
+// this machine.
 bool reads_data(const DatasetOptions& data, const ModelOptions& model) {
   if (!names_data(data)) return false;
   const std::string& name = model.model_name_or_path;
   if (is_model_here(name, model.model_revision)) return true;
-  log_info(text_of("the data are not read: ", name, " is no model that is on this machine, with its tokenizer"));
+  log_info(text_of("the data is not read, because ", name, " and its tokenizer are not on this machine"));
   return false;
 }
 
-// A model that starts from scratch: its vocabulary may be the tokenizer's.
+// Creates a model that starts from scratch. A configuration without vocab_size takes it from the tokenizer.
 ModelSketch new_model(const PretrainOptions& options) {
   Json config = read_json(options.model_config_path);
   override_config(config, options.config_overrides);
   if (!config.contains("vocab_size")) {
     if (options.tokenizer_name_or_path.empty()) {
-      throw Error(options.model_config_path, "has no vocab_size, and no tokenizer is named",
+      throw Error(options.model_config_path, "has no vocab_size, and no tokenizer is set",
                   "set tokenizer_name_or_path, or vocab_size in the file");
     }
     config["vocab_size"] = tokenizer_of(options).vocab_size();
@@ -123,7 +127,7 @@ RunPlan plan_of(const PretrainOptions& options, const OptionInput&, std::span<co
   }
   if (!names_data(options)) return plan_sketch(options, new_model(options), gpus);
   if (!options.tokenizer_name_or_path.empty()) return plan_run(prepare_pretrain(options), gpus);
-  log_info("the data are not read: tokenizer_name_or_path is not set");
+  log_info("the data is not read, because tokenizer_name_or_path is not set");
   return plan_sketch(options, new_model(options), gpus);
 }
 
@@ -143,7 +147,7 @@ int plan(std::span<const std::string> arguments) {
   const OptionInput input =
       read_options(OptionTable(options), arguments, training_foreign_keys(), RecipeArgument::taken);
   if (!input.positionals.empty()) {
-    throw Error("hone plan", text_of("takes no argument ", shown(std::string_view(input.positionals[0]))),
+    throw Error("hone plan", text_of("unexpected argument ", shown(std::string_view(input.positionals[0]))),
                 "hone plan [pretrain|sft|grpo] [RECIPE.yaml] [--key value ...]");
   }
   apply_input(kText, input);
@@ -155,7 +159,8 @@ int plan(std::span<const std::string> arguments) {
   return 0;
 }
 
-// The kind that the arguments name, which is taken from them, or that their recipe is of.
+// Returns the training command to plan. If the first argument names it, removes that argument; otherwise determines the
+// command from the recipe.
 std::string_view take_kind(std::span<const std::string>& arguments) {
   if (arguments.empty()) {
     throw Error("hone plan", "expected pretrain, sft or grpo, or a recipe", "for example hone plan sft recipe.yaml");
@@ -190,7 +195,7 @@ void add_keys(std::vector<CommandKey>& keys) {
   }
 }
 
-// The keys of all kinds, each once.
+// Keys of all three commands, each once.
 std::vector<CommandKey> all_keys() {
   std::vector<CommandKey> keys;
   add_keys<PretrainOptions>(keys);

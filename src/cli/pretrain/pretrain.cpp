@@ -1,4 +1,4 @@
-// hone pretrain
+// hone pretrain: trains a model on text, from scratch or from existing weights.
 #include "cli/registry.h"
 #include "cli/training_hooks.h"
 #include "core/files.h"
@@ -25,8 +25,9 @@ int run(const PretrainOptions& options, const OptionInput& input) {
 }  // namespace
 
 void register_pretrain(CommandRegistry& registry) {
-  registry.add(make_command<PretrainOptions>(
-      {.name = "pretrain", .summary = "Train from scratch, or go on training, on text"}, run, training_foreign_keys()));
+  registry.add(
+      make_command<PretrainOptions>({.name = "pretrain", .summary = "Pre-train on text, from scratch or from a model"},
+                                    run, training_foreign_keys()));
 }
 
 }  // namespace hone

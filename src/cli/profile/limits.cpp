@@ -26,6 +26,7 @@ void copy_all(Device& device, const Buffer& to, const Buffer& from, std::size_t 
   });
 }
 
+// Measures copies within the device for sizes from 256 KiB to 1 GiB (64 MiB on a CPU). Small copies run in caches.
 void measure_copies(DeviceModel& model, Device& device, double seconds) {
   constexpr std::size_t kSmallest = std::size_t{256} << 10;
   const std::size_t largest = std::size_t{device.kind() == DeviceKind::cpu ? 64u : 1024u} << 20;
@@ -43,7 +44,7 @@ void measure_copies(DeviceModel& model, Device& device, double seconds) {
   model.copy_bytes = measured(model.copies.back().bytes_per_second);
 }
 
-// From the device; the other direction of a link is alike.
+// Measures the copy from the device to pinned host memory. The other direction of the link has about the same rate.
 void measure_link(DeviceModel& model, Device& device, double seconds) {
   if (device.kind() == DeviceKind::cpu) return;
   constexpr std::size_t kBytes = std::size_t{64} << 20;
@@ -67,7 +68,7 @@ void measure_products(DeviceModel& model, Device& device, DType dtype, double se
     (dtype == DType::bf16 ? model.bf16_flops : model.f32_flops) = measured(product_rate(device, dtype, 8192, seconds));
     return;
   }
-  // Which size is the fastest depends on a host's caches.
+  // The fastest size depends on the CPU's caches.
   double best = 0;
   for (const std::int64_t size : {std::int64_t{512}, std::int64_t{1024}}) {
     for (const DType each : {DType::f32, DType::bf16}) {
@@ -82,7 +83,7 @@ void keep(const DeviceModel& model, const Device& device, double seconds) {
 }
 
 void say_kept(const Device& device) {
-  log_once(text_of("the limits of ", device.name(), " are those measured before, in ", measured_rates_path().string()));
+  log_once(text_of("using the stored limits of ", device.name(), " in ", measured_rates_path().string()));
 }
 
 }  // namespace

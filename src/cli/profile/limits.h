@@ -1,18 +1,20 @@
-// What a device can do: as it was measured on this machine (backend/measured_rates.h), else measured now and kept.
+// Provides the limits of a device, its bandwidth and FLOP/s: the rates stored on this machine
+// (backend/measured_rates.h) or, if there are none, rates measured now and then stored.
 #pragma once
 
 #include "backend/device_model.h"
 
 namespace hone {
 
-// What is measured for a shorter time says too little to be kept.
+// Minimum duration of a measurement, in seconds, whose result is stored. Shorter ones are too noisy.
 inline constexpr double kKeptSeconds = 0.2;
 
-// The limits of work in `dtype`: those kept, unless they are wanted `anew`; else measured, copies and products for
-// about `seconds` each, and kept. A host multiplies in f32 whatever the type.
+// Returns the limits for work in `dtype`: the stored ones unless `anew` is set, otherwise those measured now, copies
+// and GEMMs for about `seconds` each. A CPU has one limit for f32 and bf16, because it computes both in f32.
 [[nodiscard]] DeviceLimits device_limits(Device& device, DType dtype, double seconds, bool anew);
 
-// FLOP/s of the fastest large matrix product: the one kept, else measured for about `seconds`, and kept.
+// Returns the FLOP/s of the fastest large GEMM in `dtype`: the stored rate, otherwise the one measured now for about
+// `seconds`. Measures no copies.
 [[nodiscard]] double product_limit(Device& device, DType dtype, double seconds);
 
 }  // namespace hone

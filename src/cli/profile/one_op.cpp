@@ -12,19 +12,20 @@
 namespace hone {
 namespace {
 
-// Operands that go round: several times the second-level cache of a GPU.
+// Total bytes of the operands of all copies, several times the L2 cache of a GPU.
 constexpr std::size_t kRotation = std::size_t{256} << 20;
 constexpr std::size_t kMostCopies = 16;
-// Logits of random x and weights stay finite in exp.
+// Small enough that the logits of random activations and weights do not overflow in exp.
 constexpr double kDeviation = 0.05;
 
 std::string operand_name(std::size_t copy, std::size_t input) { return text_of("copy", copy, ".", input); }
 
 bool is_wide_enough(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
 
-// Second moments are at least 0.
+// Returns true for the second moments of AdamW, which must not be negative.
 bool is_positive(const Value& value) { return value.name.ends_with("exp_avg_sq"); }
 
+// Returns random second moments, normal(0, 1)^2 x 1e-4. Repeats 65,536 values to fill a large tensor quickly.
 std::vector<std::byte> positive_values(const Type& type) {
   std::vector<std::byte> bytes(type.bytes());
   for_floating(type.dtype, [&]<class T>() {
@@ -53,7 +54,7 @@ const std::vector<std::int32_t>* integers_of(const HostBatch& batch, std::string
 
 Work work_of(const Program& program, const Node& node, const HostBatch& batch) {
   const Cost cost = program.cost(node);
-  double share = 1;
+  double share = 1;  // pairs of tokens in the batch / pairs at full capacity
   if (batch.document_count() > 0) {
     const auto tokens = static_cast<double>(batch.token_count());
     double pairs = 0;
@@ -101,7 +102,7 @@ OneOp::OneOp(const Program& from, const Node& node, Device& device, const HostBa
       inputs.push_back(program_.weight(operand_name(copy, i), type));
     }
     const std::vector<Tensor> outputs = program_.append(*node.op, node.attributes, inputs);
-    // Read at the end, so that each has memory of its own.
+    // Declaring the results as outputs keeps the memory planner from reusing their memory for the next copy.
     for (std::size_t i = 0; i < outputs.size(); ++i) program_.output(text_of("y", copy, ".", i), outputs[i]);
   }
   operands_ = TensorStore(device, types);
@@ -125,7 +126,7 @@ void OneOp::fill(const Program& from, const Node& node, const HostBatch& batch) 
                                     .count = value.type.elements()});
       } else if (const std::vector<std::int32_t>* integers = integers_of(batch, value.name);
                  integers != nullptr && !integers->empty() && value.role == Role::input) {
-        std::vector<std::int32_t> whole = *integers;
+        std::vector<std::int32_t> whole = *integers;  // padded with its last element to the full capacity
         whole.resize(static_cast<std::size_t>(value.type.elements()), integers->back());
         operands_.upload(name, std::as_bytes(std::span(whole)));
       }

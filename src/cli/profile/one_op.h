@@ -1,4 +1,4 @@
-// One operation of a program, alone.
+// Runs one operation of a program in isolation, to measure it.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,27 @@
 
 namespace hone {
 
-// FLOPs and bytes of a node's run on a batch; without documents, at its full capacity as one sequence.
+// Work of one run of a node.
 struct Work {
   double flops = 0;
-  double bytes = 0;
+  double bytes = 0;  // read plus written
 };
+// Returns the work of a node on a batch. Attention counts the pairs of tokens in the batch's documents, or those of one
+// sequence of full capacity if the batch has no documents.
 [[nodiscard]] Work work_of(const Program& program, const Node& node, const HostBatch& batch);
-// "bf16[8192, 3584], bf16[4608, 3584]": its inputs, at most `most`.
+// Returns the types of a node's first `most` inputs as text: "bf16[8192, 3584], bf16[4608, 3584]".
 [[nodiscard]] std::string shapes_of(const Program& program, const Node& node, std::size_t most = 3);
 
-// A node of a program as a program of its own, several times over operands that lie elsewhere, so that caches do not
-// help. Floating operands are random; inputs named as a batch's hold the batch; other integers are 0.
+// A program that contains one node of another program, several times over separate operands, so that no operand is in
+// the L2 cache when its node runs. f32 and bf16 operands are random, inputs with the name of a batch's array hold the
+// batch, and all others are 0.
 class OneOp {
  public:
-  // `copies`: 0 for as many as a GPU's cache wants.
+  // `copies` is the number of times that the node is repeated; 0 chooses enough to exceed the L2 cache of a GPU.
   OneOp(const Program& from, const Node& node, Device& device, const HostBatch& batch, std::size_t copies);
 
-  [[nodiscard]] std::size_t copies() const { return copies_; }  // nodes a run
-  // A run of it is copies() nodes. Keep the OneOp as long.
+  [[nodiscard]] std::size_t copies() const { return copies_; }  // nodes per run
+  // Returns an executable that runs all copies. The OneOp must outlive it.
   [[nodiscard]] Executable executable() const;
 
  private:

@@ -1,4 +1,4 @@
-// hone profile: where the time of a training step goes.
+// hone profile: profiles training steps and reports where their time goes.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -33,25 +33,26 @@ struct ProfileOptions : StepOptions {
   void fields(Visitor& v) {
     StepOptions::fields(v);
     v.group("Profile");
-    v("num_steps", num_steps, "Steps that are profiled", within(1, 1000));
-    v("warmup_steps", warmup_steps, "Steps before them", within(2, 1000));
+    v("num_steps", num_steps, "Steps to profile", within(1, 1000));
+    v("warmup_steps", warmup_steps, "Warm-up steps before them", within(2, 1000));
     v("limit_seconds", limit_seconds,
-      "Time to measure each of the device's limits; unset: as measured before on this machine, else 0.5", above(0));
-    v("output_dir", output_dir, "Folder of chrome_trace.json and kernel_summary.json");
+      "Seconds to measure each limit of the device; unset: use stored limits of this machine, otherwise 0.5", above(0));
+    v("output_dir", output_dir, "Folder for chrome_trace.json and kernel_summary.json");
   }
 };
 
 const CommandText kText{
     .name = "profile",
-    .summary = "Where the time of a training step goes, and how near it is to what the device can do",
+    .summary = "Profile a training step and compare each operation with the device's roofline",
     .positionals = "[pretrain|sft] [RECIPE.yaml]",
     .details =
-        "Takes steps with random weights: of a known shape on random tokens, or of a recipe on its\n"
-        "data, whose keys then take the place of those of the training step below; device, tune_gemm\n"
-        "and gemm_table go with either. Writes chrome_trace.json (for Perfetto) and kernel_summary.json.",
+        "Runs training steps with random weights: of a known shape on random tokens, or of a recipe on\n"
+        "its data. With a recipe, its keys replace those of the group \"Training step\" below, except\n"
+        "device, tune_gemm and gemm_table. Writes chrome_trace.json (open it in ui.perfetto.dev) and\n"
+        "kernel_summary.json.",
     .recipe = RecipeArgument::refused};
 
-// What is profiled.
+// Model, programs and data of the profiled steps.
 struct Subject {
   std::string title;
   std::unique_ptr<Model> model;
@@ -59,7 +60,7 @@ struct Subject {
   OptimizerOptions optimizer;
   DType dtype = DType::f32;
   Device* device = nullptr;
-  std::vector<std::vector<HostBatch>> steps;  // the batches of each, taken in turns
+  std::vector<std::vector<HostBatch>> steps;  // [distinct steps][micro-batches]; used in turn
   AdviceContext advice;
 };
 
@@ -107,14 +108,13 @@ Subject of_run(LanguageRun run, const ProfileOptions& options) {
   return subject;
 }
 
-// A flag of the training step that a recipe describes would be lost.
+// Throws Error for a flag that describes a step of a known shape, because the step of a recipe would ignore it.
 void check_beside_recipe(const OptionInput& input) {
   StepOptions step;
   const OptionTable table(step);
   for (const auto& [name, place] : input.places) {
     if (table.find(name) == nullptr || name == "device" || name == "tune_gemm" || name == "gemm_table") continue;
-    throw Error(place, "describes a step of a known shape, but the step of a recipe is profiled",
-                "set it in the recipe");
+    throw Error(place, "has no effect with a recipe, whose keys describe the step", "remove it, or edit the recipe");
   }
 }
 
@@ -163,6 +163,7 @@ int profile(const ProfileOptions& given, const OptionInput& input) {
   const auto batches = [&](std::int64_t index) -> std::span<const HostBatch> {
     return subject.steps[static_cast<std::size_t>(index) % subject.steps.size()];
   };
+  // The same steps run twice: first without the profiler, for their real duration, then with it.
   for (std::int64_t i = 0; i < options.warmup_steps; ++i) step.run(batches(i));
   const auto begin = std::chrono::steady_clock::now();
   for (std::int64_t i = 0; i < options.num_steps; ++i) step.run(batches(i));

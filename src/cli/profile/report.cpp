@@ -12,12 +12,13 @@
 namespace hone {
 namespace {
 
-// A kernel that is no matrix product and takes more of a step is a candidate for fusion or for a faster kernel.
+// Thresholds of the advice, as fractions. A kernel other than a GEMM that takes more than kCandidateShare of a step is
+// a candidate for fusion or for a faster kernel.
 constexpr double kCandidateShare = 0.02;
-constexpr double kGoodShare = 0.85;    // of what is possible
-constexpr double kHostShare = 0.05;    // of a step between operations
-constexpr double kUpdateShare = 0.08;  // of a step in the optimizer
-constexpr double kWorthwhile = 0.005;  // of a step that could be won
+constexpr double kGoodShare = 0.85;    // of the roofline: a kernel that reaches this is good enough
+constexpr double kHostShare = 0.05;    // of the step, between operations
+constexpr double kUpdateShare = 0.08;  // of the step, in the optimizer
+constexpr double kWorthwhile = 0.005;  // of the step, least saving worth reporting
 
 template <class... Values>
 std::string format(const char* pattern, Values... values) {
@@ -28,7 +29,7 @@ std::string format(const char* pattern, Values... values) {
 
 bool is_product(const KernelSummary& kernel) { return kernel.category == name_of(OpCategory::gemm); }
 
-// The candidates of a report, the slowest first.
+// Returns the candidates of a report, slowest first.
 std::vector<const KernelSummary*> candidates(const ProfileReport& report) {
   std::vector<const KernelSummary*> found;
   for (const KernelSummary& kernel : report.kernels) {
@@ -45,7 +46,7 @@ void add_share(std::vector<ShareOfStep>& shares, const std::string& name, double
 }
 
 std::string share_lines(std::string_view title, const std::vector<ShareOfStep>& shares, double step) {
-  std::string text = format("%-34s %10s %7s %12s\n", std::string(title).c_str(), "ms", "share", "of possible");
+  std::string text = format("%-34s %10s %7s %12s\n", std::string(title).c_str(), "ms", "share", "of roofline");
   for (const ShareOfStep& share : shares) {
     text += format("%-34s %10.3f %6.1f%% %11.1f%%\n", share.name.c_str(), share.seconds * 1e3,
                    100 * share.seconds / step, share.seconds > 0 ? 100 * share.floor / share.seconds : 0);
@@ -130,35 +131,35 @@ std::vector<std::string> advice(const ProfileReport& report, const AdviceContext
   };
   if (report.between_seconds > kHostShare * step) {
     sentences.push_back(
-        format("%.1f%% of the step lie between operations: they are too short for the device; a larger "
+        format("%.1f%% of the step is spent between operations, because they are too short for the device; a larger "
                "%s makes them longer.",
                100 * report.between_seconds / step, std::string(context.batch_key).c_str()));
   }
   const ShareOfStep products = share_of("GEMM");
   if (context.gpu && !context.tuned && products.seconds > 0.2 * step) {
     sentences.push_back(
-        format("Matrix products take %.1f%% of the step at %.0f%% of the measured rate: --tune_gemm tries "
-               "their algorithms once and keeps the fastest.",
+        format("GEMMs take %.1f%% of the step at %.0f%% of the roofline; --tune_gemm tries their algorithms once and "
+               "keeps the fastest.",
                100 * products.seconds / step, 100 * products.floor / products.seconds));
   }
   for (const KernelSummary* kernel : candidates(report)) {
     const double won = kernel->seconds - kernel->floor / kGoodShare;
     if (kernel->achieved() >= kGoodShare || won < kWorthwhile * step) continue;
     sentences.push_back(
-        format("%s (%s, %s) takes %.1f%% of the step at %.0f%% of what the device can do: a faster kernel "
-               "or fusing it with a neighbour could win %.1f%%.",
+        format("%s (%s, %s) takes %.1f%% of the step at %.0f%% of the roofline; a faster kernel or fusing it with a "
+               "neighbour could save %.1f%% of the step.",
                kernel->op.c_str(), kernel->module.c_str(), std::string(kernel->phase).c_str(),
                100 * kernel->seconds / step, 100 * kernel->achieved(), 100 * won / step));
   }
   const ShareOfStep optimizer = share_of("optimizer");
   if (optimizer.seconds > kUpdateShare * step) {
     sentences.push_back(
-        format("The optimizer takes %.1f%% of the step: gradient_accumulation_steps above %lld spreads it "
+        format("The optimizer takes %.1f%% of the step; gradient_accumulation_steps above %lld spreads it "
                "over more tokens%s.",
                100 * optimizer.seconds / step, static_cast<long long>(context.gradient_accumulation_steps),
                context.can_shrink_states ? "; optim adamw_bf16 moves fewer bytes" : ""));
   }
-  if (sentences.empty()) sentences.emplace_back("Nothing stands out: every large part is near what the device can do.");
+  if (sentences.empty()) sentences.emplace_back("Nothing stands out: every large operation is close to the roofline.");
   return sentences;
 }
 
@@ -167,11 +168,11 @@ std::string to_text(const ProfileReport& report, std::size_t most) {
   std::string text = format("a step: %.3f ms in operations, %.3f ms between",
                             report.step_seconds * 1e3 - report.between_seconds * 1e3, report.between_seconds * 1e3);
   if (report.unprofiled_step_seconds > 0)
-    text += format("; %.3f ms as it is trained", report.unprofiled_step_seconds * 1e3);
-  text += format("\nmeasured limits: %.0f GB/s copied, %.1f %s of products\n\n",
-                 report.limits.copy_bytes_per_second * 1e-9, report.limits.flops_per_second / unit.scale, unit.name);
+    text += format("; %.3f ms without the profiler", report.unprofiled_step_seconds * 1e3);
+  text += format("\nmeasured limits: copy %.0f GB/s, GEMM %.1f %s\n\n", report.limits.copy_bytes_per_second * 1e-9,
+                 report.limits.flops_per_second / unit.scale, unit.name);
   text += format("%-28s %-24s %-8s %7s %10s %7s %9s %7s %12s\n", "operation", "module", "phase", "runs", "ms", "share",
-                 unit.name, "GB/s", "of possible");
+                 unit.name, "GB/s", "of roofline");
   for (std::size_t i = 0; i < std::min(most, report.kernels.size()); ++i) {
     const KernelSummary& kernel = report.kernels[i];
     text += format("%-28s %-24s %-8s %7.0f %10.3f %6.1f%% %9.1f %7.0f %11.1f%%\n", kernel.op.c_str(),
@@ -182,10 +183,10 @@ std::string to_text(const ProfileReport& report, std::size_t most) {
   text += "\n" + share_lines("category", report.categories, report.step_seconds) +
           share_lines("module", report.modules, report.step_seconds);
   const std::vector<const KernelSummary*> found = candidates(report);
-  if (found.empty()) return text + "no operation but matrix products above 2% of the step\n";
-  text += "no matrix products, and above 2% of the step:\n";
+  if (found.empty()) return text + "no operation except GEMMs takes more than 2% of the step\n";
+  text += "operations other than GEMMs that take more than 2% of the step:\n";
   for (const KernelSummary* kernel : found) {
-    text += format("  %-28s %-24s %5.1f%%, at %.0f%% of what is possible\n", kernel->op.c_str(), kernel->module.c_str(),
+    text += format("  %-28s %-24s %5.1f%%, at %.0f%% of the roofline\n", kernel->op.c_str(), kernel->module.c_str(),
                    100 * kernel->seconds / report.step_seconds, 100 * kernel->achieved());
   }
   return text;

@@ -26,7 +26,7 @@ Json span(TraceRow row, std::string_view name, std::string_view category, double
           {"tid", static_cast<int>(row)}};
 }
 
-// Neighbours of one scope and phase, as one span.
+// Adds a span for each sequence of consecutive operations that have the same scope and phase.
 void add_modules(Json& events, const Timeline& timeline, double origin) {
   std::size_t first = 0;
   const auto same = [&](std::size_t a, std::size_t b) {

@@ -15,7 +15,7 @@ constexpr double kLeastRounds = 3;
 constexpr double kMostRounds = 25;
 constexpr double kMostCalls = 10000;
 
-// Seconds of one call in each round, by run, ascending.
+// Returns [runs][rounds], the seconds of one call in each round, in ascending order for each run.
 std::vector<std::vector<double>> rounds_in_turns(Device& device, std::span<const std::function<void()>> runs,
                                                  double budget) {
   const std::unique_ptr<Stopwatch> stopwatch = make_stopwatch(device);
@@ -25,7 +25,7 @@ std::vector<std::vector<double>> rounds_in_turns(Device& device, std::span<const
     stopwatch->mark();
     return std::max(stopwatch->read()[0] / count, 1e-9);
   };
-  // The first calls open libraries and record.
+  // Warm-up: the first two calls open libraries and record launches; the third one gives an estimate of the time.
   std::vector<double> guess;
   for (std::size_t which = 0; which < runs.size(); ++which) {
     (void)time(which, 2);
@@ -34,7 +34,7 @@ std::vector<std::vector<double>> rounds_in_turns(Device& device, std::span<const
   const double slowest = *std::ranges::max_element(guess);
   const int rounds = static_cast<int>(std::clamp(budget / slowest, kLeastRounds, kMostRounds));
   std::vector<std::vector<double>> seconds(runs.size());
-  for (int round = -1; round < rounds; ++round) {  // the first is not counted
+  for (int round = -1; round < rounds; ++round) {  // round -1 is a warm-up and not counted
     for (std::size_t which = 0; which < runs.size(); ++which) {
       const int count = static_cast<int>(std::clamp(budget / rounds / guess[which], 1.0, kMostCalls));
       const double each = time(which, count);

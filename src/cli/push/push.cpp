@@ -1,4 +1,4 @@
-// hone push: a model's folder to the Hugging Face hub.
+// hone push: uploads a model's folder to the Hugging Face hub.
 #include <cstdio>
 #include <filesystem>
 
@@ -27,27 +27,27 @@ struct PushOptions {
 
   template <class Visitor>
   void fields(Visitor& v) {
-    v("hub_revision", hub_revision, "Branch to push to; made from the repository's first commit where it is not there");
-    v("hub_private_repo", hub_private_repo,
-      "Whether a repository that is made is private; unset: as your account says");
-    v("hub_token", hub_token, "Token that may write; unset: HF_TOKEN, or the file of huggingface-cli login");
-    v("repo_type", repo_type, "What the repository holds");
-    v("commit_message", commit_message, "Of the commit; unset: Upload FOLDER");
-    v("training_state", training_state, "Push a checkpoint's optimizer and state too");
+    v("hub_revision", hub_revision, "Branch to push to; a missing branch starts at the repository's first commit");
+    v("hub_private_repo", hub_private_repo, "Make a new repository private; unset: the default of your account");
+    v("hub_token", hub_token, "Token with write access; unset: HF_TOKEN, or the file of huggingface-cli login");
+    v("repo_type", repo_type, "Kind of the repository");
+    v("commit_message", commit_message, "Message of the commit; unset: Upload FOLDER");
+    v("training_state", training_state, "Also push the optimizer and trainer state of a checkpoint");
     v.secret("hub_token");
   }
 };
 
 int run(const PushOptions& options, const OptionInput& input) {
   if (input.positionals.size() != 2) {
-    throw Error("hone push", text_of("takes a folder and a repository, saw ", input.positionals.size(), " arguments"),
+    throw Error("hone push",
+                text_of("expected a folder and a repository, saw ", input.positionals.size(), " arguments"),
                 "hone push FOLDER OWNER/NAME");
   }
   const std::filesystem::path folder = input.positionals[0];
-  if (!is_folder(folder)) throw Error(folder.string(), "is no folder");
+  if (!is_folder(folder)) throw Error(folder.string(), "is not a folder");
   if (!is_repo_name(input.positionals[1])) {
-    throw Error("hone push", text_of("'", input.positionals[1], "' cannot be the name of a repository"),
-                "OWNER/NAME, of letters, digits, '-', '_' and '.'");
+    throw Error("hone push", text_of("'", input.positionals[1], "' is not a valid repository name"),
+                "OWNER/NAME, with letters, digits, '-', '_' and '.'");
   }
   const std::vector<UploadFile> files = model_files(folder, options.training_state);
   if (files.empty()) throw Error(folder.string(), "holds no files to push");
@@ -66,7 +66,7 @@ int run(const PushOptions& options, const OptionInput& input) {
   const std::string url = text_of(hub_endpoint(), repo.kind == RepoKind::model ? "/" : "/datasets/", repo.name,
                                   repo.revision == "main" ? "" : "/tree/" + repo.revision);
   log_info(pushed.commit.empty()
-               ? text_of(url, " has all ", files.size(), " files already")
+               ? text_of(url, " already has all ", files.size(), " files")
                : text_of("pushed ", files.size(), " files to ", url, ": commit ", pushed.commit.substr(0, 8), ", ",
                          format_bytes(static_cast<std::uint64_t>(pushed.bytes_sent)), " of large files sent"));
   return 0;
@@ -79,8 +79,8 @@ void register_push(CommandRegistry& registry) {
       {.name = "push",
        .summary = "Push a model's folder to the Hugging Face hub",
        .positionals = "FOLDER REPOSITORY",
-       .details = "What the hub has already is not sent again: after an interruption the same command goes on.\n"
-                  "The same token, HF_ENDPOINT and HF_HUB_OFFLINE count as for downloads.\n"},
+       .details = "Files that the hub already has are not sent again, so after an interruption the same command\n"
+                  "resumes. HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE apply as for downloads.\n"},
       run));
 }
 

@@ -27,7 +27,7 @@ std::string date_now() {
   return text.data();
 }
 
-// The host's processor, as Linux names it; a GPU has a name of its own.
+// Describes the device: a GPU by its name, the CPU by the number of threads and the model name that Linux reports.
 std::string machine_text(const std::string& device) {
   if (device != "cpu") return device;
   std::string processor = "a processor";
@@ -40,6 +40,7 @@ std::string machine_text(const std::string& device) {
   return text_of(thread_count(), " threads of ", processor);
 }
 
+// Number of lines of a file as text, or "no" if it does not exist.
 std::string rows_of(const fs::path& file) {
   return is_file(file) ? format_count(std::ranges::count(read_file(file), '\n')) : "no";
 }
@@ -48,7 +49,7 @@ std::string parameters_of(const fs::path& folder) {
   return format_count(parameter_count(*family_registry().create(read_json(folder / "config.json"))));
 }
 
-// The stages' samples of one question, or fewer than there are stages where it was not put to all.
+// Returns the first sample of each run for a question. The result is shorter than `runs` if some run did not have it.
 std::vector<const ComparedSample*> answers_to(const ComparedProblem& question, std::span<const ComparedRun> runs) {
   std::vector<const ComparedSample*> answers;
   for (const ComparedRun& run : runs) {
@@ -84,6 +85,7 @@ std::string question_html(std::span<const QuickstartStage> stages) {
   for (const ComparedProblem& question : runs.front().tasks.front().problems) {
     std::vector<const ComparedSample*> these = answers_to(question, runs);
     if (these.size() != stages.size()) continue;
+    // The last stage being right counts more than the first one being wrong.
     const int rank = (these.back()->score == 1 ? 2 : 0) + (these.front()->score == 1 ? 0 : 1);
     if (rank <= best) continue;
     best = rank;

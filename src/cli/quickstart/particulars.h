@@ -1,4 +1,5 @@
-// What a quickstart's page tells beside its figures: how they came about, and one question as every stage answers it.
+// Writes the parts of the quickstart's report page that are not figures: how the run was set up, and one question with
+// the answer of each stage.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +11,13 @@
 
 namespace hone {
 
-// "2026-11-22 18:40 UTC", the machine, the seed, the sizes of model and data, as a list in HTML. The data's sizes are
-// the rows of the files in ROOT/data.
+// Returns an HTML list of the current date ("2026-11-22 18:40 UTC"), the machine, the seed, the number of parameters
+// and the sizes of the data sets, which are the numbers of lines of the files in ROOT/data.
 [[nodiscard]] std::string particulars_html(const std::filesystem::path& root, std::span<const QuickstartStage> stages,
                                            const QuickstartSetting& setting);
 
-// A held-out question that the last stage answers rightly and, where there is one, the first does not, with each
-// stage's answer, in HTML; empty where no question was put to all stages.
+// Returns, as HTML, a held-out question with the answer of each stage. Prefers a question that the last stage answers
+// correctly and the first does not. Returns an empty string if no question was given to all stages.
 [[nodiscard]] std::string question_html(std::span<const QuickstartStage> stages);
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// hone quickstart: the whole recipe in miniature, by the ordinary commands and the recipes of recipes/quickstart.
+// hone quickstart: trains a miniature reasoning model with the ordinary commands and the recipes in recipes/quickstart.
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -28,14 +28,14 @@ struct QuickstartOptions {
 
   template <class Visitor>
   void fields(Visitor& v) {
-    v("output_dir", output_dir, "Folder of data, models and the report");
-    v("recipes", recipes, "Folder of the recipes; unset: the program's own, which it writes to recipes in output_dir");
-    v("seed", seed, "Of the data and of every stage", at_least(0));
+    v("output_dir", output_dir, "Folder for the data, the models and the report");
+    v("recipes", recipes, "Folder of the recipes; unset: the built-in ones, written to recipes in output_dir");
+    v("seed", seed, "Seed of the data and of every stage", at_least(0));
     v("device", device, kDeviceHelp);
   }
 };
 
-// A command ended with this exit code, having said why.
+// Thrown when a command fails, after it has printed its error.
 struct CommandFailed {
   int code = 0;
 };
@@ -65,7 +65,7 @@ class Quickstart {
     const QuickstartReport report = write_quickstart_report(
         root_, stages_, {.seed = options_.seed, .machine = open_device(options_.device).name()});
     std::fputs(report.text.c_str(), stdout);
-    std::printf("\nreport: %s\nto talk with the model: hone chat %s\n", report.html.c_str(), path("grpo").c_str());
+    std::printf("\nreport: %s\nchat with the model: hone chat %s\n", report.html.c_str(), path("grpo").c_str());
     return 0;
   }
 
@@ -77,7 +77,7 @@ class Quickstart {
   [[nodiscard]] std::string path(const char* relative) const { return (root_ / relative).string(); }
   [[nodiscard]] std::string recipe(const char* name) const { return (fs::path(options_.recipes) / name).string(); }
 
-  // Shows a command line as a user would type it, and runs it.
+  // Prints a command line as a user would type it and runs it. Throws CommandFailed.
   void command(const std::vector<std::string>& arguments) {
     std::string line = "$ hone";
     for (const std::string& argument : arguments)
@@ -92,7 +92,7 @@ class Quickstart {
     arguments.insert(arguments.end(), {"--device", options_.device == DeviceChoice::cpu ? "cpu" : "cuda"});
   }
 
-  // Trains, then scores on the held-out problems.
+  // Trains a stage, then evaluates it on the held-out problems.
   void stage(const std::string& name, std::vector<std::string> keys) {
     const auto start = std::chrono::steady_clock::now();
     std::vector<std::string> arguments{name, "--config", recipe((name + ".yaml").c_str())};
@@ -140,7 +140,7 @@ int run(const QuickstartOptions& given, const OptionInput&) {
 
 void register_quickstart(CommandRegistry& registry) {
   registry.add(make_command<QuickstartOptions>(
-      {.name = "quickstart", .summary = "From text to a reasoning model in miniature, on this machine"}, run));
+      {.name = "quickstart", .summary = "Train a small reasoning model from scratch on this machine"}, run));
 }
 
 }  // namespace hone

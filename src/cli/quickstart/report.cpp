@@ -18,11 +18,11 @@ namespace hone {
 namespace {
 
 struct StageScore {
-  double accuracy = 0;
-  double low = 0;
+  double accuracy = 0;  // 0 to 1
+  double low = 0;       // bounds of the 95% confidence interval of the accuracy
   double high = 0;
-  double mean_tokens = 0;
-  Json groups;  // as results.json has them; null where there are none
+  double mean_tokens = 0;  // tokens per answer
+  Json groups;             // accuracy by group, as in results.json; null if there are no groups
 };
 
 StageScore score_of(const QuickstartStage& stage) {
@@ -52,8 +52,8 @@ struct KindsTable {
   std::string html;
 };
 
-// Accuracy by kind of problem, a row a kind and a column a stage, as text and as a table of the page; empty where the
-// evaluations have no groups.
+// Returns the accuracy by kind of problem, with a row for each kind and a column for each stage, as text and as HTML.
+// Both are empty if the evaluations have no groups.
 KindsTable kinds_table(std::span<const QuickstartStage> stages, std::span<const StageScore> scores) {
   KindsTable table;
   if (scores.empty() || !scores[0].groups.is_object()) return table;
@@ -84,7 +84,7 @@ KindsTable kinds_table(std::span<const QuickstartStage> stages, std::span<const 
   return table;
 }
 
-// One picture: the curves of some metrics of a stage.
+// A plot with the curves of some metrics of a stage.
 struct Picture {
   std::string file;  // below plots/
   std::string title;
@@ -124,7 +124,7 @@ QuickstartReport write_quickstart_report(const std::filesystem::path& root, std:
   std::string rows;
   report.text =
       "\n500 held-out problems, one sampled answer each\n"
-      "  stage         accuracy   95% interval   tokens an answer   training\n";
+      "  stage         accuracy   95% interval      tokens/answer   training\n";
   std::vector<StageScore> scores;
   for (const QuickstartStage& stage : stages) {
     const StageScore& score = scores.emplace_back(score_of(stage));
@@ -159,7 +159,7 @@ QuickstartReport write_quickstart_report(const std::filesystem::path& root, std:
       "td:first-child,th:first-child{text-align:left}figure{margin:1.5rem 0}svg{max-width:100%;height:auto}</style>\n"
       "<h1>From text to a reasoning model</h1>\n<p>500 held-out problems, one sampled answer each.</p>\n" +
           particulars_html(root, stages, setting) +
-          "<table><tr><th>stage</th><th>accuracy</th><th>95% interval</th><th>tokens an "
+          "<table><tr><th>stage</th><th>accuracy</th><th>95% interval</th><th>tokens per "
           "answer</th><th>training</th></tr>\n" +
           rows + "</table>\n" + kinds.html + question_html(stages) + figures + "</html>\n");
   return report;

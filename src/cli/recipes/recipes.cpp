@@ -1,4 +1,4 @@
-// hone recipes: the recipes inside the program.
+// hone recipes: lists, prints or writes the recipes that are embedded in the program.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -19,11 +19,11 @@ struct RecipesOptions {
 
   template <class Visitor>
   void fields(Visitor& v) {
-    v("output_dir", output_dir, "Folder to write the recipes to, rather than print; files that differ are kept");
+    v("output_dir", output_dir, "Folder to write the recipes to; never overwrites a file that differs");
   }
 };
 
-// The line of comment that a recipe begins with, or nothing.
+// Returns the comment in the first line of a recipe, at most 80 characters, or an empty string.
 std::string title_of(const EmbeddedRecipe& recipe) {
   constexpr std::size_t kMost = 80;
   if (!recipe.text.starts_with("# ")) return {};
@@ -44,13 +44,13 @@ const EmbeddedRecipe& recipe_called(const std::string& name) {
     names.emplace_back(recipe.name);
   }
   const std::string nearest = nearest_name(name, names);
-  throw Error("hone recipes", text_of("there is no recipe ", shown(name)),
+  throw Error("hone recipes", text_of("unknown recipe ", shown(name)),
               nearest.empty() ? "hone recipes lists them" : text_of("did you mean ", nearest, "?"));
 }
 
 int run(const RecipesOptions& options, const OptionInput& input) {
   if (input.positionals.size() > 1) {
-    throw Error("hone recipes", text_of("takes one name, saw ", shown(input.positionals[1]), " too"));
+    throw Error("hone recipes", text_of("expected one name, saw ", shown(input.positionals[1]), " as well"));
   }
   const std::string name = input.positionals.empty() ? std::string() : input.positionals[0];
   if (options.output_dir.empty()) {
@@ -64,7 +64,7 @@ int run(const RecipesOptions& options, const OptionInput& input) {
   claim_folder(options.output_dir, "output_dir");
   const std::string prefix = name.empty() || name.ends_with('/') ? name : name + "/";
   std::size_t count = write_recipes(prefix, options.output_dir);
-  if (count == 0) {  // one file, which keeps its name
+  if (count == 0) {  // `name` is not a folder: write the one recipe under its file name
     const std::string_view found = recipe_called(name).name;
     count = write_recipes(found, std::filesystem::path(options.output_dir) / std::filesystem::path(found).filename());
   }
@@ -83,8 +83,7 @@ std::size_t write_recipes(std::string_view prefix, const std::filesystem::path& 
     ++count;
     if (is_file(path)) {
       if (read_file(path) == recipe.text) continue;
-      throw Error(path.string(), "is there and differs from the recipe inside the program",
-                  "delete it, or name another folder");
+      throw Error(path.string(), "exists and differs from the built-in recipe", "delete it, or choose another folder");
     }
     hone::create_directories(path.parent_path());
     write_file(path, recipe.text);
@@ -95,10 +94,11 @@ std::size_t write_recipes(std::string_view prefix, const std::filesystem::path& 
 void register_recipes(CommandRegistry& registry) {
   registry.add(make_command<RecipesOptions>(
       {.name = "recipes",
-       .summary = "Lists, prints or writes the recipes inside the program",
+       .summary = "List, print or write the built-in recipes",
        .positionals = "[NAME]",
-       .details = "hone recipes quickstart/sft prints one; hone recipes quickstart --output_dir my_recipes writes a\n"
-                  "folder of them.",
+       .details = "hone recipes                                       lists the recipes\n"
+                  "hone recipes quickstart/sft                        prints one\n"
+                  "hone recipes quickstart --output_dir my_recipes    writes a folder of them",
        .recipe = RecipeArgument::refused},
       run));
 }

@@ -1,4 +1,4 @@
-// hone sft
+// hone sft: trains a model with supervised fine-tuning.
 #include "cli/registry.h"
 #include "cli/training_hooks.h"
 #include "core/files.h"
@@ -25,9 +25,8 @@ int run(const SftOptions& options, const OptionInput& input) {
 }  // namespace
 
 void register_sft(CommandRegistry& registry) {
-  registry.add(make_command<SftOptions>(
-      {.name = "sft", .summary = "Supervised fine-tuning on conversations, completions or text"}, run,
-      training_foreign_keys()));
+  registry.add(make_command<SftOptions>({.name = "sft", .summary = "Fine-tune on conversations, completions or text"},
+                                        run, training_foreign_keys()));
 }
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// hone tokenizer: train a byte-level BPE; encode, decode, count.
+// hone tokenizer: trains a byte-level BPE tokenizer; encodes, decodes and counts tokens.
 #include "text/tokenizer.h"
 #include "core/json_value.h"
 
@@ -36,16 +36,17 @@ struct TokenizerOptions {
   void fields(Visitor& v) {
     v.group("All");
     v("input", input,
-      "train: files or folders of text, JSON Lines, Parquet ...; else files, in place of words or "
-      "standard input");
+      "train: files or folders of text, JSON Lines, Parquet ...; otherwise: files to read instead of "
+      "arguments or standard input");
     v.group("encode, decode, count");
     v("tokenizer", tokenizer, "Folder of the tokenizer");
     v.group("train");
-    v("type", train.kind, "Byte-level BPE with the split pattern of GPT-2 or Qwen 2, or one token a character");
-    v("vocab_size", train.vocab_size, "Tokens, special tokens and the 256 bytes included", within(1, 10'000'000));
-    v("min_frequency", train.min_frequency, "Of a pair of tokens to be merged", at_least(0));
-    v("special_tokens", train.special_tokens, "The first ids, in this order");
-    v("eos_token", train.eos_token, "The special token that ends a text");
+    v("type", train.kind, "Byte-level BPE with the split pattern of GPT-2 or Qwen 2, or one token per character");
+    v("vocab_size", train.vocab_size, "Number of tokens, including special tokens and the 256 bytes",
+      within(1, 10'000'000));
+    v("min_frequency", train.min_frequency, "Minimum frequency of a pair of tokens to merge", at_least(0));
+    v("special_tokens", train.special_tokens, "Special tokens, which get the first ids in this order");
+    v("eos_token", train.eos_token, "Special token that ends a text");
     v("dataset_text_field", dataset_text_field, "Column of the text");
     v("output", output, "Folder to write the tokenizer to");
   }
@@ -63,11 +64,12 @@ Tokenizer load(const TokenizerOptions& options) {
   return Tokenizer::load(options.tokenizer);
 }
 
-// What to work on: the words after the action, else the files, else standard input.
+// Returns the text to process: the arguments after the action, otherwise the files of --input, otherwise standard
+// input.
 std::string text_to_read(const TokenizerOptions& options, const OptionInput& input) {
   const std::span<const std::string> words = std::span(input.positionals).subspan(1);
   if (!words.empty() && !options.input.empty()) {
-    throw Error("--input", "text is given as arguments too", "give one of them");
+    throw Error("--input", "cannot be combined with text as arguments", "remove one of them");
   }
   if (!words.empty()) return join(words, " ");
   if (options.input.empty()) return read_standard_input();
@@ -116,8 +118,7 @@ int count(const TokenizerOptions& options, const OptionInput& input) {
   print(text_of(format_count(tokens), " tokens, ", format_count(bytes), " bytes"));
   if (tokens > 0) {
     char ratio[32];
-    std::snprintf(ratio, sizeof ratio, ", %.3f bytes a token",
-                  static_cast<double>(bytes) / static_cast<double>(tokens));
+    std::snprintf(ratio, sizeof ratio, ", %.3f bytes/token", static_cast<double>(bytes) / static_cast<double>(tokens));
     print(ratio);
   }
   print("\n");
@@ -126,7 +127,7 @@ int count(const TokenizerOptions& options, const OptionInput& input) {
 
 int train(const TokenizerOptions& options, const OptionInput& input) {
   if (input.positionals.size() > 1) {
-    throw Error("hone tokenizer train", text_of("takes no argument ", shown(input.positionals[1])),
+    throw Error("hone tokenizer train", text_of("unexpected argument ", shown(input.positionals[1])),
                 "name files with --input, a recipe with --config");
   }
   if (options.input.empty()) throw Error("--input", "is not set", "the files or folders to train on");
@@ -146,7 +147,7 @@ int train(const TokenizerOptions& options, const OptionInput& input) {
           } else if (row.contains(options.dataset_text_field)) {
             trainer.add(text_in(row, options.dataset_text_field));
           } else {
-            bad.add(place, text_of("neither text in column ", shown(options.dataset_text_field), " nor messages"));
+            bad.add(place, text_of("has neither a column ", shown(options.dataset_text_field), " nor messages"));
           }
         } catch (const Error& error) {
           bad.add(place, error.what());
@@ -177,7 +178,7 @@ int run(const TokenizerOptions& options, const OptionInput& input) {
 
 void register_tokenizer(CommandRegistry& registry) {
   registry.add(make_command<TokenizerOptions>({.name = "tokenizer",
-                                               .summary = "Train a byte-level BPE; encode, decode, count",
+                                               .summary = "Train a byte-level BPE tokenizer; encode, decode, count",
                                                .positionals = "train|encode|decode|count [TEXT ...]",
                                                .recipe = RecipeArgument::refused},
                                               run));

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kMostValuesARow = std::int64_t{1} << 22;
 constexpr std::int64_t kLongestBatch = std::int64_t{1} << 40;
-constexpr std::size_t kMostRatio = 32'768;  // of decompressed to compressed: no format does better
+constexpr std::size_t kMostRatio = 32'768;  // largest ratio of decompressed to compressed size; no codec exceeds it
 constexpr std::size_t kSmallBuffer = std::size_t{1} << 20;
 
 void expect(bool condition, std::string_view what) {
@@ -27,7 +27,7 @@ T load(std::string_view bytes, std::int64_t index) {
   return FlatTable::load<T>(bytes, static_cast<std::size_t>(index) * sizeof(T));
 }
 
-// Zero-extended, or with its sign.
+// Loads an integer of `width` bytes, zero-extended or sign-extended.
 std::int64_t load_integer(std::string_view bytes, std::int64_t index, int width, bool is_signed) {
   if (width == 8) return load<std::int64_t>(bytes, index);
   if (is_signed) {
@@ -58,10 +58,11 @@ bool bit(std::string_view bits, std::int64_t index) {
 class BatchBuilder {
  public:
   BatchBuilder(const FlatTable& header, std::string_view body)
+      // Fields of RecordBatch (Message.fbs): 1 nodes, 2 buffers, 3 compression (0 codec, 1 method).
       : nodes_(header.vector(1, 16)), buffers_(header.vector(2, 16)), body_(body) {
     if (const auto compression = header.table(3)) {
       codec_ = compression->number<std::int8_t>(0);
-      expect((codec_ == 0 || codec_ == 1) && compression->number<std::int8_t>(1) == 0, "its compression is not known");
+      expect((codec_ == 0 || codec_ == 1) && compression->number<std::int8_t>(1) == 0, "unsupported compression");
     }
   }
 
@@ -122,12 +123,12 @@ class BatchBuilder {
     ++next_buffer_;
     const auto body_size = static_cast<std::int64_t>(body_.size());
     expect(offset >= 0 && size >= 0 && offset <= body_size && size <= body_size - offset,
-           "a buffer lies outside of its batch");
+           "a buffer is outside of its batch");
     const std::string_view stored = body_.substr(static_cast<std::size_t>(offset), static_cast<std::size_t>(size));
     return codec_ < 0 || stored.empty() ? stored : decompressed(stored);
   }
 
-  // In front of a compressed buffer stands how long it was; -1: it is not compressed.
+  // The decompressed size precedes a compressed buffer; -1 means that it is stored uncompressed.
   std::string_view decompressed(std::string_view stored) {
     const auto size = FlatTable::load<std::int64_t>(stored, 0);
     stored.remove_prefix(sizeof size);
@@ -195,7 +196,7 @@ Json ArrowCells::row(const ArrowBatch& batch, std::int64_t index, std::string& f
 }
 
 Json ArrowCells::cell(const ArrowArray& array, std::int64_t index) {
-  expect(index >= 0 && index < array.length, "an index lies outside of its column");
+  expect(index >= 0 && index < array.length, "an index is outside of its column");
   expect(++values_ <= kMostValuesARow, "a row holds too many values");
   if (!array.validity.empty() && !bit(array.validity, index)) return nullptr;
   const ArrowField& field = *array.field;
@@ -205,10 +206,10 @@ Json ArrowCells::cell(const ArrowArray& array, std::int64_t index) {
 }
 
 Json ArrowCells::dictionary_cell(std::int64_t dictionary, std::int64_t index) {
-  expect(++depth_ < 64, "dictionaries point to each other");
+  expect(++depth_ < 64, "dictionaries refer to each other");
   const auto found = dictionaries_.find(dictionary);
   expect(found != dictionaries_.end(), "a dictionary is missing");
-  expect(index >= 0, "an index lies outside of its dictionary");
+  expect(index >= 0, "an index is outside of its dictionary");
   for (const ArrowBatch& part : found->second) {
     if (index < part.length) {
       Json value = cell(part.columns.at(0), index);
@@ -217,11 +218,11 @@ Json ArrowCells::dictionary_cell(std::int64_t dictionary, std::int64_t index) {
     }
     index -= part.length;
   }
-  throw DamagedArrow{"an index lies outside of its dictionary"};
+  throw DamagedArrow{"an index is outside of its dictionary"};
 }
 
 Json ArrowCells::list_cell(const ArrowArray& items, std::int64_t begin, std::int64_t end) {
-  expect(begin >= 0 && begin <= end && end <= items.length, "a list lies outside of its items");
+  expect(begin >= 0 && begin <= end && end <= items.length, "a list is outside of its items");
   Json list = Json::array();
   for (std::int64_t i = begin; i < end; ++i) list.push_back(cell(items, i));
   return list;
@@ -273,7 +274,7 @@ Json ArrowCells::plain_cell(const ArrowArray& array, std::int64_t index) {
     case ArrowType::large_utf8: {
       const auto [begin, end] = bounds();
       expect(begin >= 0 && begin <= end && end <= static_cast<std::int64_t>(array.values.size()),
-             "a text lies outside of its column");
+             "a text is outside of its column");
       const std::string_view bytes =
           array.values.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
       const bool is_text = field.type == ArrowType::utf8 || field.type == ArrowType::large_utf8;

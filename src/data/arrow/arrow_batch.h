@@ -1,4 +1,4 @@
-// The values of a record batch: buffers that lie in the file, or that were decompressed from it.
+// Reads Arrow record batches. Values stay in buffers of the mapped file, or in memory if they were compressed.
 // Source: https://arrow.apache.org/docs/format/Columnar.html
 #pragma once
 
@@ -14,34 +14,38 @@
 
 namespace hone {
 
+// One column of a batch, with the buffers of its type.
 struct ArrowArray {
   const ArrowField* field = nullptr;
-  std::int64_t length = 0;
-  std::string_view validity;  // a bit a value; empty: none is null
-  std::string_view offsets;   // [length + 1]; empty where the type has none
+  std::int64_t length = 0;    // number of values
+  std::string_view validity;  // one bit for each value; empty: no value is null
+  std::string_view offsets;   // [length + 1] offsets into `values` or `arrays`; empty if the type has none
   std::string_view values;
+  // The children of a list or struct.
   std::vector<ArrowArray> arrays;
 };
 
+// The columns of a record batch.
 struct ArrowBatch {
   std::int64_t length = 0;
   std::vector<ArrowArray> columns;
-  std::shared_ptr<const void> storage;  // keeps decompressed buffers
+  std::shared_ptr<const void> storage;  // keeps decompressed buffers alive
 };
 
-// The values that indices point to: batches of one column, one after another.
+// Dictionary values by dictionary id: batches of one column, one after another.
 using ArrowDictionaries = std::map<std::int64_t, std::vector<ArrowBatch>>;
 
-// The batch that `header` (RecordBatch) and `body` describe. Throws DamagedArrow where a buffer lies outside of the
-// body or is too small for its array.
+// Reads the batch that `header` (a RecordBatch) and `body` describe. Throws DamagedArrow if a buffer is outside of the
+// body or too small for its array.
 [[nodiscard]] ArrowBatch read_arrow_batch(const std::vector<ArrowField>& fields, const FlatTable& header,
                                           std::string_view body);
 
-// Reads cells. Throws DamagedArrow where an offset or an index lies outside of what it points into.
+// Converts cells to JSON. Throws DamagedArrow if an offset or an index is out of range.
 class ArrowCells {
  public:
   explicit ArrowCells(const ArrowDictionaries& dictionaries) : dictionaries_(dictionaries) {}
-  // The row of a batch as an object; what is wrong with it, though not with the file, goes to `fault`.
+  // Returns row `index` of a batch as an object. A problem with its content, but not with the file, is described in
+  // `fault`.
   [[nodiscard]] Json row(const ArrowBatch& batch, std::int64_t index, std::string& fault);
 
  private:
@@ -52,7 +56,7 @@ class ArrowCells {
 
   const ArrowDictionaries& dictionaries_;
   std::string* fault_ = nullptr;
-  std::int64_t values_ = 0;  // of the row at hand
+  std::int64_t values_ = 0;  // values read of the current row
   int depth_ = 0;
 };
 

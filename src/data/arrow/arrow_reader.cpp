@@ -13,13 +13,13 @@ namespace {
 
 constexpr std::string_view kMagic = "ARROW1";
 
-// Both forms are read as a stream of messages, of which the file has a magic in front and a footer behind.
+// Both forms are read as a stream of messages. A file has a magic number before the stream and a footer after it.
 // Source: https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc
 class ArrowReader final : public RowReader {
  public:
   explicit ArrowReader(const fs::path& path)
       : file_(path), name_(std::make_shared<std::string>(path.string())), rest_(file_.text()), cells_(dictionaries_) {
-    if (rest_.starts_with("FEA1")) throw Error(*name_, "is the first version of Feather", "write it as version 2");
+    if (rest_.starts_with("FEA1")) throw Error(*name_, "is in Feather version 1", "write it as version 2");
     if (rest_.starts_with(kMagic)) {
       if (rest_.size() < 24 || !rest_.ends_with(kMagic))
         throw Error(*name_, "the Arrow file ends too early", kFetchAgain);
@@ -27,7 +27,7 @@ class ArrowReader final : public RowReader {
     }
     guarded([&] {
       if (!read_message() || !has_schema_)
-        throw Error(*name_, "is not an Arrow file or stream: it begins with no schema");
+        throw Error(*name_, "is not an Arrow file or stream: it does not begin with a schema");
     });
   }
 
@@ -67,16 +67,19 @@ class ArrowReader final : public RowReader {
     return taken;
   }
 
-  // False at the end.
+  // Reads the next message; returns false at the end.
   bool read_message() {
     if (rest_.empty()) return false;
     auto size = FlatTable::load<std::int32_t>(take(4), 0);
-    if (size == -1) size = FlatTable::load<std::int32_t>(take(4), 0);  // before version 0.15 there was no such mark
+    // Marker that precedes the size since version 0.15.
+    if (size == -1) size = FlatTable::load<std::int32_t>(take(4), 0);
     if (size == 0) {
       rest_ = {};
       return false;
     }
     if (size < 0) throw DamagedArrow{"damaged metadata"};
+    // Fields of Message (Message.fbs): 1 header type (1 Schema, 2 DictionaryBatch, 3 RecordBatch), 2 header, 3 body
+    // size.
     const FlatTable message = FlatTable::root(take(static_cast<std::uint64_t>(size)));
     const auto body_size = message.number<std::int64_t>(3);
     if (body_size < 0) throw DamagedArrow{"damaged metadata"};
@@ -98,7 +101,7 @@ class ArrowReader final : public RowReader {
         next_ = 0;
         return true;
       default:
-        throw DamagedArrow{"it holds a message of an unknown kind"};
+        throw DamagedArrow{"it contains a message of an unknown kind"};
     }
   }
 
@@ -116,7 +119,7 @@ class ArrowReader final : public RowReader {
   void read_dictionary(const FlatTable& header, std::string_view body) {
     const auto id = header.number<std::int64_t>(0);
     const auto fields = dictionary_fields_.find(id);
-    if (fields == dictionary_fields_.end()) throw DamagedArrow{"a dictionary is of no column"};
+    if (fields == dictionary_fields_.end()) throw DamagedArrow{"no column uses a dictionary"};
     const bool is_more = header.number<std::uint8_t>(2) != 0;
     std::vector<ArrowBatch>& parts = dictionaries_[id];
     ArrowBatch part = read_arrow_batch(fields->second, header.needed_table(1), body);
@@ -129,11 +132,11 @@ class ArrowReader final : public RowReader {
   std::string_view rest_;
   bool has_schema_ = false;
   std::vector<ArrowField> fields_;
-  std::map<std::int64_t, std::vector<ArrowField>> dictionary_fields_;  // one each
+  std::map<std::int64_t, std::vector<ArrowField>> dictionary_fields_;  // one field for each dictionary id
   ArrowDictionaries dictionaries_;
   ArrowCells cells_;
   ArrowBatch batch_;
-  std::int64_t next_ = 0;  // row of batch_
+  std::int64_t next_ = 0;  // next row of batch_
   std::int64_t number_ = 0;
 };
 

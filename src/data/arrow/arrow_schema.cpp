@@ -48,6 +48,7 @@ int float_width(std::int16_t precision) {
   }
 }
 
+// The numbers below are the field numbers of each type's table in Schema.fbs.
 void read_type(const FlatTable& type, ArrowField& field) {
   switch (field.type) {
     case ArrowType::integer:
@@ -99,6 +100,7 @@ void read_type(const FlatTable& type, ArrowField& field) {
 
 ArrowField read_field(const FlatTable& table, int depth, const std::string& where) {
   expect(depth < kDeepestSchema);
+  // Fields of Field (Schema.fbs): 0 name, 2 type tag, 3 type, 4 dictionary, 5 children.
   ArrowField field;
   field.name = replace_invalid_utf8(table.text(0));
   const auto type = table.number<std::uint8_t>(2);

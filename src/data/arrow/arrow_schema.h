@@ -1,4 +1,4 @@
-// The columns of an Arrow file or stream.
+// Reads the columns (schema) of an Arrow file or stream.
 // Source: https://github.com/apache/arrow/blob/main/format/Schema.fbs
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace hone {
 
-// Numbered as the format's union.
+// Values as in the union `Type` of Schema.fbs.
 enum class ArrowType : std::uint8_t {
   none,
   null,
@@ -43,24 +43,26 @@ enum class ArrowType : std::uint8_t {
   large_list_view,
 };
 
+// A column, or a child of one.
 struct ArrowField {
   std::string name;
   ArrowType type = ArrowType::none;
-  int width = 0;  // bytes of a value where they are fixed; of a boolean 0
+  int width = 0;  // bytes of a value if they are fixed; 0 for a boolean
   bool is_signed = true;
-  int scale = 0;      // of decimals
-  int list_size = 0;  // of fixed lists
+  int scale = 0;      // decimals: digits after the decimal point
+  int list_size = 0;  // fixed-size lists: items of a list
   TimeUnit unit = TimeUnit::seconds;
   bool is_utc = false;
   bool date_in_days = false;
   std::vector<ArrowField> fields;
-  // Of a column whose values are indices into a dictionary: `type` and the rest are the dictionary's.
+  // Set if the values are indices into the dictionary of this id; `type` and the other members then describe the
+  // dictionary's values.
   std::optional<std::int64_t> dictionary;
   int index_width = 4;
   bool index_is_signed = true;
 };
 
-// Throws DamagedArrow, or Error beginning with `where` for a type that is not supported.
+// Throws DamagedArrow, or Error that begins with `where` if a type is not supported.
 [[nodiscard]] std::vector<ArrowField> read_arrow_schema(const FlatTable& schema, const std::string& where);
 
 }  // namespace hone

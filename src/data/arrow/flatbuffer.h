@@ -1,5 +1,5 @@
-// Flatbuffers, in which Arrow's metadata is written: tables whose fields are found through a vtable. Every access is
-// checked against the bytes.
+// Reads flatbuffers, the format of Arrow's metadata: tables whose fields are located through a vtable. Every access is
+// bounds-checked.
 // Source: https://flatbuffers.dev/internals/
 #pragma once
 
@@ -10,16 +10,17 @@
 
 namespace hone {
 
-// Thrown without a place; the reader of the file adds it.
+// An error message without a location, which the reader of the file adds.
 struct DamagedArrow {
   std::string_view what;
 };
 
 class FlatVector;
 
+// A table. Fields are identified by their number in the schema.
 class FlatTable {
  public:
-  // The table that a buffer's first word points to.
+  // Returns the table that the first word of a buffer points to.
   [[nodiscard]] static FlatTable root(std::string_view bytes) { return {bytes, follow(bytes, 0)}; }
   FlatTable(std::string_view bytes, std::size_t at) : bytes_(bytes), at_(at) {
     const std::int64_t vtable = static_cast<std::int64_t>(at) - load<std::int32_t>(bytes, at);
@@ -28,7 +29,7 @@ class FlatTable {
     vtable_size_ = load<std::uint16_t>(bytes, vtable_);
   }
 
-  // A number, or `missing` where the field is not there.
+  // Returns a number, or `missing` if the field is absent.
   template <class T>
   [[nodiscard]] T number(int field, T missing = T{}) const {
     const std::size_t offset = offset_of(field);
@@ -52,7 +53,7 @@ class FlatTable {
     if (size > bytes_.size() - at - sizeof size) throw DamagedArrow{"damaged metadata"};
     return bytes_.substr(at + sizeof size, size);
   }
-  // Of structs or offsets of `element` bytes.
+  // Returns a vector of structs or offsets of `element` bytes; empty if the field is absent.
   [[nodiscard]] FlatVector vector(int field, std::size_t element) const;
 
   template <class T>
@@ -67,7 +68,7 @@ class FlatTable {
   }
 
  private:
-  // 0: the field is not there.
+  // Returns the field's offset within the table; 0: the field is absent.
   [[nodiscard]] std::size_t offset_of(int field) const {
     const std::size_t entry = 4 + 2 * static_cast<std::size_t>(field);
     return entry + 2 <= vtable_size_ ? load<std::uint16_t>(bytes_, vtable_ + entry) : 0;
@@ -79,6 +80,7 @@ class FlatTable {
   std::size_t vtable_size_ = 0;
 };
 
+// A vector of fixed-size elements.
 class FlatVector {
  public:
   FlatVector() = default;

@@ -16,7 +16,8 @@
 namespace hone {
 namespace {
 
-// No compression does better than zstd's runs of 128 KiB in 4 bytes: what claims more is damaged. Small pages may.
+// Largest possible compression ratio: zstd stores a run of 128 KiB in 4 bytes. A page that claims more is damaged.
+// Pages of at most kSmallPage are not checked.
 constexpr std::size_t kMostRatio = 32'768;
 constexpr std::size_t kSmallPage = std::size_t{1} << 20;
 
@@ -44,7 +45,8 @@ bool lz4_block(std::string_view stored, char* out, std::size_t size) {
          static_cast<int>(size);
 }
 
-// Hadoop's frames, the size before and after compression in front of each block; where there are none, one raw block.
+// Hadoop's frames: the sizes before and after compression precede each block. Some writers omit them and store one raw
+// block.
 bool lz4_hadoop(std::string_view stored, std::string& plain) {
   const std::string_view all = stored;
   std::size_t done = 0;
@@ -111,7 +113,7 @@ bool ColumnCursor::at_end() {
 
 void ColumnCursor::need_entry() {
   if (is_read_) return;
-  if (at_end()) fail("it has fewer values than the others");
+  if (at_end()) fail("it has fewer values than the other columns");
   try {
     repetition_ = leaf_.repeat > 0 ? static_cast<int>(repetitions_.next()) : 0;
     definition_ = leaf_.definition > 0 ? static_cast<int>(definitions_.next()) : 0;
@@ -152,7 +154,7 @@ void ColumnCursor::skip(std::int64_t entries) {
       --entries;
       continue;
     }
-    if (entries_left_ == 0) fail("it has fewer values than the others");
+    if (entries_left_ == 0) fail("it has fewer values than the other columns");
     std::string_view stored;
     const ParquetPageHeader page = next_page(stored);
     const bool is_data = page.kind == ParquetPageHeader::Kind::data || page.kind == ParquetPageHeader::Kind::data_v2;
@@ -208,7 +210,7 @@ std::string_view ColumnCursor::uncompressed(const ParquetPageHeader& page, std::
   if (size > kSmallPage && size / kMostRatio > stored.size()) fail("a page has an impossible size");
   plain.resize(size);
   if (!decompress_page(codec_, stored, plain, where_)) {
-    if (size == 0) return {};  // nothing but nulls: some writers store nothing
+    if (size == 0) return {};  // only nulls: some writers store nothing
     fail("a page cannot be decompressed");
   }
   return plain;
@@ -219,14 +221,14 @@ void ColumnCursor::read_dictionary(const ParquetPageHeader& page, std::string_vi
   has_dictionary_ = true;
   std::string_view bytes = uncompressed(page, stored, dictionary_page_);
   const auto decoder = make_value_decoder(leaf_, static_cast<std::int32_t>(ParquetEncoding::plain), bytes);
-  // A value takes a bit at least.
+  // A value takes at least one bit.
   if (static_cast<std::size_t>(page.values) > bytes.size() * 8) fail("its dictionary ends too early");
   dictionary_.resize(static_cast<std::size_t>(page.values));
   for (ParquetValue& value : dictionary_) decoder->next(value);
 }
 
 void ColumnCursor::read_data(const ParquetPageHeader& page, std::string_view stored) {
-  if (page.values > entries_left_) fail("its pages hold more values than it");
+  if (page.values > entries_left_) fail("its pages contain more values than its metadata says");
   constexpr auto kRuns = static_cast<std::int32_t>(ParquetEncoding::rle);
   const auto cut = [&](std::string_view& bytes, std::size_t size) {
     if (size > bytes.size()) fail("a page's levels end too early");
@@ -241,7 +243,7 @@ void ColumnCursor::read_data(const ParquetPageHeader& page, std::string_view sto
     repetitions_ = RunDecoder(repetitions, bits_for(leaf_.repeat));
     definitions_ = RunDecoder(definitions, bits_for(leaf_.definition));
     bytes = uncompressed(page, stored, page_);
-    // The levels lie in the file, which stays.
+    // The level decoders refer to the mapped file, not to page_.
   } else {
     bytes = uncompressed(page, stored, page_);
     const auto levels = [&](int highest, std::int32_t encoding) {

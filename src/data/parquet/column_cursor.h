@@ -1,4 +1,4 @@
-// A column of a row group, entry by entry; one page at a time is in memory.
+// Reads a column of a Parquet row group entry by entry; only one page at a time is in memory.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,25 @@
 
 namespace hone {
 
-// Decompresses into `plain`, whose size says how many bytes there must be. False where the data is damaged. Throws
-// Error, beginning with `where`, where the compression is not supported.
+// Decompresses into `plain`, whose size is the expected number of bytes. Returns false if the data is damaged. Throws
+// Error that begins with `where` if the codec is not supported.
 [[nodiscard]] bool decompress_page(ParquetCodec codec, std::string_view stored, std::string& plain,
                                    const std::string& where);
 
-// An entry is a value or a null, with the levels that say where in a record it stands.
+// Iterates over entries. An entry is a value or a null, with the levels that locate it within a record.
 // Source: Melnik et al., "Dremel: Interactive Analysis of Web-Scale Datasets", 2010, section 4.
 class ColumnCursor {
  public:
-  // `file`, `leaf` must outlive it. All that reads throws Error, beginning with `where`.
+  // `file` and `leaf` must outlive the cursor. Its functions throw Error that begins with `where`.
   ColumnCursor(std::string_view file, const ParquetColumnChunk& chunk, const ParquetNode& leaf, std::string where);
 
   [[nodiscard]] bool at_end();
-  // Of the next entry, which must be there.
+  // Levels of the next entry, which must exist.
   [[nodiscard]] int repetition();
   [[nodiscard]] int definition();
-  // Takes the next entry: its value, valid until the next call of any function here, or nullptr where it is null.
+  // Takes the next entry: returns its value, valid until the next call of any function here, or nullptr if it is null.
   [[nodiscard]] const ParquetValue* take();
-  // Passes over entries, which must be there; pages that hold no others are not read.
+  // Skips entries, which must exist. Pages that contain only skipped entries are not decoded.
   void skip(std::int64_t entries);
 
  private:
@@ -47,17 +47,17 @@ class ColumnCursor {
   const ParquetNode& leaf_;
   std::string where_;
   ParquetCodec codec_;
-  std::string_view rest_;      // of the chunk
-  std::int64_t entries_left_;  // in the pages that are not begun
-  std::int64_t in_page_ = 0;   // entries left in the page at hand
-  bool is_read_ = false;       // whether the levels are the next entry's
+  std::string_view rest_;      // unread pages of the chunk
+  std::int64_t entries_left_;  // entries in the pages that are not started
+  std::int64_t in_page_ = 0;   // entries left in the current page
+  bool is_read_ = false;       // the levels of the next entry are already read
   int repetition_ = 0;
   int definition_ = 0;
   RunDecoder repetitions_;
   RunDecoder definitions_;
   std::unique_ptr<ValueDecoder> values_;
-  std::string page_;             // what the page at hand decompressed to
-  std::string dictionary_page_;  // what dictionary_ points into
+  std::string page_;             // decompressed data of the current page
+  std::string dictionary_page_;  // decompressed data that dictionary_ refers to
   std::vector<ParquetValue> dictionary_;
   bool has_dictionary_ = false;
   ParquetValue value_;

@@ -45,7 +45,7 @@ std::int64_t take_zigzag(std::string_view& bytes) {
   return static_cast<std::int64_t>((value >> 1) ^ (~(value & 1) + 1));
 }
 
-// `width` <= 64 bits from bit `at` on, the lowest first. They must lie within `bytes`.
+// Returns `width` <= 64 bits from bit `at`, least significant first. They must be within `bytes`.
 std::uint64_t bits_at(std::string_view bytes, std::uint64_t at, int width) {
   if (width == 0) return 0;
   const auto first = static_cast<std::size_t>(at / 8);
@@ -61,7 +61,7 @@ std::uint64_t bits_at(std::string_view bytes, std::uint64_t at, int width) {
   return width == 64 ? value : value & ((std::uint64_t{1} << width) - 1);
 }
 
-// Of one physical type, laid end to end.
+// PLAIN: values of one physical type, laid end to end.
 class PlainDecoder final : public ValueDecoder {
  public:
   PlainDecoder(const ParquetNode& leaf, std::string_view bytes) : type_(leaf.type), width_(leaf.width), rest_(bytes) {}
@@ -102,6 +102,7 @@ class PlainDecoder final : public ValueDecoder {
   std::uint64_t bit_ = 0;
 };
 
+// RLE of booleans.
 class RunBooleans final : public ValueDecoder {
  public:
   explicit RunBooleans(std::string_view bytes) {
@@ -114,17 +115,18 @@ class RunBooleans final : public ValueDecoder {
   RunDecoder runs_;
 };
 
+// RLE_DICTIONARY: run-length encoded indices.
 class DictionaryDecoder final : public ValueDecoder {
  public:
   DictionaryDecoder(const std::vector<ParquetValue>& dictionary, std::string_view bytes) : dictionary_(dictionary) {
-    if (bytes.empty()) return;  // a page of nulls
+    if (bytes.empty()) return;  // a page that contains only nulls
     const auto width = take_number<std::uint8_t>(bytes);
     expect(width <= 32, "an index of more than 32 bits");
     runs_ = RunDecoder(bytes, width);
   }
   void next(ParquetValue& value) override {
     const std::uint32_t index = runs_.next();
-    expect(index < dictionary_.size(), "an index lies outside of the dictionary");
+    expect(index < dictionary_.size(), "an index is outside of the dictionary");
     value = dictionary_[index];
   }
 
@@ -133,7 +135,7 @@ class DictionaryDecoder final : public ValueDecoder {
   RunDecoder runs_;
 };
 
-// Differences in blocks of miniblocks, each with a bit width of its own.
+// DELTA_BINARY_PACKED: differences in blocks of miniblocks; each miniblock has its own bit width.
 class DeltaDecoder {
  public:
   explicit DeltaDecoder(std::string_view bytes) : rest_(bytes) {
@@ -164,7 +166,7 @@ class DeltaDecoder {
     return static_cast<std::int64_t>(value_);
   }
 
-  // What lies behind all the values, without reading them.
+  // Returns the bytes after all values, without decoding them.
   [[nodiscard]] std::string_view behind() const {
     DeltaDecoder copy = *this;
     if (copy.left_ == 0) return copy.rest_;
@@ -192,16 +194,16 @@ class DeltaDecoder {
   }
 
   std::string_view rest_;
-  std::uint64_t values_ = 0;  // a miniblock
-  std::uint64_t widths_count_ = 0;
+  std::uint64_t values_ = 0;        // per miniblock
+  std::uint64_t widths_count_ = 0;  // miniblocks per block
   std::uint64_t left_ = 0;
   bool first_ = true;
-  std::uint64_t value_ = 0;  // modulo 2^64, as the format wants it
-  std::uint64_t least_ = 0;
-  std::string_view widths_;  // of the miniblocks to come
+  std::uint64_t value_ = 0;  // modulo 2^64, as the format requires
+  std::uint64_t least_ = 0;  // smallest difference of the block
+  std::string_view widths_;  // bit widths of the miniblocks left in the block
   std::uint64_t width_ = 0;
-  std::string_view packed_;
-  std::uint64_t in_miniblock_ = 0;  // values left
+  std::string_view packed_;         // values of the current miniblock
+  std::uint64_t in_miniblock_ = 0;  // values left in it
 };
 
 class DeltaIntegers final : public ValueDecoder {
@@ -217,6 +219,7 @@ class DeltaIntegers final : public ValueDecoder {
   bool is_32_;
 };
 
+// DELTA_LENGTH_BYTE_ARRAY: all lengths, then all bytes.
 class DeltaLengthBytes final : public ValueDecoder {
  public:
   explicit DeltaLengthBytes(std::string_view bytes) : lengths_(bytes), rest_(lengths_.behind()) {}
@@ -231,7 +234,7 @@ class DeltaLengthBytes final : public ValueDecoder {
   std::string_view rest_;
 };
 
-// Each value: how much it shares with the start of the one before, and the rest of it.
+// DELTA_BYTE_ARRAY: the length of the prefix that each value shares with the previous one, and its suffix.
 class DeltaBytes final : public ValueDecoder {
  public:
   explicit DeltaBytes(std::string_view bytes) : shared_(bytes), suffixes_(shared_.behind()) {}
@@ -250,7 +253,7 @@ class DeltaBytes final : public ValueDecoder {
   std::string last_;
 };
 
-// The first bytes of all values, then the second ones ...
+// BYTE_STREAM_SPLIT: the first bytes of all values, then the second bytes, and so on.
 class SplitBytes final : public ValueDecoder {
  public:
   SplitBytes(const ParquetNode& leaf, std::string_view bytes) : leaf_(leaf), bytes_(bytes) {
@@ -285,7 +288,7 @@ std::uint32_t RunDecoder::next() {
     if (packed_) {
       const std::uint64_t groups = header >> 1;
       expect(groups <= std::uint64_t{1} << 32, "a run is too long");
-      // Some writers leave away what the last group does not need.
+      // Some writers omit trailing bytes that the last group does not need.
       const std::uint64_t bytes =
           std::min<std::uint64_t>(groups * static_cast<std::uint64_t>(bit_width_), rest_.size());
       group_ = take(rest_, bytes);
@@ -333,7 +336,7 @@ std::unique_ptr<ValueDecoder> make_value_decoder(const ParquetNode& leaf, std::i
     default:
       break;
   }
-  throw DamagedPage{"its encoding is not known for its type"};
+  throw DamagedPage{"its encoding is not supported for its type"};
 }
 
 std::unique_ptr<ValueDecoder> make_dictionary_decoder(const std::vector<ParquetValue>& dictionary,

@@ -11,18 +11,19 @@
 #include "data/parquet/thrift.h"
 
 namespace hone {
+// Field ids are those of parquet.thrift; the comments give the names of its fields.
 namespace {
 
 constexpr int kDeepestSchema = 64;
 
-// As the format numbers them.
+// The positions are the numbers of parquet.thrift.
 constexpr std::array kRepetitions{ParquetNode::Repetition::required, ParquetNode::Repetition::optional,
                                   ParquetNode::Repetition::repeated};
 constexpr std::array kTypes{ParquetType::boolean,    ParquetType::int32,      ParquetType::int64,
                             ParquetType::int96,      ParquetType::float32,    ParquetType::float64,
                             ParquetType::byte_array, ParquetType::fixed_bytes};
 
-// As the file lists them, depth first.
+// An element of the schema, which the file lists depth first.
 struct SchemaElement {
   std::int32_t type = -1;  // -1: a group
   std::int32_t width = 0;
@@ -31,7 +32,7 @@ struct SchemaElement {
   std::int32_t children = 0;
   std::int32_t converted = -1;
   std::int32_t scale = 0;
-  int logical = 0;  // the field of the union LogicalType that is set
+  int logical = 0;  // id of the member that is set in the union LogicalType
   std::int32_t unit = 0;
   bool is_utc = false;
   bool is_signed = true;
@@ -41,17 +42,17 @@ void read_logical_type(ThriftReader& in, ThriftField outer, SchemaElement& eleme
   in.read_struct(outer, [&](ThriftField kind) {
     element.logical = kind.id;
     in.read_struct(kind, [&](ThriftField field) {
-      const bool is_time = kind.id == 7 || kind.id == 8;
-      if (kind.id == 5 && field.id == 1) {
+      const bool is_time = kind.id == 7 || kind.id == 8;  // TIME, TIMESTAMP
+      if (kind.id == 5 && field.id == 1) {                // DECIMAL.scale
         element.scale = in.integer32(field);
-      } else if (is_time && field.id == 1) {
+      } else if (is_time && field.id == 1) {  // isAdjustedToUTC
         element.is_utc = in.boolean(field);
-      } else if (is_time && field.id == 2) {
+      } else if (is_time && field.id == 2) {  // unit
         in.read_struct(field, [&](ThriftField unit) {
           element.unit = unit.id;
           return false;
         });
-      } else if (kind.id == 10 && field.id == 2) {
+      } else if (kind.id == 10 && field.id == 2) {  // INTEGER.isSigned
         element.is_signed = in.boolean(field);
       } else {
         return false;
@@ -66,28 +67,28 @@ SchemaElement read_schema_element(ThriftReader& in, ThriftField outer) {
   SchemaElement element;
   in.read_struct(outer, [&](ThriftField field) {
     switch (field.id) {
-      case 1:
+      case 1:  // type
         element.type = in.integer32(field);
         return true;
-      case 2:
+      case 2:  // type_length
         element.width = in.integer32(field);
         return true;
-      case 3:
+      case 3:  // repetition_type
         element.repetition = in.integer32(field);
         return true;
-      case 4:
+      case 4:  // name
         element.name = replace_invalid_utf8(in.binary(field));
         return true;
-      case 5:
+      case 5:  // num_children
         element.children = in.integer32(field);
         return true;
-      case 6:
+      case 6:  // converted_type
         element.converted = in.integer32(field);
         return true;
-      case 7:
+      case 7:  // scale
         element.scale = in.integer32(field);
         return true;
-      case 10:
+      case 10:  // logicalType
         read_logical_type(in, field, element);
         return true;
       default:
@@ -108,51 +109,51 @@ LeafMeaning meaning_of(const SchemaElement& element) {
                         : element.unit == 2 ? TimeUnit::microseconds
                                             : TimeUnit::nanoseconds;
   switch (element.logical) {
-    case 1:
-    case 4:
-    case 12:
+    case 1:   // STRING
+    case 4:   // ENUM
+    case 12:  // JSON
       return {.meaning = ParquetMeaning::text};
-    case 5:
+    case 5:  // DECIMAL
       return {.meaning = ParquetMeaning::decimal};
-    case 6:
+    case 6:  // DATE
       return {.meaning = ParquetMeaning::date};
-    case 7:
+    case 7:  // TIME
       return {.meaning = ParquetMeaning::time, .unit = unit};
-    case 8:
+    case 8:  // TIMESTAMP
       return {.meaning = ParquetMeaning::timestamp, .unit = unit, .is_utc = element.is_utc};
-    case 10:
+    case 10:  // INTEGER
       return {.meaning = element.is_signed ? ParquetMeaning::plain : ParquetMeaning::unsigned_integer};
-    case 11:
+    case 11:  // UNKNOWN
       return {.meaning = ParquetMeaning::nothing};
-    case 14:
+    case 14:  // UUID
       return {.meaning = ParquetMeaning::uuid};
-    case 15:
+    case 15:  // FLOAT16
       return {.meaning = ParquetMeaning::half};
     default:
       break;
   }
   switch (element.converted) {
-    case 0:
-    case 4:
-    case 19:
+    case 0:   // UTF8
+    case 4:   // ENUM
+    case 19:  // JSON
       return {.meaning = ParquetMeaning::text};
-    case 5:
+    case 5:  // DECIMAL
       return {.meaning = ParquetMeaning::decimal};
-    case 6:
+    case 6:  // DATE
       return {.meaning = ParquetMeaning::date};
-    case 7:
-    case 8:
+    case 7:  // TIME_MILLIS
+    case 8:  // TIME_MICROS
       return {.meaning = ParquetMeaning::time,
               .unit = element.converted == 7 ? TimeUnit::milliseconds : TimeUnit::microseconds};
-    case 9:
-    case 10:
+    case 9:   // TIMESTAMP_MILLIS
+    case 10:  // TIMESTAMP_MICROS
       return {.meaning = ParquetMeaning::timestamp,
               .unit = element.converted == 9 ? TimeUnit::milliseconds : TimeUnit::microseconds,
               .is_utc = true};
-    case 11:
-    case 12:
-    case 13:
-    case 14:
+    case 11:  // UINT_8
+    case 12:  // UINT_16
+    case 13:  // UINT_32
+    case 14:  // UINT_64
       return {.meaning = ParquetMeaning::unsigned_integer};
     default:
       return {};
@@ -212,11 +213,11 @@ class SchemaBuilder {
     if (node.type == ParquetType::fixed_bytes) expect(node.width > 0);
   }
 
-  // Lists and maps, the older forms with two levels too: parquet-format's LogicalTypes.md, "Backward-compatibility
-  // rules". A map is the list of its entries.
+  // Recognizes lists and maps, including the older forms with two levels: parquet-format's LogicalTypes.md,
+  // "Backward-compatibility rules". A map is read as the list of its entries.
   static void find_list(const SchemaElement& element, ParquetNode& node) {
-    const bool is_map = element.logical == 2 || element.converted == 1 || element.converted == 2;
-    const bool is_list = is_map || element.logical == 3 || element.converted == 3;
+    const bool is_map = element.logical == 2 || element.converted == 1 || element.converted == 2;  // MAP, MAP_KEY_VALUE
+    const bool is_list = is_map || element.logical == 3 || element.converted == 3;                 // LIST
     if (!is_list || node.nodes.size() != 1) return;
     ParquetNode& repeated = node.nodes[0];
     if (repeated.repetition != ParquetNode::Repetition::repeated) return;
@@ -236,28 +237,28 @@ ParquetColumnChunk read_column_chunk(ThriftReader& in, ThriftField outer, const 
   std::int64_t dictionary_offset = 0;
   bool has_metadata = false;
   in.read_struct(outer, [&](ThriftField field) {
-    if (field.id == 1) throw Error(where, "its columns lie in other files, which is not supported");
+    if (field.id == 1) throw Error(where, "its columns are in other files, which is not supported");
     if (field.id == 8) throw Error(where, "is encrypted, which is not supported");
     if (field.id != 3) return false;
     has_metadata = true;
     in.read_struct(field, [&](ThriftField inner) {
       switch (inner.id) {
-        case 4: {
+        case 4: {  // codec
           const std::int32_t codec = in.integer32(inner);
-          if (codec < 0 || codec > 7) throw Error(where, text_of("the compression ", codec, " is not known"));
+          if (codec < 0 || codec > 7) throw Error(where, text_of("the compression codec ", codec, " is unknown"));
           chunk.codec = static_cast<ParquetCodec>(codec);
           return true;
         }
-        case 5:
+        case 5:  // num_values
           chunk.values = in.integer(inner);
           return true;
-        case 7:
+        case 7:  // total_compressed_size
           chunk.bytes = in.integer(inner);
           return true;
-        case 9:
+        case 9:  // data_page_offset
           chunk.offset = in.integer(inner);
           return true;
-        case 11:
+        case 11:  // dictionary_page_offset
           dictionary_offset = in.integer(inner);
           return true;
         default:
@@ -267,6 +268,7 @@ ParquetColumnChunk read_column_chunk(ThriftReader& in, ThriftField outer, const 
     return true;
   });
   if (!has_metadata) throw Error(where, "a column has no metadata", kFetchAgain);
+  // The dictionary page, if there is one, comes before the data pages.
   if (dictionary_offset > 0 && dictionary_offset < chunk.offset) chunk.offset = dictionary_offset;
   return chunk;
 }
@@ -294,7 +296,7 @@ void check_row_groups(const ParquetMetadata& metadata, std::string_view file, co
     for (const ParquetColumnChunk& chunk : group.columns) {
       const bool inside = chunk.offset >= 0 && chunk.bytes >= 0 && chunk.values >= 0 && chunk.offset <= file_bytes &&
                           chunk.bytes <= file_bytes - chunk.offset;
-      if (!inside) throw Error(where, "a column lies outside of the file", kFetchAgain);
+      if (!inside) throw Error(where, "a column is outside of the file", kFetchAgain);
     }
   }
 }
@@ -318,9 +320,9 @@ ParquetMetadata read_parquet_metadata(std::string_view file, const std::string& 
   ParquetMetadata metadata;
   std::vector<SchemaElement> elements;
   in.read_struct([&](ThriftField field) {
-    if (field.id == 2) {
+    if (field.id == 2) {  // schema
       in.read_list(field, [&](ThriftField item) { elements.push_back(read_schema_element(in, item)); });
-    } else if (field.id == 4) {
+    } else if (field.id == 4) {  // row_groups
       in.read_list(field, [&](ThriftField item) { metadata.row_groups.push_back(read_row_group(in, item, where)); });
     } else {
       return false;
@@ -338,22 +340,22 @@ ParquetPageHeader read_page_header(std::string_view bytes, const std::string& wh
   std::int32_t kind = -1;
   in.read_struct([&](ThriftField field) {
     switch (field.id) {
-      case 1:
+      case 1:  // type
         kind = in.integer32(field);
         return true;
-      case 2:
+      case 2:  // uncompressed_page_size
         page.plain_bytes = in.integer32(field);
         return true;
-      case 3:
+      case 3:  // compressed_page_size
         page.stored_bytes = in.integer32(field);
         return true;
-      case 4:
+      case 4:  // crc
         page.checksum = static_cast<std::uint32_t>(in.integer32(field));
         page.has_checksum = true;
         return true;
-      case 5:
-      case 7:
-      case 8:
+      case 5:  // data_page_header
+      case 7:  // dictionary_page_header
+      case 8:  // data_page_header_v2
         in.read_struct(field, [&](ThriftField inner) {
           const bool is_v2 = field.id == 8;
           if (inner.id == 1) {

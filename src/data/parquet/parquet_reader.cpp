@@ -25,7 +25,7 @@ std::string big_endian_of(const ParquetNode& leaf, const ParquetValue& value) {
   return bytes;
 }
 
-// The older timestamps: nanoseconds of the day, then the Julian day.
+// The deprecated INT96 timestamps: nanoseconds of the day, then the Julian day.
 std::string int96_text(std::string_view bytes) {
   constexpr std::int64_t kJulianDayOfEpoch = 2'440'588;
   std::int64_t nanoseconds = 0;
@@ -71,7 +71,7 @@ bool is_bytes(const ParquetNode& leaf) {
   return leaf.type == ParquetType::byte_array || leaf.type == ParquetType::fixed_bytes;
 }
 
-// A meaning that does not go with the physical type is left aside.
+// Converts a value. A logical type that does not match the physical type is ignored.
 Json cell_of(const ParquetNode& leaf, const ParquetValue& value, std::string& fault) {
   switch (leaf.meaning) {
     case ParquetMeaning::text:
@@ -131,7 +131,8 @@ class ParquetReader final : public RowReader {
     for (const std::string& column : filter.columns) {
       if (column != filter.key_column) wanted.push_back(flat_column(column));
     }
-    if (std::ranges::find(wanted, nullptr) != wanted.end()) return;  // all is read: the caller sees what is amiss
+    // All columns are read; the caller reports what is missing.
+    if (std::ranges::find(wanted, nullptr) != wanted.end()) return;
     wanted_ = std::move(wanted);
     key_ = filter.key;
   }
@@ -157,7 +158,7 @@ class ParquetReader final : public RowReader {
   }
 
  private:
-  // The column of that name, if each row has one value or null of it.
+  // Returns the column of that name if each row has exactly one value or null for it, otherwise nullptr.
   [[nodiscard]] const ParquetNode* flat_column(const std::string& name) const {
     const auto found = std::ranges::find(metadata_.root.nodes, name, &ParquetNode::name);
     if (found == metadata_.root.nodes.end() || found->shape != ParquetNode::Shape::leaf || found->repeat != 0) {
@@ -166,7 +167,7 @@ class ParquetReader final : public RowReader {
     return &*found;
   }
 
-  // Of the row at hand; takes its key.
+  // Takes the key of the current row and returns true if it passes the filter.
   [[nodiscard]] bool is_wanted() {
     const ParquetValue* value = cursors_[wanted_[0]->first_leaf].take();
     if (value != nullptr && is_bytes(*wanted_[0]) && value->bytes == key_) return true;
@@ -212,7 +213,7 @@ class ParquetReader final : public RowReader {
     return true;
   }
 
-  // Every column must stand at a record's start, or at the end.
+  // Throws if a column is neither at the start of a record nor at its end.
   void check_row_ends() {
     for (ColumnCursor& cursor : cursors_) {
       if (rows_left_ > 0 ? cursor.repetition() != 0 : !cursor.at_end()) fail("the columns do not end together");
@@ -223,7 +224,7 @@ class ParquetReader final : public RowReader {
     if (++values_ > kMostValuesARow) fail(text_of("holds more than ", format_count(kMostValuesARow), " values"));
   }
 
-  // A null stands once in each column at or below the node.
+  // Takes a null, which has one entry in each column at or below the node.
   void take_null(const ParquetNode& node) {
     for (std::size_t leaf = node.first_leaf; leaf < node.end_leaf; ++leaf) {
       count_value();
@@ -235,7 +236,7 @@ class ParquetReader final : public RowReader {
     return node.repetition == ParquetNode::Repetition::repeated ? read_repeated(node) : read(node);
   }
 
-  // Of a node that is required or optional.
+  // Reads a node that is required or optional.
   Json read(const ParquetNode& node) {
     if (node.first_leaf == node.end_leaf) return nullptr;
     if (cursors_[node.first_leaf].definition() < node.definition) {
@@ -260,7 +261,7 @@ class ParquetReader final : public RowReader {
     return list;
   }
 
-  // Of a node that is there.
+  // Reads a node that is present.
   Json read_body(const ParquetNode& node) {
     if (node.shape == ParquetNode::Shape::list) return read_repeated(node.nodes[0]);
     if (node.shape == ParquetNode::Shape::group) return read_group(node);
@@ -282,11 +283,11 @@ class ParquetReader final : public RowReader {
   ParquetMetadata metadata_;
   std::vector<std::string> names_;
   std::vector<const ParquetNode*> leaves_;
-  std::vector<ColumnCursor> cursors_;  // [leaves], of the row group at hand
+  std::vector<ColumnCursor> cursors_;  // [leaves], for the current row group
   std::size_t next_group_ = 0;
-  std::int64_t rows_left_ = 0;  // in the row group at hand
+  std::int64_t rows_left_ = 0;  // in the current row group
   std::int64_t number_ = 0;
-  std::int64_t values_ = 0;  // of the row at hand
+  std::int64_t values_ = 0;  // values of the current row
   std::string* fault_ = nullptr;
   std::vector<const ParquetNode*> wanted_;  // the key, then the other columns; empty: all
   std::string key_;

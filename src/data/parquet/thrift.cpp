@@ -49,7 +49,7 @@ std::uint64_t ThriftReader::list_header(ThriftType& element) {
   element = static_cast<ThriftType>(header & 0xF);
   const std::uint64_t size = (header >> 4) == 15 ? varint() : header >> 4;
   expect(element != ThriftType::stop && element <= ThriftType::structure);
-  expect(size <= bytes_.size() - at_);  // an element takes a byte at least
+  expect(size <= bytes_.size() - at_);  // an element takes at least one byte
   return size;
 }
 
@@ -84,7 +84,7 @@ void ThriftReader::skip_bytes(std::uint64_t count) {
   at_ += static_cast<std::size_t>(count);
 }
 
-// In a list a boolean takes a byte.
+// In a list, a boolean takes one byte.
 void ThriftReader::skip_element(ThriftType type) {
   if (type == ThriftType::yes || type == ThriftType::no) {
     skip_bytes(1);

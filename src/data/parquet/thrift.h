@@ -1,4 +1,4 @@
-// Thrift's compact protocol, in which Parquet's metadata is written.
+// Reads Thrift's compact protocol, the format of Parquet's metadata.
 // Source: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 #pragma once
 
@@ -30,13 +30,13 @@ struct ThriftField {
   ThriftType type = ThriftType::stop;
 };
 
-// All throw Error, beginning with `where`, where the bytes end early or a field is of another type.
+// All functions throw Error that begins with `where` if the bytes end early or a field has another type than expected.
 class ThriftReader {
  public:
   ThriftReader(std::string_view bytes, std::string where) : bytes_(bytes), where_(std::move(where)) {}
 
-  // Calls visit(field) for every field of the struct that begins here. visit reads the field's value and says true, or
-  // reads nothing and says false.
+  // Calls visit(field) for every field of the struct that begins here. visit reads the field's value and returns true,
+  // or reads nothing and returns false.
   template <class Visit>
   void read_struct(const Visit& visit) {
     enter();
@@ -46,7 +46,7 @@ class ThriftReader {
     }
     --depth_;
   }
-  // A field that is a struct.
+  // Reads a field that is a struct.
   template <class Visit>
   void read_struct(ThriftField field, const Visit& visit) {
     expect(field.type == ThriftType::structure);

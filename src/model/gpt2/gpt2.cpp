@@ -1,5 +1,5 @@
-// GPT-2 (Radford et al., 2019): layer norms with biases before each block, learned positions, a GELU between two
-// projections, biases everywhere, mostly the embedding as head. Checkpoints hold its projections as [in, out].
+// GPT-2 (Radford et al., 2019): layer norms with biases before each block, learned positions, an MLP with GELU, biases
+// on all projections and usually a tied head. Checkpoints store its projections as [in, out].
 #include <cmath>
 
 #include "core/error.h"
@@ -17,7 +17,7 @@ namespace hone {
 namespace {
 
 constexpr std::int64_t kMostLayers = 10'000;
-constexpr double kMostParameters = 1e15;  // so that sizes in bytes can be summed without a second thought
+constexpr double kMostParameters = 1e15;  // keeps sums of sizes in bytes from overflowing
 
 std::string layer_name(std::int64_t layer, std::string_view rest) { return text_of("layers.", layer, ".", rest); }
 
@@ -26,7 +26,7 @@ struct Gpt2Config {
   std::int64_t inner_size = 0;
   bool tie_word_embeddings = true;
   double layer_norm_epsilon = 1e-5;
-  std::string gelu_form;  // ops/gelu
+  std::string gelu_form;  // attribute `approximate` of ops/gelu
   double embd_pdrop = 0, resid_pdrop = 0, attn_pdrop = 0;
 };
 
@@ -53,7 +53,7 @@ Gpt2Config parse(const Json& json) {
   const ConfigReader config(json);
   Gpt2Config parsed;
   ModelShape& s = parsed.shape;
-  // Both spellings of a size: transformers reads num_hidden_layers as n_layer.
+  // Each size has two spellings, because transformers accepts num_hidden_layers for n_layer and so on.
   const auto size = [&](std::string_view key, std::string_view other) {
     return config.has(key) || !config.has(other) ? config.positive(key) : config.positive(other);
   };
@@ -103,7 +103,8 @@ class Gpt2 final : public Model {
   Tensor forward(WeightBinder& w, Batch& batch) const override {
     Program& program = batch.tokens.program();
     if (batch.training && config_.attn_pdrop > 0) {
-      log_once(text_of("attn_pdrop ", config_.attn_pdrop, ": the weights of attention are not dropped"));
+      log_once(
+          text_of("attn_pdrop ", config_.attn_pdrop, " has no effect: dropout of attention weights is not supported"));
     }
     Tensor x = [&] {
       const Scope scope(program, "embedding");
@@ -156,7 +157,7 @@ class Gpt2 final : public Model {
     const std::int64_t hidden = s.hidden_size;
     describe_table("embedding", s.vocab_size, "wte", WeightKind::embedding, kByToken);
     describe_table("positions", s.max_position_embeddings, "wpe", WeightKind::table, {});
-    // The projections that add to the residual stream start smaller, as there are two of them a layer.
+    // Projections into the residual stream are initialized smaller by 1 / sqrt(number of them): two in each layer.
     const double residual = 1.0 / std::sqrt(2.0 * static_cast<double>(s.num_hidden_layers));
     for (std::int64_t layer = 0; layer < s.num_hidden_layers; ++layer) {
       const std::string part = text_of("h.", layer, ".");

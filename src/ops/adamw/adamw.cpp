@@ -18,28 +18,29 @@ class Adamw final : public Op {
   Attributes default_attributes() const override { return AdamwAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& weight = required(inputs, AdamwIn::weight, name());
-    expect(is_floating(weight.dtype), name(), text_of("the weight is ", to_text(weight), "; wanted a floating type"));
+    expect(is_floating(weight.dtype), name(), text_of("the weight is ", to_text(weight), "; expected a floating type"));
     const DType wide = accumulator_of(weight.dtype);
     const auto check = [&](std::size_t index, const char* what, const Shape& shape, DType other = DType::f64) {
       const Type wanted{wide, shape};
       const Type& seen = required(inputs, index, name());
       expect(seen == wanted || (other == DType::bf16 && seen == Type{other, shape}), name(),
-             text_of(what, " is ", to_text(seen), "; wanted ", to_text(wanted)));
+             text_of(what, " is ", to_text(seen), "; expected ", to_text(wanted)));
     };
     check(AdamwIn::gradient, "the gradient", weight.shape, weight.dtype);
     check(AdamwIn::m, "m", weight.shape, weight.dtype);
     check(AdamwIn::v, "v", weight.shape, weight.dtype);
     const Type& m = required(inputs, AdamwIn::m, name());
     const Type& v = required(inputs, AdamwIn::v, name());
-    expect(m.dtype == v.dtype, name(), text_of("m is ", to_text(m), ", v ", to_text(v), "; wanted one type"));
+    expect(m.dtype == v.dtype, name(), text_of("m is ", to_text(m), ", v ", to_text(v), "; expected equal types"));
     check(AdamwIn::norm, "the norm", {1});
     if (inputs[AdamwIn::master]) {
       check(AdamwIn::master, "the master weight", weight.shape);
-      expect(weight.dtype != wide, name(), text_of("the weight is ", to_text(weight), " and needs no master weight"));
+      expect(weight.dtype != wide, name(),
+             text_of("the weight is ", to_text(weight), "; only a bf16 weight takes a master weight"));
     }
     check(AdamwIn::hyper, "hyper", {kAdamwHypers});
     expect(required(inputs, AdamwIn::bad, name()) == Type{DType::i32, {1}}, name(),
-           text_of("bad is ", to_text(required(inputs, AdamwIn::bad, name())), "; wanted i32[1]"));
+           text_of("bad is ", to_text(required(inputs, AdamwIn::bad, name())), "; expected i32[1]"));
     std::vector<Type> outputs{weight, required(inputs, AdamwIn::gradient, name()), m, v};
     if (inputs[AdamwIn::master]) outputs.push_back(required(inputs, AdamwIn::master, name()));
     return outputs;

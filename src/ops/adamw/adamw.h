@@ -7,7 +7,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct AdamwIn {
   enum : std::size_t { weight, gradient, m, v, master, norm, hyper, bad };
 };
@@ -20,8 +20,8 @@ struct AdamwAttributes {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.0;
-  std::int64_t seed = 0;    // of stochastic rounding,
-  std::int64_t stream = 0;  // which no two weights share
+  std::int64_t seed = 0;    // of stochastic rounding
+  std::int64_t stream = 0;  // of stochastic rounding; different for each weight
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -34,35 +34,37 @@ struct AdamwAttributes {
   }
 };
 
-// What changes from step to step, in an input [kAdamwHypers]; t counts steps from 1. The rest is reserved.
+// Indices into the input `hyper` [kAdamwHypers], which changes from step to step; t counts steps from 1. The other
+// entries are reserved.
 enum class AdamwHyper : std::uint8_t {
   learning_rate,
   correction1,    // 1 / (1 - beta1^t)
   correction2,    // 1 / sqrt(1 - beta2^t)
-  max_grad_norm,  // 0: gradients are not clipped
+  max_grad_norm,  // limit of the gradients' norm; 0: no clipping
   step,           // t
 };
 inline constexpr std::int64_t kAdamwHypers = 8;
 
-// One weight and what belongs to it: f32, or f64 beside a weight of f64. Beside a weight of bf16 the gradient may be
-// bf16, and so may m and v, both of them; they are rounded stochastically then (their expectation is the unrounded
-// number), and so is the weight where it has no master.
+// A weight and its optimizer state. Gradient, m, v and master are f32 (f64 for a weight of f64). With a bf16 weight,
+// the gradient may be bf16, and so may m and v together; bf16 moments are rounded stochastically (their expectation is
+// the unrounded number), and so is a bf16 weight without a master.
 struct AdamwTensors {
   Tensor weight;
   Tensor gradient;
   Tensor m;
   Tensor v;
-  Tensor master;  // optional, beside bf16: the weight before it is rounded, to nearest
+  Tensor master;  // optional, for a bf16 weight, which is then the master rounded to nearest
 };
 
-// What all weights of a step share.
+// Inputs that all weights of a step share.
 struct AdamwStep {
-  Tensor norm;   // [1], of all gradients: they are scaled by min(1, max_grad_norm / (norm + 1e-6))
+  Tensor norm;   // [1], over all gradients, which are scaled by min(1, max_grad_norm / (norm + 1e-6))
   Tensor hyper;  // [kAdamwHypers]
-  Tensor bad;    // i32[1], from guard(): while it is not 0, only the gradient changes
+  Tensor bad;    // i32[1], from guard(): if it is not 0, the gradient is cleared and nothing else changes
 };
 
-// Updates everything in place and returns it as it then stands; the gradient is zero, for the next accumulation.
+// Appends the update of a weight and its state, in place, and returns the updated tensors; the gradient is zero
+// afterwards, for the next accumulation. Throws Error if the types do not fit.
 AdamwTensors adamw(const AdamwTensors& tensors, const AdamwStep& step, const AdamwAttributes& attributes);
 
 }  // namespace hone

@@ -9,7 +9,8 @@
 namespace hone {
 namespace {
 
-// `kept` is the master weight, and `rounded` the weight; without a master weight, `kept` is the weight.
+// Operands of the update. `kept` is the master weight and `rounded` the weight; without a master weight, `kept` is the
+// weight and `rounded` is null.
 template <class T, class W, class S, class G>
 struct Update {
   using A = Accumulator<T>;

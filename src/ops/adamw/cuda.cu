@@ -10,19 +10,19 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kResident = 3;                               // blocks that a multiprocessor holds
-constexpr int kWave = kSlicedMultiprocessors * kResident;  // blocks that run at once
-// Packs of a thread, a wave apart, so that what is under way lies close together. A block then ends, for the next
-// wave's to start where there is room: multiprocessors are not equally fast.
+constexpr int kResident = 3;                               // blocks of an SM
+constexpr int kWave = kSlicedMultiprocessors * kResident;  // blocks that run concurrently
+// Packs of a thread, one wave of packs apart, so that concurrent accesses are close together. A block ends after them
+// and a block of the next wave starts on the SM that is free first, because SMs are not equally fast.
 constexpr int kRounds = 4;
 
-// Where everything lies. `kept` is the master weight, and `rounded` the weight; without a master weight, `kept` is the
-// weight and `rounded` null.
+// Operands of the kernel. `kept` is the master weight and `rounded` the weight; without a master weight, `kept` is the
+// weight and `rounded` is null.
 template <class T, class W, class S, class G>
 struct Tensors {
   using A = CudaAccumulator<T>;
   static constexpr bool kRandom = std::is_same_v<W, __nv_bfloat16> || std::is_same_v<S, __nv_bfloat16>;
-  // Elements of a thread: 16 bytes of the widest, at most 8.
+  // Elements of a pack: 16 bytes of the widest type, at most 8 elements.
   static constexpr int kPack = sizeof(W) == 2 && sizeof(S) == 2 && sizeof(G) == 2 ? 8 : kPackSize<A>;
   W* kept;
   T* rounded;
@@ -35,6 +35,7 @@ struct Tensors {
   std::int64_t elements;
 };
 
+// A thread's pack of each operand.
 template <class T, class W, class S, class G>
 struct Held {
   static constexpr int kPack = Tensors<T, W, S, G>::kPack;
@@ -44,7 +45,7 @@ struct Held {
   Pack<W, kPack> kept;
 };
 
-// `count` elements from `at` on.
+// Loads the pack at element `at`, of which `count` elements exist.
 template <class T, class W, class S, class G>
 __device__ void load(Held<T, W, S, G>& held, const Tensors<T, W, S, G>& p, std::int64_t at, int count) {
   load_pack(held.gradient, p.gradient + at, count, narrowed<G>(0));
@@ -53,6 +54,7 @@ __device__ void load(Held<T, W, S, G>& held, const Tensors<T, W, S, G>& p, std::
   load_pack(held.kept, p.kept + at, count, narrowed<W>(0));
 }
 
+// Updates a pack and stores it, with zeros as its gradient.
 template <class T, class W, class S, class G>
 __device__ void update(const Held<T, W, S, G>& held, const Tensors<T, W, S, G>& p,
                        const AdamwConstants<CudaAccumulator<T>>& c, const AdamwStepNumbers<CudaAccumulator<T>>& step,
@@ -90,7 +92,8 @@ __device__ void update(const Held<T, W, S, G>& held, const Tensors<T, W, S, G>& 
     round.template operator()<false>();
     if (kRandom && isnan((w[0] + w[1]) + (m[0] + m[1]) + (v[0] + v[1]))) round.template operator()<true>();
   }
-  // A store to what is still being loaded would wait for it in the memory system, and what comes behind with it.
+  // All stores come after the loads: a store to a line that is still being loaded waits for it in the memory system,
+  // and delays the stores after it.
   Pack<G, kPack> zero;
 #pragma unroll
   for (int k = 0; k < kPack; ++k) zero[k] = narrowed<G>(0);
@@ -114,7 +117,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
   const std::int64_t after = at + kRounds * kStride;
   const std::int64_t end = after < p.elements ? after : p.elements;
   const auto count = [&] { return end - at < kPack ? static_cast<int>(end - at) : kPack; };
-  // The next pack is loaded while this one is worked on, the first while the step's numbers are read.
+  // The next pack is loaded while the current one is computed; the first one while the step's constants are read.
   Held<T, W, S, G> next;
   if (at + kPack <= end) load(next, p, at, kPack);
   if (threadIdx.x == 0) shared_step = Numbers(p.hyper, p.norm, p.bad, c.weight_decay);
@@ -152,7 +155,7 @@ void launch(const KernelCall& call, W* kept, T* rounded) {
                     .hyper = cuda_data<A>(call.in(AdamwIn::hyper)),
                     .bad = cuda_data<std::int32_t>(call.in(AdamwIn::bad)),
                     .elements = call.out(AdamwOut::weight).elements()};
-  const std::int64_t packs = ceil_div(tensors.elements, kThreads * All::kPack);  // of blocks
+  const std::int64_t packs = ceil_div(tensors.elements, kThreads * All::kPack);  // for a whole block each
   const std::int64_t blocks = std::min(packs, ceil_div(packs, kRounds * kWave) * kWave);
   if (blocks == 0) return;
   adamw_kernel<T, W, S, G><<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call)>>>(

@@ -1,5 +1,5 @@
-// Packs of what belongs to a weight: loaded and stored whole, or in part where a tensor ends; and numbers in pairs,
-// since two of bf16 share a word and random bits.
+// Packs of a weight, its gradient and its moments: loads and stores, whole or partial at the end of a tensor, and
+// conversion in pairs, because two bf16 numbers share a 32-bit word and random bits.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace hone {
 
-// What a thread loads or stores at once of a pack.
+// The part of a pack that one instruction loads or stores: 8 or 16 bytes.
 template <class T, int kSize>
 struct PackPart {
   static constexpr int kElements = std::min(kSize, kPackSize<T>);
@@ -17,7 +17,7 @@ struct PackPart {
   using Words = std::conditional_t<sizeof(T) * kElements == 16, uint4, uint2>;
 };
 
-// The elements from `from` on, of which `count` exist; `rest` behind them. Past the first-level cache.
+// Loads a pack, bypassing the L1 cache. Only `count` elements exist; the others become `rest`.
 template <class T, int kSize>
 __device__ inline void load_pack(Pack<T, kSize>& pack, const T* from, int count, T rest) {
   using Part = PackPart<T, kSize>;
@@ -33,7 +33,8 @@ __device__ inline void load_pack(Pack<T, kSize>& pack, const T* from, int count,
   for (int k = 0; k < kSize; ++k) pack[k] = k < count ? from[k] : rest;
 }
 
-// By an intrinsic: an assignment the compiler may take apart into elements, each of which then is a store of its own.
+// Stores the first `count` elements of a pack. Whole packs are stored by an intrinsic, because the compiler may split
+// an assignment into one store for each element.
 template <class T, int kSize>
 __device__ inline void store_pack(T* to, int count, const Pack<T, kSize>& pack) {
   using Part = PackPart<T, kSize>;
@@ -52,7 +53,7 @@ __device__ inline void store_pack(T* to, int count, const Pack<T, kSize>& pack) 
   }
 }
 
-// Elements k and k + 1.
+// Converts elements k and k + 1 of a pack.
 template <class T, int kSize, class A>
 __device__ inline void widen_pair(const Pack<T, kSize>& pack, int k, A (&to)[2]) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
@@ -66,8 +67,8 @@ __device__ inline void widen_pair(const Pack<T, kSize>& pack, int k, A (&to)[2])
   }
 }
 
-// As round_stochastically with 16 random bits each where they are stored in bf16. Without kAny neither may be a NaN; it
-// takes a third of the instructions.
+// Stores two numbers as elements k and k + 1; to bf16 they are rounded as by round_stochastically, with 16 random bits
+// each. Without kAny neither may be NaN, which takes a third of the instructions.
 template <bool kAny, class T, int kSize, class A>
 __device__ inline void round_pair(Pack<T, kSize>& pack, int k, const A (&from)[2], std::uint32_t bits0,
                                   std::uint32_t bits1) {

@@ -1,4 +1,4 @@
-// The numbers of a step as the elements of a weight need them, on a GPU.
+// Per-step constants of AdamW and the update of one element, on a GPU.
 #pragma once
 
 #include "ops/adamw/adamw.h"
@@ -8,7 +8,7 @@
 
 namespace hone {
 
-// What the host knows.
+// Constants that the host knows at launch.
 template <class A>
 struct AdamwConstants {
   double weight_decay;
@@ -25,13 +25,13 @@ struct AdamwConstants {
         seed(static_cast<std::uint64_t>(a.seed)),
         stream(static_cast<std::uint32_t>(a.stream)) {}
 
-  // m and v after a gradient that has been clipped.
+  // m and v after a gradient, which has been clipped.
   [[nodiscard]] __device__ A next_m(A m, A gradient) const { return m + rest1 * (gradient - m); }
   [[nodiscard]] __device__ A next_v(A v, A gradient) const { return beta2 * v + rest2 * gradient * gradient; }
 };
 
-// What lies in the GPU's memory. Read once a block, by one thread, for many packs: if every warp asked for these few
-// numbers, all of the chip would wait for the one piece of the cache that holds them.
+// Constants that are in device memory. One thread reads them once for the whole block: if every warp read these few
+// numbers, the whole chip would wait for the one cache line that holds them.
 template <class A>
 struct AdamwStepNumbers {
   A clip, decay, rate, correction2;
@@ -54,7 +54,7 @@ struct AdamwStepNumbers {
   }
 
  private:
-  // Within 2 ulp, and without the branches of the exact ones, which are taken where a moment is 0.
+  // Square root and quotient within 2 ulp. The exact versions branch, and take the slow branch if a moment is 0.
   static __device__ float root(float value) {
     float result;
     asm("sqrt.approx.f32 %0, %1;" : "=f"(result) : "f"(value));
@@ -65,7 +65,7 @@ struct AdamwStepNumbers {
   static __device__ double quotient(double a, double b) { return a / b; }
 };
 
-// Stochastically for a bf16, with 16 random bits.
+// Converts to the stored type; to bf16 by stochastic rounding with 16 random bits.
 template <class Stored, class A>
 [[nodiscard]] __device__ Stored rounded_for(A value, std::uint32_t bits) {
   if constexpr (std::is_same_v<Stored, __nv_bfloat16>) {

@@ -1,4 +1,4 @@
-// The numbers of a step as the elements of a weight need them, on the host.
+// Per-step constants of AdamW and the update of one element, on the CPU.
 #pragma once
 
 #include <cmath>
@@ -12,6 +12,7 @@
 
 namespace hone {
 
+// Constants of one step, from attributes, hyper and the norm of the gradients.
 template <class A>
 struct AdamwNumbers {
   A clip, decay, rate, correction2, rest1, beta2, rest2, epsilon;
@@ -33,7 +34,7 @@ struct AdamwNumbers {
     rate = learning_rate * hyper[static_cast<std::size_t>(AdamwHyper::correction1)];
   }
 
-  // m and v after a gradient that has been clipped.
+  // m and v after a gradient, which has been clipped.
   [[nodiscard]] A next_m(A m, A gradient) const { return m + rest1 * (gradient - m); }
   [[nodiscard]] A next_v(A v, A gradient) const { return beta2 * v + rest2 * gradient * gradient; }
   [[nodiscard]] A next_weight(A weight, A m, A v) const {
@@ -42,7 +43,7 @@ struct AdamwNumbers {
   }
 };
 
-// Stochastically where it is stored in bf16, with 16 random bits.
+// Stores a value; to bf16 it is rounded stochastically with 16 random bits.
 template <class Stored, class A>
 void store_rounded(Stored& to, A value, std::uint32_t bits) {
   if constexpr (std::is_same_v<Stored, BFloat16>) {

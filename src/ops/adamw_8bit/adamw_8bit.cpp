@@ -18,10 +18,10 @@ class Adamw8bit final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& weight = required(inputs, Adamw8bitIn::weight, name());
     expect(weight.dtype == DType::f32 || weight.dtype == DType::bf16, name(),
-           text_of("the weight is ", to_text(weight), "; wanted f32 or bf16"));
+           text_of("the weight is ", to_text(weight), "; expected f32 or bf16"));
     const auto check = [&](std::size_t index, const char* what, const Type& wanted) {
       const Type& seen = required(inputs, index, name());
-      expect(seen == wanted, name(), text_of(what, " is ", to_text(seen), "; wanted ", to_text(wanted)));
+      expect(seen == wanted, name(), text_of(what, " is ", to_text(seen), "; expected ", to_text(wanted)));
     };
     const Type& gradient = required(inputs, Adamw8bitIn::gradient, name());
     if (gradient != weight) check(Adamw8bitIn::gradient, "the gradient", {DType::f32, weight.shape});

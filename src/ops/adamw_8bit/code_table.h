@@ -1,25 +1,25 @@
-// The codes of the dynamic map for a GPU: one word of memory and five instructions for a number.
+// Lookup tables that encode numbers by the dynamic map on a GPU, with one load and five instructions for a number.
 #pragma once
 
 #include "ops/adamw_8bit/dynamic_map.h"
 
 namespace hone {
 
-// What a share of the scale is multiplied with: below 2^-23, where all of it is nearest to 0, it has no exponent then,
-// and the bits of a float count the map's buckets from 0.
+// Factor of number / scale before the lookup. With it, a quotient below 2^-23, whose nearest level is 0, becomes a
+// denormal float with exponent 0, so that the upper bits of a float count the map's buckets from 0.
 inline constexpr float kCodeScale = 0x1p-103f;
 
-// An entry for each bucket (dynamic_map.h), such that the upper byte of entry + (bits << kUp) is the code of the number
-// with these bits: adding what they have below the bucket carries into it where the number is beyond the bucket's
-// middle. kNegative: for the bits of negative numbers; the byte is the code's complement, which grows with the
+// An entry for each bucket (dynamic_map.h). The upper byte of entry + (bits << kUp) is the code of the float with these
+// bits: adding the bits below the bucket's number carries into that byte if the float is above the middle in the
+// bucket. kNegative: the table for negative numbers; the byte is the complement of the code, which grows with the
 // magnitude.
 template <int kFirst, bool kNegative = false>
 struct CodeTable {
   using Map = DynamicMap<kFirst>;
-  static constexpr int kDown = 23 - Map::kMantissa;  // from bits to a bucket, whose sign follows 8 bits of exponent
+  static constexpr int kDown = 23 - Map::kMantissa;  // shift from the bits of a float to its bucket
   static constexpr int kUp = 24 - kDown;
   static constexpr int kSize = ((Map::kOctaves + 1) << Map::kMantissa) + 1;
-  static constexpr std::uint32_t kNan = 0x7FFFFFFFu;  // of all that GPUs compute
+  static constexpr std::uint32_t kNan = 0x7FFFFFFFu;  // the only NaN that GPU arithmetic produces
   static constexpr std::uint32_t kNanEntry = 0xFF000000u - (kNan << kUp);
 
   std::array<std::uint32_t, kSize> entries{};
@@ -38,7 +38,7 @@ struct CodeTable {
   }
 
  private:
-  // The bits of the bucket's first number, before it is scaled; 0 where it has no exponent.
+  // The bits of the first float of a bucket, without the factor kCodeScale; 0 for the buckets of denormals.
   static constexpr std::uint32_t bucket_start(std::uint32_t bucket) {
     constexpr std::uint32_t kOctave = 1u << Map::kMantissa;
     return bucket < kOctave ? 0 : (bucket + 103 * kOctave) << kDown;

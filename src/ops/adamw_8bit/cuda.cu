@@ -1,4 +1,32 @@
-// A warp takes a block of the states: its lanes hold eight elements each.
+// AdamW with 8-bit moments on a GPU: one pass over weight, gradient, m, v and their scales, all in place.
+//
+//   elements of a weight:  | state block 0 (256) | state block 1 | ... |          m, v: u8 codes; f32 scale each
+//   a warp:                | lane 0: 8 | lane 1: 8 | ... | lane 31: 8 |            one state block at a time
+//   a CUDA block:          16 warps, 16 neighbouring state blocks; then those 264 x 16 = 4,224 state blocks further on
+//
+// 2 blocks of 512 threads to an SM, 264 to a wave of 132 SMs. A warp takes about kRounds = 7 state blocks: few enough
+// for faster SMs to run more blocks, enough for the tables to pay. Registers: the 8 elements of this state block and of
+// the next, which is loaded meanwhile.
+//
+// Shared memory, 73,732 bytes, by offset (the rest is unused):
+//   0       codes of positive m: 1,537 words      8,196   codes of v: 3,073 words      65,532  entry of a NaN m
+//   6,148   values of m: 256 floats               20,496  the step's numbers           65,536  codes of negative m
+//   7,172   values of v: 256 floats                                                    73,728  entry of a NaN v
+// The sign of m is bit 14 of its bucket's number and 2^14 words are 64 KiB, hence the distance of the tables of both
+// signs: one shift and one load find the entry of any float (code_table.h).
+//
+// Steps:
+//   1. start loading the warp's first state block; start copying the tables (cp.async); thread 0 reads the step's
+//      numbers once for the block
+//   2. wait for the copies, __syncthreads(): the only barrier of the block
+//   3. for each state block: start loading the next; decode m and v; AdamW in f32 with the unrounded moments
+//   4. round a bf16 weight stochastically with Philox bits of (seed, stream, step, element / 8); zero the gradient
+//   5. the largest |m| and v of the 256 elements by redux.sync on the bits of the floats, which order as the floats do
+//   6. encode m and v as shares of these scales; store
+// If `bad` is set, only the gradient is written (zeros).
+//
+// The result does not depend on the launch: each element's numbers follow from its own inputs, its index and the maxima
+// of its state block, and a maximum does not depend on order. Waves and rounds only decide which warp does the work.
 #include <algorithm>
 
 #include "backend/cuda/mma.cuh"
@@ -14,18 +42,18 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
-constexpr int kPack = static_cast<int>(kStateBlock) / 32;           // also the elements that share random bits
-constexpr int kResident = 2;                                        // blocks that a multiprocessor holds
-constexpr std::int64_t kWave = kSlicedMultiprocessors * kResident;  // blocks that run at once
-// What a warp takes, about: few enough for fast multiprocessors to run more blocks, enough for tables to be worth it.
-constexpr std::int64_t kRounds = 7;
+constexpr int kPack = static_cast<int>(kStateBlock) / 32;           // elements of a lane, which share random bits
+constexpr int kResident = 2;                                        // blocks of an SM
+constexpr std::int64_t kWave = kSlicedMultiprocessors * kResident;  // blocks that run concurrently
+constexpr std::int64_t kRounds = 7;                                 // state blocks of a warp, approximately
 
+// All lookup tables, in device memory; each block copies them to shared memory.
 struct Tables {
   CodeTable<1> positive;
   CodeTable<1, true> negative;
   CodeTable<2> magnitudes;
-  std::array<float, 256> m{};  // of codes
-  std::array<float, 256> v{};
+  std::array<float, 256> m{};  // value of each code of m
+  std::array<float, 256> v{};  // value of each code of v
 
   constexpr Tables() {
     constexpr DynamicMap<1> signs;
@@ -41,8 +69,9 @@ struct Tables {
 
 __device__ const Tables kTables{};
 
-// Where things lie in shared memory, in bytes. The sign of m is a bit of a bucket's number, so that the tables of both
-// signs lie 64 KiB apart, and the others between them; so far behind its table is the entry of a NaN.
+// Offsets in shared memory, in bytes. The sign of m is the highest bit of a bucket's number, so that the table for
+// negative m is 64 KiB after that for positive m; the other tables are between them. The entry of a NaN is at the
+// highest bucket number without a sign, 65,532 bytes after the start of its table.
 constexpr int kPositive = 0;
 constexpr int kValuesOfM = kPositive + static_cast<int>(sizeof(Tables::positive));
 constexpr int kValuesOfV = kValuesOfM + static_cast<int>(sizeof(Tables::m));
@@ -63,6 +92,7 @@ __device__ Number shared_at(std::uint32_t at) {
   return *reinterpret_cast<const Number*>(shared + at);
 }
 
+// Operands of the kernel.
 template <class T, class G>
 struct Tensors {
   T* weight;
@@ -75,9 +105,10 @@ struct Tensors {
   const float* hyper;
   const std::int32_t* bad;
   std::int64_t elements;
-  std::int64_t rounds;  // of a warp
+  std::int64_t rounds;  // state blocks of a warp
 };
 
+// A lane's elements of a state block, and the block's scales.
 template <class T, class G>
 struct Held {
   Pack<G, kPack> gradient;
@@ -88,10 +119,12 @@ struct Held {
   float v_scale;
 };
 
+// The first element of this lane in a state block.
 __device__ std::int64_t first_of(std::int64_t block) {
   return block * kStateBlock + static_cast<int>(threadIdx.x) % 32 * kPack;
 }
 
+// Starts loading this lane's elements, of which `count` exist.
 template <class T, class G>
 __device__ void load(Held<T, G>& held, const Tensors<T, G>& p, std::int64_t block, int count) {
   const std::int64_t at = first_of(block);
@@ -103,14 +136,14 @@ __device__ void load(Held<T, G>& held, const Tensors<T, G>& p, std::int64_t bloc
   held.v_scale = p.v_scale[block];
 }
 
-// Of the k-th of eight codes.
+// The value of the k-th of eight codes, from the table at an offset in shared memory.
 __device__ float value_of(int table, const std::uint32_t (&codes)[2], int k) {
   const std::uint32_t word = codes[k / 4];
   const int down = 8 * (k % 4) - 2;
   return shared_at<float>(table + ((down < 0 ? word << -down : word >> down) & 0x3FCu));
 }
 
-// The upper bytes of four words; `signs`: of each, eight times its sign.
+// Packs the upper bytes of four words into one; with `signs`, eight copies of each word's sign bit instead.
 __device__ std::uint32_t upper_bytes(const std::uint32_t (&words)[kPack], int first, bool signs = false) {
   const auto pair = [&](std::uint32_t low, std::uint32_t high) {
     std::uint32_t both;
@@ -120,14 +153,14 @@ __device__ std::uint32_t upper_bytes(const std::uint32_t (&words)[kPack], int fi
   return __byte_perm(pair(words[first], words[first + 1]), pair(words[first + 2], words[first + 3]), 0x5410);
 }
 
-// m and v as they are stored, from the block's largest of each.
+// Encodes m and v relative to the state block's largest magnitude of each.
 __device__ void encode(float (&m)[kPack], float (&v)[kPack], float largest_m, float largest_v,
                        Pack<std::uint8_t, kPack>& m_codes, Pack<std::uint8_t, kPack>& v_codes) {
   const float inverse_m = inverse_scale(largest_m);
   const float inverse_v = inverse_scale(largest_v);
   float factor_m = inverse_m * kCodeScale;
   float factor_v = inverse_v * kCodeScale;
-  if (fmaxf(largest_m, largest_v) > 0x1p22f) {  // these products are too small to be exact
+  if (fmaxf(largest_m, largest_v) > 0x1p22f) {  // factor_m or factor_v may be denormal, and so inexact
 #pragma unroll
     for (int k = 0; k < kPack; ++k) {
       m[k] *= inverse_m;
@@ -161,6 +194,7 @@ __device__ float largest_of_warp(float magnitude) {
   return __uint_as_float(__reduce_max_sync(0xFFFFFFFFu, __float_as_uint(magnitude)));
 }
 
+// Updates this lane's elements of a state block and stores everything (steps 3 to 6 above).
 template <class T, class G>
 __device__ void update(const Held<T, G>& held, const Tensors<T, G>& p, const AdamwConstants<float>& c,
                        const AdamwStepNumbers<float>& step, std::int64_t block, int count) {
@@ -186,7 +220,7 @@ __device__ void update(const Held<T, G>& held, const Tensors<T, G>& p, const Ada
     for (int odd = 0; odd < 2; ++odd) {
       const int i = k + odd;
       g[odd] *= step.clip;
-      // The sum makes -0 a 0: what is below 0 has a negative code, and only that.
+      // Adding 0 turns -0 into 0, so that a number has a negative code only if it is below 0.
       new_m[i] = c.next_m(fmaf(value_of(kValuesOfM, old_m, i), held.m_scale, 0.0f), g[odd]);
       new_v[i] = c.next_v(value_of(kValuesOfV, old_v, i) * held.v_scale, g[odd]);
       new_weight[k / 2][odd] = step.next_weight(w[odd], new_m[i], new_v[i], c.epsilon);
@@ -225,7 +259,7 @@ __device__ void update(const Held<T, G>& held, const Tensors<T, G>& p, const Ada
   }
 }
 
-// Starts to; nobody waits for one table before the next is asked for.
+// Starts copying a table to an offset in shared memory. The copies of all tables are in flight together.
 template <class Number, std::size_t kSize>
 __device__ void copy_table(int to, const std::array<Number, kSize>& from) {
   for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(kSize); i += kThreads) {
@@ -247,7 +281,7 @@ __global__ void __launch_bounds__(kThreads, kResident) adamw_8bit_kernel(Tensors
     const std::int64_t left = p.elements - first_of(block);
     return left < kPack ? static_cast<int>(left) : kPack;
   };
-  // The next block is loaded while this one is worked on, the first while tables are.
+  // The next state block is loaded while the current one is computed; the first one while the tables are copied.
   Held<T, G> next;
   if (block < end) load(next, p, block, kPack);
   auto& shared_step = *reinterpret_cast<AdamwStepNumbers<float>*>(shared + kStep);
@@ -278,7 +312,9 @@ __global__ void __launch_bounds__(kThreads, kResident) adamw_8bit_kernel(Tensors
     update(held, p, c, step, block, kPack);
   }
   if (block < after && block < blocks) {
-    Held<T, G> last;  // not `next`, which the loop would hold in single bytes then, taken apart as soon as loaded
+    // The last, partial state block. A separate variable: if it were `next`, the loop too would hold the codes as
+    // single bytes, unpacked as soon as they are loaded.
+    Held<T, G> last;
     load(last, p, block, count());
     update(last, p, c, step, block, count());
   }
@@ -289,7 +325,7 @@ void launch(const KernelCall& call) {
   const std::int64_t elements = call.out(Adamw8bitOut::weight).elements();
   const std::int64_t blocks = ceil_div(scales_of(elements), kWarps);
   if (blocks == 0) return;
-  const std::int64_t rounds = ceil_div(blocks, kWave);  // if there were one wave
+  const std::int64_t rounds = ceil_div(blocks, kWave);  // state blocks of a warp if there were one wave
   const std::int64_t waves = std::max<std::int64_t>(1, (rounds + kRounds / 2) / kRounds);
   const Tensors<T, G> tensors{.weight = cuda_data<T>(call.out(Adamw8bitOut::weight)),
                               .gradient = cuda_data<G>(call.out(Adamw8bitOut::gradient)),

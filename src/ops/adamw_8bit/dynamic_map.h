@@ -1,6 +1,6 @@
-// The 8-bit numbers that moments are kept in: the dynamic map of Dettmers, "8-bit approximations for parallelism in
-// deep learning" (2015), in blocks as in Dettmers et al., "8-bit optimizers via block-wise quantization" (2021) and
-// bitsandbytes. A block's elements are stored as codes of their share of its largest magnitude, which is the scale.
+// 8-bit quantization of optimizer moments: the dynamic map of Dettmers, "8-bit approximations for parallelism in deep
+// learning" (2015), in blocks as in Dettmers et al., "8-bit optimizers via block-wise quantization" (2021) and
+// bitsandbytes. A block's scale is its largest magnitude; an element is stored as the code of element / scale.
 #pragma once
 
 #include <array>
@@ -11,25 +11,25 @@
 
 namespace hone {
 
-inline constexpr std::int64_t kStateBlock = 256;  // elements
+inline constexpr std::int64_t kStateBlock = 256;  // elements that share a scale
 
-// Magnitudes from 0 to 1, ascending: 0; the middles of kFirst equal parts of [1e-7, 1e-6], of twice as many of [1e-6,
-// 1e-5], and so on up to [0.1, 1]; and 1.
+// Quantization levels, ascending magnitudes from 0 to 1: 0; the middles of kFirst equal parts of [1e-7, 1e-6], of twice
+// as many parts of [1e-6, 1e-5], and so on up to [0.1, 1]; and 1.
 template <int kFirst>
 struct DynamicMap {
   static constexpr int kDecades = 7;
   static constexpr int kSize = 127 * kFirst + 2;
-  // The nearest magnitude is found in buckets of floats, of which 2^kMantissa go to each of the octaves below 1.
+  // The nearest level is found through buckets of floats: 2^kMantissa buckets for each of the kOctaves octaves below 1.
   static constexpr int kOctaves = 23;
   static constexpr int kMantissa = kFirst == 1 ? 6 : 7;
   static constexpr int kBuckets = (kOctaves << kMantissa) + 1;
 
   std::array<float, kSize> values{};
-  std::array<float, kSize> middles{};           // between a value and the next; behind the last, infinity
-  std::array<std::uint8_t, kBuckets> lowest{};  // the index that is nearest to a bucket's start; its end has one more
+  std::array<float, kSize> middles{};           // between a level and the next; infinity after the last one
+  std::array<std::uint8_t, kBuckets> lowest{};  // the level nearest to a bucket's start; at its end at most one more
 
   constexpr DynamicMap() {
-    double decade = 1e-6;  // its end
+    double decade = 1e-6;  // upper end of the decade
     std::size_t at = 1;
     for (int i = 0; i < kDecades; ++i, decade *= 10) {
       const int parts = kFirst << i;
@@ -47,18 +47,19 @@ struct DynamicMap {
     }
   }
 
-  // The index of the nearest value, the lower of two that are as near. A NaN gives some index.
+  // Number of a magnitude's bucket.
   [[nodiscard]] static constexpr int bucket_of(float magnitude) {
     const auto place = static_cast<int>(std::bit_cast<std::uint32_t>(magnitude) >> (23 - kMantissa));
     const int bucket = place - ((127 - kOctaves) << kMantissa);
     return bucket < 0 ? 0 : bucket < kBuckets ? bucket : kBuckets - 1;  // std::clamp's assertion traps in device code
   }
+  // Index of the nearest level, and the lower of two that are equally near. A NaN gives some index.
   [[nodiscard]] constexpr int nearest(float magnitude) const {
     const int index = lowest[static_cast<std::size_t>(bucket_of(magnitude))];
     return index + (magnitude > middles[static_cast<std::size_t>(index)] ? 1 : 0);
   }
 
-  // Whether no bucket holds two middles, which `nearest` relies on.
+  // Returns true if no bucket holds two middles, as `nearest` requires.
   [[nodiscard]] constexpr bool buckets_are_fine() const {
     for (std::size_t bucket = 0; bucket + 1 < kBuckets; ++bucket) {
       const auto next = static_cast<std::size_t>(lowest[bucket]) + 1;
@@ -78,7 +79,7 @@ inline constexpr DynamicMap<1> kSignedMap;
 inline constexpr DynamicMap<2> kUnsignedMap;
 static_assert(kSignedMap.buckets_are_fine() && kUnsignedMap.buckets_are_fine());
 
-// Codes of the signed map count from the most negative number; 127 is 0. There is no -1, and what is negative never
+// Codes of the signed map count from the most negative number; 127 is 0. There is no -1, and a negative number never
 // becomes 0, so that a moment keeps its sign.
 inline constexpr int kZeroCode = 127;
 [[nodiscard]] constexpr std::uint8_t signed_code(int nearest_magnitude, bool negative) {
@@ -86,8 +87,8 @@ inline constexpr int kZeroCode = 127;
   return static_cast<std::uint8_t>(negative ? kZeroCode - below : kZeroCode + nearest_magnitude);
 }
 
-// What a block's numbers are multiplied with for their codes, from the largest magnitude; 0 where that is too small to
-// be inverted: such a block is stored as zeros.
+// Factor that scales a block's numbers to [-1, 1]: the inverse of its largest magnitude, or 0 if that is too small to
+// be inverted; such a block is stored as zeros.
 [[nodiscard]] constexpr float inverse_scale(float largest) {
   return largest >= std::numeric_limits<float>::min() ? 1.0f / largest : 0.0f;
 }

@@ -14,7 +14,7 @@ class Add final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& a = required(inputs, AddIn::a, name());
     const Type& b = required(inputs, AddIn::b, name());
-    expect(a == b, name(), text_of("the sides are ", to_text(a), " and ", to_text(b)));
+    expect(a == b, name(), text_of("a and b must have one type, not ", to_text(a), " and ", to_text(b)));
     return {a};
   }
   void gradient(GradientBuilder& builder, const Node&) const override {

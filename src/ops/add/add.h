@@ -1,4 +1,4 @@
-// Elementwise sum.
+// Elementwise sum of two tensors.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct AddIn {
   enum : std::size_t { a, b };
 };
 
-// a and b of one type. As `a + b` in model code.
+// Returns a + b, rounded once, for a and b of one type; model code writes `a + b`. Throws Error if the types differ.
 [[nodiscard]] Tensor add(Tensor a, Tensor b);
 [[nodiscard]] inline Tensor operator+(Tensor a, Tensor b) { return add(a, b); }
 

@@ -12,8 +12,8 @@
 namespace hone {
 namespace {
 
-// (dsum or none, dnormalised, sum, weight, mean, rstd, dweight or none, dbias or none) -> (the gradient of both x and
-// residual, dweight and dbias or nothing), these two in place.
+// (dsum or none, dnormalised, sum, weight, mean, rstd, dweight or none, dbias or none) -> (gradient of both x and
+// residual, dweight and dbias or nothing), the last two in place.
 class AddLayerNormBackward final : public Op {
  public:
   std::string_view name() const override { return "add_layer_norm_backward"; }
@@ -55,12 +55,13 @@ class AddLayerNorm final : public FusedOp {
     const Type& residual = required(inputs, AddLayerNormIn::residual, name());
     const Type& weight = required(inputs, AddLayerNormIn::weight, name());
     const Type& bias = required(inputs, AddLayerNormIn::bias, name());
-    expect(x == residual, name(), text_of("the sides are ", to_text(x), " and ", to_text(residual)));
+    expect(x == residual, name(),
+           text_of("x and residual must have one type, not ", to_text(x), " and ", to_text(residual)));
     expect(x.shape.size() == 2 && weight.shape.size() == 1 && x.shape[1] == weight.shape[0] && weight == bias &&
                x.dtype == weight.dtype,
            name(),
            text_of("x is ", to_text(x), ", weight ", to_text(weight), ", bias ", to_text(bias),
-                   "; wanted [rows, n], [n] and [n]"));
+                   "; expected [rows, n], [n] and [n]"));
     const Type statistic{accumulator_of(x.dtype), {x.shape[0]}};
     return {x, x, statistic, statistic};
   }
@@ -97,8 +98,8 @@ class AddLayerNorm final : public FusedOp {
     }
   }
   int fusion_place() const override { return 100; }
-  // An `add` and the layer_norm that is the first to read the sum. Were another node first, or did one between the two
-  // read weight or bias, gradients would be summed in another order.
+  // Fuses an `add` and the layer_norm that is the first node to read the sum. If another node read the sum first, or a
+  // node between the two read weight or bias, gradients would be summed in another order.
   std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
     const std::vector<Node>& nodes = program.nodes();
     const Node& sum = nodes[first];

@@ -1,4 +1,4 @@
-// A residual addition and the layer norm that follows it.
+// Residual addition and the layer norm that follows it, fused into one operation.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct AddLayerNormIn {
   enum : std::size_t { x, residual, weight, bias };
 };
@@ -23,8 +23,8 @@ struct AddLayerNormBackwardOut {
   enum : std::size_t { dx, dweight, dbias };
 };
 
-// x and residual [rows, n], weight and bias [n] -> (sum, normalised): bitwise add(x, residual) and layer_norm of it,
-// gradients included.
+// Returns (sum, normalised), each [rows, n], for x and residual [rows, n] and weight and bias [n] of one dtype: bitwise
+// add(x, residual) and the layer_norm of it, gradients included. Throws Error if the types do not fit.
 [[nodiscard]] std::pair<Tensor, Tensor> add_layer_norm(Tensor x, Tensor residual, Tensor weight, Tensor bias,
                                                        const LayerNormAttributes& attributes);
 

@@ -1,3 +1,4 @@
+// Runs add_layer_norm on a GPU by the kernels of layer_norm/row.cuh.
 #include "ops/add_layer_norm/add_layer_norm.h"
 #include "ops/layer_norm/row.cuh"
 #include "ops/registry.h"

@@ -12,7 +12,7 @@
 namespace hone {
 namespace {
 
-// (dsum or none, dnormalised, sum, weight, rstd, dweight or none) -> (the gradient of both x and residual, dweight or
+// (dsum or none, dnormalised, sum, weight, rstd, dweight or none) -> (gradient of both x and residual, dweight or
 // nothing), dweight in place.
 class AddRmsNormBackward final : public Op {
  public:
@@ -51,9 +51,10 @@ class AddRmsNorm final : public FusedOp {
     const Type& x = required(inputs, AddRmsNormIn::x, name());
     const Type& residual = required(inputs, AddRmsNormIn::residual, name());
     const Type& weight = required(inputs, AddRmsNormIn::weight, name());
-    expect(x == residual, name(), text_of("the sides are ", to_text(x), " and ", to_text(residual)));
+    expect(x == residual, name(),
+           text_of("x and residual must have one type, not ", to_text(x), " and ", to_text(residual)));
     expect(x.shape.size() == 2 && weight.shape.size() == 1 && x.shape[1] == weight.shape[0] && x.dtype == weight.dtype,
-           name(), text_of("x is ", to_text(x), ", weight ", to_text(weight), "; wanted [rows, n] and [n]"));
+           name(), text_of("x is ", to_text(x), ", weight ", to_text(weight), "; expected [rows, n] and [n]"));
     return {x, x, Type{accumulator_of(x.dtype), {x.shape[0]}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
@@ -83,8 +84,8 @@ class AddRmsNorm final : public FusedOp {
     }
   }
   int fusion_place() const override { return 200; }
-  // An `add` and the rms_norm that is the first to read the sum. Were another node first, or did one between the two
-  // read the norm's weight, gradients would be summed in another order.
+  // Fuses an `add` and the rms_norm that is the first node to read the sum. If another node read the sum first, or a
+  // node between the two read the norm's weight, gradients would be summed in another order.
   std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
     const std::vector<Node>& nodes = program.nodes();
     const Node& sum = nodes[first];

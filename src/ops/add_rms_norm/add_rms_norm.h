@@ -1,4 +1,4 @@
-// A residual addition and the RMS norm that follows it.
+// Residual addition and the RMS norm that follows it, fused into one operation.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct AddRmsNormIn {
   enum : std::size_t { x, residual, weight };
 };
@@ -23,8 +23,8 @@ struct AddRmsNormBackwardOut {
   enum : std::size_t { dx, dweight };
 };
 
-// x and residual [rows, n], weight [n] -> (sum, normalised): bitwise add(x, residual) and rms_norm of it, gradients
-// included.
+// Returns (sum, normalised), each [rows, n], for x and residual [rows, n] and weight [n] of one dtype: bitwise add(x,
+// residual) and the rms_norm of it, gradients included. Throws Error if the types do not fit.
 [[nodiscard]] std::pair<Tensor, Tensor> add_rms_norm(Tensor x, Tensor residual, Tensor weight,
                                                      const RmsNormAttributes& attributes);
 

@@ -5,7 +5,7 @@
 namespace hone {
 namespace {
 
-// The sum is rounded before it is normalised.
+// Forward pass. The sum is rounded before it is normalised.
 template <class T>
 void forward(const KernelCall& call) {
   using A = Accumulator<T>;

@@ -1,3 +1,4 @@
+// Runs add_rms_norm on a GPU by the kernels of rms_norm/row.cuh.
 #include "ops/add_rms_norm/add_rms_norm.h"
 #include "ops/registry.h"
 #include "ops/rms_norm/row.cuh"

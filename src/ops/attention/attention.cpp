@@ -8,7 +8,7 @@
 namespace hone {
 namespace {
 
-// Of `products` matrix products for each query head, as if all rows were one sequence; half of each is masked.
+// Cost of `products` GEMMs for each query head, as if all rows were one sequence; the mask leaves out half of each.
 Cost attention_cost(const Cost& traffic, const Type& qkv, const AttentionAttributes& a, double products) {
   const auto rows = static_cast<double>(qkv.rows());
   Cost cost = traffic;
@@ -28,7 +28,7 @@ class AttentionBackward final : public Op {
     expect_sizes(name(), {a.heads, a.kv_heads, a.head_dim});
     return {required(inputs, AttentionBackwardIn::qkv, name())};
   }
-  // Scores again, and the gradients of weights, values, queries and keys.
+  // Five GEMMs: the scores again, and the gradients of weights, values, queries and keys.
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     return attention_cost(Op::cost(inputs, outputs, attributes), outputs[0], attributes.as<AttentionAttributes>(), 5);
   }
@@ -48,11 +48,12 @@ class Attention final : public Op {
     const auto& a = attributes.as<AttentionAttributes>();
     expect_sizes(name(), {a.heads, a.kv_heads, a.head_dim});
     expect(qkv.shape.size() == 2 && qkv.shape[1].size == (a.heads + 2 * a.kv_heads) * a.head_dim, name(),
-           text_of("qkv is ", to_text(qkv), " for ", a.heads, " query and ", a.kv_heads, " key heads of ", a.head_dim));
+           text_of("qkv is ", to_text(qkv), "; it does not fit ", a.heads, " query and ", a.kv_heads,
+                   " key heads of head_dim ", a.head_dim));
     expect(a.kv_heads > 0 && a.heads % a.kv_heads == 0, name(),
-           text_of(a.heads, " query heads do not divide over ", a.kv_heads, " key heads"));
+           text_of(a.heads, " query heads are not a multiple of ", a.kv_heads, " key heads"));
     expect(cu_seqlens.dtype == DType::i32 && cu_seqlens.shape.size() == 1 && cu_seqlens.shape[0].size > 0, name(),
-           text_of("cu_seqlens is ", to_text(cu_seqlens), "; wanted i32[sequences + 1]"));
+           text_of("cu_seqlens is ", to_text(cu_seqlens), "; expected i32[sequences + 1]"));
     return {Type{qkv.dtype, {qkv.shape[0], a.heads * a.head_dim}},
             Type{accumulator_of(qkv.dtype), {qkv.shape[0], a.heads}}};
   }

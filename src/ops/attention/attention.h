@@ -1,5 +1,5 @@
-// Causal softmax attention over documents laid end to end, with grouped queries (Ainslie et al., 2023): query head h
-// reads key and value head h / (heads / kv_heads).
+// Causal softmax attention over sequences laid end to end, with grouped query heads (GQA, Ainslie et al., 2023): query
+// head h reads key and value head h / (heads / kv_heads).
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct AttentionIn {
   enum : std::size_t { qkv, cu_seqlens };
 };
@@ -24,7 +24,7 @@ struct AttentionAttributes {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
-  double scale = 1.0;  // of the scores
+  double scale = 1.0;  // factor of the scores
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -35,10 +35,12 @@ struct AttentionAttributes {
   }
 };
 
-// qkv [rows, (heads + 2 kv_heads) head_dim]: query heads, key heads, value heads. cu_seqlens i32 [sequences + 1]: where
-// each sequence starts, then the end of the last, which the entries of absent sequences repeat. -> o [rows, heads x
-// head_dim]. A row sees its own sequence up to itself, and depends bitwise on nothing else (backend/cpu/attention.h).
-// Rows outside all sequences are zero, and so are their gradients.
+// Returns o [rows, heads x head_dim] for
+//   qkv         [rows, (heads + 2 kv_heads) head_dim]: query heads, key heads, value heads
+//   cu_seqlens  i32 [sequences + 1]: the first row of each sequence, then the end of the last one, which the entries of
+//               absent sequences repeat
+// A row sees its sequence up to itself and depends bitwise on nothing else (backend/cpu/attention.h). Rows outside all
+// sequences are zero, and so are their gradients. Throws Error if the shapes do not fit.
 [[nodiscard]] Tensor attention(Tensor qkv, Tensor cu_seqlens, const AttentionAttributes& attributes);
 
 }  // namespace hone

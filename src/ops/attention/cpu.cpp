@@ -11,7 +11,7 @@ AttentionShape shape_of(const AttentionAttributes& a) {
   return {.num_heads = a.heads, .num_kv_heads = a.kv_heads, .head_dim = a.head_dim, .scale = a.scale};
 }
 
-// The query, key and value heads of rows that hold all three.
+// Views of the query, key and value heads in rows that hold all three.
 template <class T>
 struct Packed {
   HeadRows<T> q, k, v;

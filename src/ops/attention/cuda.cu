@@ -12,7 +12,7 @@ Sequences sequences_of(const TensorView& cu_seqlens, const TensorView& rows) {
   return {cu_seqlens.as<std::int32_t>(), {.used = nullptr, .capacity = cu_seqlens.elements() - 1}, rows.capacity()};
 }
 
-// A sequence may have all rows.
+// Layout of the forward pass. One sequence may have all rows, so that a row may see as many keys.
 ForwardPlan plan_of(const Type& qkv, const Type& cu_seqlens, const AttentionAttributes& a) {
   return {qkv.rows(), cu_seqlens.rows() - 1, a.heads, a.kv_heads, a.head_dim, qkv.rows(), false};
 }
@@ -77,7 +77,7 @@ std::size_t forward_workspace(InputTypes inputs, std::span<const Type>, const At
       .workspace_bytes;
 }
 
-// A sum for each query head of a row, or what another kernel takes instead.
+// One number (overlap) for each query head of a row, or the workspace of the Hopper kernel, whichever is larger.
 std::size_t backward_workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
   const std::size_t overlap = inputs[AttentionBackwardIn::lse]->bytes();
   if (inputs[AttentionBackwardIn::qkv]->dtype != DType::bf16) return overlap;

@@ -1,4 +1,5 @@
-// The forward pass of attention, wherever the keys lie, for every type.
+// Attention forward for every dtype and every source of keys (packed or paged): bf16 on tensor cores, f32 and f64
+// without.
 #pragma once
 
 #include "ops/attention/simple_forward.cuh"

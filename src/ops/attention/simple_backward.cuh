@@ -1,6 +1,6 @@
-// The backward pass of simple_forward.cuh. Two kernels compute the scores again: one for dq, a warp to a few query rows
-// and a lane to a key; one for dk and dv, a warp to a few keys and a lane to a query, over the group's query heads and
-// their rows in order.
+// Attention backward without tensor cores, for f32 and f64. Two kernels compute the scores again: one for dq, with a
+// few query rows to a warp and a key to a lane; one for dk and dv, with a few keys to a warp and a query row to a lane,
+// over the group's query heads and their rows in order. Every gradient is summed in one order.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,8 @@
 
 namespace hone {
 
-// q, k, v and their gradients are packed in rows of `stride` elements; o and its gradient in rows of heads x head_dim.
+// Operands and results of the backward pass. q, k, v and their gradients are packed in rows of `stride` elements; o and
+// its gradient have rows of heads x head_dim.
 template <class T>
 struct AttentionGradients {
   using A = CudaAccumulator<T>;
@@ -21,7 +22,7 @@ struct AttentionGradients {
   const T* o;
   const T* grad_o;
   const A* lse;  // [capacity, heads]
-  A* overlap;    // [capacity, heads]: grad_o . o
+  A* overlap;    // [capacity, heads]: dot product of grad_o and o, the D of FlashAttention
   T* grad_q;
   T* grad_k;
   T* grad_v;
@@ -31,7 +32,7 @@ struct AttentionGradients {
   [[nodiscard]] __host__ __device__ std::int32_t group() const { return heads / kv_heads; }
 };
 
-// A warp to a token and head.
+// Computes args.overlap. A warp has a token and head.
 template <class T>
 __global__ void attention_overlap(AttentionGradients<T> args) {
   using A = CudaAccumulator<T>;
@@ -57,10 +58,10 @@ void launch_attention_overlap(const AttentionGradients<T>& args, cudaStream_t st
   if (args.sequences.capacity == 0) return;
   attention_overlap<<<static_cast<unsigned>(ceil_div(args.sequences.capacity * args.heads, kThreads / 32)), kThreads, 0,
                       stream>>>(args);
-  check_launch("attention_backward's overlap");
+  check_launch("attention_backward: overlap");
 }
 
-inline constexpr int kSimpleBackwardRows = 8;  // of a block
+inline constexpr int kSimpleBackwardRows = 8;  // own rows of a block
 
 template <class T>
 [[nodiscard]] std::size_t simple_backward_shared_bytes(std::int64_t head_dim) {
@@ -68,8 +69,9 @@ template <class T>
          sizeof(CudaAccumulator<T>);
 }
 
-// The rows of a block's own and those of a tile, in shared memory. Scores are products of `own` and `other` (q and k,
-// or k and q), the gradients of weights those of `own_gradient` and `other_gradient` (grad_o and v, or v and grad_o).
+// Shared memory of a block: its own rows and those of a tile of the other side. Scores are dot products of `own` and
+// `other` (q and k, or k and q); gradients of weights are those of `own_gradient` and `other_gradient` (grad_o and v,
+// or v and grad_o).
 template <class A>
 struct SimpleRows {
   A *own, *own_gradient, *other, *other_gradient;
@@ -81,7 +83,7 @@ struct SimpleRows {
     other = own_gradient + kSimpleBackwardRows * width;
     other_gradient = other + kSimpleKeys * pitch;
   }
-  // Of row `row` of its own with the lane's row of the tile.
+  // Dot products of own row `row` with the lane's row of the tile.
   __device__ void products(int row, int lane, A& score, A& grad_weight) const {
     score = grad_weight = A(0);
     for (int d = 0; d < width; ++d) {
@@ -89,7 +91,7 @@ struct SimpleRows {
       grad_weight = std::fma(own_gradient[row * width + d], other_gradient[lane * pitch + d], grad_weight);
     }
   }
-  // result += the sum over the lanes of weight x their rows of the tile
+  // result += the sum, over the lanes in order, of a lane's weight x its row of the tile
   template <int kParts>
   __device__ void add(const A* rows, A weight, int lane, A (&result)[kParts]) const {
     for (int j = 0; j < kSimpleKeys; ++j) {

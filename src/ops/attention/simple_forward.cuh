@@ -1,6 +1,6 @@
-// Attention without tensor cores, for types that they do not take: f32 and f64. A warp to a few query rows, a lane to a
-// key, tiles of 32 keys counted from the sequence's start. What a row gets depends on nothing but its query and the
-// keys up to it.
+// Attention forward without tensor cores, for f32 and f64. A warp has a few query rows and each lane one key of a tile;
+// tiles of 32 keys are counted from the sequence's start. A row's result depends only on its query and on the keys up
+// to its position.
 #pragma once
 
 #include <cmath>
@@ -11,10 +11,10 @@
 namespace hone {
 
 inline constexpr int kSimpleWarps = 4;
-inline constexpr int kSimpleKeys = 32;         // of a tile
-inline constexpr int kSimpleForwardRows = 16;  // of a block
+inline constexpr int kSimpleKeys = 32;         // keys of a tile
+inline constexpr int kSimpleForwardRows = 16;  // query rows of a block
 
-// body.operator()<kParts>(): a lane has kParts of head_dim's elements, those of place lane + 32 i.
+// Calls body.operator()<kParts>(), where kParts is the number of elements of a head that a lane has: lane + 32 i.
 template <class Body>
 void with_head_parts(std::int64_t head_dim, const Body& body) {
   if (head_dim <= 128) {
@@ -24,7 +24,7 @@ void with_head_parts(std::int64_t head_dim, const Body& body) {
   }
 }
 
-// Rows of `width` elements into shared memory `pitch` apart; source(row) is null for a row of zeros.
+// Copies rows of `width` elements to shared memory, `pitch` elements apart; source(row) is null for a row of zeros.
 template <class T, class A, class Source>
 __device__ void load_rows(A* shared, int rows, int width, int pitch, const Source& source) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -41,12 +41,12 @@ template <class T>
          sizeof(CudaAccumulator<T>);
 }
 
-// A block takes kSimpleForwardRows query rows of one key head.
+// o and lse of kSimpleForwardRows query rows of one key head, which a block has.
 template <int kParts, class T, class Keys>
 __global__ void __launch_bounds__(kSimpleWarps * 32)
     simple_attention_forward(TileQueries<T> queries, Keys keys, std::int64_t tiles) {
   using A = CudaAccumulator<T>;
-  constexpr int kRows = kSimpleForwardRows / kSimpleWarps;  // of a warp
+  constexpr int kRows = kSimpleForwardRows / kSimpleWarps;  // rows of a warp
   extern __shared__ __align__(128) unsigned char shared_bytes[];
   const int width = queries.head_dim;
   const int pitch = width + 1;

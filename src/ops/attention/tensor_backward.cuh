@@ -1,7 +1,34 @@
-// The backward pass of tensor_forward.cuh. Two kernels compute the scores again, so that every gradient is summed in
-// one order without a buffer for partial sums: one for dk and dv, 16 keys to a warp, over the group's query heads and
-// their rows in order; one for dq, 16 query rows to a warp. The first takes the transposed products, key rows by query
-// columns, so that weights and their gradients are operands of the next product without leaving their registers.
+// Attention backward in bf16 with mma.m16n8k16 (sm_80 and later), after FlashAttention-2 (Dao, 2023), for any head_dim
+// up to 256. It runs if wgmma_backward.cuh does not take the head or the device.
+//
+// Two kernels compute the scores again, so that every gradient is summed in registers, in one order, without a buffer
+// for partial sums. Each warp has 16 rows and goes over stages of the other side that cp.async brings:
+//
+//   queries: 16 query rows to a warp (row r: token r / group, query head r % group), keys in ascending order
+//                    | keys 0..63 | 64..127 | ... up to the last key that the block sees
+//     warp w  dQ     |  S = Q K^T [16, 64]   dP = dO V^T [16, 64]   dS = P (dP - overlap)   dQ += dS K
+//   keys: 16 keys to a warp; query heads of the group in order, of each the query rows in ascending order
+//                    | head 0: rows from the first tile that sees a key on | head 1: ... |
+//     warp w  dK dV  |  S^T = K Q^T [16, 64]   dV += P^T dO   dP^T = V dO^T [16, 64]   dK += dS^T Q
+//
+// The transposed products of the second kernel leave P^T and dS^T in registers as the A operand of the next product.
+// P = exp2(S scale log2(e) - lse log2(e)); overlap is the sum over a row of dO o, by attention_overlap.
+//
+//   head_dim    rows of a block   shared memory: own rows + 2 stages       registers of a thread: gradients + S, dP
+//   up to 64    128 (8 warps)     32,768 + 2 x 16,896 =  66,560 bytes      64 (keys), 32 (queries) + 64 floats
+//   up to 128   128 (8 warps)     65,536 + 2 x 33,280 = 132,096 bytes      128, 64 + 64
+//   up to 256    64 (4 warps)     65,536 + 2 x 33,024 = 131,584 bytes      128, 128 + 32
+// A stage is 64 rows of two operands (32 for head_dim above 128), in the keys kernel with their lse and overlap. Above
+// 128 the keys kernel runs twice, for dK and for dV, whose sums do not fit a thread's registers together.
+//
+// Steps for each stage:
+//   1. cp.async.wait_group 0 and __syncthreads(): the stage is in shared memory and no warp reads the other one
+//   2. start copying the next stage to the other one
+//   3. the products above; P and dS are rounded to bf16 in registers
+// After the last stage the block's own rows in shared memory are overwritten by its gradients on their way out.
+//
+// The result does not depend on the batch: a gradient is a chain of products of one shape over the tiles of one
+// sequence, in an order that follows from positions and heads alone. There are no atomics.
 #pragma once
 
 #include "backend/cuda/mma.cuh"
@@ -10,7 +37,6 @@
 
 namespace hone {
 
-// c[n] = 0
 template <int kCount>
 __device__ void clear_products(float (&c)[kCount][4]) {
 #pragma unroll
@@ -56,22 +82,22 @@ __device__ void add_product(float (&c)[kWidth / 8][4], const float (&a)[kCount][
   }
 }
 
-// A block of kWarps x 16 rows of its own, in two operands, against stages of kOthers rows of two others.
+// Sizes of a block with kWarps x 16 own rows of two operands, and stages of kOthers rows of the other two.
 template <int kWidth, int kWarps, int kOthers>
 struct TensorBackward {
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kRows = kWarps * 16;
-  static constexpr int kOwnBytes = kRows * kWidth * 2;      // of one operand
-  static constexpr int kOtherBytes = kOthers * kWidth * 2;  // of one operand
+  static constexpr int kOwnBytes = kRows * kWidth * 2;      // one operand
+  static constexpr int kOtherBytes = kOthers * kWidth * 2;  // one operand
   static constexpr int kStatisticBytes = kOthers * 4;
   static constexpr int kStageBytes = 2 * kOtherBytes + 2 * kStatisticBytes;
   static constexpr int kSharedBytes = 2 * kOwnBytes + 2 * kStageBytes;
 };
 
-// Which gradients a launch computes: heads wider than 128 have no room for both in a thread's registers.
+// The gradients that a launch computes: for heads wider than 128, a thread's registers do not hold both.
 enum class KeyGradients { both, keys, values };
 
-// Score products, weights and sums take kColumns query columns at a time.
+// dk and dv of kWarps x 16 keys and one key head. Scores and weights are computed for kColumns query columns at a time.
 template <int kWidth, int kWarps, int kOthers, int kColumns, KeyGradients kWhich>
 __global__ void __launch_bounds__(kWarps * 32)
     tensor_attention_backward_keys(AttentionGradients<__nv_bfloat16> args, std::int64_t tiles) {
@@ -100,7 +126,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   copy_own(k, args.k);
   copy_own(v, args.v);
 
-  // Stages go over the group's heads, and of each over the rows from the first that sees a key on.
+  // Stages go over the group's query heads and, for each, over the rows from the first one that sees a key on.
   const int length = tile.outside ? 0 : tile.rows;
   const int first_key = tile.first;
   const int first_query = first_key / kOthers * kOthers;
@@ -149,7 +175,7 @@ __global__ void __launch_bounds__(kWarps * 32)
       ++next_head;
     }
     copy_async_wait<0>();
-    __syncthreads();
+    __syncthreads();  // the stage is in shared memory, and the other one has been read
     if (next_head < head_end) copy_stage(next_head, next_query, (turn + 1) % 2);
     const Rows q{stages + static_cast<std::uint32_t>(turn % 2 * Plan::kStageBytes)};
     const Rows grad_o{q.base + Plan::kOtherBytes};
@@ -159,8 +185,8 @@ __global__ void __launch_bounds__(kWarps * 32)
     if (warp_key < length) {
 #pragma unroll
       for (int column = 0; column < kOthers; column += kColumns) {
-        if (query + column + kColumns - 1 < warp_key) continue;  // no key of the warp is seen
-        const bool whole = query + column >= warp_key + 15;      // all are
+        if (query + column + kColumns - 1 < warp_key) continue;  // these rows see no key of the warp
+        const bool whole = query + column >= warp_key + 15;      // they see all
         float weights[kColumns / 8][4];
         multiply_rows<kWidth>(weights, k, warp_row, q, column);
 #pragma unroll
@@ -191,7 +217,7 @@ __global__ void __launch_bounds__(kWarps * 32)
     head = next_head;
     query = next_query;
   }
-  copy_async_commit();  // the rows of its own, of a block without stages: they have come before they are overwritten
+  copy_async_commit();  // a block without stages: its own rows must have arrived before they are overwritten
   copy_async_wait<0>();
   __syncthreads();
   const auto target = [&](__nv_bfloat16* to) {
@@ -207,6 +233,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   }
 }
 
+// dq of kWarps x 16 query rows (token and head of the group) of one key head.
 template <int kWidth, int kWarps, int kOthers>
 __global__ void __launch_bounds__(kWarps * 32)
     tensor_attention_backward_queries(AttentionGradients<__nv_bfloat16> args, std::int64_t tiles) {
@@ -272,7 +299,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   clear_products(grad_q);
   for (int key = 0; key <= last; key += kOthers) {
     copy_async_wait<0>();
-    __syncthreads();
+    __syncthreads();  // the stage is in shared memory, and the other one has been read
     if (key + kOthers <= last) copy_stage(key + kOthers);
     if (warp_row >= rows || key > warp_last) continue;
     const Rows k{stages + static_cast<std::uint32_t>(key / kOthers % 2 * Plan::kStageBytes)};
@@ -297,7 +324,7 @@ __global__ void __launch_bounds__(kWarps * 32)
     }
     add_product<kWidth>(grad_q, grad_scores, k, 0);
   }
-  copy_async_commit();  // as above
+  copy_async_commit();  // as in the keys kernel
   copy_async_wait<0>();
   __syncthreads();
   const float factor[2] = {args.scale, args.scale};
@@ -327,7 +354,7 @@ void launch_query_gradients(const AttentionGradients<__nv_bfloat16>& args, cudaS
       tensor_attention_backward_queries<kWidth, kWarps, kOthers>, args, args.group(), stream);
 }
 
-// args.overlap is there already.
+// Runs the backward pass in bf16. args.overlap has been computed.
 inline void launch_attention_backward(const AttentionGradients<__nv_bfloat16>& args, cudaStream_t stream) {
   if (args.head_dim <= 64) {
     launch_query_gradients<64, 8, 64>(args, stream);

@@ -1,11 +1,33 @@
-// Attention in bf16 on tensor cores, after FlashAttention-2 (Dao, 2023): tiles of 64 keys counted from the sequence's
-// start, an online softmax in f32, weights rounded to bf16 for the product with the values.
+// Attention forward in bf16 with mma.m16n8k16 (sm_80 and later) and head_dim up to 256, after FlashAttention-2 (Dao,
+// 2023). It runs if wgmma_forward.cuh does not take the head or the device; launch_attention_forward below chooses.
 //
-// What a row gets depends on nothing but its query and the keys up to it. Every row is part of a 16-row product of one
-// shape, takes the same tiles in the same order, and sums in the same order, whatever the other rows are, however many
-// warps a block has, wherever the keys lie; tiles behind its last key, where others go on, leave its numbers as they
-// are. Keys come in splits of one length, each with a softmax of its own, which are merged in order: so a few long
-// sequences can occupy the whole device, a block to a split, with the bits of one block that takes split after split.
+// A block of 4 warps has query rows of one key head: row r is token r / group, query head r % group. Each warp owns
+// its rows alone, kTiles x 16 of them, and goes over the keys up to its last row's position.
+//
+//                         keys, 64 to a tile, counted from position 0 of the sequence
+//                         | tile 0 | tile 1 | ... | tile 63 || tile 64 | ...       || end of a split: 4,096 keys
+//   warp 0: 32 (16) rows  |  S = Q K^T [16, 64]  ->  P = exp2(S scale log2(e) - max)  ->  O += P V [16, head_dim]
+//   warps 1, 2, 3         |  the same
+//
+//   head_dim      rows of a block   shared memory: Q + 2 stages of 64 keys and values   registers of a thread: O + S
+//   up to 64      128               16 +  2 x 16 KiB                                    64 + 64 floats
+//   up to 128     128               32 +  2 x 32 KiB                                    128 + 64
+//   up to 256      64               32 +  2 x 64 KiB                                    128 + 32
+// Decoding with head_dim up to 128 takes 64 rows to a block, 16 to a warp: as a rule one warp has all rows of a
+// sequence, the others only copy, and more blocks fit an SM.
+//
+// Steps for each tile:
+//   1. cp.async.wait_group 0: what this thread copied of the tile is in shared memory
+//   2. __syncthreads(): so is what all others copied, and no warp reads the other stage any more
+//   3. start copying the next tile to that stage
+//   4. S, the mask on the diagonal, the online softmax in f32, P rounded to bf16 in registers, O
+// At the end of a split a warp stores O, maximum and sum in the workspace, or merges them with the splits before.
+//
+// A row's bits do not depend on the batch. Each row is part of 16-row products of one shape, takes the tiles of its
+// sequence in ascending order and sums in one order, whatever the other rows are, however many warps a block has and
+// wherever the keys are stored. Tiles after its last key leave its numbers as they are. Splits have one length and a
+// separate softmax each, and are merged in order. A few long sequences can therefore occupy the whole device, one block
+// to a split, with the bits of a single block that takes split after split.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +41,7 @@
 
 namespace hone {
 
-// A block of kWarps x kTiles x 16 query rows of heads of at most kWidth.
+// Sizes of a block of kWarps x kTiles x 16 query rows of heads of at most kWidth.
 template <int kWidth, int kWarps, int kTiles>
 struct TensorForward {
   static constexpr int kThreads = kWarps * 32;
@@ -29,7 +51,7 @@ struct TensorForward {
   static constexpr int kSharedBytes = kQueryBytes + 2 * kStageBytes;
 };
 
-// Keys [key, key + kTensorKeys) and their values into a stage; zeros behind `last`.
+// Starts copying keys [key, key + kTensorKeys) and their values to a stage; rows after `last` become zeros.
 template <int kWidth, int kThreads, class Keys>
 __device__ void copy_keys(const Keys& keys, const SequenceTile& tile, int kv_head, int head_dim, int key, int last,
                           std::uint32_t stage) {
@@ -49,7 +71,7 @@ __device__ void copy_keys(const Keys& keys, const SequenceTile& tile, int kv_hea
   }
 }
 
-// Without kSplits no row sees more keys than a split has.
+// kSplits must be true if a row may see more keys than a split has.
 template <int kWidth, int kWarps, int kTiles, bool kSplits, class Keys>
 __global__ void __launch_bounds__(kWarps * 32)
     tensor_attention_forward(TileQueries<__nv_bfloat16> queries, Keys keys, std::int64_t tiles, ForwardSplits splits) {
@@ -63,7 +85,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   const auto kv_head = static_cast<std::int32_t>(blockIdx.x % static_cast<unsigned>(queries.kv_heads));
   const unsigned blocks = kSplits ? static_cast<unsigned>(splits.blocks) : 1;
   const unsigned part = blockIdx.x / static_cast<unsigned>(queries.kv_heads);
-  const int turn = kSplits ? static_cast<int>(part % blocks) : 0;  // of this block among its tile's
+  const int turn = kSplits ? static_cast<int>(part % blocks) : 0;  // number of this block among those of its tile
   const std::int64_t index = tiles - 1 - part / blocks;            // the longest first
   const SequenceTile tile = sequence_tile(queries.sequences, group, Plan::kRows, index);
   if (tile.first >= tile.end) return;
@@ -77,12 +99,12 @@ __global__ void __launch_bounds__(kWarps * 32)
   const int last = position_of(rows - 1);
   const int first_key = turn * kSplitKeys;
   if (first_key > last) return;
-  // The block's next tile: that of its next split where one ends.
+  // The first key of the block's next tile, which at the end of a split is in the block's next split.
   const auto after = [&](int key) {
     const int next = key + kTensorKeys;
     return kSplits && next % kSplitKeys == 0 ? next + static_cast<int>(blocks - 1) * kSplitKeys : next;
   };
-  const auto head_row = [&](int row) {  // of all tokens' query heads
+  const auto head_row = [&](int row) {  // token x heads + query head
     const int at = tile.first + row;
     return (tile.token + at / group) * queries.heads + static_cast<std::int64_t>(kv_head) * group + at % group;
   };
@@ -113,12 +135,12 @@ __global__ void __launch_bounds__(kWarps * 32)
       state.position[t][half] = position_of(warp_row + 16 * t + 8 * half + lane_row);
     }
   }
-  const bool idle = warp_row >= rows;  // as for padding rows, what comes out is not used
+  const bool idle = warp_row >= rows;  // no row of the warp is used: it only copies
   const int warp_first = position_of(warp_row);
   const int warp_last = min(position_of(warp_row + kTiles * 16 - 1), last);
   const float scale = queries.scale * kLog2e;
 
-  // Where a row's results of a split lie.
+  // The addresses of the rows' results of a split.
   const auto split_of = [&](int split) {
     return [&, split](int t, int half) {
       const int row = warp_row + 16 * t + 8 * half + lane_row;
@@ -128,7 +150,7 @@ __global__ void __launch_bounds__(kWarps * 32)
 
   for (int key = first_key; key <= last; key = after(key)) {
     copy_async_wait<0>();
-    __syncthreads();
+    __syncthreads();  // steps 1 and 2: the tile is in shared memory, and the other stage has been read
     if (after(key) <= last) copy_tile(after(key));
     if (idle || key > warp_last) continue;
     const Rows k{stages + static_cast<std::uint32_t>(key / kTensorKeys % 2 * Plan::kStageBytes)};
@@ -141,7 +163,7 @@ __global__ void __launch_bounds__(kWarps * 32)
     if constexpr (kSplits) {
       const int split = key / kSplitKeys;
       const bool ends = (key + kTensorKeys) % kSplitKeys == 0;
-      const bool ends_rows = key + kTensorKeys > warp_last;
+      const bool ends_rows = key + kTensorKeys > warp_last;  // the warp's last tile
       if (blocks > 1 ? ends || ends_rows : ends && !ends_rows) {
         state.reduce_sums();
         if (blocks == 1 && split > 0) state.merge(split_of(0), queries.head_dim, scale);
@@ -172,9 +194,9 @@ __global__ void __launch_bounds__(kWarps * 32)
   }
 }
 
-inline constexpr int kMergeRows = 4;  // of a block
+inline constexpr int kMergeRows = 4;  // rows (token and head) of a block
 
-// Results of rows from those of their splits, a warp to a token and head.
+// Merges the splits of each row in ascending order and writes o and lse. A warp has one token and head.
 template <class Keys>
 __global__ void __launch_bounds__(kMergeRows * 32)
     attention_merge(TileQueries<__nv_bfloat16> queries, Keys keys, ForwardSplits splits) {
@@ -208,10 +230,11 @@ __global__ void __launch_bounds__(kMergeRows * 32)
   if (lane == 0) queries.lse[head_row] = __fmaf_rn(greatest, queries.scale, logf(sum));
 }
 
-// How a launch is laid out, of what the host knows: rows and sequences there is room for, and the most keys of a row.
+// Layout of a launch and its workspace. It follows from what the host knows: capacities of rows and sequences, and the
+// most keys that a row can see (`keys`).
 struct ForwardPlan {
   std::int64_t most_keys;
-  bool few = false;  // query rows of a sequence, as in decoding
+  bool few = false;  // sequences have few query rows each (16 on average at most), as in decoding
   ForwardSplits splits;
   std::size_t workspace_bytes = 0;
 
@@ -231,9 +254,9 @@ struct ForwardPlan {
     }
   }
 
-  // Shares the splits of a row among as many blocks as the device holds at once, two a multiprocessor, where there are
-  // tiles of so many sequences and key heads. Each split is summed by itself and they are merged in order: no bit
-  // depends on the blocks.
+  // Spreads the splits of a row over several blocks if there are fewer tiles (sequences x key heads) than the blocks
+  // that the device runs concurrently, two on each SM. Each split is summed separately and they are merged in order: no
+  // bit depends on the number of blocks.
   void share_splits(std::int64_t tiles, int multiprocessors) {
     if (splits.per_row == 1) return;
     splits.blocks = static_cast<std::int32_t>(
@@ -275,19 +298,19 @@ template <class Keys>
   return narrow ? launch.template operator()<64, 2, false>() : launch.template operator()<128, 2, false>();
 }
 
-// `plan` is that of the workspace. Where sequences have few query rows each, one warp of a block has them all and the
-// others only copy: less shared memory, more blocks at a time. The bits are the same.
+// Runs attention forward in bf16 with the kernel for this head and device. `workspace` has at least
+// plan.workspace_bytes. Decoding takes smaller blocks (plan.few), of which more fit an SM; the bits are the same.
 template <class Keys>
 void launch_attention_forward(const TileQueries<__nv_bfloat16>& queries, const Keys& keys, ForwardPlan plan,
                               std::span<std::byte> workspace, cudaStream_t stream) {
-  HONE_ASSERT(queries.scale > 0, "scores are scaled by ", queries.scale);
-  HONE_ASSERT(workspace.size() >= plan.workspace_bytes, "a workspace of ", workspace.size(), " bytes");
+  HONE_ASSERT(queries.scale > 0, "the scale of the scores must be positive, not ", queries.scale);
+  HONE_ASSERT(workspace.size() >= plan.workspace_bytes, "the workspace is too small: ", workspace.size(), " bytes");
   plan.splits.data = reinterpret_cast<float*>(workspace.data());
   plan.share_splits(queries.sequences.count.capacity * queries.kv_heads, cuda_device().multiprocessors());
   const auto merge = [&] {
     const std::int64_t tiles = tiles_capacity(queries.sequences, queries.heads, kMergeRows);
     attention_merge<<<static_cast<unsigned>(tiles), kMergeRows * 32, 0, stream>>>(queries, keys, plan.splits);
-    check_launch("attention's merge");
+    check_launch("attention: merge");
   };
   if (launch_wgmma_attention_forward(queries, keys, plan, workspace.data(), stream)) {
     if (plan.splits.per_row > 1) merge();

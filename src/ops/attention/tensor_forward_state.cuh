@@ -1,4 +1,4 @@
-// What a warp holds of its rows in tensor_forward.cuh, and what it does with a tile of keys.
+// Registers of a warp of tensor_forward.cuh for its query rows, and its steps for a tile of keys.
 #pragma once
 
 #include <cstdint>
@@ -8,26 +8,27 @@
 
 namespace hone {
 
-inline constexpr int kTensorKeys = 64;  // of a tile; part of what results are
+inline constexpr int kTensorKeys = 64;  // keys in a tile; results depend on it
 
-inline constexpr int kSplitKeys = 4096;  // of a split; part of what results are
+inline constexpr int kSplitKeys = 4096;  // keys in a split; results depend on it
 
 inline constexpr float kLog2e = 1.4426950408889634f;
 
-// Results of splits, [capacity, heads, per_row] of head_dim + 2 floats: output, greatest score, sum. Blocks that take
-// split after split keep what they have merged in the one of a row; otherwise the blocks of a tile take its splits in
-// turn, and attention_merge makes results of them.
+// Results of splits in the workspace: [capacity, heads, per_row] of head_dim + 2 floats (output, greatest score, sum).
+// If per_row is 1, a block takes all splits of its rows and keeps what it has merged so far there. Otherwise the
+// `blocks` blocks of a tile take its splits in turn, and attention_merge computes o and lse from them.
 struct ForwardSplits {
   float* data = nullptr;
   std::int32_t per_row = 1;
-  std::int32_t blocks = 1;  // of a tile
+  std::int32_t blocks = 1;  // that share a tile
 
   [[nodiscard]] __device__ float* at(std::int64_t head_row, int split, int head_dim) const {
     return data + (head_row * per_row + split) * (head_dim + 2);
   }
 };
 
-// Brings what was merged and the next split to one greatest score: their outputs' factors.
+// Factors of two outputs, that of the splits so far and that of the next one, when both are scaled to one maximum. The
+// constructor updates `greatest` and `sum` to the merged ones.
 struct SplitFactors {
   float merged, next;
   __device__ SplitFactors(float& greatest, float& sum, float next_greatest, float next_sum, float scale) {
@@ -40,13 +41,14 @@ struct SplitFactors {
   [[nodiscard]] __device__ float output(float o, float next_o) const { return __fmaf_rn(o, merged, next_o * next); }
 };
 
-// Of kTiles x 16 rows of a warp: row 8 half + lane / 4 of tile t.
+// State of kTiles x 16 rows of a warp. A thread has row 8 half + lane / 4 of tile t, for half 0 and 1, and of it the
+// columns 8 n + lane % 4 * 2 and the next.
 template <int kWidth, int kTiles, bool kSplits>
 struct TensorForwardState {
   float o[kTiles][kWidth / 8][4];
-  float greatest[kTiles][2];  // score
-  float sum[kTiles][2];       // this thread's part
-  int position[kTiles][2];
+  float greatest[kTiles][2];  // maximum of the scores so far
+  float sum[kTiles][2];       // this thread's part of the sum of weights
+  int position[kTiles][2];    // of the rows in their sequence
 
   __device__ void clear() {
 #pragma unroll
@@ -58,7 +60,7 @@ struct TensorForwardState {
     }
   }
 
-  // The sums of the four threads that share a row: each gets the whole.
+  // Adds the sums of the four threads that share a row; each gets the total.
   __device__ void reduce_sums() {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
@@ -70,7 +72,7 @@ struct TensorForwardState {
     }
   }
 
-  // Merges what of(t, half) holds with this, which comes after it; null for none.
+  // Merges the results at of(t, half), of the splits before, with this split; null for rows without any.
   template <class Of>
   __device__ void merge(const Of& of, int head_dim, float scale) {
     const int column = static_cast<int>(threadIdx.x) % 4 * 2;
@@ -96,11 +98,11 @@ struct TensorForwardState {
     }
   }
 
-  // To of(t, half), null for nowhere.
+  // Stores the results at of(t, half); null for rows that are not stored.
   template <class Of>
   __device__ void store(const Of& of, int head_dim) const {
     const int column = static_cast<int>(threadIdx.x) % 4 * 2;
-    __syncwarp();  // all have read what lies there
+    __syncwarp();  // all lanes have read what is overwritten here
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
@@ -121,7 +123,7 @@ struct TensorForwardState {
     __syncwarp();
   }
 
-  // Products with the keys; what a row does not see becomes -infinity.
+  // s = Q K^T for the warp's rows and a tile of keys.
   __device__ void scores(float (&s)[kTiles][kTensorKeys / 8][4], const SharedRows<kWidth>& q, int row,
                          const SharedRows<kWidth>& k) const {
 #pragma unroll
@@ -147,6 +149,7 @@ struct TensorForwardState {
     }
   }
 
+  // Sets the scores of keys after a row's position to -infinity.
   __device__ void mask(float (&s)[kTiles][kTensorKeys / 8][4], int first_key) const {
     const int column = first_key + static_cast<int>(threadIdx.x) % 4 * 2;
 #pragma unroll
@@ -161,8 +164,8 @@ struct TensorForwardState {
     }
   }
 
-  // Scores become weights relative to the greatest score so far, to which sum and output are brought. `scale` holds the
-  // factor log2(e): weights are powers of two.
+  // A step of the online softmax: turns scores into weights exp2((score - greatest) scale), and scales sum and output
+  // to the new maximum. `scale` includes log2(e), so that exp2 gives the exponential.
   __device__ void soften(float (&s)[kTiles][kTensorKeys / 8][4], float scale) {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
@@ -176,10 +179,10 @@ struct TensorForwardState {
         here = fmaxf(here, __shfl_xor_sync(0xFFFFFFFFu, here, 1));
         here = fmaxf(here, __shfl_xor_sync(0xFFFFFFFFu, here, 2));
         const float most = fmaxf(here, greatest[t][half]);
-        // Of a later split, a row may have seen nothing yet.
+        // In a later split a row may have seen no key yet: then the weights are exp2(-infinity) = 0 and not NaN.
         const float base = kSplits && most == -std::numeric_limits<float>::infinity() ? 0.0f : most;
         const float offset = base * scale;
-        const float decay = exp2_fast((greatest[t][half] - base) * scale);  // 1 where the greatest stays
+        const float decay = exp2_fast((greatest[t][half] - base) * scale);  // 1 if the maximum stays
         greatest[t][half] = most;
         float added = 0.0f;
 #pragma unroll
@@ -200,6 +203,7 @@ struct TensorForwardState {
     }
   }
 
+  // o += P V with P rounded to bf16.
   __device__ void add_values(const float (&weights)[kTiles][kTensorKeys / 8][4], const SharedRows<kWidth>& v) {
 #pragma unroll
     for (int step = 0; step < kTensorKeys / 16; ++step) {

@@ -1,6 +1,6 @@
-// How attention's work is laid out on a GPU. Blocks of threads take tiles of a sequence's rows; which tile is a block's
-// own follows from cu_seqlens, which only the device knows: the grid has room for any division of the rows into
-// sequences, and blocks without a tile end at once.
+// Tiles of query rows for attention kernels, and where the keys of a sequence are stored. A block takes a tile of the
+// rows of one sequence. The tile follows from the block's index and from cu_seqlens, which only the device knows: the
+// grid has room for any division of the rows into sequences, and blocks without a tile return immediately.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,22 @@
 
 namespace hone {
 
+// Throws Error unless the kernels support the head size.
 inline void check_head_dim(std::int64_t head_dim) {
   if (head_dim > 0 && head_dim <= 256 && head_dim % 8 == 0) return;
-  throw Error("attention", text_of("head_dim is ", head_dim), "must be a multiple of 8, at most 256");
+  throw Error("attention", text_of("head_dim is ", head_dim), "use a multiple of 8, at most 256");
 }
 
-// Sequences laid end to end: cu_seqlens [sequences + 1] from 0; then rows outside all of them, up to `capacity`.
+// Sequences laid end to end: cu_seqlens [sequences + 1] starts with 0. Rows after the last sequence, up to `capacity`,
+// belong to none.
 struct Sequences {
   const std::int32_t* cu_seqlens;
   RowCount count;
   std::int64_t capacity;
 };
 
-// Rows [first, end) of a sequence's `rows`, which start at `token`. Rows outside all sequences are as one sequence
-// more.
+// Rows [first, end) of the `rows` rows of a sequence that starts at `token`. Rows outside all sequences are handled as
+// one more sequence (`outside`).
 struct SequenceTile {
   std::int32_t sequence;
   std::int64_t token;
@@ -31,14 +33,15 @@ struct SequenceTile {
   bool outside;
 };
 
-// Tiles of at most `tile_rows` rows, of which every token has `per_token`.
+// Upper bound of the number of tiles of `tile_rows` rows, if each token has `per_token` rows.
 [[nodiscard]] inline std::int64_t tiles_capacity(const Sequences& sequences, std::int64_t per_token,
                                                  std::int64_t tile_rows) {
   return sequences.capacity * per_token / tile_rows + sequences.count.capacity + 1;
 }
 
-// The tile of an index below tiles_capacity(). Sequence s has the indices from floor(rows before it / tile_rows) + s
-// on: as many as it needs at least. All threads of a warp call it and get the same.
+// The tile with an index below tiles_capacity(); it is empty (first >= end) if no tile has that index. The indices of
+// sequence s start at floor(rows before it / tile_rows) + s, which leaves at least as many as it needs. All threads of
+// a warp must call it; all get the same tile.
 [[nodiscard]] __device__ inline SequenceTile sequence_tile(const Sequences& sequences, std::int64_t per_token,
                                                            std::int64_t tile_rows, std::int64_t index) {
   const std::int32_t* cu_seqlens = sequences.cu_seqlens;
@@ -65,14 +68,14 @@ struct SequenceTile {
   return tile;
 }
 
-// Queries and what attention makes of them. Query row r of a sequence and a key head is that of token r / group and
-// query head r % group of the key head's, group = heads / kv_heads.
+// Queries and outputs of attention. For a key head, query row r of a sequence is token r / group and the head's query
+// head r % group, where group = heads / kv_heads.
 template <class T>
 struct TileQueries {
   using A = CudaAccumulator<T>;
   Sequences sequences;
   const T* q;
-  std::int64_t q_stride;  // elements from a token to the next
+  std::int64_t q_stride;  // elements from one token to the next
   T* o;                   // [capacity, heads, head_dim]
   A* lse;                 // [capacity, heads]
   std::int32_t heads, kv_heads, head_dim;
@@ -81,8 +84,8 @@ struct TileQueries {
   [[nodiscard]] __host__ __device__ std::int32_t group() const { return heads / kv_heads; }
 };
 
-// Keys and values that lie as the queries do. As of every source of keys: whether sequences may have few queries each,
-// where a sequence's queries start, and the offset of a key's row from k and v, head 0.
+// Keys and values packed like the queries. Each source of keys has: kDecodes, true if sequences may have few queries
+// each; start(), the position of a sequence's first query; offset(), in elements, of a key's row from k and v.
 template <class T>
 struct PackedKeys {
   static constexpr bool kDecodes = false;
@@ -96,7 +99,7 @@ struct PackedKeys {
   }
 };
 
-// Key p of sequence s is row p % block_size of page table[s, p / block_size].
+// Keys and values in pages: key p of sequence s is row p % block_size of page table[s, p / block_size].
 template <class T>
 struct PagedKeys {
   static constexpr bool kDecodes = true;
@@ -117,7 +120,7 @@ struct PagedKeys {
   }
 };
 
-// What the forward pass writes for rows outside all sequences; all threads of a block call it.
+// Writes the forward results of rows outside all sequences, which are zeros. All threads of a block call it.
 template <class T>
 __device__ void write_zero_rows(const TileQueries<T>& queries, const SequenceTile& tile, std::int32_t kv_head) {
   const std::int32_t group = queries.group();

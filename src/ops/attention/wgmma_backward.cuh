@@ -1,11 +1,36 @@
-// The backward pass on Hopper (sm_90a) for heads of 64 and 128, after FlashAttention-3 (Shah et al., 2024). One kernel
-// takes the scores once: a block has 128 keys and goes over the group's query heads and their tiles of 64 queries. dk
-// and dv stay in registers; what it adds to dq goes to a sum in f32, in ascending order of blocks, for which each
-// (head, query tile) counts turns. Blocks start in that order and go from the last query tile down, all heads of each:
-// what a block needs is a prefix of what the one before it does, so it never waits long, nor for a block yet to start.
+// Attention backward on Hopper (sm_90a): bf16, head_dim 64 or 128, after FlashAttention-3 (Shah et al., 2024).
 //
-// The transposed products, key rows by query columns, leave weights and their gradients in registers as operands of dv
-// and dk.
+// One kernel computes the scores once. A block has 128 keys of one key head and goes over the tiles of 64 query rows
+// that see them, from the last tile of the sequence down, all query heads of the group for each tile (a turn).
+//
+//                        | tile n-1: head 0, 1, ... | tile n-2: head 0, 1, ... | ... | first tile that sees a key
+//   keys  0..63   (WG 1) |  S^T [64, 64] -> P^T -> dS^T
+//   keys 64..127  (WG 2) |  the same              dQ [64, head_dim]: half of the columns by each warpgroup
+//
+// Matmuls of a turn in each warpgroup, M x N x K with d = head_dim; the transposed form leaves P^T and dS^T in
+// registers as the A operand of dV and dK:
+//   S^T = K Q^T  64 x 64 x d     dV += P^T dO  64 x d x 64     dQ = dS K  64 x d/2 x 128, dS from shared memory
+//   dP^T = V dO^T  64 x 64 x d   dK += dS^T Q  64 x d x 64     P = exp2(S scale log2(e) - lse log2(e))
+//   dS = P (dP - overlap), where overlap = the sum over a row of dO o (the D of FlashAttention)
+//
+// Shared memory in KiB for d = 128 (64): K 32 (16), V 32 (16), two stages each of Q 16 (8), dO 16 (8), dS 16 (16) and
+// dQ in f32 32 (16); with lse, overlap and barriers 230,592 bytes (132,288): one block to an SM.
+// Registers of a thread: 240 to compute (for d = 128: dK 64, dV 64, S^T 32, dP^T 32, dQ 32), 24 to copy.
+//
+// Steps of a turn; ready and free are mbarriers of a stage:
+//   1. wait for q_ready (Q, lse, overlap), start S^T; wait for grad_o_ready, start dP^T
+//   2. P^T in f32, the mask, rounded to bf16; start dV
+//   3. dS^T, to shared memory; named barrier 1 (256 threads): all 128 rows of dS are there. Two stages are enough: a
+//      warpgroup that is a turn ahead writes the other one
+//   4. start dQ and dK; arrive at grad_o_free after dV
+//   5. wait for grad_q_free, store dQ in shared memory, arrive at grad_q_ready; arrive at q_free after dK
+//   6. an adding warp waits until turns[tile, head] is the number of this block, adds dQ to the sum in f32 in device
+//      memory (cp.reduce.async.bulk; block 0 stores), then sets turns[tile, head] to the number of the next block
+// Before it a kernel computes overlap and clears the turns; after it one rounds dQ to bf16.
+//
+// The result does not depend on the batch or on timing. dK and dV are summed in registers in the order of turns; dQ is
+// summed in ascending order of key blocks, which step 6 enforces. Blocks start in that order too, and the turns of a
+// block are a prefix of those of the block before: it never waits long, and never for a block that has not started.
 #pragma once
 
 #include <limits>
@@ -19,7 +44,8 @@
 
 namespace hone {
 
-// lse and overlap as the kernel wants them, and turns of zero. A block to a query tile and head, half a warp to a row.
+// Computes overlap, scales lse by log2(e), lays both out by tiles and clears the turns. A block has a query tile and
+// head; kWidth / 8 lanes share a row.
 template <int kWidth>
 __global__ void __launch_bounds__(256)
     wgmma_backward_prepare(AttentionGradients<__nv_bfloat16> args, WgmmaBackwardWork work) {
@@ -49,7 +75,7 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// c as A of a product: its registers, in bf16.
+// Rounds the C registers of one product to bf16 as the A operand of another.
 template <int kCount>
 __device__ void as_operand(std::uint32_t (&a)[kCount / 2][4], const float (&c)[kCount][4]) {
 #pragma unroll
@@ -61,6 +87,7 @@ __device__ void as_operand(std::uint32_t (&a)[kCount / 2][4], const float (&c)[k
   }
 }
 
+// All turns of a computing warpgroup, and the block's dk and dv.
 template <int kWidth>
 __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& args, const SequenceTile& tile,
                                        WgmmaTurn turn, int turns, int kv_head, unsigned char* shared_bytes,
@@ -88,7 +115,7 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
 #pragma unroll
     for (int e = 0; e < 4; ++e) grad_k[n][e] = grad_v[n][e] = 0.0f;
   }
-  // Steps of 16 columns: 32 bytes within a tile.
+  // c = a b^T over rows of kWidth. A step of 16 columns is 32 bytes within a tile.
   const auto multiply_rows = [](float(&c)[8][4], std::uint64_t a, std::uint64_t b) {
 #pragma unroll
     for (int step = 0; step < kWidth / 16; ++step) {
@@ -105,6 +132,7 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
     const std::uint32_t grad_o = shared + Plan::kGradO + static_cast<std::uint32_t>(stage * Plan::kQueryBytes);
     float weights[8][4];
     float grad_scores[8][4];
+    // Step 1: start S^T = K Q^T and dP^T = V dO^T.
     barrier_wait(barriers.q_ready(stage), parity);
     warpgroup_fence();
     multiply_rows(weights, k_rows, warpgroup_operand(q, 16));
@@ -116,7 +144,8 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
     const float* lse =
         reinterpret_cast<const float*>(shared_bytes + Plan::kStatistics + stage * Plan::kStatisticBytes) + lane % 4 * 2;
     const int query = turn.tile * kWgmmaQueries;
-    const bool whole = query >= group_key + 63;
+    const bool whole = query >= group_key + 63;  // every query row of the tile sees every key of the warpgroup
+    // Step 2: P^T while dP^T runs, then start dV += P^T dO.
     warpgroup_wait<1>();
     settle(weights);
 #pragma unroll
@@ -148,6 +177,7 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
     }
     warpgroup_commit();
 
+    // Step 3: dS^T = P^T (dP^T - overlap) while dV runs; to shared memory for dQ.
     const float* overlap = lse + kWgmmaQueries;
     warpgroup_wait<1>();
     settle(grad_scores);
@@ -171,6 +201,7 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
     fence_async_shared();
     named_barrier_wait(kConsumersBarrier, Plan::kConsumers);
 
+    // Step 4: start dQ = dS K, over the keys of both warpgroups, and dK += dS^T Q.
     float grad_q[Plan::kColumns / 8][4];
     const std::uint64_t grad_score_rows = warpgroup_operand(grad_score_tile, Plan::kKeyTile);
     const std::uint64_t q_columns = warpgroup_operand(q, Plan::kQueryTile);
@@ -191,6 +222,7 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
     warpgroup_wait<2>();
     settle(grad_v);
     if (lane == 0) barrier_arrive(barriers.grad_o_free(stage));
+    // Step 5: hand dQ to an adding warp while dK runs.
     warpgroup_wait<1>();
     settle(grad_q);
     barrier_wait(barriers.grad_q_free(stage), parity ^ 1);
@@ -208,7 +240,7 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
     if (lane == 0) barrier_arrive(barriers.q_free(stage));
   }
 
-  named_barrier_wait(kConsumersBarrier, Plan::kConsumers);  // no product reads k and v any more
+  named_barrier_wait(kConsumersBarrier, Plan::kConsumers);  // both warpgroups have read k and v, which are overwritten
   const int rows = tile.end - tile.first;
   const std::int64_t own = (tile.token + tile.first) * args.stride + kv_head * kWidth;
   const auto target = [&](__nv_bfloat16* to) {
@@ -220,6 +252,7 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
   store_rows(SharedRows<kWidth>{shared + Plan::kV}, warp_row, grad_v, factor_v, kWidth / 8, target(args.grad_v));
 }
 
+// A block has the 128 keys of a tile and one key head.
 template <int kWidth>
 __global__ void HONE_WGMMA_BOUNDS(WgmmaBackward<kWidth>::kThreads, 1)
     wgmma_attention_backward(AttentionGradients<__nv_bfloat16> args, WgmmaBackwardWork work,
@@ -269,7 +302,7 @@ __global__ void HONE_WGMMA_BOUNDS(WgmmaBackward<kWidth>::kThreads, 1)
 #endif
 }
 
-// grad_q in bf16. A block to a query tile and head.
+// Scales dq, rounds it to bf16 and writes it to args.grad_q. A block has a query tile and head.
 template <int kWidth>
 __global__ void __launch_bounds__(256)
     wgmma_backward_finish(AttentionGradients<__nv_bfloat16> args, WgmmaBackwardWork work) {
@@ -317,12 +350,13 @@ template <int kWidth>
                              work);
   const auto tiles = static_cast<unsigned>(tiles_capacity(args.sequences, 1, kWgmmaQueries) * args.heads);
   wgmma_backward_prepare<kWidth><<<tiles, 256, 0, stream>>>(args, work);
-  check_launch("attention_backward's preparation");
-  // Longer sequences would not come in order: then as they lie.
+  check_launch("attention_backward: preparation");
+  // The sort keeps the key blocks of a sequence in order only if it has fewer units than bins; if one may have more,
+  // blocks take the tiles in the order of memory instead.
   if (args.sequences.capacity < static_cast<std::int64_t>(kScheduleBins - 1) * kForwardKeys) {
     attention_schedule<<<1, kScheduleBins, 0, stream>>>(args.sequences, BackwardOrder{}, kWgmmaKeys,
                                                         AttentionSchedule::in(work.schedule));
-    check_launch("attention_backward's schedule");
+    check_launch("attention_backward: schedule");
   } else {
     work.schedule = nullptr;
   }
@@ -336,11 +370,12 @@ template <int kWidth>
   kernel<<<blocks, Plan::kThreads, Plan::kSharedBytes, stream>>>(args, work, qkv, grad_o, statistics);
   check_launch("attention_backward");
   wgmma_backward_finish<kWidth><<<tiles, 256, 0, stream>>>(args, work);
-  check_launch("attention_backward's rounding");
+  check_launch("attention_backward: rounding of dq");
   return true;
 }
 
-// The whole backward pass, args.overlap included; false and nothing done where head or device want another.
+// Runs the whole backward pass, overlap included, or returns false and does nothing if the kernel does not support the
+// head or the device.
 [[nodiscard]] inline bool launch_wgmma_attention_backward(const AttentionGradients<__nv_bfloat16>& args,
                                                           std::byte* workspace, cudaStream_t stream) {
   if (args.sequences.capacity == 0) return true;

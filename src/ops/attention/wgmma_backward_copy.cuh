@@ -1,12 +1,13 @@
-// The copying warpgroup of the backward pass on Hopper (wgmma_backward.cuh): one thread brings keys, values and the
-// queries' tiles to shared memory; a thread of each of three other warps adds the block's parts of grad_q to their
-// sums.
+// The copying warpgroup of the backward pass on Hopper (wgmma_backward.cuh). One thread copies keys, values and the
+// tiles of queries to shared memory; one thread in each of the three other warps adds the block's parts of grad_q to
+// the sums in device memory.
 #pragma once
 
 #include "ops/attention/wgmma_backward_plan.cuh"
 
 namespace hone {
 
+// Copies the block's keys and values once, then q with its statistics and grad_o for each turn as stages become free.
 template <int kWidth>
 __device__ void wgmma_backward_copy(const CUtensorMap& qkv, const CUtensorMap& grad_o, const CUtensorMap& statistics,
                                     const SequenceTile& tile, WgmmaTurn turn, int turns, int heads, int kv_heads,
@@ -46,8 +47,9 @@ __device__ void wgmma_backward_copy(const CUtensorMap& qkv, const CUtensorMap& g
   }
 }
 
-// A thread of each of kGradQAdders warps, `adder` being its number: brings the block's parts of grad_q to memory, each
-// in its turn. From the wait for a turn to the word that it is over takes as long as two products, hence several warps.
+// Adds the block's parts of grad_q to the sums in device memory, in ascending order of key blocks, which fixes the
+// order of the sum. Called by one thread of warp `adder` of kGradQAdders. From the wait for turns[at] to its increment
+// takes about as long as two products, hence several warps.
 template <int kWidth>
 __device__ void wgmma_backward_add(const WgmmaBackwardWork& work, const SequenceTile& tile, WgmmaTurn turn, int turns,
                                    int heads, int adder, std::uint32_t shared, const WgmmaBackwardBarriers& barriers) {
@@ -59,6 +61,7 @@ __device__ void wgmma_backward_add(const WgmmaBackwardWork& work, const Sequence
       const int at = (first_tile + turn.tile) * heads + turn.head;
       float* to = work.grad_q + static_cast<std::int64_t>(at) * (kWgmmaQueries * kWidth);
       const std::uint32_t from = shared + Plan::kGradQ + static_cast<std::uint32_t>(slot % 2 * Plan::kGradQBytes);
+      // The blocks with smaller keys have added theirs.
       while (block > 0 && load_acquire(work.turns + at) != block) {
       }
       fence_async();

@@ -1,5 +1,5 @@
-// The plan of the backward pass on Hopper (wgmma_backward.cuh): scratch memory, shared memory, barriers, and the order
-// in which a block of keys goes over its queries.
+// Memory layout and barriers of the backward pass on Hopper (wgmma_backward.cuh), and the order in which a block of
+// keys takes its query tiles.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@
 
 namespace hone {
 
-inline constexpr int kWgmmaQueries = 64;  // of a tile
-inline constexpr int kWgmmaKeys = 128;    // of a block
+inline constexpr int kWgmmaQueries = 64;  // query rows of a tile
+inline constexpr int kWgmmaKeys = 128;    // keys of a block
 
-// Scratch memory; query tiles are those of sequence_tile(sequences, 1, kWgmmaQueries, index).
+// Workspace in device memory. Query tiles are those of sequence_tile(sequences, 1, kWgmmaQueries, index).
 struct WgmmaBackwardWork {
   float* grad_q;        // [tiles, heads] of kWgmmaQueries x head_dim in the order of WgmmaBackward::grad_q_place
-  float* statistics;    // [tiles, heads, 2, kWgmmaQueries]: lse log2(e), overlap; of rows past the end infinity, 0
-  std::int32_t* turns;  // [tiles, heads]: how many blocks have added to grad_q
-  std::byte* schedule;  // AttentionSchedule of tiles of kWgmmaKeys
+  float* statistics;    // [tiles, heads, 2, kWgmmaQueries]: lse log2(e), overlap; infinity and 0 past the end
+  std::int32_t* turns;  // [tiles, heads]: number of key blocks that have added to grad_q
+  std::byte* schedule;  // AttentionSchedule of tiles of kWgmmaKeys keys
 
-  // Null pointers and the size in bytes, or pointers into `from`.
+  // Returns the size in bytes and sets the pointers into `from`; if that is null, to null.
   static std::size_t lay_out(std::int64_t rows, std::int64_t sequences, std::int64_t heads, std::int64_t head_dim,
                              std::byte* from, WgmmaBackwardWork& work) {
     const std::int64_t tiles = (rows / kWgmmaQueries + sequences + 1) * heads;
@@ -41,7 +41,7 @@ struct WgmmaBackwardWork {
 
 [[nodiscard]] inline bool wgmma_backward_takes(std::int64_t head_dim) { return head_dim == 64 || head_dim == 128; }
 
-// Bytes that launch_wgmma_attention_backward wants, 0 for heads that it does not take.
+// Bytes of workspace for launch_wgmma_attention_backward; 0 for heads that it does not support.
 [[nodiscard]] inline std::size_t wgmma_backward_bytes(std::int64_t rows, std::int64_t sequences, std::int64_t heads,
                                                       std::int64_t head_dim) {
   if (!wgmma_backward_takes(head_dim)) return 0;
@@ -53,18 +53,18 @@ template <int kWidth>
 struct WgmmaBackward {
   static constexpr int kGroups = 2;  // warpgroups, 64 keys each; one more copies
   static constexpr int kConsumers = kGroups * 128;
-  static constexpr int kWarps = kGroups * 4;  // that compute
+  static constexpr int kWarps = kGroups * 4;  // computing warps
   static constexpr int kThreads = kConsumers + 128;
   static constexpr int kStages = 2;
-  static constexpr int kColumns = kWidth / kGroups;  // of grad_q, a warpgroup's
-  // Tiles of 64 columns in shared memory.
+  static constexpr int kColumns = kWidth / kGroups;  // columns of grad_q that a warpgroup computes
+  // Bytes of tiles of 64 columns, of operands and of stages.
   static constexpr int kKeyTile = kWgmmaKeys * 128;
   static constexpr int kQueryTile = kWgmmaQueries * 128;
   static constexpr int kKeyBytes = kWidth / 64 * kKeyTile;
   static constexpr int kQueryBytes = kWidth / 64 * kQueryTile;
   static constexpr int kGradQBytes = kWgmmaQueries * kWidth * 4;
   static constexpr int kStatisticBytes = 2 * kWgmmaQueries * 4;
-  // Offsets.
+  // Offsets in shared memory, in bytes.
   static constexpr int kK = 0;
   static constexpr int kV = kK + kKeyBytes;
   static constexpr int kQ = kV + kKeyBytes;
@@ -75,18 +75,18 @@ struct WgmmaBackward {
   static constexpr int kBarriers = kStatistics + kStages * kStatisticBytes;
   static constexpr int kSharedBytes = kBarriers + 192;
 
-  // Where a thread of a warpgroup has four floats of its 64 x kColumns, those of columns [8 n, 8 n + 8).
+  // Index, in floats, of the four values that a thread of a warpgroup has in columns [8 n, 8 n + 8) of grad_q's tile.
   [[nodiscard]] __device__ static int grad_q_place(int group, int thread, int n) {
     return group * (kWgmmaQueries * kColumns) + (n * 128 + thread) * 4;
   }
 };
 
-inline constexpr int kConsumersBarrier = 1;  // named
+inline constexpr int kConsumersBarrier = 1;  // id of the named barrier of both computing warpgroups
 
 inline constexpr int kGradQAdders = 3;                // warps that add to grad_q in turn
-inline constexpr int kGradQSlots = 2 * kGradQAdders;  // of stages and warps
+inline constexpr int kGradQSlots = 2 * kGradQAdders;  // pairs of stage and warp
 
-// Barriers in shared memory, of stages 0 and 1.
+// Addresses of the mbarriers in shared memory; each but keys_ready and grad_q_ready exists for stages 0 and 1.
 struct WgmmaBackwardBarriers {
   std::uint32_t base;
   [[nodiscard]] __device__ std::uint32_t keys_ready() const { return base; }
@@ -95,7 +95,8 @@ struct WgmmaBackwardBarriers {
   [[nodiscard]] __device__ std::uint32_t grad_o_ready(int stage) const { return at(5 + stage); }
   [[nodiscard]] __device__ std::uint32_t grad_o_free(int stage) const { return at(7 + stage); }
   [[nodiscard]] __device__ std::uint32_t grad_q_free(int stage) const { return at(9 + stage); }
-  // The barrier of `slot` turn % kGradQSlots: a warp that adds waits for every phase of its slots.
+  // One barrier for each slot, turn % kGradQSlots, and not for each stage: an adding warp then waits for every phase of
+  // its barriers, as waiting for a parity requires.
   [[nodiscard]] __device__ std::uint32_t grad_q_ready(int slot) const { return at(11 + slot); }
   [[nodiscard]] __device__ std::uint32_t at(int i) const { return base + static_cast<std::uint32_t>(i) * 8; }
   __device__ void init(int warps) const {
@@ -112,7 +113,7 @@ struct WgmmaBackwardBarriers {
   }
 };
 
-// What a block goes over: query tiles from the last to the first, all heads of the group of each.
+// The turns of a block: query tiles from the last to the first, and all query heads of the group for each tile.
 struct WgmmaTurn {
   int tile, head, first_head, end_head;
   __device__ void next() {

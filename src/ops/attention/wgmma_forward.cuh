@@ -1,9 +1,35 @@
-// The forward pass on Hopper (sm_90a) for heads of 64 and 128, after FlashAttention-3 (Shah et al., 2024). One
-// warpgroup copies, the others have 64 query rows each; the products of a tile of keys run while the weights of the one
-// before are computed, and two warpgroups take turns at the tensor cores.
+// Attention forward on Hopper (sm_90a): bf16, head_dim 64 or 128, after FlashAttention-3 (Shah et al., 2024).
 //
-// What a row gets is as tensor_forward.cuh says, with tiles of 128 keys: every row is part of products of one shape,
-// takes the same tiles in the same order, split by split, whatever the other rows are and wherever the keys lie.
+// An item is up to kRows query rows of one key head: 128 in training and prefill, 64 in decoding. Row r of an item is
+// token r / group and query head r % group of that key head (group = heads / kv_heads), so that all query heads of a
+// group share each tile of keys and values. One warpgroup copies; each other one computes 64 rows.
+//
+//                    keys of the sequence, 128 to a tile, counted from position 0
+//                    | tile 0 | tile 1 | ... | tile 31 || tile 32 | ...            || end of a split: 4,096 keys
+//   64 rows (WG 1)   |  S = Q K^T [64, 128]  ->  P = exp2(S scale log2(e) - max)  ->  O += P V [64, head_dim]
+//   64 rows (WG 2)   |  the same; the two warpgroups take turns at starting GEMMs
+//
+// Shared memory for head_dim 128 (64), in tiles of 64 columns, which are rows of 128 bytes with a 128-byte swizzle:
+//   training, prefill   Q 32 KiB (16), ring of 4 stages of 32 KiB (16), 320 bytes of barriers and items: 164,160 bytes
+//                       (82,240), one block to an SM. If rows may see more than one split, f32 sums of the splits
+//                       before: 230,720 bytes (116,032).
+//   decoding            Q 16 KiB (8), 3 stages: 115,008 bytes (57,664), two blocks to an SM; with kDeep 6 stages and
+//                       one block to an SM. A stage holds 128 keys or 128 values, in the order K0 K1 V0 K2 V1 ...
+// Registers of a thread: 224 to compute (200 in decoding), 56 to copy. For head_dim 128, O is 64 of them, S 64, P 32.
+//
+// Steps of a computing warpgroup for tile i of a split (i > 0); ready and free are mbarriers of a stage:
+//   1. wait for ready(K_i) and for the warpgroup's turn (named barriers 1 and 2); start S_i = Q K_i^T
+//   2. wait for ready(V_i-1); start O += P_i-1 V_i-1; pass the turn on
+//   3. wait for S_i, arrive at free(K_i); mask, take the row maximum, compute P_i in f32 while the GEMM of 2 runs
+//   4. wait for O, arrive at free(V_i-1); round P_i to bf16; scale O to the new maximum
+// The copying warpgroup waits for free(stage) and fills it: one thread with TMA boxes or, for paged keys, 128 threads
+// with 16-byte cp.async. item_ready and item_free pass items of the schedule through two slots; q_ready and q_free
+// guard Q, which the next item overwrites after the last S of this one.
+//
+// A row's bits do not depend on the batch. Its dot products have one wgmma shape whatever the other 63 rows are; it
+// takes the tiles of its sequence in ascending order; its sums run over the same four lanes in the same order.
+// Tiles after its last key change nothing: P is 0 there (values must be finite) and the maximum stays. Splits are
+// summed separately and merged in order, by one block or by many. The schedule decides only which block runs an item.
 #pragma once
 
 #include <algorithm>
@@ -15,17 +41,17 @@
 
 namespace hone {
 
-// A warpgroup that computes.
+// State and steps of a warpgroup that computes 64 query rows.
 template <int kWidth, int kGroups, bool kDeep>
 struct ForwardCompute {
   using Plan = WgmmaForward<kWidth, kGroups, kDeep>;
   std::uint32_t shared;
   ForwardBarriers barriers;
   int group_index;
-  float scale;  // with log2(e)
+  float scale;  // of the scores, times log2(e)
   ForwardRing<Plan::kStages> ring;
   ForwardRows<kWidth> rows;
-  int position[2];
+  int position[2];  // of the thread's two rows in the sequence
 
   [[nodiscard]] __device__ static bool leads() { return threadIdx.x % 32 == 0; }
   [[nodiscard]] __device__ std::uint32_t stage(int place) const {
@@ -63,11 +89,13 @@ struct ForwardCompute {
     if ((tile + 1) * kForwardKeys - 1 > position[0]) mask_scores(s, tile * kForwardKeys, position);
   }
 
-  // `count` tiles of keys from `first` on: those of a split. `ends`: no more follow, q may be overwritten.
+  // Computes the `count` tiles of keys of a split, from tile `first` on, into `rows`. `ends`: this is the item's last
+  // split, so that q may be overwritten after the last scores.
   __device__ void split(int first, int count, bool ends) {
     ForwardScores s;
     ForwardWeights weights;
     rows.clear();
+    // The first tile: its scores and weights only, so that the loop overlaps values with the next scores.
     barrier_wait(barriers.ready(ring.place), ring.parity);
     warpgroup_fence();
     start_scores(s, ring.place);
@@ -80,6 +108,7 @@ struct ForwardCompute {
     rows.soften(s, scale);
     pack_weights(weights, s);
     for (int i = 1; i < count; ++i) {
+      // Steps 1 and 2: K_i is in stage keys.place, V_i-1 in the next one.
       const ForwardRing<Plan::kStages> keys = ring;
       ring.next();
       barrier_wait(barriers.ready(keys.place), keys.parity);
@@ -90,12 +119,14 @@ struct ForwardCompute {
       barrier_wait(barriers.ready(ring.place), ring.parity);
       start_values(weights, ring.place);
       pass_turn();
+      // Step 3: the softmax, while O += P_i-1 V_i-1 and the other warpgroup's GEMMs run.
       warpgroup_wait<1>();
       settle(s);
       release(keys.place);
       if (ends && i + 1 == count && leads()) barrier_arrive(barriers.q_free());
       mask(s, first + i);
       rows.soften(s, scale);
+      // Step 4: O is complete up to tile i - 1.
       warpgroup_wait<0>();
       settle(rows.o);
       release(ring.place);
@@ -103,6 +134,7 @@ struct ForwardCompute {
       pack_weights(weights, s);
       rows.decay_outputs();
     }
+    // The values of the last tile.
     barrier_wait(barriers.ready(ring.place), ring.parity);
     settle(rows.o);
     warpgroup_fence();
@@ -112,7 +144,7 @@ struct ForwardCompute {
     release(ring.place);
     ring.next();
   }
-  // As split() without rows.
+  // Takes part in the barriers of split() without computing, for a warpgroup none of whose rows is used.
   __device__ void follow(int count, bool ends) {
     for (int i = 0; i < 2 * count; ++i) {
       if (i > 1 && i % 2 == 0) wait_turn(), pass_turn();
@@ -124,7 +156,7 @@ struct ForwardCompute {
   }
 };
 
-// All rows of an item and their results.
+// Computes all rows of an item and writes their results: o and lse, or the splits for attention_merge.
 template <int kWidth, int kGroups, bool kDeep>
 __device__ void forward_rows(ForwardCompute<kWidth, kGroups, kDeep>& compute, const TileQueries<__nv_bfloat16>& queries,
                              const AttentionItem& item, const ForwardTurns& turns, int kv_head,
@@ -136,7 +168,7 @@ __device__ void forward_rows(ForwardCompute<kWidth, kGroups, kDeep>& compute, co
   const int group = queries.group();
   const int used = item.tokens * group;
   const int tiles = (item.work + kForwardKeys - 1) / kForwardKeys;
-  std::int64_t head_row[2];  // of all tokens' query heads, -1 for none
+  std::int64_t head_row[2];  // token x heads + query head of the thread's two rows; -1 if the row is not used
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = thread / 32 * 16 + lane / 4 + 8 * half;
@@ -148,6 +180,7 @@ __device__ void forward_rows(ForwardCompute<kWidth, kGroups, kDeep>& compute, co
   const bool idle = compute.group_index * 64 >= used;
   float4* kept = reinterpret_cast<float4*>(shared_bytes + Plan::kKept) + thread;
   float4* kept_rows = reinterpret_cast<float4*>(shared_bytes + Plan::kKeptRows) + thread / 4;
+  // One iteration for each split of the item that this block takes.
   barrier_wait(compute.barriers.q_ready(), q_parity);
   for (int first = turns.first * kSplitTiles; first < tiles; first += turns.step * kSplitTiles) {
     const bool ends = first + turns.step * kSplitTiles >= tiles;
@@ -168,6 +201,7 @@ __device__ void forward_rows(ForwardCompute<kWidth, kGroups, kDeep>& compute, co
     if (first > 0) rows.merge(kept, Plan::kConsumers, kept_rows, compute.scale);
     if (!ends) rows.store(kept, Plan::kConsumers, kept_rows);
   }
+  // Without attention_merge: divide by the sum and write o and lse.
   if (idle || splits.per_row > 1) return;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -178,7 +212,7 @@ __device__ void forward_rows(ForwardCompute<kWidth, kGroups, kDeep>& compute, co
   }
 }
 
-// Zeros for an item outside all sequences.
+// Writes zeros for an item outside all sequences.
 template <int kWidth>
 __device__ void write_zero_item(const TileQueries<__nv_bfloat16>& queries, const AttentionItem& item, int kv_head,
                                 int thread, int threads) {
@@ -192,8 +226,8 @@ __device__ void write_zero_item(const TileQueries<__nv_bfloat16>& queries, const
   }
 }
 
-// With kGroups == 1 a block takes splits.blocks-th of an item that follows from its index, otherwise items of the
-// schedule until none is left.
+// If kGroups is 1, a block's index gives its item, of which it takes every splits.blocks-th split. Otherwise blocks
+// take items from the schedule until none is left.
 template <int kWidth, int kGroups, bool kDeep, class Keys>
 __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups, kDeep>::kThreads),
                                   (WgmmaForward<kWidth, kGroups, kDeep>::kBlocks))
@@ -253,6 +287,8 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups, kDeep>::kThread
       copy.item(item, turns);
     } else {
       const int all = schedule.counts[1] * static_cast<int>(kv_heads);
+      // The first item follows from the block's index, the others from the schedule's counter. Thread 0 passes each to
+      // the computing warpgroups through a slot in shared memory.
       ForwardRing<2> filled;
       int index = static_cast<int>(blockIdx.x);
       for (;;) {
@@ -306,14 +342,14 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups, kDeep>::kThread
   return (head_dim == 64 || head_dim == 128) && group <= 64;
 }
 
-// Bytes for the schedule.
+// Bytes of the schedule in the workspace.
 [[nodiscard]] inline std::size_t wgmma_forward_bytes(std::int64_t rows, std::int64_t sequences, std::int64_t group) {
   const std::int64_t tokens = 128 / group;
   return AttentionSchedule::bytes(rows / tokens + sequences + 1);
 }
 
-// False and nothing done where the device wants another kernel. `few`: sequences have few rows each. `most_keys` of a
-// row; splits.data or the schedule lie in `workspace`.
+// Launches the kernel, or returns false and does nothing if the device cannot run it. `most_keys`: the most keys that a
+// row can see. `workspace` holds the schedule (kGroups > 1); splits.data points into it too.
 template <int kWidth, int kGroups, bool kDeep, class Keys>
 [[nodiscard]] bool launch_wgmma_forward(const TileQueries<__nv_bfloat16>& queries, const Keys& keys,
                                         const ForwardSplits& splits, std::int64_t most_keys, std::byte* workspace,
@@ -344,7 +380,7 @@ template <int kWidth, int kGroups, bool kDeep, class Keys>
     schedule = AttentionSchedule::in(workspace);
     attention_schedule<<<1, kScheduleBins, 0, stream>>>(queries.sequences, ForwardOrder<Keys>{keys}, item_tokens,
                                                         schedule);
-    check_launch("attention's schedule");
+    check_launch("attention: schedule");
   }
   kernel<<<static_cast<unsigned>(blocks), Plan::kThreads, static_cast<std::size_t>(bytes), stream>>>(
       queries, keys, schedule, splits, item_tokens, maps);

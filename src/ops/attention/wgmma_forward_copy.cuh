@@ -1,4 +1,4 @@
-// The shared memory of wgmma_forward.cuh, and the threads that copy to it.
+// Shared-memory layout and barriers of wgmma_forward.cuh, and the warpgroup that copies to it.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,23 @@ namespace hone {
 
 inline constexpr int kSplitTiles = kSplitKeys / kForwardKeys;
 
-// With one warpgroup that computes, two blocks fit a multiprocessor, or one with kDeep, which copies further ahead.
+// Sizes of a block with kGroups computing warpgroups. With one, two blocks fit an SM, or one with kDeep, which copies
+// further ahead.
 template <int kWidth, int kGroups, bool kDeep>
 struct WgmmaForward {
   static constexpr int kRows = kGroups * 64;
   static constexpr int kConsumers = kGroups * 128;
-  static constexpr int kWarps = kGroups * 4;  // that compute
+  static constexpr int kWarps = kGroups * 4;  // computing warps
   static constexpr int kThreads = kConsumers + 128;
-  static constexpr int kBlocks = kGroups == 1 ? 2 : 1;  // of a multiprocessor
+  static constexpr int kBlocks = kGroups == 1 ? 2 : 1;  // of an SM, at least
   static constexpr int kCopyRegisters = 56;
   static constexpr int kRegisters = kGroups == 1 ? 200 : 224;
-  static constexpr int kStages = kDeep ? 6 : kGroups == 1 ? 3 : 4;  // a tile of keys or values each
-  // Tiles of 64 columns in shared memory.
+  static constexpr int kStages = kDeep ? 6 : kGroups == 1 ? 3 : 4;  // of one tile of keys or values each
+  // Bytes of tiles of 64 columns.
   static constexpr int kQueryTile = kRows * 128;
   static constexpr int kKeyTile = kForwardKeys * 128;
   static constexpr int kStageBytes = kWidth / 64 * kKeyTile;
-  // Offsets.
+  // Offsets in shared memory, in bytes; q is at 0.
   static constexpr int kStage = kWidth / 64 * kQueryTile;
   static constexpr int kBarriers = kStage + kStages * kStageBytes;
   static constexpr int kItems = kBarriers + 192;
@@ -37,7 +38,7 @@ struct WgmmaForward {
   static constexpr int kSplitSharedBytes = kKept + kConsumers * kWidth / 2 * 4;
 };
 
-// Barriers, eight bytes each.
+// Addresses of the mbarriers in shared memory, eight bytes each.
 struct ForwardBarriers {
   std::uint32_t base;
   [[nodiscard]] __device__ std::uint32_t q_ready() const { return base; }
@@ -49,7 +50,7 @@ struct ForwardBarriers {
   [[nodiscard]] __device__ std::uint32_t at(int i) const { return base + static_cast<std::uint32_t>(i) * 8; }
 };
 
-// Places that are used in turn, and the parity of the round.
+// Position in a ring of kPlaces, and the parity of the round, for which barriers are waited.
 template <int kPlaces>
 struct ForwardRing {
   int place = 0;
@@ -62,15 +63,15 @@ struct ForwardRing {
 };
 
 struct ForwardMaps {
-  CUtensorMap q, k, v;  // k and v where keys lie as queries do
+  CUtensorMap q, k, v;  // k and v for packed keys only
 };
 
-// Splits of an item that a block takes: from `first` on, every `step`-th.
+// The splits of an item that a block takes: `first`, first + step, ...
 struct ForwardTurns {
   int first, step;
 };
 
-// Waits for an item; work < 0 says that there are no more.
+// Waits for the next item of the block and frees its slot. work < 0: there are no more items.
 [[nodiscard]] __device__ inline AttentionItem next_forward_item(const unsigned char* shared_items,
                                                                 ForwardRing<2>& slots,
                                                                 const ForwardBarriers& barriers) {
@@ -82,22 +83,23 @@ struct ForwardTurns {
   return item;
 }
 
-// The threads that copy.
+// The copying side: one thread for packed keys, all 128 threads of the warpgroup for paged keys.
 template <int kWidth, int kGroups, bool kDeep, class Keys>
 struct ForwardCopy {
   using Plan = WgmmaForward<kWidth, kGroups, kDeep>;
   static constexpr bool kPaged = Keys::kDecodes;
-  static constexpr int kPending = kDeep ? 4 : 2;  // tiles that stay under way where threads copy
+  static constexpr int kPending = kDeep ? 4 : 2;  // paged keys: tiles that may be in flight
 
   const Keys& keys;
   const ForwardMaps& maps;
   std::uint32_t shared;
   ForwardBarriers barriers;
-  int kv_head, box_heads, box_bytes;  // of the queries, 64 columns
+  int kv_head, box_heads, box_bytes;  // heads and bytes of a TMA box of queries, which has 64 columns
   ForwardRing<Plan::kStages> ring;
-  ForwardRing<Plan::kStages> under_way;  // from the oldest on
+  ForwardRing<Plan::kStages> under_way;  // the oldest tile in flight
   int pending = 0;
 
+  // Starts copying the item's queries once the last item's have been read.
   __device__ void queries(const AttentionItem& item, int parity) {
     barrier_wait(barriers.q_free(), parity ^ 1);
     barrier_expect(barriers.q_ready(), box_bytes * (kWidth / 64));
@@ -106,7 +108,7 @@ struct ForwardCopy {
                     kv_head * box_heads, item.row, barriers.q_ready());
     }
   }
-  // Of what threads have under way, the oldest tile.
+  // Waits for this thread's copies of the oldest tile in flight and arrives at its ready barrier.
   __device__ void hand_over() {
     switch (pending) {
       case 1:
@@ -130,7 +132,8 @@ struct ForwardCopy {
     under_way.next();
     --pending;
   }
-  // Keys [key, key + kForwardKeys) or their values; behind item.work zeros, or what lies there.
+  // Copies keys [key, key + kForwardKeys) or their values to the next stage. Rows after item.work are zeros (paged) or
+  // the rows that follow in memory (packed); their weights are 0.
   template <bool kOfValues>
   __device__ void rows(const AttentionItem& item, int key) {
     const std::uint32_t to = shared + static_cast<std::uint32_t>(Plan::kStage + ring.place * Plan::kStageBytes);
@@ -145,10 +148,10 @@ struct ForwardCopy {
       }
     } else {
       while (!barrier_done(barriers.free(ring.place), ring.parity ^ 1)) {
-        if (pending > 0) hand_over();  // that may be what the others wait for
+        if (pending > 0) hand_over();  // the computing warps may be waiting for that tile before they free a stage
       }
       ring.next();
-      // A warp has 32 rows, a lane looks one up.
+      // A warp copies 32 rows; each lane looks up the page of one.
       constexpr int kChunks = kWidth / 8;
       const int lane = static_cast<int>(threadIdx.x) % 32;
       const int warp_row = static_cast<int>(threadIdx.x) % 128 / 32 * 32;
@@ -170,6 +173,7 @@ struct ForwardCopy {
       if (++pending > kPending) hand_over();
     }
   }
+  // Copies all keys and values of the item's splits in the order K0 K1 V0 K2 V1 ..., in which they are used.
   __device__ void item(const AttentionItem& item, const ForwardTurns& turns) {
     const int tiles = (item.work + kForwardKeys - 1) / kForwardKeys;
     for (int first = turns.first * kSplitTiles; first < tiles; first += turns.step * kSplitTiles) {

@@ -1,5 +1,6 @@
-// What a thread of wgmma_forward.cuh holds of its two rows, lane / 4 and lane / 4 + 8 of its warp's sixteen, and what
-// it does with a tile of keys. Columns are those of PTX's wgmma: 8 n + lane % 4 * 2 and the one behind it.
+// Registers of a thread of wgmma_forward.cuh for its two rows (lane / 4 and lane / 4 + 8 of its warp's sixteen), and
+// the steps of the online softmax over a tile of keys. A thread's columns are those of PTX's wgmma: 8 n + lane % 4 * 2
+// and the next.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@ namespace hone {
 using ForwardScores = float[kForwardKeys / 8][4];
 using ForwardWeights = std::uint32_t[kForwardKeys / 16][4];
 
+// Sets the scores of keys after a row's position to -infinity.
 __device__ inline void mask_scores(ForwardScores& s, int first_key, const int (&position)[2]) {
   const int column = first_key + static_cast<int>(threadIdx.x) % 4 * 2;
 #pragma unroll
@@ -25,6 +27,7 @@ __device__ inline void mask_scores(ForwardScores& s, int first_key, const int (&
   }
 }
 
+// Rounds weights to bf16 as the A operand of the product with the values.
 __device__ inline void pack_weights(ForwardWeights& a, const ForwardScores& s) {
 #pragma unroll
   for (int step = 0; step < kForwardKeys / 16; ++step) {
@@ -35,7 +38,7 @@ __device__ inline void pack_weights(ForwardWeights& a, const ForwardScores& s) {
   }
 }
 
-// Of four lanes' words of chunks 0 .. 3 of a row, lane q gets chunk q.
+// Transposes 4 x 4 words among four lanes: each passes its words of chunks 0 .. 3 of a row, and lane q gets chunk q.
 [[nodiscard]] __device__ inline uint4 exchange_quads(const std::uint32_t (&word)[4]) {
   const bool odd = (threadIdx.x & 1) != 0;
   const bool high = (threadIdx.x & 2) != 0;
@@ -48,12 +51,13 @@ __device__ inline void pack_weights(ForwardWeights& a, const ForwardScores& s) {
   return high ? make_uint4(x, y, second.x, second.y) : make_uint4(first.x, first.y, x, y);
 }
 
+// Output, maximum and sum of a thread's two rows over the keys so far.
 template <int kWidth>
 struct ForwardRows {
   float o[kWidth / 8][4];
-  float greatest[2];  // score
-  float sum[2];       // this thread's part
-  float decay[2];     // what the last tile of keys makes of o
+  float greatest[2];  // maximum of the scores so far
+  float sum[2];       // this thread's part of the sum of weights
+  float decay[2];     // the factor that brings o to the maximum after the last tile
 
   __device__ void clear() {
     greatest[0] = greatest[1] = -std::numeric_limits<float>::infinity();
@@ -62,8 +66,8 @@ struct ForwardRows {
     for (int n = 0; n < kWidth / 8; ++n) o[n][0] = o[n][1] = o[n][2] = o[n][3] = 0.0f;
   }
 
-  // Scores become weights relative to the greatest score so far, to which the sum is brought. `scale` holds the factor
-  // log2(e): weights are powers of two.
+  // A step of the online softmax: turns scores into weights exp2((score - greatest) scale), and scales the sum to the
+  // new maximum. `scale` includes log2(e), so that exp2 gives the exponential.
   __device__ void soften(ForwardScores& s, float scale) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -78,10 +82,10 @@ struct ForwardRows {
       here = fmaxf(here, __shfl_xor_sync(0xFFFFFFFFu, here, 1));
       here = fmaxf(here, __shfl_xor_sync(0xFFFFFFFFu, here, 2));
       const float most = fmaxf(here, greatest[half]);
-      // Of a later split, a row may have seen nothing yet.
+      // In a later split a row may have seen no key yet: then the weights are exp2(-infinity) = 0 and not NaN.
       const float base = most == -std::numeric_limits<float>::infinity() ? 0.0f : most;
       const float offset = base * scale;
-      decay[half] = exp2_fast((greatest[half] - base) * scale);  // 1 where the greatest stays
+      decay[half] = exp2_fast((greatest[half] - base) * scale);  // 1 if the maximum stays
       greatest[half] = most;
       even = odd = 0.0f;
 #pragma unroll
@@ -103,7 +107,7 @@ struct ForwardRows {
     }
   }
 
-  // The sums of the four threads that share a row: each gets the whole.
+  // Adds the sums of the four threads that share a row; each gets the total.
   __device__ void reduce_sums() {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -112,8 +116,8 @@ struct ForwardRows {
     }
   }
 
-  // Merges what was stored with this, which comes after it. `kept` [kWidth / 8] are float4s of this thread, `stride`
-  // apart; `rows` is one of the four threads that share the rows.
+  // Merges the splits before, as store() left them, with this one. `kept` [kWidth / 8] are this thread's float4s,
+  // `stride` apart; `rows` holds the maxima and sums, shared by the four threads of the rows.
   __device__ void merge(const float4* kept, int stride, const float4* rows, float scale) {
     const float4 row = *rows;
     float most[2] = {row.x, row.y};
@@ -142,7 +146,7 @@ struct ForwardRows {
     __syncwarp();
   }
 
-  // A row's results of a split, as ForwardSplits has them.
+  // Stores a row's results of a split in the layout of ForwardSplits.
   __device__ void store_split(float* to, int half) const {
     const int column = static_cast<int>(threadIdx.x) % 4 * 2;
     if (column == 0) {
@@ -155,7 +159,8 @@ struct ForwardRows {
     }
   }
 
-  // A row's outputs; all threads of a warp call it, `to` may be null.
+  // Writes a row's output, divided by the sum and rounded to bf16. All threads of a warp call it; if `to` is null, the
+  // row is not written.
   __device__ void write(__nv_bfloat16* to, int half) const {
     const float factor = 1.0f / sum[half];
     const int lane = static_cast<int>(threadIdx.x) % 4;

@@ -1,4 +1,4 @@
-// What the blocks of wgmma_forward.cuh and wgmma_backward.cuh work on, and in which order.
+// The work items of wgmma_forward.cuh and wgmma_backward.cuh, and the kernel that sorts them, longest first.
 #pragma once
 
 #include <cstdint>
@@ -7,28 +7,29 @@
 
 namespace hone {
 
-inline constexpr int kForwardKeys = 128;  // of a tile; part of what results are
+inline constexpr int kForwardKeys = 128;  // keys in a tile; results depend on it
 
-// Some tokens of a sequence.
+// Consecutive tokens of one sequence: the rows of an item.
 struct AttentionItem {
-  std::int32_t row;       // of the first token
-  std::int32_t tokens;    // from there on
-  std::int32_t position;  // of the first
-  std::int32_t work;      // of the forward pass, the keys that the last token sees; 0 for rows outside all sequences
+  std::int32_t row;       // row of the first token
+  std::int32_t tokens;    // number of tokens
+  std::int32_t position;  // of the first token in its sequence
+  std::int32_t work;      // forward: the number of keys that the last token sees; 0 for rows outside all sequences
   std::int32_t sequence;
-  std::int32_t key_row;  // of the sequence's first row
+  std::int32_t key_row;  // the sequence's first row
   std::int32_t padding[2];
 
-  // As sequence_tile(sequences, 1, tokens, index) has it, where work is the sequence's rows from the first token on.
+  // The tile that sequence_tile(sequences, 1, tokens, index) gives, if `work` is the number of rows of the sequence
+  // from the first token on (BackwardOrder).
   [[nodiscard]] __device__ SequenceTile rest() const {
     return {sequence, key_row, position + work, position, position + tokens, work == 0};
   }
 };
 
-// Items in device memory, those with the most work first.
+// Items in device memory, the ones with the most work first.
 struct AttentionSchedule {
   AttentionItem* items;
-  std::int32_t* counts;  // how many items have been taken beyond the blocks' first, and how many there are
+  std::int32_t* counts;  // [2]: items taken after each block's first one; items in all
 
   static constexpr std::int64_t kCountBytes = 256;
   [[nodiscard]] static std::size_t bytes(std::int64_t capacity) {
@@ -50,7 +51,7 @@ struct AttentionSchedule {
   return item;
 }
 
-// The forward pass: a tile's work is the keys up to its last row.
+// Work of the forward pass: the keys up to a tile's last row.
 template <class Keys>
 struct ForwardOrder {
   Keys keys;
@@ -58,7 +59,7 @@ struct ForwardOrder {
     return attention_item(tile, tile.outside ? 0 : keys.start(tile));
   }
 };
-// The backward pass: a tile of keys has the rows from its first on.
+// Work of the backward pass: the query rows from a tile's first key on.
 struct BackwardOrder {
   [[nodiscard]] __device__ AttentionItem operator()(const SequenceTile& tile) const {
     AttentionItem item = attention_item(tile, 0);
@@ -67,10 +68,11 @@ struct BackwardOrder {
   }
 };
 
-inline constexpr int kScheduleBins = 1024;  // and threads
+inline constexpr int kScheduleBins = 1024;  // also the threads of the block
 
-// One block. Sorts items by their work in units of kForwardKeys, a warp to a sequence. Those of a sequence of fewer
-// than kScheduleBins units, in units of their own, come in order.
+// Counting sort of the items by work, in units of kForwardKeys keys, most work first. Launched as one block; a warp
+// lists the items of a sequence. Within a bin the order depends on timing; the items of a sequence shorter than
+// kScheduleBins units, if item_tokens is at least a unit, are in different bins and so come in order.
 template <class Order>
 __global__ void __launch_bounds__(kScheduleBins)
     attention_schedule(Sequences sequences, Order order, int item_tokens, AttentionSchedule schedule) {
@@ -79,7 +81,7 @@ __global__ void __launch_bounds__(kScheduleBins)
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
   const auto count = static_cast<std::int32_t>(sequences.count.get());
-  // body(item, bin), the bin of the most work being 0
+  // Calls body(item, bin) for each item; bin 0 has the most work.
   const auto for_items = [&](const auto& body) {
     for (int s = thread / 32; s <= count; s += kScheduleBins / 32) {
       SequenceTile tile{};
@@ -100,6 +102,7 @@ __global__ void __launch_bounds__(kScheduleBins)
   __syncthreads();
   for_items([&](const AttentionItem&, int bin) { atomicAdd(&places[bin], 1); });
   __syncthreads();
+  // Exclusive prefix sum over the bins: places[bin] becomes the index of the bin's first item.
   const int own = places[thread];
   int before = own;
 #pragma unroll

@@ -16,7 +16,7 @@ class Cast final : public Op {
     const Type& x = required(inputs, 0, name());
     const DType dtype = dtype_from_name(attributes.as<CastAttributes>().dtype);
     expect(is_floating(x.dtype) && is_floating(dtype), name(),
-           text_of("from ", to_text(x), " to ", name_of(dtype), "; wanted floating types"));
+           text_of("from ", to_text(x), " to ", name_of(dtype), "; expected floating types"));
     return {Type{dtype, x.shape}};
   }
   void gradient(GradientBuilder& builder, const Node&) const override {

@@ -17,7 +17,7 @@ struct CastAttributes {
   }
 };
 
-// x rounded to nearest even. The gradient is cast back.
+// Returns x in another floating dtype, rounded to nearest even. The gradient is cast back to x's dtype.
 [[nodiscard]] Tensor cast(Tensor x, DType dtype);
 
 }  // namespace hone

@@ -22,7 +22,7 @@ void forward(const KernelCall& call) {
         const std::int64_t begin = cu_seqlens[d];
         const std::int64_t length = cu_seqlens[d + 1] - begin;
         HONE_ASSERT(begin >= 0 && length >= 0 && begin + length <= call.in(DocumentMeanIn::x).rows(), "document ", d,
-                    " is [", begin, ", ", begin + length, ") of ", call.in(DocumentMeanIn::x).rows(), " tokens");
+                    " is [", begin, ", ", begin + length, "), outside ", call.in(DocumentMeanIn::x).rows(), " tokens");
         const auto members =
             std::count_if(member + begin, member + begin + length, [](std::int32_t m) { return m >= 0; });
         if (members == 0) return;

@@ -7,7 +7,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A block to a document. Thread t adds the rows t, t + kThreads, ... in double; the threads are added as a tree.
+// Mean of one document, which a block has. Thread t adds rows t, t + kThreads, ... in double; the threads' sums are
+// added as a tree.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     mean_kernel(const T* x, const std::int32_t* member, const std::int32_t* cu_seqlens, std::int64_t capacity, T* y) {

@@ -7,7 +7,8 @@
 namespace hone {
 namespace {
 
-// (x, member, cu_seqlens) -> y. The matrix from x to y is symmetric: it is its own backward pass.
+// (x, member, cu_seqlens) -> y. The matrix that maps x to y is symmetric, so that the operation is its own backward
+// pass.
 class DocumentMean final : public Op {
  public:
   std::string_view name() const override { return "document_mean"; }
@@ -17,11 +18,11 @@ class DocumentMean final : public Op {
     const Type& member = required(inputs, DocumentMeanIn::member, name());
     const Type& cu_seqlens = required(inputs, DocumentMeanIn::cu_seqlens, name());
     expect(x.shape.size() == 1 && x.dtype == accumulator_of(x.dtype), name(),
-           text_of("x is ", to_text(x), "; wanted f32[tokens]"));
+           text_of("x is ", to_text(x), "; expected f32[tokens]"));
     expect(member.dtype == DType::i32 && member.shape == x.shape, name(),
-           text_of("x is ", to_text(x), ", member ", to_text(member), "; wanted i32 of the same shape"));
+           text_of("x is ", to_text(x), ", member ", to_text(member), "; expected i32 of the same shape"));
     expect(cu_seqlens.dtype == DType::i32 && cu_seqlens.shape.size() == 1 && cu_seqlens.shape[0].size > 0, name(),
-           text_of("cu_seqlens is ", to_text(cu_seqlens), "; wanted i32[documents + 1]"));
+           text_of("cu_seqlens is ", to_text(cu_seqlens), "; expected i32[documents + 1]"));
     return {x};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {

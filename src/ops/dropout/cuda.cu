@@ -6,8 +6,9 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kHeld = 2;  // blocks of elements a thread has in flight
+constexpr int kHeld = 2;  // blocks of kDropoutBlock elements that a thread has in flight
 
+// Operands of the kernel.
 template <class T>
 struct Dropping {
   using A = CudaAccumulator<T>;
@@ -20,7 +21,7 @@ struct Dropping {
   A scale;
 };
 
-// A thread decides on the blocks first and first + kThreads.
+// A thread has blocks `first` and first + kThreads of elements.
 template <class T>
 __global__ void __launch_bounds__(kThreads) dropout_kernel(Dropping<T> p) {
   constexpr int kBlock = static_cast<int>(kDropoutBlock);

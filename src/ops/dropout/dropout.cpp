@@ -10,7 +10,7 @@
 namespace hone {
 namespace {
 
-// (x, draw) -> y. Its gradient is the same dropout of dy.
+// (x, draw) -> y. The gradient is the same dropout applied to dy.
 class Dropout final : public Op {
  public:
   std::string_view name() const override { return "dropout"; }
@@ -21,11 +21,12 @@ class Dropout final : public Op {
     const Type& draw = required(inputs, DropoutIn::draw, name());
     const auto& a = attributes.as<DropoutAttributes>();
     expect(is_floating(x.dtype) && draw == Type{DType::i32, {kDropoutDraw}}, name(),
-           text_of("x is ", to_text(x), ", draw ", to_text(draw), "; wanted a floating type and i32[4]"));
+           text_of("x is ", to_text(x), ", draw ", to_text(draw), "; expected a floating type and i32[4]"));
     expect(a.probability >= 0 && a.probability < 1 && a.site >= 0, name(),
-           text_of("probability ", a.probability, ", site ", a.site, "; wanted [0, 1) and no negative site"));
+           text_of("probability ", a.probability, ", site ", a.site,
+                   "; expected a probability in [0, 1) and a site of at least 0"));
     expect(x.elements() / kDropoutBlock < std::numeric_limits<std::uint32_t>::max(), name(),
-           text_of(to_text(x), " is more than one counter covers"));
+           text_of(to_text(x), " has more blocks of 8 elements than a 32-bit counter covers"));
     return {x};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {

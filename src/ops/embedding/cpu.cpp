@@ -16,14 +16,14 @@ void forward(const KernelCall& call) {
   const T* table = weight.as<T>();
   T* ys = call.out(0).as<T>();
   for (std::int64_t row = 0; row < tokens.rows(); ++row) {
-    HONE_ASSERT(ids[row] >= 0 && ids[row] < weight.dim(0), "token ", ids[row], " at row ", row, " of a vocabulary of ",
-                weight.dim(0));
+    HONE_ASSERT(ids[row] >= 0 && ids[row] < weight.dim(0), "token ", ids[row], " at row ", row,
+                " is outside the vocabulary of size ", weight.dim(0));
   }
   for_rows(tokens.rows(), n, [&](std::int64_t row) { std::copy_n(table + ids[row] * n, n, ys + row * n); });
   zero_tail(call.out(0));
 }
 
-// Each thread adds all rows, in order, into its own columns of the table. A table of bf16 is rounded at each addition.
+// Adds the rows to the table in order; each thread has some columns. A bf16 table is rounded at each addition.
 template <class T, class G>
 void gradient(const KernelCall& call) {
   const TensorView& dy = call.in(EmbeddingGradientIn::dy);

@@ -1,3 +1,28 @@
+// Embedding lookup (gather.cuh) and its gradient: dweight[token] += the rows of dy of that token, in ascending order.
+//
+// Only rows of the table whose token occurs are read and written. Four kernels run one after the other; each is allowed
+// to start before the one before it has ended and waits for its results itself (launch_behind).
+//
+//   tokens        7 3 7 9 3 7 ...                       rows 0 1 2 3 4 5
+//   counts[7]=3   last[7] -> 5 -> 0 -> 2 -> end         linked list in order of arrival: last and before hold row + 1
+//   order         0 2 5                                 what the list is sorted to before anything is added
+//
+// Steps:
+//   1. zero_kernel     clears counts, last and the two counters
+//   2. list_kernel     one thread to a row: counts[token] += 1, and the row is put at the head of its token's list. The
+//                      33rd row of a token adds the token to long_token
+//   3. short_kernel    the first rows / 33 blocks collect the rows of one long token each, ascending: they scan the
+//                      tokens, and ballots and counts of the warps give each row its place. The others have one row
+//                      each: if it is the head of its token's list and the list has at most kLong = 32 rows, one warp
+//                      sorts them (a lane to a row; its place is the number of smaller ones), __syncthreads(), and the
+//                      block adds dweight[token] + dy[r0] + dy[r1] + ... in that order
+//   4. long_kernel     items of (long token, 32 packs of columns); 8 warps: warp w adds the rows w, w + 8, ... of the
+//                      token's order; __syncthreads(); warp 0 adds the 8 sums in order, then dweight[token]
+// A pack is 16 bytes of dy. Sums are f32 (f64) in registers; dweight is rounded once. Shared memory: 32 row numbers in
+// step 3, 8 x 32 packs of sums in step 4. Workspace: 2 vocab + about 2 rows numbers of 32 bits.
+//
+// The result does not depend on timing: atomics decide the order of arrival, the place of a token among the long ones
+// and where its rows begin in `order`. All that reaches a sum is the ascending rows of one token, and their number.
 #include <algorithm>
 
 #include "ops/embedding/embedding.h"
@@ -8,29 +33,29 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kMostThreads = 1024;  // of a block that takes a row
+constexpr int kMostThreads = 1024;  // threads at most of a block of short_kernel
 constexpr int kWarps = kThreads / 32;
-constexpr int kLong = 32;                // rows; the sum over more of them is spread over warps
-constexpr std::int64_t kLongBlocks = 4;  // of a multiprocessor for such tokens; there seldom are many
+constexpr int kLong = 32;                // a token with more rows is long: its sum is spread over warps
+constexpr std::int64_t kLongBlocks = 4;  // blocks of an SM for long tokens, of which there seldom are many
 
 void forward(const KernelCall& call) {
   launch_gather(call, call.in(EmbeddingIn::weight), call.in(EmbeddingIn::tokens), call.out(0));
 }
 
-// The rows of each token, in the workspace: a list of those of one with few rows, in the order in which threads came,
-// and an ascending array of those of one with many. Only which rows they are reaches the sums, which go by their order.
+// Workspace: the rows of each token. They form a linked list in the order in which threads arrived; those of a long
+// token are also an ascending array. The sums use only the ascending order, never that of arrival.
 struct Groups {
-  std::int32_t* longs;       // [1] tokens with more than kLong rows
-  std::int32_t* placed;      // [1] their rows that have a place in `order`
-  std::int32_t* counts;      // [vocab] rows of each token
-  std::int32_t* last;        // [vocab] 1 + the row of each that came last
-  std::int32_t* before;      // [rows] 1 + the row of the same token that came before; 0: none did
-  std::int32_t* long_token;  // [rows / kLong]
-  std::int32_t* long_start;  // [rows / kLong] where its rows start in `order`
-  std::int32_t* order;       // [rows]
+  std::int32_t* longs;       // [1] number of long tokens
+  std::int32_t* placed;      // [1] number of entries of `order` that are taken
+  std::int32_t* counts;      // [vocab] number of rows of each token
+  std::int32_t* last;        // [vocab] 1 + the row of the token that arrived last
+  std::int32_t* before;      // [rows] 1 + the row of the same token that arrived before; 0 if none did
+  std::int32_t* long_token;  // [rows / kLong] the long tokens
+  std::int32_t* long_start;  // [rows / kLong] index in `order` of a long token's first row
+  std::int32_t* order;       // [rows] rows of the long tokens, ascending for each token
 
-  static constexpr std::int64_t kHead = 4;  // of them the first two numbers
-  // Made over no memory, it says how much is needed.
+  static constexpr std::int64_t kHead = 4;  // numbers, of which longs and placed are the first two
+  // Lays the arrays out in `memory`. If that is null, only bytes() and zeroed() may be used.
   Groups(std::byte* memory, std::int64_t rows, std::int64_t vocab) : base_(memory) {
     longs = take(kHead);
     placed = longs + 1;
@@ -43,7 +68,7 @@ struct Groups {
     order = take(rows);
   }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
-  [[nodiscard]] std::size_t zeroed() const { return zeroed_; }  // of them, from the start
+  [[nodiscard]] std::size_t zeroed() const { return zeroed_; }  // bytes at the start that must be cleared
 
  private:
   std::int32_t* take(std::int64_t count) {
@@ -57,13 +82,14 @@ struct Groups {
   std::size_t zeroed_ = 0;
 };
 
-// Not cudaMemsetAsync, which the next kernel would have to wait for from its start.
+// Clears the start of the workspace. cudaMemsetAsync would not do: the next kernel could not start before its end.
 __global__ void __launch_bounds__(kThreads) zero_kernel(uint4* memory, std::int64_t packs) {
   let_next_start();
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at < packs) memory[at] = {};
 }
 
+// Adds each row to the list of its token. A thread has one row.
 __global__ void __launch_bounds__(kThreads)
     list_kernel(const std::int32_t* tokens, RowCount rows, std::int64_t vocab, Groups groups) {
   let_next_start();
@@ -77,9 +103,9 @@ __global__ void __launch_bounds__(kThreads)
   if (number == kLong) groups.long_token[atomicAdd(groups.longs, 1)] = token;
 }
 
-// The rows of the long token that the block's number tells, ascending.
+// Writes the rows of long token number blockIdx.x to `order`, ascending.
 __device__ void collect_long(const std::int32_t* tokens, RowCount rows, const Groups& groups) {
-  __shared__ std::int32_t found[kMostThreads / 32];  // by the warps
+  __shared__ std::int32_t found[kMostThreads / 32];  // rows of the token that each warp found in this tile of rows
   __shared__ std::int32_t start;
   if (static_cast<std::int32_t>(blockIdx.x) >= *groups.longs) return;
   const std::int32_t token = groups.long_token[blockIdx.x];
@@ -94,9 +120,10 @@ __device__ void collect_long(const std::int32_t* tokens, RowCount rows, const Gr
     const std::int64_t row = first + threadIdx.x;
     const bool is_mine = row < used && tokens[row] == token;
     const unsigned mine = __ballot_sync(0xFFFFFFFFu, is_mine);
-    __syncthreads();
+    __syncthreads();  // `found` of the previous tile of rows has been read, and `start` has been written
     if (threadIdx.x % 32 == 0) found[warp] = __popc(mine);
     __syncthreads();
+    // The rows that lower warps found come before those of this warp, so that `order` ascends.
     std::int32_t before = 0;
     std::int32_t all = 0;
     for (int other = 0; other < static_cast<int>(blockDim.x) / 32; ++other) {
@@ -109,7 +136,8 @@ __device__ void collect_long(const std::int32_t* tokens, RowCount rows, const Gr
   }
 }
 
-// A warp walks the list of a token's `count` rows (at most one a lane), which ends with `row`, and sorts it.
+// Walks the list of a token's `count` rows (at most 32), whose head is `row`, and writes them to `order` in ascending
+// order. Called by one warp.
 __device__ void collect_short(std::int32_t row, std::int32_t count, const Groups& groups, std::int32_t* order) {
   const int lane = static_cast<int>(threadIdx.x);
   std::int32_t mine = 0;
@@ -122,8 +150,9 @@ __device__ void collect_short(std::int32_t row, std::int32_t count, const Groups
   if (lane < count) order[place] = mine;
 }
 
-// The first `collectors` blocks prepare long_kernel's work. Of the others, one a row, that of the row which ends its
-// token's list adds the rows to the token's row of the table, one after the other.
+// The first `collectors` blocks collect the rows of long tokens. Each other block has one row; if that is the head of
+// its token's list and the token is not long, the block adds the token's rows to its row of the table in ascending
+// order.
 template <class T, class G, int kPack>
 __global__ void __launch_bounds__(kMostThreads, 2)
     short_kernel(const std::int32_t* tokens, const T* dy, RowCount rows, std::int64_t n, std::int64_t vocab,
@@ -151,7 +180,7 @@ __global__ void __launch_bounds__(kMostThreads, 2)
   for (std::int64_t at = static_cast<int>(threadIdx.x) * kPack; at < n; at += stride) {
     G* stored = dweight + token * n + at;
     const auto before = load_streamed<G, kPack>(stored);
-    // Both loads are under way before either is waited for.
+    // Both loads are started before the first use of either.
     const auto first = load_streamed<T, kPack>(dy + std::int64_t{count == 1 ? last : order[0]} * n + at);
     Sums sum;
 #pragma unroll
@@ -169,8 +198,8 @@ __global__ void __launch_bounds__(kMostThreads, 2)
   }
 }
 
-// A block takes 32 packs of a token's row at a time. Warp w adds the rows w, w + 8, ... in the token's order; then the
-// warps are added in order.
+// Adds the rows of the long tokens. A block takes 32 packs of columns of one token at a time. Warp w adds rows w, w +
+// 8, ... of the token's order; then the sums of the warps are added in order.
 template <class T, class G, int kPack>
 __global__ void __launch_bounds__(kThreads)
     long_kernel(const T* dy, std::int64_t n, int tiles, Groups groups, G* dweight) {
@@ -196,6 +225,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     shared[warp][lane] = sum;
     __syncthreads();
+    // Warp 0 adds the sums of the warps in ascending order, whichever finished first.
     if (warp == 0 && at < n) {
       for (int other = 1; other < kWarps; ++other) {
 #pragma unroll
@@ -205,11 +235,11 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int k = 0; k < kPack; ++k) stored[k] = narrowed<G>(widened(stored[k]) + sum[k]);
     }
-    __syncthreads();
+    __syncthreads();  // `shared` has been read
   }
 }
 
-// Of the table only the rows of tokens that occur are touched. A token's rows are added in their order.
+// Launches the four kernels of the gradient.
 template <class T, class G>
 void gradient(const KernelCall& call) {
   const TensorView& dy = call.in(EmbeddingGradientIn::dy);

@@ -15,7 +15,7 @@ class EmbeddingGradient final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     return {required(inputs, EmbeddingGradientIn::dweight, name())};
   }
-  // A row of the table is read and written for each row of dy, not the table.
+  // Only one row of the table is read and written for each row of dy.
   Cost cost(InputTypes inputs, std::span<const Type>, const Attributes&) const override {
     const Type& dy = required(inputs, EmbeddingGradientIn::dy, name());
     const auto elements = static_cast<double>(dy.elements());
@@ -42,7 +42,7 @@ class Embedding final : public Op {
     const Type& weight = required(inputs, EmbeddingIn::weight, name());
     expect(tokens.dtype == DType::i32 && tokens.shape.size() == 1 && weight.shape.size() == 2, name(),
            text_of("tokens are ", to_text(tokens), ", weight ", to_text(weight),
-                   "; wanted i32[rows] and [vocab, hidden]"));
+                   "; expected i32[rows] and [vocab, hidden]"));
     return {Type{weight.dtype, {tokens.shape[0], weight.shape[1]}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes&) const override {

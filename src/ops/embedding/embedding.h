@@ -1,4 +1,4 @@
-// Rows of a table by index.
+// Token embedding: rows of a table by index.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct EmbeddingIn {
   enum : std::size_t { tokens, weight };
 };
@@ -15,8 +15,9 @@ struct EmbeddingGradientIn {
   enum : std::size_t { dy, tokens, dweight };
 };
 
-// tokens i32 [rows], each in [0, vocab), weight [vocab, hidden] -> [rows, hidden]. Rows past the count are zero. The
-// weight's gradient is summed in the order of rows.
+// Returns [rows, hidden] for tokens i32 [rows], each in [0, vocab), and weight [vocab, hidden]. Rows past the count are
+// zero. The weight's gradient is summed in the order of rows. A CPU asserts that tokens are in range; on a GPU the row
+// of another number is NaN, and gives no gradient.
 [[nodiscard]] Tensor embedding(Tensor tokens, Tensor weight);
 
 }  // namespace hone

@@ -13,7 +13,7 @@ class Fill final : public Op {
   Attributes default_attributes() const override { return FillAttributes{}; }
   std::vector<Type> infer(InputTypes, const Attributes& attributes) const override {
     Type type = type_from_text(attributes.as<FillAttributes>().type);
-    expect(is_floating(type.dtype), name(), text_of("the type is ", to_text(type), "; wanted a floating one"));
+    expect(is_floating(type.dtype), name(), text_of("the type is ", to_text(type), "; expected a floating type"));
     return {std::move(type)};
   }
 };

@@ -1,4 +1,4 @@
-// A constant, such as the gradient 1 of a loss.
+// A tensor with one constant value, such as the gradient 1 of a loss.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct FillAttributes {
   }
 };
 
-// A floating tensor whose rows in use hold `value`.
+// Returns a tensor of a floating type whose rows in use hold `value`; rows past the count are zero.
 [[nodiscard]] Tensor fill(Program& program, const Type& type, double value);
 
 }  // namespace hone

@@ -13,7 +13,7 @@ void forward(const KernelCall& call) {
   const auto* index = call.in(GatherRowsIn::index).as<std::int32_t>();
   const std::size_t row_bytes = static_cast<std::size_t>(x.row_size()) * size_of(x.dtype());
   for (std::int64_t i = 0; i < y.rows(); ++i) {
-    HONE_ASSERT(index[i] >= 0 && index[i] < x.rows(), "row ", index[i], " of ", x.rows(), " is wanted");
+    HONE_ASSERT(index[i] >= 0 && index[i] < x.rows(), "index ", index[i], " is outside the ", x.rows(), " rows of x");
     std::memcpy(y.data + static_cast<std::size_t>(i) * row_bytes,
                 x.data + static_cast<std::size_t>(index[i]) * row_bytes, row_bytes);
   }

@@ -14,7 +14,7 @@ class GatherRows final : public Op {
     const Type& x = required(inputs, GatherRowsIn::x, name());
     const Type& index = required(inputs, GatherRowsIn::index, name());
     expect(x.shape.size() == 2 && index.dtype == DType::i32 && index.shape.size() == 1, name(),
-           text_of("x is ", to_text(x), ", index ", to_text(index), "; wanted [rows, n] and i32[samples]"));
+           text_of("x is ", to_text(x), ", index ", to_text(index), "; expected [rows, n] and i32[samples]"));
     return {Type{x.dtype, {index.shape[0], x.shape[1]}}};
   }
   // Only the rows that are picked are read.

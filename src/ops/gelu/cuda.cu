@@ -27,7 +27,8 @@ struct TanhGelu {
 template <class T>
 struct ExactGelu {
   using A = CudaAccumulator<T>;
-  // P(X <= x); for bf16 from erf, whose cancellation far below 0 stays under what a sum of activations sees.
+  // P(X <= x). For bf16 it is computed from erf; its cancellation far below 0 is too small to matter in a sum of
+  // activations.
   static __device__ A below(A x) {
     if constexpr (std::is_same_v<T, __nv_bfloat16>) {
       return 0.5f + 0.5f * erff(x * static_cast<A>(kRootHalf));
@@ -57,7 +58,7 @@ struct Gradient {
   __device__ T operator()(T dy, T x) const { return narrowed<T>(widened(dy) * Function::slope(widened(x))); }
 };
 
-// body.operator()<T, Function>() for the call's type and form.
+// Calls body.operator()<T, Function>() for the call's dtype and its form of GELU.
 template <class Body>
 void for_form(const KernelCall& call, const Body& body) {
   const bool exact = call.attributes_as<GeluAttributes>().approximate == "none";

@@ -33,10 +33,10 @@ class Gelu final : public Op {
   Attributes default_attributes() const override { return GeluAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, 0, name());
-    expect(is_floating(x.dtype), name(), text_of("x is ", to_text(x), "; wanted a floating type"));
+    expect(is_floating(x.dtype), name(), text_of("x is ", to_text(x), "; expected a floating type"));
     const std::string& approximate = attributes.as<GeluAttributes>().approximate;
     expect(approximate == "tanh" || approximate == "none", name(),
-           text_of("approximate is '", approximate, "'; wanted tanh or none"));
+           text_of("approximate is '", approximate, "'; expected tanh or none"));
     return {x};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {

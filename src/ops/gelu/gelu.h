@@ -8,7 +8,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct GeluBackwardIn {
   enum : std::size_t { dy, x };
 };
@@ -23,7 +23,7 @@ struct GeluAttributes {
   }
 };
 
-// x [rows, n] -> y [rows, n]. Computed in f32 (f64) and rounded once; rows past the count are zero.
+// Returns y [rows, n] for x [rows, n], computed in f32 (f64 for f64) and rounded once. Rows past the count are zero.
 [[nodiscard]] Tensor gelu(Tensor x, const GeluAttributes& attributes = {});
 
 }  // namespace hone

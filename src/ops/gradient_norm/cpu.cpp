@@ -11,7 +11,7 @@ constexpr std::int64_t kBlock = 1 << 15;  // elements
 
 std::int64_t blocks_of(std::int64_t elements) { return (elements + kBlock - 1) / kBlock; }
 
-// `sums` holds one number a block.
+// Sum of squares of a tensor. `sums` is scratch for one number of each block.
 template <class T>
 double sum_of_squares(const TensorView& gradient, double* sums) {
   const T* values = gradient.as<T>();

@@ -8,11 +8,12 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 512;
-constexpr int kUnroll = 8;                // packs that a thread loads at once
-constexpr std::int64_t kBlock = 1 << 15;  // elements
-constexpr int kGradients = 256;           // a launch
+constexpr int kUnroll = 8;                // packs that a thread has in flight
+constexpr std::int64_t kBlock = 1 << 15;  // elements of a block; fixes the order of the sum
+constexpr int kGradients = 256;           // tensors of a launch at most
 constexpr int kSumThreads = 1024;
 
+// The tensors of a launch. Blocks first_block[i] .. first_block[i + 1] - 1 have tensor i.
 struct Batch {
   const void* data[kGradients];
   DType dtype[kGradients];
@@ -60,8 +61,8 @@ __device__ double squares_of(const T* values, std::int64_t begin, std::int64_t e
   return mine;
 }
 
-// Block b writes the sum of squares of its kBlock elements to sums[b]. Two blocks hold more loads under way than one
-// that has as many registers as the compiler would like.
+// Block b writes the sum of squares of its kBlock elements to sums[b]. The launch bound of two blocks on an SM limits
+// registers: two blocks have more loads in flight than one with as many registers as the compiler would choose.
 __global__ void __launch_bounds__(kThreads, 2) squares_kernel(const __grid_constant__ Batch batch, double* sums) {
   __shared__ double shared[32];
   const std::int64_t block = blockIdx.x;
@@ -89,7 +90,8 @@ __global__ void __launch_bounds__(kThreads, 2) squares_kernel(const __grid_const
   if (threadIdx.x == 0) sums[block] = total;
 }
 
-// One block: a thread adds the sums that lie kSumThreads apart, in order; the threads are added as a tree.
+// Writes the root of the sum of all blocks' sums. Launched as one block: thread t adds sums t, t + kSumThreads, ... in
+// order; the threads' sums are added as a tree.
 template <class A>
 __global__ void __launch_bounds__(kSumThreads) root_kernel(const double* sums, std::int64_t count, A* norm) {
   __shared__ double shared[32];

@@ -16,7 +16,7 @@ class GradientNorm final : public Op {
       const Type& gradient = required(inputs, i, name());
       expect(is_floating(gradient.dtype) && accumulator_of(gradient.dtype) == dtype, name(),
              text_of("gradient ", i, " is ", to_text(gradient), ", the first ", to_text(required(inputs, 0, name())),
-                     "; wanted floating types, all of them f64 or none"));
+                     "; expected floating types, either all f64 or none"));
     }
     return {Type{dtype, {1}}};
   }
@@ -34,7 +34,7 @@ const GradientNorm kGradientNorm;
 }  // namespace
 
 Tensor gradient_norm(std::span<const Tensor> gradients) {
-  HONE_ASSERT(!gradients.empty(), "a norm over no gradients");
+  HONE_ASSERT(!gradients.empty(), "gradient_norm needs at least one gradient");
   return gradients[0].program().append(kGradientNorm, {}, gradients)[0];
 }
 

@@ -1,4 +1,4 @@
-// The L2 norm of all gradients of a step.
+// L2 norm over all gradients of a step.
 #pragma once
 
 #include <span>
@@ -7,8 +7,8 @@
 
 namespace hone {
 
-// Any number of floating tensors, at least one, all of them f64 or none -> [1], f32 (f64). Squares are added in double:
-// over blocks of a fixed size, then the blocks in order, then the tensors in order.
+// Returns the norm [1], f32 (f64 if the gradients are f64), of at least one floating tensor; either all are f64 or none
+// is. Squares are summed in double in a fixed order that follows from the sizes of the tensors.
 [[nodiscard]] Tensor gradient_norm(std::span<const Tensor> gradients);
 
 }  // namespace hone

@@ -6,9 +6,9 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kBlock = 8192;  // elements
+constexpr std::int64_t kBlock = 8192;  // elements of a block
 
-// All who write to `bad` write 1.
+// Sets `bad` to 1 if an element is not finite. The race is harmless: every thread that writes writes 1.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     guard_kernel(const T* values, RowCount rows, std::int64_t row_size, std::int32_t* bad) {

@@ -14,7 +14,7 @@ class Guard final : public Op {
     const Type& values = required(inputs, GuardIn::values, name());
     const Type& bad = required(inputs, GuardIn::bad, name());
     expect(is_floating(values.dtype) && bad == Type{DType::i32, {1}}, name(),
-           text_of("values are ", to_text(values), ", bad ", to_text(bad), "; wanted a floating type and i32[1]"));
+           text_of("values are ", to_text(values), ", bad ", to_text(bad), "; expected a floating type and i32[1]"));
     return {bad};
   }
   std::optional<std::size_t> alias(std::size_t) const override { return GuardIn::bad; }

@@ -1,4 +1,4 @@
-// The sticky mark of a training run that has met a number that is not finite.
+// Sticky flag of a training run that has produced a number that is not finite.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,13 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct GuardIn {
   enum : std::size_t { values, bad };
 };
 
-// Sets bad [1] (i32 state, in place) to 1 where a number in `values` (floating) is not finite; never clears it. Returns
-// bad as it then stands, for adamw.
+// Sets bad (i32[1], a state, in place) to 1 if a number in `values` (floating) is not finite, and never clears it.
+// Returns the updated bad, for the optimizer.
 [[nodiscard]] Tensor guard(Tensor values, Tensor bad);
 
 }  // namespace hone

@@ -7,8 +7,8 @@
 namespace hone {
 namespace {
 
-// The first columns of each head of x, which is one head behind the other of all rows; where y's heads are the longer
-// ones, zeros behind them.
+// Copies the first columns of each head of x and fills the rest of y's heads, if they are longer, with zeros. The heads
+// of all rows are consecutive, so that rows and heads are one loop.
 template <class T>
 void copy_columns(const KernelCall& call) {
   const auto& a = call.attributes_as<HeadColumnsAttributes>();

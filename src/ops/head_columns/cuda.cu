@@ -6,10 +6,10 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPacks = 4;  // a thread
+constexpr int kPacks = 4;  // packs of a thread
 
-// The first `columns` of each head of x, zeros behind them where y's heads are longer. blockIdx.x is the row,
-// blockIdx.y a stretch of it.
+// Copies the first `columns` of each head of x and fills the rest of y's heads, if they are longer, with zeros.
+// blockIdx.x is the row, blockIdx.y a range of its packs.
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
     copy_columns_kernel(const T* x, RowCount rows, int heads, int from_width, int to_width, int columns, T* y) {
@@ -35,7 +35,7 @@ void copy_columns(const KernelCall& call) {
   const TensorView& x = call.in(0);
   const TensorView& y = call.out(0);
   if (y.capacity() == 0) return;
-  // A power of two divides both where it divides their bitwise or.
+  // A power of two divides both numbers if and only if it divides their bitwise or.
   with_pack<T>(a.head_dim | a.columns, [&]<int kPack>() {
     const std::int64_t stretches = ceil_div(y.row_size(), std::int64_t{kThreads} * kPacks * kPack);
     const dim3 grid(static_cast<unsigned>(y.capacity()), static_cast<unsigned>(stretches));

@@ -1,4 +1,4 @@
-// The first columns of each head.
+// Keeps the first columns of each head.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace hone {
 struct HeadColumnsAttributes {
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;
-  std::int64_t columns = 0;  // kept of each head, at most head_dim
+  std::int64_t columns = 0;  // kept in each head, at most head_dim
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -20,8 +20,8 @@ struct HeadColumnsAttributes {
   }
 };
 
-// x [rows, heads x head_dim] of any floating type -> [rows, heads x columns]. Rows past the count are zero. The
-// gradient of a column that is left out is zero.
+// Returns [rows, heads x columns] for x [rows, heads x head_dim] of any floating type. Rows past the count are zero.
+// The gradient of a dropped column is zero. Throws Error if the sizes do not fit.
 [[nodiscard]] Tensor head_columns(Tensor x, const HeadColumnsAttributes& attributes);
 
 }  // namespace hone

@@ -16,7 +16,8 @@ void append(const KernelCall& call) {
   const std::int64_t all_slots = keys.dim(0) * keys.dim(1);
   const auto* slots = call.in(KvAppendIn::slots).as<std::int32_t>();
   for (std::int64_t row = 0; row < qkv.rows(); ++row) {
-    HONE_ASSERT(slots[row] >= 0 && slots[row] < all_slots, "slot ", slots[row], " at row ", row, " of ", all_slots);
+    HONE_ASSERT(slots[row] >= 0 && slots[row] < all_slots, "slot ", slots[row], " at row ", row,
+                " is out of range; the number of slots is ", all_slots);
   }
   const T* rows = qkv.as<T>();
   T* k_cache = keys.as<T>();

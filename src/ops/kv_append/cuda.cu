@@ -7,15 +7,15 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// What lies where, in units.
+// Sizes and offsets, in units.
 struct Layout {
-  std::int64_t row;    // of qkv
-  std::int64_t key;    // where the keys of a row start; its values follow
-  std::int64_t width;  // of the keys, and of the values
-  std::int64_t slots;
+  std::int64_t row;    // length of a row of qkv
+  std::int64_t key;    // offset of the keys in a row; the values follow
+  std::int64_t width;  // length of a row's keys, and of its values
+  std::int64_t slots;  // number of slots in the cache
 };
 
-// A block to a row. A row whose slot is none of the cache's is left out.
+// Copies the keys and values of one row, which a block has, to its slot. A row whose slot is out of range is skipped.
 template <class Unit>
 __global__ void __launch_bounds__(kThreads) append_kernel(const Unit* qkv, const std::int32_t* slots, RowCount rows,
                                                           Layout layout, Unit* k_cache, Unit* v_cache) {

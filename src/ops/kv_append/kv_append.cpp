@@ -20,17 +20,18 @@ class KvAppend final : public Op {
     const auto& a = attributes.as<KvAppendAttributes>();
     expect_sizes(name(), {a.heads, a.kv_heads, a.head_dim});
     expect(qkv.shape.size() == 2 && qkv.shape[1].size == (a.heads + 2 * a.kv_heads) * a.head_dim, name(),
-           text_of("qkv is ", to_text(qkv), " for ", a.heads, " query and ", a.kv_heads, " key heads of ", a.head_dim));
+           text_of("qkv is ", to_text(qkv), "; it does not fit ", a.heads, " query and ", a.kv_heads,
+                   " key heads of head_dim ", a.head_dim));
     expect(keys == values && keys.shape.size() == 3 && keys.shape[2].size == a.kv_heads * a.head_dim &&
                keys.dtype == qkv.dtype,
            name(),
-           text_of("qkv is ", to_text(qkv), ", the caches ", to_text(keys), " and ", to_text(values), "; wanted [",
+           text_of("qkv is ", to_text(qkv), ", the caches ", to_text(keys), " and ", to_text(values), "; expected [",
                    "num_blocks, block_size, ", a.kv_heads * a.head_dim, "] of one dtype"));
     expect(slots.dtype == DType::i32 && slots.shape.size() == 1 && slots.shape[0] == qkv.shape[0], name(),
-           text_of("slots are ", to_text(slots), ", qkv is ", to_text(qkv), "; wanted i32[rows]"));
+           text_of("slots are ", to_text(slots), ", qkv is ", to_text(qkv), "; expected i32[rows]"));
     return {keys, values};
   }
-  // The rows are moved, not the caches.
+  // Only the rows are read and written, not the whole caches.
   Cost cost(InputTypes inputs, std::span<const Type>, const Attributes& attributes) const override {
     const auto& a = attributes.as<KvAppendAttributes>();
     const Type& qkv = required(inputs, KvAppendIn::qkv, name());

@@ -1,4 +1,4 @@
-// Keys and values written to their pages.
+// Writes the keys and values of new tokens to the pages of the key-value cache.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct KvAppendIn {
   enum : std::size_t { qkv, k_cache, v_cache, slots };
 };
@@ -30,9 +30,11 @@ struct KvAppendAttributes {
   }
 };
 
-// qkv [rows, (heads + 2 kv_heads) head_dim], k_cache and v_cache [num_blocks, block_size, kv_heads x head_dim] of its
-// dtype, slots i32 [rows]: page x block_size + offset, no two the same -> the caches, written in place. Rows past the
-// count write nothing. There is no gradient.
+// Copies the keys and values of each row to its slot and returns both caches, written in place.
+//   qkv               [rows, (heads + 2 kv_heads) head_dim]: query heads, key heads, value heads
+//   k_cache, v_cache  [num_blocks, block_size, kv_heads x head_dim] of the same dtype
+//   slots             i32 [rows]: page x block_size + offset in the page; no two are the same
+// Rows past the count write nothing. There is no gradient. Throws Error if the types do not fit.
 [[nodiscard]] std::pair<Tensor, Tensor> kv_append(Tensor qkv, Tensor k_cache, Tensor v_cache, Tensor slots,
                                                   const KvAppendAttributes& attributes);
 

@@ -1,4 +1,5 @@
-// Rows are copied a pack a thread: blockIdx.x is the row, blockIdx.y a stretch of it.
+// Copy kernels of multi-head latent attention. A thread copies packs of a row: blockIdx.x is the row, blockIdx.y a
+// range of its packs.
 #include "ops/cuda_kernel.cuh"
 #include "ops/latent_heads/latent_heads.h"
 #include "ops/registry.h"
@@ -7,7 +8,7 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPacks = 4;  // a thread
+constexpr int kPacks = 4;  // packs of a thread
 
 struct Sizes {
   int heads, nope, rope, value;
@@ -22,7 +23,7 @@ struct Sizes {
   [[nodiscard]] __host__ __device__ int kv_width() const { return heads * (nope + value); }
 };
 
-// The thread's i-th element of a row: consecutive threads take consecutive packs.
+// Index in a row of the first element of the thread's i-th pack; consecutive threads take consecutive packs.
 template <int kPack>
 [[nodiscard]] __device__ int place_of(int i) {
   return static_cast<int>((blockIdx.y * kPacks + i) * kThreads + threadIdx.x) * kPack;
@@ -38,7 +39,7 @@ struct Forward {
   Sizes sizes;
 };
 
-// A pack lies in one part of one head, since kPack divides all sizes.
+// Writes qkv. A pack never crosses the parts of a head, because kPack divides all their sizes.
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads) forward_kernel(Forward<T> p) {
   using Elements = Pack<T, kPack>;
@@ -49,7 +50,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(Forward<T> p) {
   const T* query = p.query + row * width;
   const T* kv = p.kv + row * s.kv_width();  // [heads, nope + value]
   const T* rope_key = p.rope_key + row * s.rope;
-  // Where the element at `at` of qkv comes from; null where it is zero.
+  // Source of element `at` of qkv; null if it is padding.
   const auto source = [&](int at) -> const T* {
     if (at < width) return query + at;
     at -= width;
@@ -81,8 +82,8 @@ struct Backward {
   Sizes sizes;
 };
 
-// The places of a row are those of drope_key, which take longest, then of dquery, then of dkv. A thread adds the heads
-// of its pack of drope_key one after the other.
+// Writes the gradients. The packs of a row are numbered from those of drope_key, which take longest, through dquery to
+// dkv. A thread adds the heads for its pack of drope_key in ascending order.
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads) backward_kernel(Backward<T> p) {
   using Elements = Pack<T, kPack>;
@@ -128,8 +129,8 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(Backward<T> p) {
   }
 }
 
-// body.operator()<kPack>(grid) for rows of `places` elements. kPack divides the sizes of all parts of a head: a power
-// of two divides them all where it divides their bitwise or.
+// Calls body.operator()<kPack>(grid) for rows of `places` elements. kPack divides the sizes of all parts of a head: a
+// power of two divides them all if and only if it divides their bitwise or.
 template <class T, class Body>
 void over_places(const Sizes& s, std::int64_t capacity, std::int64_t places, const Body& body) {
   if (capacity == 0) return;

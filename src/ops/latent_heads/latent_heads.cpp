@@ -28,12 +28,12 @@ class LatentHeadsBackward final : public Op {
     const auto& a = attributes.as<LatentHeadsAttributes>();
     expect_heads(name(), a);
     expect(is_floating(dqkv.dtype) && dqkv.shape.size() == 2 && dqkv.shape[1].size == 3 * a.query_width(), name(),
-           text_of("dqkv is ", to_text(dqkv), "; wanted [rows, ", 3 * a.query_width(), "] of a floating type"));
+           text_of("dqkv is ", to_text(dqkv), "; expected [rows, ", 3 * a.query_width(), "] of a floating type"));
     const Dim rows = dqkv.shape[0];
     return {Type{dqkv.dtype, {rows, a.query_width()}}, Type{dqkv.dtype, {rows, a.kv_width()}},
             Type{dqkv.dtype, {rows, a.rope_dim}}};
   }
-  // What lies behind the values is not read.
+  // The gradient of the values' padding is not read.
   Cost cost(InputTypes, std::span<const Type> outputs, const Attributes& attributes) const override {
     const auto& a = attributes.as<LatentHeadsAttributes>();
     const Type& drope_key = outputs[LatentHeadsBackwardOut::drope_key];
@@ -65,11 +65,11 @@ class LatentHeadsForward final : public Op {
       return type.dtype == query.dtype && type.shape.size() == 2 && type.shape[0] == query.shape[0] &&
              type.shape[1].size == width;
     };
-    expect(
-        is_floating(query.dtype) && is(query, a.query_width()) && is(kv, a.kv_width()) && is(rope_key, a.rope_dim),
-        name(),
-        text_of("query is ", to_text(query), ", kv ", to_text(kv), ", rope_key ", to_text(rope_key), "; wanted [rows, ",
-                a.query_width(), "], [rows, ", a.kv_width(), "] and [rows, ", a.rope_dim, "] of one floating type"));
+    expect(is_floating(query.dtype) && is(query, a.query_width()) && is(kv, a.kv_width()) && is(rope_key, a.rope_dim),
+           name(),
+           text_of("query is ", to_text(query), ", kv ", to_text(kv), ", rope_key ", to_text(rope_key),
+                   "; expected [rows, ", a.query_width(), "], [rows, ", a.kv_width(), "] and [rows, ", a.rope_dim,
+                   "] of one floating type"));
     return {Type{query.dtype, {query.shape[0], 3 * a.query_width()}}};
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {

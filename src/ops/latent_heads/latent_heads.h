@@ -1,4 +1,5 @@
-// Heads of multi-head latent attention (DeepSeek-V2, 2024, section 2.1) as the packed rows that attention reads.
+// Assembles the heads of multi-head latent attention (MLA; DeepSeek-V2, 2024, section 2.1) into the packed rows that
+// attention reads.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct LatentHeadsIn {
   enum : std::size_t { query, kv, rope_key };
 };
@@ -16,7 +17,7 @@ struct LatentHeadsBackwardOut {
   enum : std::size_t { dquery, dkv, drope_key };
 };
 
-// A head of queries or keys has nope_dim elements that no rotation touches, then rope_dim rotated ones.
+// Sizes of the heads. A query or key head has nope_dim elements without rotary embedding, then rope_dim rotated ones.
 struct LatentHeadsAttributes {
   std::int64_t heads = 0;
   std::int64_t nope_dim = 0;
@@ -36,11 +37,12 @@ struct LatentHeadsAttributes {
   [[nodiscard]] std::int64_t kv_width() const { return heads * (nope_dim + value_dim); }
 };
 
-// query [rows, heads x (nope_dim + rope_dim)], kv [rows, heads x (nope_dim + value_dim)] with each head's key part
-// before its value, rope_key [rows, rope_dim], of one dtype -> qkv [rows, 3 heads x head_dim] with head_dim = nope_dim
-// + rope_dim: the query heads as they are, the key heads each of its part of kv and the rope key of all heads, the
-// value heads each with zeros behind it. Rows past the count are zero. The gradient of rope_key sums over the heads in
-// ascending order in f32 (f64) and is rounded once. Throws Error where value_dim exceeds head_dim.
+// Returns qkv [rows, 3 heads x head_dim], with head_dim = nope_dim + rope_dim, for operands of one dtype:
+//   query     [rows, heads x head_dim]: the query heads, copied
+//   kv        [rows, heads x (nope_dim + value_dim)]: of each head the key's first part, then the value
+//   rope_key  [rows, rope_dim]: the rotated part of the key, which all heads share
+// Values are padded with zeros to head_dim. Rows past the count are zero. The gradient of rope_key sums over the heads
+// in ascending order in f32 (f64 for f64) and is rounded once. Throws Error if value_dim exceeds head_dim.
 [[nodiscard]] Tensor latent_heads(Tensor query, Tensor kv, Tensor rope_key, const LatentHeadsAttributes& attributes);
 
 }  // namespace hone

@@ -1,3 +1,4 @@
+// Runs layer_norm on a GPU by the kernels of layer_norm/row.cuh.
 #include "ops/layer_norm/layer_norm.h"
 #include "ops/layer_norm/row.cuh"
 #include "ops/registry.h"

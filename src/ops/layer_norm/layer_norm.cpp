@@ -8,7 +8,7 @@
 namespace hone {
 namespace {
 
-// (dy, x, weight, mean, rstd, dweight or none, dbias or none) -> (dx, dweight and dbias or nothing), these two in
+// (dy, x, weight, mean, rstd, dweight or none, dbias or none) -> (dx, dweight and dbias or nothing), the last two in
 // place.
 class LayerNormBackward final : public Op {
  public:
@@ -50,7 +50,7 @@ class LayerNorm final : public Op {
                x.dtype == weight.dtype,
            name(),
            text_of("x is ", to_text(x), ", weight ", to_text(weight), ", bias ", to_text(bias),
-                   "; wanted [rows, n], [n] and [n]"));
+                   "; expected [rows, n], [n] and [n]"));
     const Type statistic{accumulator_of(x.dtype), {x.shape[0]}};
     return {x, statistic, statistic};
   }

@@ -8,7 +8,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct LayerNormIn {
   enum : std::size_t { x, weight, bias };
 };
@@ -31,8 +31,8 @@ struct LayerNormAttributes {
   }
 };
 
-// x [rows, n], weight and bias [n] -> y [rows, n]. Both means are taken in f32 (f64) and the result is rounded once.
-// Weight and bias may each be trained or not.
+// Returns y [rows, n] for x [rows, n] and weight and bias [n] of one dtype. Both means are computed in f32 (f64 for
+// f64) and y is rounded once. Weight and bias may each be trainable or not. Throws Error if the types do not fit.
 [[nodiscard]] Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, const LayerNormAttributes& attributes);
 
 }  // namespace hone

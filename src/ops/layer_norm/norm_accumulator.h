@@ -1,4 +1,4 @@
-// Where the gradients of a norm's weight and bias are summed: kernels sum both or neither.
+// Accumulators for the gradients of a layer norm's weight and bias. Kernels compute both gradients or neither.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace hone {
 
-// The accumulator of input `index`; zeros that nobody reads where the `other` alone is trained; none where neither is.
+// Returns the accumulator of input `index` if it is trainable, a scratch tensor of zeros if only input `other` is, and
+// no tensor if neither is.
 [[nodiscard]] inline Tensor norm_accumulator(GradientBuilder& builder, std::size_t index, std::size_t other) {
   if (builder.needs(index)) return builder.accumulator(index);
   if (!builder.needs(other)) return {};

@@ -1,5 +1,10 @@
-// Kernels of a layer norm, for the operations that hold one: with or without a sum before it, and in the backward a
-// gradient added behind it. A block works on one row at a time, which its threads hold in registers.
+// Kernels of a layer norm, forward and backward, shared by layer_norm and add_layer_norm: the latter adds a residual
+// before the norm and, in the backward pass, the sum's gradient after it. rms_norm/row.cuh draws the layout: forward
+// one block to a row, backward block b takes rows b, b + slices, ...; a row stays in the registers of its block.
+//
+// The forward pass waits at one barrier only: each warp computes the squares about its own mean, and block_statistics
+// merges sums, means and squares of all warps. The backward pass reduces its two sums behind one barrier (block_sums).
+// All reductions are fixed trees, so that a row does not depend on the batch.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +16,15 @@
 
 namespace hone {
 
+// Two sums over a block.
 template <class A>
 struct SumPair {
   A first;
   A second;
 };
 
-// block_sum of two values behind one barrier; `shared` holds 64. Half of a warp's lanes adds up one, half the other.
+// Sums of two values over a block with one barrier; `shared` holds 64 values. Half of a warp's lanes reduces the first
+// value, the other half the second.
 template <class A>
 [[nodiscard]] __device__ inline SumPair<A> block_sums(A first, A second, A* shared) {
   const int warps = static_cast<int>(blockDim.x) / 32;
@@ -40,7 +47,7 @@ template <class A>
   return {__shfl_sync(0xFFFFFFFFu, of_block, 0), __shfl_sync(0xFFFFFFFFu, of_block, 16)};
 }
 
-// Packs of a row that the lanes of a warp hold together.
+// Number of packs of a row that the lanes of a warp hold together.
 [[nodiscard]] __device__ inline int held_packs(int held, int packs_a_row, int warp) {
   int packs = 0;
 #pragma unroll
@@ -50,12 +57,12 @@ template <class A>
   return packs;
 }
 
-// What a warp holds of a row.
+// Statistics of the elements of a row that a warp holds.
 template <class A>
 struct alignas(4 * sizeof(A)) WarpStatistics {
   A sum;
   A mean;
-  A squares;  // about that mean
+  A squares;  // sum of squared deviations from that mean
   A elements;
 };
 
@@ -65,8 +72,8 @@ struct RowStatistics {
   A variance;
 };
 
-// Those of a row of n elements, the inverse of which is given, from those of every warp (Chan, Golub and LeVeque:
-// Updating formulae and a pairwise algorithm for computing sample variances, 1979). `shared` holds 32.
+// Statistics of a row from those of all warps (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
+// computing sample variances", 1979). `inverse` is 1 / n; `shared` holds 32 entries.
 template <class A>
 [[nodiscard]] __device__ inline RowStatistics<A> block_statistics(const WarpStatistics<A>& of_warp, A inverse,
                                                                   WarpStatistics<A>* shared) {
@@ -80,24 +87,25 @@ template <class A>
   return {mean, warp_sum(fma(part.elements * away, away, part.squares)) * inverse};
 }
 
+// Operands of the forward kernel.
 template <class T>
 struct LayerNormRows {
   using A = CudaAccumulator<T>;
-  const T* x;         // with a residual: one side of the sum
-  const T* residual;  // or null
-  const T* weight;
-  const T* bias;
-  T* sum;  // or null
+  const T* x;         // [rows, n]; with a residual, one operand of the sum
+  const T* residual;  // [rows, n], or null
+  const T* weight;    // [n]
+  const T* bias;      // [n]
+  T* sum;             // [rows, n], or null
   T* y;
   A* mean;
   A* rstd;
   RowCount rows;
   std::int64_t n;
-  A inverse;  // of n
+  A inverse;  // 1 / n
   A epsilon;
 };
 
-// y = (x - mean) * rstd * weight + bias, where x is the rounded sum if there is a residual.
+// Computes y = (x - mean) * rstd * weight + bias, where x is the rounded sum with kAdd. A block has one row.
 template <class T, int kPack, int kHeld, int kMaxThreads, bool kAdd>
 __global__ void __launch_bounds__(kMaxThreads, kHeld == 4 ? 2 : 1) layer_norm_kernel(LayerNormRows<T> p) {
   using A = CudaAccumulator<T>;
@@ -106,7 +114,7 @@ __global__ void __launch_bounds__(kMaxThreads, kHeld == 4 ? 2 : 1) layer_norm_ke
   const std::int64_t row = blockIdx.x;
   const std::int64_t at = row * p.n;
   const int packs = static_cast<int>(p.n / kPack);
-  // One thread reads the count, while the row is on its way: there is memory for every row.
+  // One thread reads the count while the row is being loaded, which is safe because there is memory for every row.
   __shared__ std::int64_t used;
   if (threadIdx.x == 0) used = p.rows.get();
   Row x;
@@ -122,7 +130,7 @@ __global__ void __launch_bounds__(kMaxThreads, kHeld == 4 ? 2 : 1) layer_norm_ke
 #pragma unroll
     for (int k = 0; k < kPack; ++k) sum += x.at(h, k);
   }
-  // A warp's squares are about its own mean: so the block waits once, for both sums.
+  // A warp's squares are about its own mean, so that the block waits once for both sums.
   WarpStatistics<A> of_warp{};
   of_warp.sum = warp_sum(sum);
   of_warp.elements = static_cast<A>(held_packs(kHeld, packs, static_cast<int>(threadIdx.x) / 32) * kPack);
@@ -166,10 +174,11 @@ void launch_layer_norm(const KernelCall& call, const LayerNormRows<T>& p) {
   check_launch("layer_norm");
 }
 
+// Operands of the backward kernel.
 template <class T>
 struct LayerNormGradient {
   using A = CudaAccumulator<T>;
-  const T* dsum;  // with kSum, or null
+  const T* dsum;  // [rows, n], or null without kSum
   const T* dy;
   const T* x;
   const T* weight;
@@ -177,14 +186,14 @@ struct LayerNormGradient {
   const A* rstd;
   T* dx;
   A* dweight_partials;  // [slices, n], or null
-  A* dbias_partials;    // with the former
+  A* dbias_partials;    // [slices, n], or null with the former
   RowCount rows;
   std::int64_t n;
 };
 
-// With g = w dy and z = (x - mean) rstd: dx = rstd * (g - mean(g) - z mean(g z)), rounded, then with dsum added and
-// rounded again. Block b takes the rows b, b + slices, ... and sums dy z and dy over them, while the next ones are on
-// their way.
+// Computes dx = rstd * (g - mean(g) - z mean(g z)), where g = w dy and z = (x - mean) rstd, rounded; with kSum, dsum is
+// added and the sum rounded again. Block b takes rows b, b + slices, ..., sums dy z and dy over them and prefetches the
+// next ones meanwhile.
 template <class T, int kPack, int kHeld, int kMaxThreads, bool kSum>
 __global__ void __launch_bounds__(kMaxThreads) layer_norm_backward_kernel(LayerNormGradient<T> p) {
   using A = CudaAccumulator<T>;
@@ -248,6 +257,7 @@ __global__ void __launch_bounds__(kMaxThreads) layer_norm_backward_kernel(LayerN
     }
     dx.store(p.dx + row * p.n, packs);
   }
+  // Rows past the count get zeros; then this slice's parts of dweight and dbias are stored.
   for (const Row zero{}; row < p.rows.capacity; row += slices) zero.store(p.dx + row * p.n, packs);
   if (p.dweight_partials == nullptr) return;
   const std::int64_t partial = static_cast<std::int64_t>(blockIdx.x) * p.n;
@@ -260,7 +270,7 @@ __global__ void __launch_bounds__(kMaxThreads) layer_norm_backward_kernel(LayerN
   }
 }
 
-// Slices of the rows: as many blocks as the multiprocessors hold with 1,024 threads each, since a few more would run
+// Number of slices of the rows: as many blocks as the SMs hold with 1,024 threads each, because a few more would run
 // after all the others.
 [[nodiscard]] inline std::int64_t layer_norm_slices(std::int64_t rows, int threads) {
   return std::min<std::int64_t>(rows, kSlicedMultiprocessors * std::max(1, 1024 / threads));
@@ -271,7 +281,7 @@ void with_layer_norm_gradient(std::int64_t n, const Body& body) {
   with_held_row<T, 1, 4, 1024>(n, body);
 }
 
-// Bytes for the partial sums of dweight and dbias.
+// Bytes of workspace for the partial sums of dweight and dbias.
 template <class T>
 [[nodiscard]] std::size_t layer_norm_workspace(const Type& x) {
   std::int64_t slices = 0;
@@ -281,7 +291,8 @@ template <class T>
   return static_cast<std::size_t>(2 * slices * x.row_size()) * sizeof(CudaAccumulator<T>);
 }
 
-// dweight and dbias [n] grow by their gradients, unless they are null; p's partials are set here.
+// Launches the backward pass and adds the gradients of weight and bias to dweight and dbias [n], unless they are null.
+// The pointers to partials in `p` are set here.
 template <class T>
 void launch_layer_norm_backward(const KernelCall& call, LayerNormGradient<T> p, CudaAccumulator<T>* dweight,
                                 CudaAccumulator<T>* dbias) {

@@ -1,4 +1,4 @@
-// A layer norm on the CPU, forward and backward, for the operations that hold one.
+// Layer norm on the CPU, forward and backward, shared by layer_norm and add_layer_norm.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@ struct LayerNormStatistics {
   Accumulator<T> rstd;
 };
 
-// y = (x - mean) * rstd * weight + bias over n elements.
+// Computes y = (x - mean) * rstd * weight + bias over n elements and returns the statistics.
 template <class T>
 LayerNormStatistics<T> layer_norm_row(const T* x, const T* weight, const T* bias, std::int64_t n,
                                       Accumulator<T> epsilon, T* y) {
@@ -31,7 +31,7 @@ LayerNormStatistics<T> layer_norm_row(const T* x, const T* weight, const T* bias
   return {mean, rstd};
 }
 
-// With g = w dy and z = (x - mean) rstd: dx = rstd * (g - mean(g) - z mean(g z))
+// Computes dx = rstd * (g - mean(g) - z mean(g z)), where g = w dy and z = (x - mean) rstd.
 template <class T>
 void layer_norm_row_backward(const T* dy, const T* x, const T* weight, const LayerNormStatistics<T>& s, std::int64_t n,
                              T* dx) {
@@ -43,8 +43,8 @@ void layer_norm_row_backward(const T* dy, const T* x, const T* weight, const Lay
   for (std::int64_t i = 0; i < n; ++i) dx[i] = static_cast<T>(s.rstd * (g(i) - mean - z(i) * slope));
 }
 
-// The backward pass of a norm; In and Out are LayerNormBackwardIn and Out, or those of an operation that holds one and
-// so has their names. `dsums`, where there is one, is added to the norm's gradient after that was rounded. The
+// Backward pass of a norm. In and Out are LayerNormBackwardIn and LayerNormBackwardOut, or those of a fused operation
+// with the same names. If `dsums` is not null, it is added to the norm's gradient after that has been rounded. The
 // gradients of weight and bias are summed in the order of rows.
 template <class T, class In, class Out>
 void layer_norm_backward(const KernelCall& call, const T* dsums) {

@@ -8,10 +8,10 @@ namespace hone {
 namespace {
 
 constexpr int kWarps = 8;
-constexpr std::int64_t kSlices = 64;  // fixes the order of the sum
+constexpr std::int64_t kSlices = 64;  // at most; the number fixes the order of the sum
 
-// A block takes 32 packs of columns of the rows of one slice: those whose number / 8 leaves the slice modulo the number
-// of slices. Warp w adds the rows with number % 8 = w; then the warps are added in order.
+// Sums 32 packs of columns over the rows of one slice, which are the rows with row / 8 % slices == slice. Warp w adds
+// the rows with row % 8 == w; then the sums of the warps are added in order.
 template <class T, int kPack>
 __global__ void __launch_bounds__(32 * kWarps)
     bias_gradient_kernel(const T* dy, RowCount rows, std::int64_t n, int tiles, CudaAccumulator<T>* partials) {

@@ -7,7 +7,7 @@
 namespace hone {
 namespace {
 
-// The kernel's memory for a product of its first two inputs and its output.
+// Workspace of the GEMM that `product` describes, for the first two inputs and the output.
 template <auto product>
 std::size_t workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
   return gemm_workspace_bytes(product(required(inputs, LinearFactorsIn::a, "linear"),
@@ -49,7 +49,7 @@ void weight_gradient(const KernelCall& call) {
   multiply(call, args);
 }
 
-// The rows are added one after the other.
+// Adds the rows one after the other; each thread has some columns.
 template <class T>
 void bias_gradient(const KernelCall& call) {
   using A = Accumulator<T>;

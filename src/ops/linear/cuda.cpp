@@ -1,4 +1,5 @@
-// All rows of the capacity are multiplied: those past the count are finite in x and exactly zero in dy.
+// Linear layer on a GPU by cuBLASLt. All rows of the capacity are multiplied, because only the device knows how many
+// are in use; rows past the count are finite in x and exactly zero in dy, so that they add nothing to gradients.
 #include "backend/cuda/check.h"
 #include "backend/cuda/device.h"
 #include "ops/linear/few_rows_cuda.h"
@@ -10,17 +11,18 @@
 namespace hone {
 namespace {
 
-// Elements from row to row of y where it is made: what cublas.h says of kCublasUnit needs aligned rows.
+// Row stride, in elements, of the GEMM's result. If the rows of y are not aligned as kCublasUnit requires (cublas.h),
+// the result has padded rows in scratch memory and is copied to y.
 std::int64_t made_stride(const Type& x, const Type& y) {
   const std::int64_t n = y.row_size();
   if (x.dtype != DType::bf16 || n % kCublasUnit == 0) return n;
   return (n + kLogitStride - 1) / kLogitStride * kLogitStride;
 }
 
-// args.c: where the product is made, null for the output.
+// Runs the GEMM on the call's first two inputs. args.c is the result, or null for the call's output.
 void multiply(const KernelCall& call, GemmArgs args) {
   if (args.a_type != args.b_type) {
-    // A gradient in f32 beside operands of bf16: the library multiplies operands of one type.
+    // An f32 gradient with a bf16 operand: cuBLASLt needs operands of one dtype.
     std::byte* narrowed = call.workspace.data() + kCublasWorkspace;
     narrow_cuda(call, call.in(LinearFactorsIn::a).as<float>(), narrowed, call.in(LinearFactorsIn::a).elements());
     args.a = narrowed;

@@ -23,7 +23,7 @@ class LinearInputGradient final : public Op {
     const Type& dy = required(inputs, LinearInputGradientIn::dy, name());
     const Type& weight = required(inputs, LinearInputGradientIn::weight, name());
     expect(dy.shape.size() == 2 && weight.shape.size() == 2, name(),
-           text_of("dy is ", to_text(dy), ", weight ", to_text(weight), "; wanted [rows, n] and [n, k]"));
+           text_of("dy is ", to_text(dy), ", weight ", to_text(weight), "; expected [rows, n] and [n, k]"));
     return {Type{weight.dtype, {dy.shape[0], weight.shape[1]}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
@@ -77,11 +77,11 @@ class Linear final : public Op {
     const Type& x = required(inputs, LinearIn::x, name());
     const Type& weight = required(inputs, LinearIn::weight, name());
     expect(x.shape.size() == 2 && weight.shape.size() == 2 && x.shape[1] == weight.shape[1] && x.dtype == weight.dtype,
-           name(), text_of("x is ", to_text(x), ", weight ", to_text(weight), "; wanted [rows, k] and [n, k]"));
+           name(), text_of("x is ", to_text(x), ", weight ", to_text(weight), "; expected [rows, k] and [n, k]"));
     if (inputs.size() > LinearIn::bias && inputs[LinearIn::bias]) {
       const Type& bias = required(inputs, LinearIn::bias, name());
       expect(bias.shape.size() == 1 && bias.shape[0] == weight.shape[0] && bias.dtype == x.dtype, name(),
-             text_of("bias is ", to_text(bias), ", weight ", to_text(weight), "; wanted [n] and [n, k]"));
+             text_of("bias is ", to_text(bias), ", weight ", to_text(weight), "; expected [n] and [n, k]"));
     }
     const bool f32_output = attributes.as<LinearAttributes>().f32_output;
     return {Type{f32_output ? accumulator_of(x.dtype) : x.dtype, {x.shape[0], weight.shape[0].size}}};

@@ -1,4 +1,4 @@
-// The affine map y = x W^T + bias.
+// Linear layer, y = x W^T + bias, and the GEMMs of its backward pass as operations.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct LinearIn {
   enum : std::size_t { x, weight, bias };
 };
@@ -20,7 +20,7 @@ struct LinearWeightGradientIn {
 struct LinearBiasGradientIn {
   enum : std::size_t { dy, dbias };
 };
-// What linear, linear_input_gradient and linear_weight_gradient multiply.
+// The two factors of linear, linear_input_gradient and linear_weight_gradient.
 struct LinearFactorsIn {
   enum : std::size_t { a, b };
 };
@@ -34,18 +34,19 @@ struct LinearAttributes {
   }
 };
 
-// x [rows, k], weight [n, k], bias [n] or none, of one dtype -> y [rows, n]. An element is one chain of fused
-// multiply-adds over k in f32 (f64), plus the bias, rounded once: a row does not depend on the number of rows. Rows
-// past the count are zero.
+// Returns y [rows, n] for x [rows, k], weight [n, k] and bias [n] or none, of one dtype. An element is one chain of
+// fused multiply-adds over k in f32 (f64 for f64), plus the bias, rounded once: a row does not depend on the number of
+// rows in use. Rows past the count are zero. Throws Error if the types do not fit.
 [[nodiscard]] Tensor linear(Tensor x, Tensor weight, Tensor bias = {}, const LinearAttributes& attributes = {});
 
-// a [m, k], b [k, n] -> a b, of b's type.
+// Returns a b [m, n], of b's dtype, for a [m, k] and b [k, n].
 [[nodiscard]] Tensor product(Tensor a, Tensor b);
 
-// a [k, m], b [k, n] of one type, sum [m, n] in its accumulator -> sum + a^T b, in the sum's place.
+// Returns sum + a^T b, in sum's storage, for a [k, m] and b [k, n] of one dtype and sum [m, n] of its accumulator type.
 [[nodiscard]] Tensor transposed_product(Tensor a, Tensor b, Tensor sum);
 
-// rows [rows, n], sum [n] in its accumulator -> sum + the rows in use, one after the other, in the sum's place.
+// Returns sum + the sum of the rows in use, in sum's storage, for rows [rows, n] and sum [n] of its accumulator type.
+// The order of the sum is fixed: one row after the other on a CPU, by slices of the rows on a GPU.
 [[nodiscard]] Tensor column_sum(Tensor rows, Tensor sum);
 
 }  // namespace hone

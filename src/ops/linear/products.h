@@ -1,4 +1,4 @@
-// The three matrix products of a linear layer at full capacity, without their operands.
+// Shapes of the three GEMMs of a linear layer at full capacity; the caller fills in the operands.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace hone {
 
-// Elements: rows of logits that are made for fast products are padded to a multiple of it, wherever they are made, so
-// that a token's logits are made by one kernel and have the same bits.
+// Row stride of logits in scratch memory, in elements, is a multiple of this. Everything that computes logits uses it,
+// so that cuBLASLt takes one kernel for a token's logits and they have the same bits everywhere.
 inline constexpr std::int64_t kLogitStride = 64;
 
 // y = x W^T

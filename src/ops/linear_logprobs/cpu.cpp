@@ -14,13 +14,13 @@
 namespace hone {
 namespace {
 
-constexpr std::int64_t kRowBlock = 512;
-constexpr std::int64_t kJointLogits = std::int64_t{16} << 20;  // at a time, where both passes are one
+constexpr std::int64_t kRowBlock = 512;                        // rows at a time
+constexpr std::int64_t kJointLogits = std::int64_t{16} << 20;  // logits at a time if both passes are joined
 
-// Which of the passes a launch runs.
+// The passes that a launch runs.
 enum class Passes : std::uint8_t { forward, backward, joint };
 
-// The products of a block of `rows` rows with a chunk of the vocabulary, without operands.
+// Shapes of the GEMMs of a block of `rows` rows with a chunk of the vocabulary; the caller fills in the operands.
 struct Products {
   std::int64_t rows, chunk, hidden;
   DType dtype, wide;
@@ -66,13 +66,13 @@ struct Products {
   }
 };
 
-// The pieces of a workspace: made over no memory, it says how much is needed.
+// Layout of the workspace. Constructed without memory, it only computes bytes().
 template <class T>
 struct Workspace {
   using A = Accumulator<T>;
   std::int64_t block;     // rows at a time
-  std::int32_t* rows;     // [all rows]: those that count
-  T* x;                   // [block, hidden]: those rows of x
+  std::int32_t* rows;     // [all rows]: the rows that have a target and a gradient
+  T* x;                   // [block, hidden]: these rows of x
   A* logits;              // [block, kVocabChunk]; joint: [chunks of the vocabulary, block, kVocabChunk]
   A* dx;                  // [block, hidden], not forward
   A* target_logits;       // [block], not backward
@@ -122,7 +122,7 @@ struct Workspace {
   std::size_t used_ = 0;
 };
 
-// Lists the rows with wanted(row) and returns their number.
+// Lists the rows that have a target and for which wanted(row) is true, and returns their number.
 template <class Wanted>
 std::int64_t list_rows(std::int64_t rows, const TensorView& targets, std::int64_t vocab, std::int32_t* list,
                        const Wanted& wanted) {
@@ -130,13 +130,13 @@ std::int64_t list_rows(std::int64_t rows, const TensorView& targets, std::int64_
   std::int64_t count = 0;
   for (std::int64_t row = 0; row < rows; ++row) {
     if (ids[row] < 0 || !wanted(row)) continue;
-    HONE_ASSERT(ids[row] < vocab, "the target of row ", row, " is ", ids[row], " in a vocabulary of ", vocab);
+    HONE_ASSERT(ids[row] < vocab, "the target of row ", row, " is ", ids[row], ", outside the vocabulary of ", vocab);
     list[count++] = static_cast<std::int32_t>(row);
   }
   return count;
 }
 
-// The views of a launch's inputs and outputs; those that its passes have not are invalid.
+// Views of a launch's inputs and outputs; those that its passes do not have are invalid.
 struct Operands {
   Passes passes;
   TensorView x, weight, targets;
@@ -145,7 +145,7 @@ struct Operands {
   TensorView dx, dweight;              // outputs of the backward pass
 };
 
-// In and Out: those of the operation whose passes these are.
+// Collects the operands of a call; In and Out are the operand enumerations of its operation.
 template <class In, class Out>
 Operands operands_of(const KernelCall& call, Passes passes) {
   Operands o{.passes = passes, .x = call.in(In::x), .weight = call.in(In::weight), .targets = call.in(In::targets)};
@@ -164,7 +164,7 @@ Operands operands_of(const KernelCall& call, Passes passes) {
   return o;
 }
 
-// One launch.
+// One launch of the operation.
 template <class T>
 class Head {
  public:
@@ -196,6 +196,7 @@ class Head {
   }
 
  private:
+  // Copies the block's rows of x together.
   void gather(std::int64_t first, std::int64_t count) {
     block_rows_ = work_.rows + first;
     products_ = {count, 0, hidden_, dtype_, accumulator_of(dtype_)};
@@ -203,7 +204,7 @@ class Head {
              [&](std::int64_t i) { std::copy_n(x_ + block_rows_[i] * hidden_, hidden_, work_.x + i * hidden_); });
   }
 
-  // Where the logits of the chunk that starts at `id` lie.
+  // Memory of the logits of the chunk that starts at `id`.
   A* logits_of(std::int64_t id) { return work_.logits + (operands_.passes == Passes::joint ? id * work_.block : 0); }
 
   void compute_logits(std::int64_t id) {
@@ -213,7 +214,7 @@ class Head {
 
   void take_chunk(std::int64_t id) { products_.chunk = std::min(kVocabChunk, vocab_ - id); }
 
-  // The forward pass of the block.
+  // Forward pass of the block.
   void take_logits() {
     std::uninitialized_fill_n(work_.states, products_.rows, LogSoftmax<A>(temperature_));
     for (std::int64_t id = 0; id < vocab_; id += kVocabChunk) {
@@ -228,7 +229,7 @@ class Head {
     store();
   }
 
-  // The backward pass of the block.
+  // Backward pass of the block.
   void take_gradients() {
     const bool logits_again = operands_.passes == Passes::backward;
     const A* dlogp = operands_.dlogp.as<A>();
@@ -276,9 +277,10 @@ class Head {
     }
   }
 
-  // dlogit = d logp / d logit * scale; the target, counted from the first logit, may lie outside of the chunk.
+  // Overwrites logits by their gradients, d logp / d logit * scale. `target` is counted from the first logit and may be
+  // outside the chunk.
   void to_gradient(A* logits, std::int64_t target, A lse, A scale) const {
-    const A temperature = temperature_;  // as far as the compiler knows, the loop may write to the member
+    const A temperature = temperature_;  // a local: the compiler must assume that the loop writes to the member
     const std::int64_t chunk = products_.chunk;
     for (std::int64_t v = 0; v < chunk; ++v) logits[v] = -scale * vexp(log_probability(logits[v], temperature, lse));
     if (target >= 0 && target < chunk) logits[target] += scale;

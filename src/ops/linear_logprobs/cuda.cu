@@ -1,10 +1,33 @@
-// cuBLASLt gives the logits of a block of rows in f32 (a logit of bf16 would be off by up to 2^-9 of itself, and so
-// would its log-probability), then a kernel takes the rows. The forward pass takes whole rows, so that they come from
-// the very product that gives a sampler its logits. The backward pass takes more rows and a chunk of the vocabulary:
-// each block of rows reads and writes all of dweight. There the logits become their gradients where they lie, rounded
-// to the type of x for the products with weight and x. Both passes joined take whole rows, as many as a larger
-// workspace holds. Rows without a target are computed too: how many there are is known to the device only. Their
-// gradients are zero.
+// Output head and log-softmax on a GPU, a block of rows at a time; the logits are never all in memory.
+//
+//                     ids of the vocabulary, chunks of kVocabChunk = 4,096
+//                     | chunk 0 | chunk 1 | ... | last |
+//   rows  0 .. b-1    |  logits [b, vocab] f32 = x weight^T by cuBLASLt  |  forward: whole rows
+//     row r           |  max, sum | max, sum | ... |      -> merged in ascending order -> logp, entropy, hit, lse
+//   rows  b .. 2b-1   |  the same memory again
+//
+// Logits are f32: a bf16 logit, and so its log-probability, would be off by up to 2^-9 of its size.
+// Sizes of a block in f32: forward at most 96 Mi logits (384 MiB), which is 512 rows of a vocabulary of 151,936;
+// backward 64 Mi (256 MiB) as 8,192 rows x 8,192 ids, since each block of rows reads and writes all of dweight; both
+// passes joined 320 Mi (1.25 GiB), 2,048 rows of that vocabulary. The forward pass takes whole rows, so that they come
+// from the very GEMM that gives a sampler its logits.
+//
+// Steps of the forward pass for a block of rows (log_softmax.cuh, logits.cuh):
+//   1. GEMM
+//   2. logprob_chunks, one block of 256 threads to a row and chunk, 16 logits in the registers of a thread:
+//      maximum and lowest argmax by shuffles; __syncthreads(): those of the 8 warps are in shared memory; sums of
+//      exp(d) and d exp(d) by shuffles; __syncthreads(): those of the warps too; thread 0 adds the 8 in order in f64
+//   3. logprob_merge, one thread to a row, after the last block: merges the chunks in ascending order, in f64
+// Steps of the backward pass for a piece (the joint pass runs 1 to 3 above first and skips this GEMM):
+//   1. GEMM: the logits again
+//   2. logits_to_gradient, one block of 256 threads to a row, chunk after chunk: overwrites the logits with their
+//      gradients, rounded to the type of x. A bf16 row begins where its f32 row did; __syncthreads() between the loads
+//      and the stores of a chunk, because it is written over logits of the same or an earlier chunk
+//   3. GEMMs: dx (+)= dlogits weight, in f32 over the pieces and rounded once; dweight += dlogits^T x
+//
+// A row does not depend on the other rows: cuBLASLt runs one kernel for given sizes, block sizes follow from capacities
+// and not from the rows in use, and the chunks of a row are reduced by fixed trees and merged in order. Rows without a
+// target are multiplied too, because only the device knows how many there are; their results and gradients are zero.
 #include <algorithm>
 #include <string_view>
 
@@ -18,33 +41,33 @@
 namespace hone {
 namespace {
 
-constexpr std::int64_t kLogits = std::int64_t{96} << 20;          // at a time, forward
-constexpr std::int64_t kGradientLogits = std::int64_t{64} << 20;  // at a time, backward
-constexpr std::int64_t kGradientRows = 8192;                      // at a time, at most
-constexpr std::int64_t kJointLogits = std::int64_t{320} << 20;    // at a time, both passes joined
-constexpr std::int64_t kRowUnit = 256;                            // that blocks of rows are rounded down to
+constexpr std::int64_t kLogits = std::int64_t{96} << 20;          // logits at a time, forward
+constexpr std::int64_t kGradientLogits = std::int64_t{64} << 20;  // logits at a time, backward
+constexpr std::int64_t kGradientRows = 8192;                      // rows at a time at most, backward
+constexpr std::int64_t kJointLogits = std::int64_t{320} << 20;    // logits at a time, both passes joined
+constexpr std::int64_t kRowUnit = 256;                            // larger blocks of rows are a multiple of it
 
-// Which of the passes a launch runs.
+// The passes that a launch runs.
 enum class Passes : std::uint8_t { forward, backward, joint };
 
-// How many rows to take at a time so that no block has more than `most` and all have about as many.
+// Rows of a block such that no block has more than `most` rows and all have about the same number.
 std::int64_t block_rows(std::int64_t rows, std::int64_t most) {
   const std::int64_t block = ceil_div(rows, ceil_div(rows, std::max<std::int64_t>(most, 1)));
   return std::min(rows, block > kRowUnit ? ceil_div(block, kRowUnit) * kRowUnit : block);
 }
 
-// The pieces of a workspace: made over no memory, it says how much is needed.
+// Layout of the workspace. Constructed without memory, it only computes `bytes`.
 template <class T>
 struct Workspace {
   using A = CudaAccumulator<T>;
   static constexpr bool kNarrow = !std::is_same_v<T, A>;
 
   std::int64_t block;  // rows at a time
-  std::int64_t chunk;  // ids at a time, and the logits' row stride
+  std::int64_t chunk;  // ids at a time, and the row stride of the logits in elements
   std::span<std::byte> gemm;
-  A* logits;                                 // [block, chunk]; their gradients start where their rows do
+  A* logits;                                 // [block, chunk]; a row of gradients begins where its logits did
   ChunkStatistics<A>* statistics = nullptr;  // [all rows, chunks of the vocabulary]; joint: [block, ...]
-  A* dx = nullptr;                           // [block, hidden], where dx is narrower
+  A* dx = nullptr;                           // [block, hidden], if the output dx is narrower than its sum
   std::size_t bytes = 0;
 
   Workspace(const Type& x, const Type& weight, Passes passes, std::byte* memory) {
@@ -69,13 +92,13 @@ struct Workspace {
     take(scratch, static_cast<std::int64_t>(kCublasWorkspace));
     gemm = {scratch, kCublasWorkspace};
     take(logits, block * chunk);
-    // The sum over a vocabulary in several products is rounded once.
+    // If dx is a sum of several GEMMs, it is summed here and rounded once.
     if (kNarrow && (backward || vocab % kCublasUnit != 0)) take(dx, block * x.row_size());
     if (!backward) take(statistics, (passes == Passes::joint ? block : rows) * ceil_div(vocab, kVocabChunk));
   }
 };
 
-// One launch. In and Out: those of the operation whose passes it runs.
+// One launch of an operation whose operand enumerations are In and Out.
 template <class T, class In, class Out>
 class Head {
  public:
@@ -93,7 +116,7 @@ class Head {
         hidden_(call.in(In::x).row_size()),
         vocab_(call.in(In::weight).dim(0)),
         temperature_(static_cast<A>(call.attributes_as<LinearLogprobsAttributes>().temperature)) {
-    HONE_ASSERT(call.workspace.size() >= work_.bytes, "a workspace of ", call.workspace.size(), " bytes");
+    HONE_ASSERT(call.workspace.size() >= work_.bytes, "the workspace is too small: ", call.workspace.size(), " bytes");
   }
 
   void forward() {
@@ -156,7 +179,7 @@ class Head {
     check_launch("linear_logprobs: gradients of logits");
   }
 
-  // body(piece, its rows) with the logits of each piece; rows outside, ids inside.
+  // Computes the logits of each piece and calls body(piece, its rows); the outer loop is over rows.
   template <class Body>
   void for_pieces(const Body& body) {
     for (std::int64_t row = 0; row < count_.capacity; row += work_.block) {
@@ -189,12 +212,12 @@ class Head {
     }
   }
 
-  // In elements of T, whose rows lie as far apart as those of the logits.
+  // Row stride of the gradients in elements of T; in bytes it is that of the logits.
   [[nodiscard]] std::int64_t gradient_stride() const {
     return work_.chunk * static_cast<std::int64_t>(sizeof(A) / sizeof(T));
   }
 
-  // dx = dlogits weight, summed over the chunks.
+  // dx = dlogits weight, summed over the chunks of the vocabulary; rounded after the last one.
   void input_gradient(const LogitsPiece<A>& piece, std::int64_t rows, T* dx) {
     const bool has_sum = work_.dx != nullptr;
     multiply({.m = rows,

@@ -24,7 +24,7 @@ class LinearLogprobsBackward final : public Op {
       outputs.push_back(required(inputs, LinearLogprobsBackwardIn::dweight, name()));
     return outputs;
   }
-  // The logits are computed again.
+  // Includes the GEMM that computes the logits again.
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
     cost.flops = (outputs.size() > LinearLogprobsBackwardOut::dweight ? 3.0 : 2.0) *
@@ -52,11 +52,11 @@ class LinearLogprobsOp final : public Op {
     expect(is_floating(x.dtype) && x.dtype == weight.dtype && x.shape.size() == 2 && weight.shape.size() == 2 &&
                x.shape[1] == weight.shape[1],
            name(),
-           text_of("x is ", to_text(x), ", weight ", to_text(weight), "; wanted [rows, hidden] and [vocab, hidden]"));
+           text_of("x is ", to_text(x), ", weight ", to_text(weight), "; expected [rows, hidden] and [vocab, hidden]"));
     expect(targets == Type{DType::i32, {x.shape[0]}}, name(),
-           text_of("targets are ", to_text(targets), "; wanted ", to_text(Type{DType::i32, {x.shape[0]}})));
+           text_of("targets are ", to_text(targets), "; expected ", to_text(Type{DType::i32, {x.shape[0]}})));
     const double temperature = attributes.as<LinearLogprobsAttributes>().temperature;
-    expect(temperature > 0, name(), text_of("the temperature is ", temperature, "; wanted more than 0"));
+    expect(temperature > 0, name(), text_of("the temperature is ", temperature, "; it must be more than 0"));
     return std::vector<Type>(4, Type{accumulator_of(x.dtype), {x.shape[0]}});
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
@@ -92,11 +92,11 @@ class LinearLogprobsJoint final : public FusedOp {
   Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     expect(inputs.size() > LinearLogprobsJointIn::targets, name(),
-           text_of(inputs.size(), " inputs; wanted at least 4"));
+           text_of(inputs.size(), " inputs; expected at least 4"));
     std::vector<Type> outputs = kForward.infer(inputs.subspan(LinearLogprobsJointIn::x, 3), attributes);
     const Type& dlogp = required(inputs, LinearLogprobsJointIn::dlogp, name());
     expect(dlogp == outputs[LinearLogprobsJointOut::logp], name(),
-           text_of("dlogp is ", to_text(dlogp), "; wanted ", to_text(outputs[LinearLogprobsJointOut::logp])));
+           text_of("dlogp is ", to_text(dlogp), "; expected ", to_text(outputs[LinearLogprobsJointOut::logp])));
     outputs.push_back(required(inputs, LinearLogprobsJointIn::x, name()));
     if (inputs.size() > LinearLogprobsJointIn::dweight && inputs[LinearLogprobsJointIn::dweight])
       outputs.push_back(required(inputs, LinearLogprobsJointIn::dweight, name()));

@@ -1,5 +1,5 @@
-// Log-probabilities of given tokens: the output head and the log-softmax over the vocabulary in one operation, a block
-// of rows and a chunk of the vocabulary at a time, so that the logits are never whole in memory.
+// Log-probabilities of given tokens: the output head and the log-softmax over the vocabulary as one operation. It
+// computes a block of rows or a chunk of the vocabulary at a time, so that the logits are never all in memory.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct LinearLogprobsIn {
   enum : std::size_t { x, weight, targets };
 };
@@ -37,20 +37,23 @@ struct LinearLogprobsAttributes {
   }
 };
 
-// Each [rows], in f32 (f64 for f64).
+// Outputs, each [rows] in f32 (f64 for f64).
 struct LinearLogprobs {
-  Tensor logp;     // of the target
-  Tensor entropy;  // of the distribution, in nats
-  Tensor hit;      // 1 where the target is the lowest id among those with the largest logit, else 0
+  Tensor logp;     // log-probability of the target
+  Tensor entropy;  // entropy of the distribution, in nats
+  Tensor hit;      // 1 if the target is the lowest id among those with the largest logit, otherwise 0
   Tensor lse;      // log of the sum of exp(logit / temperature), kept for the backward pass
 };
 
-// x [rows, hidden], weight [vocab, hidden] of one dtype, targets i32[rows] -> the distribution softmax(x weight^T /
-// temperature), from logits in f32 (f64 for f64) as linear(x, weight, {}, {.f32_output = true}) gives them, by
-// log_softmax.h. A row whose target is negative has no target: it costs nothing and is 0 everywhere. The gradient comes
-// from logp alone; entropy and hit have none. A row's numbers and its dx do not depend on other rows.
+// Evaluates the distribution softmax(x weight^T / temperature) of each row by log_softmax.h.
+//   x        [rows, hidden]
+//   weight   [vocab, hidden], of x's dtype
+//   targets  i32 [rows]; a negative entry means that the row has no target: all its outputs and its dx are 0
+// The logits are those of linear(x, weight, {}, {.f32_output = true}): f32 (f64 for f64). Only logp has a gradient. A
+// row's outputs and dx do not depend on other rows. Throws Error if the types do not fit or the temperature is not
+// positive.
 //
-// Where the gradient of logp does not depend on logp (a loss that is linear in it), fusion joins both passes into
+// If the gradient of logp does not depend on logp (a loss that is linear in it), fusion joins both passes into
 // linear_logprobs_joint, which computes the logits once instead of twice.
 [[nodiscard]] LinearLogprobs linear_logprobs(Tensor x, Tensor weight, Tensor targets,
                                              const LinearLogprobsAttributes& attributes = {});

@@ -30,7 +30,8 @@ void LogSoftmax<A>::add(const A* logits, std::int64_t count) {
   const A sum = sum16(e.data(), count);
   const A weighted = dot16(d.data(), e.data(), count);
 
-  // What has the smaller maximum is brought to the larger one: d grows by `shift`, e by the factor exp(shift).
+  // Rescales the side with the smaller maximum to the larger one, which adds `shift` to each d and multiplies each e by
+  // exp(shift), and adds both.
   const bool newer = max > max_;
   const double shift = newer ? static_cast<double>(max_) - max : static_cast<double>(max) - max_;
   const double factor = std::exp(shift);

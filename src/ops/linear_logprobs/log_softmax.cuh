@@ -1,5 +1,5 @@
-// log_softmax.h on a GPU: a block takes a row, kVocabChunk logits at a time. The trainer and the sampler both use this,
-// so that the same logits give bitwise the same log-probabilities.
+// Log-softmax of a row of logits on a GPU (log_softmax.h on the CPU): a block processes kVocabChunk logits of a row at
+// a time. Trainer and sampler both use it, so that the same logits give bitwise the same log-probabilities.
 #pragma once
 
 #include <cmath>
@@ -12,10 +12,10 @@
 namespace hone {
 
 inline constexpr int kLogSoftmaxThreads = 256;
-// Logits that a thread takes of a chunk, in packs of four neighbours.
+// Packs of four neighbouring logits that a thread has of a chunk.
 inline constexpr int kLogSoftmaxPacks = static_cast<int>(kVocabChunk) / kLogSoftmaxThreads / 4;
 
-// A logit over the temperature; a division by 1 is spared.
+// logit / temperature; the division is skipped if the temperature is 1.
 template <class A>
 __device__ inline A tempered(A logit, A temperature) {
   return temperature == A(1) ? logit : logit / temperature;
@@ -26,15 +26,16 @@ __device__ inline A log_probability_of(A logit, A temperature, A lse) {
   return tempered(logit, temperature) - lse;
 }
 
-// Four neighbours each, of a chunk of `count` logits; `missing` behind the last. `aligned`: the logits' address is a
-// multiple of 16 bytes.
+// A thread's logits of a chunk: packs of four neighbours.
 template <class A>
 struct LogitChunk {
   A values[kLogSoftmaxPacks][4];
 
-  // Where this thread's pack `i` starts in the chunk.
+  // Index in the chunk of the first logit of this thread's pack `i`.
   __device__ static int place(int i) { return (i * kLogSoftmaxThreads + static_cast<int>(threadIdx.x)) * 4; }
 
+  // Loads a chunk of `count` logits; the values past the end become `missing`. `aligned`: the address of the logits is
+  // a multiple of 16 bytes.
   __device__ void load(const A* logits, int count, bool aligned, A missing) {
 #pragma unroll
     for (int i = 0; i < kLogSoftmaxPacks; ++i) {
@@ -55,20 +56,20 @@ struct LogitChunk {
   }
 };
 
-// What a chunk of logits adds to its row. The ids of a chunk are counted from its first.
+// Statistics of one chunk of a row. Ids are counted from the chunk's first.
 template <class A>
 struct ChunkStatistics {
-  double sum;       // of e = exp(d), d = logits[v] / temperature - max
-  double weighted;  // of d e
+  double sum;       // sum of e = exp(d), d = logits[v] / temperature - max
+  double weighted;  // sum of d e
   A max_logit;
   A max;
   std::int32_t argmax;  // the lowest id among those with the largest logit
 };
 
-// What is known of a row after some chunks.
+// Statistics of a row after its first chunks.
 template <class A>
 struct LogSoftmaxState {
-  double sum;  // as of a chunk
+  double sum;  // as in ChunkStatistics
   double weighted;
   A max_logit;
   A max;
@@ -83,7 +84,7 @@ struct LogSoftmaxState {
   [[nodiscard]] __device__ A lse() const { return static_cast<A>(static_cast<double>(max) + log(sum)); }
   [[nodiscard]] __device__ A entropy() const { return static_cast<A>(log(sum) - weighted / sum); }
 
-  // The chunks of a row are added in the order of their ids.
+  // Merges the next chunk; the chunks of a row must be added in ascending order of ids, which fixes the result's bits.
   __device__ void add(const ChunkStatistics<A>& chunk, std::int32_t first_id) {
     if (chunk.max_logit > max_logit) {
       max_logit = chunk.max_logit;
@@ -97,7 +98,8 @@ struct LogSoftmaxState {
   }
 
  private:
-  // What has the smaller maximum is brought to the larger one: d grows by `shift`, e by the factor exp(shift).
+  // Rescales the side with the smaller maximum to the larger one, which adds `shift` to each d and multiplies each e by
+  // exp(shift), and adds both.
   __device__ void merge(A chunk_max, double chunk_sum, double chunk_weighted) {
     const bool newer = chunk_max > max;
     const double shift = newer ? static_cast<double>(max) - chunk_max : static_cast<double>(chunk_max) - max;
@@ -111,7 +113,7 @@ struct LogSoftmaxState {
   }
 };
 
-// Scratch of chunk_statistics in shared memory.
+// Shared memory of chunk_statistics: one entry for each warp.
 template <class A>
 struct LogSoftmaxScratch {
   A max[kLogSoftmaxThreads / 32];
@@ -120,8 +122,8 @@ struct LogSoftmaxScratch {
   A weighted[kLogSoftmaxThreads / 32];
 };
 
-// All kLogSoftmaxThreads threads of the block call it, with a chunk that was loaded with -infinity as what is missing;
-// thread 0 gets the result.
+// Computes the statistics of a chunk, which was loaded with missing = -infinity. All kLogSoftmaxThreads threads of the
+// block call it; thread 0 gets the result.
 template <class A>
 __device__ ChunkStatistics<A> chunk_statistics(const LogitChunk<A>& chunk, A temperature,
                                                LogSoftmaxScratch<A>& scratch) {
@@ -152,7 +154,7 @@ __device__ ChunkStatistics<A> chunk_statistics(const LogitChunk<A>& chunk, A tem
     }
   };
   reduce_best(32);
-  __syncthreads();  // the scratch of the chunk before has been read
+  __syncthreads();  // the previous chunk's entries of `scratch` have been read
   if (lane == 0) {
     scratch.max[warp] = best;
     scratch.argmax[warp] = place;
@@ -169,7 +171,7 @@ __device__ ChunkStatistics<A> chunk_statistics(const LogitChunk<A>& chunk, A tem
   for (int i = 0; i < kLogSoftmaxPacks; ++i) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      if (max == kNothing) {  // there is nothing but -infinity and NaN
+      if (max == kNothing) {  // all logits of the chunk are -infinity or NaN; a NaN must reach the sum
         if (isnan(chunk.values[i][e])) sum = chunk.values[i][e];
         continue;
       }
@@ -195,7 +197,7 @@ __device__ ChunkStatistics<A> chunk_statistics(const LogitChunk<A>& chunk, A tem
   return result;
 }
 
-// All of a row into `state`, which lies in shared memory; every thread may read it then.
+// Computes the statistics of a whole row into `state`, which is in shared memory; every thread may read it afterwards.
 template <class A>
 __device__ void log_softmax_row(LogSoftmaxState<A>& state, const A* logits, std::int64_t vocab, A temperature,
                                 LogSoftmaxScratch<A>& scratch) {

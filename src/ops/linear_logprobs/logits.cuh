@@ -1,4 +1,4 @@
-// Kernels over blocks of logits: the log-softmax of their rows, and their gradients in their place.
+// Kernels over blocks of logits: the log-softmax of each row, and the gradients of the logits, in place.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace hone {
 
 inline constexpr int kLogprobMergeThreads = 64;
 
-// A launch's block of rows and chunk of ids.
+// The block of rows and range of ids that a launch processes.
 template <class A>
 struct LogitsPiece {
-  A* logits;
-  std::int64_t stride;
+  A* logits;            // [rows of the block, stride], of which the first `ids` columns are used
+  std::int64_t stride;  // elements from one row to the next
   std::int64_t first_row;
   RowCount rows;
   const std::int32_t* targets;
@@ -29,8 +29,8 @@ struct LogprobOutputs {
   A *logp, *entropy, *hit, *lse;
 };
 
-// A block of threads to a chunk of the vocabulary and a row; the piece holds all ids, `statistics` is that of the
-// piece's first row. The target's logit goes to `target_logits`, by row.
+// Computes `statistics` [rows of the piece, chunks] of a piece that holds all ids, and stores the logit of each row's
+// target in target_logits[row]. blockIdx.x is the row, blockIdx.y the chunk.
 template <class A>
 __global__ void __launch_bounds__(kLogSoftmaxThreads)
     logprob_chunks(LogitsPiece<A> piece, ChunkStatistics<A>* statistics, A* target_logits) {
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kLogSoftmaxThreads)
   __shared__ std::int32_t shared_target;
   const std::int64_t row = piece.first_row + blockIdx.x;
   if (threadIdx.x == 0) shared_target = row < piece.rows.get() ? piece.targets[row] : -1;
-  // Loaded before it is known whether the row counts, so as not to wait for that.
+  // The logits are loaded before it is known whether the row has a target, so as not to wait for that.
   const std::int32_t first = static_cast<std::int32_t>(blockIdx.y) * static_cast<std::int32_t>(kVocabChunk);
   const int count = min(static_cast<int>(kVocabChunk), piece.ids - first);
   const A* logits = piece.logits + blockIdx.x * piece.stride + first;
@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(kLogSoftmaxThreads)
   if (target >= first && target - first < count) target_logits[row] = logits[target - first];
 }
 
-// A thread to a row of `count` from `first_row` on, whose `statistics` come first: its chunks are merged in order.
-// outputs.logp holds the targets' logits.
+// Merges the chunks of each of `count` rows from `first_row` on, in ascending order, and writes the outputs. A thread
+// has one row; statistics[0] is that of the first row. outputs.logp holds the targets' logits on entry.
 template <class A>
 __global__ void __launch_bounds__(kLogprobMergeThreads)
     logprob_merge(const ChunkStatistics<A>* statistics, std::int64_t first_row, std::int64_t count, std::int32_t chunks,
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kLogprobMergeThreads)
   for (std::int32_t chunk = 0; chunk < chunks; ++chunk) {
     state.add(statistics[local * chunks + chunk], chunk * static_cast<std::int32_t>(kVocabChunk));
   }
-  // A target outside the vocabulary shows as NaN.
+  // A target outside the vocabulary gives NaN.
   const A logit = target < vocab ? outputs.logp[row] : std::numeric_limits<A>::quiet_NaN();
   const A lse = state.lse();
   outputs.logp[row] = log_probability_of(logit, temperature, lse);
@@ -82,8 +82,9 @@ __global__ void __launch_bounds__(kLogprobMergeThreads)
   outputs.lse[row] = lse;
 }
 
-// dlogit = (1 where it is the target's, else 0, less its probability) * dlogp / temperature. A block of threads to a
-// row, chunk after chunk: what it writes lies where the same or an earlier chunk was read.
+// Overwrites logits by their gradients, dlogit = ((1 for the target, otherwise 0) - probability) * dlogp / temperature.
+// A block has one row and takes chunk after chunk; it writes only to memory whose logits it has read in the same or an
+// earlier chunk.
 template <class T, class A>
 __global__ void __launch_bounds__(kLogSoftmaxThreads)
     logits_to_gradient(LogitsPiece<A> piece, const A* __restrict__ dlogp, const A* __restrict__ lse) {
@@ -116,7 +117,7 @@ __global__ void __launch_bounds__(kLogSoftmaxThreads)
         }
         result[e] = narrowed<T>(gradient);
       }
-      // Rows are whole chunks apart, so that what lies behind the last id may be written.
+      // The row stride is a multiple of a pack (kLogitStride or kVocabChunk), so that a pack may pass the last id.
       if (place < count) *reinterpret_cast<Pack<T, 4>*>(gradients + at + place) = result;
     }
   }

@@ -31,7 +31,7 @@ void spread(const KernelCall& call) {
   });
 }
 
-// D: of dup; G: what the gradient is summed in.
+// Adds the gradient of up to that of b. D is the dtype of dup, G that of the sum.
 template <class D, class G>
 void collect(const KernelCall& call) {
   using A = Accumulator<D>;

@@ -1,4 +1,5 @@
-// All rows of the capacity are multiplied: those past the count are finite in x and exactly zero in dy.
+// Adapter operations on a GPU. All rows of the capacity are multiplied, because only the device knows how many are in
+// use; rows past the count are finite in x and exactly zero in dy.
 #include <algorithm>
 
 #include "ops/cuda_kernel.cuh"
@@ -10,7 +11,7 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kColumns = 8;  // a thread, where rows are scaled
+constexpr int kColumns = 8;  // columns of a thread in scale_kernel and product_kernel
 
 LoraParts parts_of(const KernelCall& call) { return lora_parts_from_text(call.attributes_as<LoraAttributes>().parts); }
 
@@ -97,7 +98,7 @@ void adapted(const KernelCall& call) {
 
 std::size_t adapted_workspace(InputTypes, std::span<const Type>, const Attributes&) { return kCublasWorkspace; }
 
-// A block a row.
+// L2 norm of a row of weight + delta; a block has one row.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     norm_kernel(const T* weight, const T* delta, std::int64_t n, CudaAccumulator<T>* norms) {
@@ -126,7 +127,7 @@ void norm(const KernelCall& call) {
   check_launch("lora_dora_norm");
 }
 
-// Where a thread works: kColumns elements of one row, a block's width apart.
+// The first of a thread's kColumns elements of one row, which are kThreads columns apart.
 struct Place {
   std::int64_t row, column;
 };

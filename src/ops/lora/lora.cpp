@@ -18,10 +18,10 @@ LoraParts parts_of(const Attributes& attributes) { return lora_parts_from_text(a
 
 void expect_vector(InputTypes inputs, std::size_t index, std::string_view op, const char* what, const Type& wanted) {
   const Type& seen = required(inputs, index, op);
-  expect(seen == wanted, op, text_of(what, " is ", to_text(seen), "; wanted ", to_text(wanted)));
+  expect(seen == wanted, op, text_of(what, " is ", to_text(seen), "; expected ", to_text(wanted)));
 }
 
-// (dup, db) -> db, in place. dup is wider than up where it comes from linear_adapted, so that it is rounded once.
+// (dup, db) -> db, in place. dup has the accumulator type if it comes from linear_adapted, so that it is rounded once.
 class LoraCollect final : public Op {
  public:
   std::string_view name() const override { return "lora_collect"; }
@@ -34,7 +34,7 @@ class LoraCollect final : public Op {
     expect(is_floating(dup.dtype) && is_floating(db.dtype) && accumulator_of(dup.dtype) == accumulator_of(db.dtype) &&
                dup.shape.size() == 2 && db.shape.size() == 2 && dup.shape[0] == db.shape[0] &&
                dup.shape[1].size == parts * db.shape[1].size,
-           name(), text_of(to_text(dup), " into ", to_text(db), " of ", parts, " parts"));
+           name(), text_of(to_text(dup), " (dup) does not fit db ", to_text(db), " with ", parts, " parts"));
     return {db};
   }
   std::optional<std::size_t> alias(std::size_t) const override { return LoraCollectIn::db; }
@@ -49,9 +49,9 @@ class LoraSpread final : public Op {
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& b = required(inputs, 0, name());
-    expect(is_floating(b.dtype) && b.shape.size() == 2, name(), text_of("b is ", to_text(b), "; wanted [n, r]"));
+    expect(is_floating(b.dtype) && b.shape.size() == 2, name(), text_of("b is ", to_text(b), "; expected [n, r]"));
     const std::int64_t parts = parts_of(attributes).count;
-    expect(parts > 0, name(), "no part has an adapter");
+    expect(parts > 0, name(), "parts is empty; expected at least one part with an adapter");
     return {Type{b.dtype, {b.shape[0], parts * b.shape[1].size}}};
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
@@ -80,7 +80,7 @@ class LinearAdapted final : public Op {
                x.dtype == h.dtype,
            name(),
            text_of("x is ", to_text(x), ", weight ", to_text(weight), ", h ", to_text(h), ", up ", to_text(up),
-                   "; wanted [rows, k], [n, k], [rows, q], [n, q]"));
+                   "; expected [rows, k], [n, k], [rows, q], [n, q]"));
     if (inputs[LoraLinearIn::bias])
       expect_vector(inputs, LoraLinearIn::bias, name(), "bias", {x.dtype, {weight.shape[0]}});
     return {Type{x.dtype, {x.shape[0], weight.shape[0].size}}};
@@ -95,7 +95,7 @@ class LinearAdapted final : public Op {
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);
     if (!dy) return;
-    HONE_ASSERT(!builder.needs(LoraLinearIn::weight), "at ", node.scope, ": a weight with an adapter is not frozen");
+    HONE_ASSERT(!builder.needs(LoraLinearIn::weight), "at ", node.scope, ": a weight with an adapter must be frozen");
     Program& program = builder.program();
     if (builder.needs(LoraLinearIn::bias))
       builder.set_accumulator(LoraLinearIn::bias, column_sum(dy, builder.accumulator(LoraLinearIn::bias)));
@@ -116,7 +116,8 @@ class DoraNorm final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& weight = required(inputs, LoraDoraNormIn::weight, name());
     expect_vector(inputs, LoraDoraNormIn::delta, name(), "delta", weight);
-    expect(is_floating(weight.dtype) && weight.shape.size() == 2, name(), text_of("the weight is ", to_text(weight)));
+    expect(is_floating(weight.dtype) && weight.shape.size() == 2, name(),
+           text_of("the weight must be [n, k] of a floating type, not ", to_text(weight)));
     return {Type{accumulator_of(weight.dtype), {weight.shape[0]}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
@@ -127,7 +128,8 @@ class DoraNorm final : public Op {
   void gradient(GradientBuilder&, const Node&) const override {}
 };
 
-// (dy, z, norm) -> dy z / norm in the columns of parts, 0 in the others: what a magnitude's gradient is the sum of.
+// (dy, z, norm) -> dy z / norm in the columns of parts and 0 in the others, whose sum over rows is the gradient of the
+// magnitude.
 class DoraProduct final : public Op {
  public:
   std::string_view name() const override { return "lora_dora_product"; }
@@ -152,7 +154,8 @@ class DoraScale final : public Op {
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& z = required(inputs, LoraDoraScaleIn::z, name());
-    expect(is_floating(z.dtype) && z.shape.size() == 2, name(), text_of("z is ", to_text(z)));
+    expect(is_floating(z.dtype) && z.shape.size() == 2, name(),
+           text_of("z must be [rows, n] of a floating type, not ", to_text(z)));
     const Shape columns{z.shape[1]};
     expect_vector(inputs, LoraDoraScaleIn::magnitude, name(), "the magnitude", {z.dtype, columns});
     expect_vector(inputs, LoraDoraScaleIn::norm, name(), "the norm", {accumulator_of(z.dtype), columns});
@@ -184,7 +187,7 @@ class DoraScale final : public Op {
   }
 };
 
-// (dbias, dtrained) -> dtrained, in place: with the elements of parts added.
+// (dbias, dtrained) -> dtrained, in place, with dbias added in the elements that belong to parts.
 class BiasCollect final : public Op {
  public:
   std::string_view name() const override { return "lora_bias_collect"; }
@@ -192,7 +195,8 @@ class BiasCollect final : public Op {
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& dbias = required(inputs, LoraBiasCollectIn::dbias, name());
-    expect(is_floating(dbias.dtype) && dbias.shape.size() == 1, name(), text_of("dbias is ", to_text(dbias)));
+    expect(is_floating(dbias.dtype) && dbias.shape.size() == 1, name(),
+           text_of("dbias must be [n] of a floating type, not ", to_text(dbias)));
     expect_vector(inputs, LoraBiasCollectIn::sum, name(), "dtrained", {accumulator_of(dbias.dtype), dbias.shape});
     return {required(inputs, LoraBiasCollectIn::sum, name())};
   }
@@ -209,7 +213,8 @@ class Bias final : public Op {
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& trained = required(inputs, LoraBiasIn::trained, name());
-    expect(is_floating(trained.dtype) && trained.shape.size() == 1, name(), text_of("trained is ", to_text(trained)));
+    expect(is_floating(trained.dtype) && trained.shape.size() == 1, name(),
+           text_of("trained must be [n] of a floating type, not ", to_text(trained)));
     expect_vector(inputs, LoraBiasIn::frozen, name(), "frozen", trained);
     return {trained};
   }
@@ -235,7 +240,7 @@ class TakeColumns final : public Op {
     const auto& columns = attributes.as<LoraColumns>();
     expect(is_floating(x.dtype) && x.shape.size() == 2 && columns.first >= 0 && columns.count > 0 &&
                columns.first <= x.shape[1].size - columns.count,
-           name(), text_of("x is ", to_text(x), "; wanted are ", columns.count, " columns from ", columns.first));
+           name(), text_of("x is ", to_text(x), "; it has no ", columns.count, " columns from column ", columns.first));
     return {Type{x.dtype, {x.shape[0], columns.count}}};
   }
 };
@@ -251,7 +256,7 @@ class JoinColumns final : public Op {
     const Type& b = required(inputs, LoraJoinIn::b, name());
     expect(is_floating(a.dtype) && a.dtype == b.dtype && a.shape.size() == 2 && b.shape.size() == 2 &&
                a.shape[0] == b.shape[0],
-           name(), text_of("a is ", to_text(a), ", b ", to_text(b), "; wanted [rows, m] and [rows, n]"));
+           name(), text_of("a is ", to_text(a), ", b ", to_text(b), "; expected [rows, m] and [rows, n]"));
     return {Type{a.dtype, {a.shape[0], a.shape[1].size + b.shape[1].size}}};
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
@@ -278,7 +283,7 @@ std::int64_t number(std::string_view text, std::string_view whole) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0) {
-    throw Error(text_of("'", whole, "' are no parts of a block; wanted FIRST+ROWS,..."));
+    throw Error(text_of("'", whole, "' does not list the parts of a block; expected FIRST+ROWS,..."));
   }
   return value;
 }
@@ -286,7 +291,7 @@ std::int64_t number(std::string_view text, std::string_view whole) {
 }  // namespace
 
 void LoraParts::add(std::int64_t first_row, std::int64_t row_count) {
-  HONE_ASSERT(count < kMost, "a block of more than ", kMost, " adapted parts");
+  HONE_ASSERT(count < kMost, "a block has more than ", kMost, " parts with adapters");
   first.at(static_cast<std::size_t>(count)) = first_row;
   rows.at(static_cast<std::size_t>(count)) = row_count;
   ++count;

@@ -1,5 +1,6 @@
-// Low-rank adapters (Hu et al., "LoRA", 2021) and their magnitudes (Liu et al., "DoRA", 2024), over a block of weights
-// some of whose parts have one: y = x W^T + bias + h up^T, with h = x A^T and up the parts' B, each in its columns.
+// Low-rank adapters (Hu et al., "LoRA", 2021) and DoRA's magnitudes (Liu et al., "DoRA", 2024) for a block of weights
+// that holds several parts (such as q, k and v), some of which have an adapter: y = x W^T + bias + h up^T, where h = x
+// A^T and up [n, parts x rank] holds each part's B in that part's columns.
 #pragma once
 
 #include <array>
@@ -11,7 +12,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct LoraCollectIn {
   enum : std::size_t { dup, db };
 };
@@ -37,14 +38,14 @@ struct LoraJoinIn {
   enum : std::size_t { a, b };
 };
 
-// Rows of the block that have an adapter, part by part.
+// The row ranges of a block that have an adapter, one for each part.
 struct LoraParts {
-  static constexpr int kMost = 8;
+  static constexpr int kMost = 8;  // parts
   int count = 0;
   std::array<std::int64_t, kMost> first{};
   std::array<std::int64_t, kMost> rows{};
 
-  // The part of a row, or -1.
+  // The part that a row belongs to, or -1 if the row has no adapter.
   [[nodiscard]] constexpr int of(std::int64_t row) const {
     for (int part = 0; part < count; ++part) {
       if (row >= first.data()[part] && row < first.data()[part] + rows.data()[part]) return part;
@@ -53,13 +54,13 @@ struct LoraParts {
   }
   void add(std::int64_t first_row, std::int64_t row_count);
 };
-// "0+64,96+32": first row and number of rows.
+// Text form of the parts: first row and number of rows of each, such as "0+64,96+32".
 [[nodiscard]] std::string to_text(const LoraParts& parts);
-[[nodiscard]] LoraParts lora_parts_from_text(std::string_view text);  // throws Error
+[[nodiscard]] LoraParts lora_parts_from_text(std::string_view text);  // throws Error if the text is malformed
 
 struct LoraAttributes {
-  std::string parts;
-  double scale = 1;  // lora_spread alone
+  std::string parts;  // text form of LoraParts
+  double scale = 1;   // used by lora_spread and its gradient only
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -68,25 +69,27 @@ struct LoraAttributes {
   }
 };
 
-// b [n, r] -> up [n, parts r]: row i of part p has scale x b[i] in the columns [p r, (p + 1) r); all else is 0.
+// Returns up [n, parts x r] for b [n, r]: row i of part p has scale x b[i] in columns [p r, (p + 1) r) and 0 elsewhere.
 [[nodiscard]] Tensor lora_spread(Tensor b, const LoraParts& parts, double scale);
 
-// x [rows, k], weight [n, k], bias [n] or none, h [rows, q], up [n, q] -> y [rows, n]. x W^T + bias is rounded as
-// linear rounds it, and again with the rest added. The weight gets no gradient: it is frozen.
+// Returns y [rows, n] = x W^T + bias + h up^T for x [rows, k], weight [n, k], bias [n] or none, h [rows, q] and up
+// [n, q]. x W^T + bias is rounded as linear rounds it, and the sum with h up^T is rounded again. The weight is frozen
+// and gets no gradient.
 [[nodiscard]] Tensor linear_adapted(Tensor x, Tensor weight, Tensor bias, Tensor h, Tensor up);
 
-// weight and delta [n, k] -> the L2 norms of the rows of weight + delta, f32 (f64) [n], at least 1e-12. No gradient:
-// DoRA holds them constant.
+// Returns the L2 norms [n] of the rows of weight + delta, each [n, k], in f32 (f64 for f64), at least 1e-12. They have
+// no gradient: DoRA treats them as constants.
 [[nodiscard]] Tensor dora_norm(Tensor weight, Tensor delta);
 
-// z [rows, n], magnitude [n], norm [n], bias [n] or none -> z magnitude / norm + bias; rows of the block without an
-// adapter, which are columns here, z + bias.
+// Returns z magnitude / norm + bias for z [rows, n], magnitude [n], norm [n] and bias [n] or none. Columns that belong
+// to no part are z + bias.
 [[nodiscard]] Tensor dora_scale(Tensor z, Tensor magnitude, Tensor norm, Tensor bias, const LoraParts& parts);
 
-// trained and frozen [n] -> [n]: the trained one where a part has an adapter, else the frozen one, which gets no
-// gradient.
+// Returns [n]: the elements of `trained` [n] that belong to a part, and those of `frozen` [n] elsewhere. The frozen
+// bias gets no gradient.
 [[nodiscard]] Tensor lora_bias(Tensor trained, Tensor frozen, const LoraParts& parts);
 
+// Columns [first, first + count), for the gradient of join_columns.
 struct LoraColumns {
   std::int64_t first = 0;
   std::int64_t count = 0;
@@ -98,8 +101,8 @@ struct LoraColumns {
   }
 };
 
-// a [rows, m], b [rows, n] of one type -> [rows, m + n]: beside each other. What a head with an adapter is made of: its
-// input [x | h] and its weight [W | up] go through the very operations that a head without one does.
+// Returns [a | b], [rows, m + n], for a [rows, m] and b [rows, n] of one dtype. An output head with an adapter uses it:
+// its input [x | h] and its weight [W | up] go through the same operations as those of a head without one.
 [[nodiscard]] Tensor join_columns(Tensor a, Tensor b);
 
 }  // namespace hone

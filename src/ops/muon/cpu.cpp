@@ -70,7 +70,8 @@ void combine(const KernelCall& call) {
   }
 }
 
-// `kept` is the master weight, and `rounded` the weight; without a master weight, `kept` is the weight.
+// Moves the rows. `kept` is the master weight and `rounded` the weight; without a master weight, `kept` is the weight
+// and `rounded` is null.
 template <class T, class W>
 void apply(const KernelCall& call, W* kept, T* rounded) {
   using A = Accumulator<T>;

@@ -10,9 +10,10 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kResident = 8;  // blocks that a multiprocessor holds
+constexpr std::int64_t kResident = 8;  // blocks of an SM
 
-// Packs of kPack elements; a thread's next one lies a grid's width further on.
+// Calls body.operator()<kSize>(at) for a thread's packs of kPack elements, one grid of packs apart, and for single
+// elements at the end.
 template <int kPack, class Body>
 __device__ void for_packs(std::int64_t elements, const Body& body) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads * kPack;
@@ -26,7 +27,8 @@ unsigned blocks_for(const KernelCall& call, std::int64_t elements, int pack) {
                                         kResident * cuda_device_of(call).multiprocessors()));
 }
 
-// body.operator()<kPack>() where what begins `first` elements into a tensor may be read in packs.
+// Calls body.operator()<kPack>(), where kPack is the largest pack whose accesses are aligned `first` elements into a
+// tensor: 16 bytes, or one element.
 template <class A, class Body>
 void with_aligned_pack(std::int64_t first, const Body& body) {
   if (first % kPackSize<A> == 0) {
@@ -120,8 +122,8 @@ void combine(const KernelCall& call) {
   }
 }
 
-// `kept` is the master weight, and `rounded` the weight; without a master weight, `kept` is the weight and `rounded`
-// null. All begin at row `first` of the block, as elements.
+// Moves the rows of a matrix. `kept` is the master weight and `rounded` the weight; without a master weight, `kept` is
+// the weight and `rounded` is null. All pointers begin `first` elements into the block, at the matrix's first row.
 template <class T, class W, int kPack>
 __global__ void __launch_bounds__(kThreads)
     apply_kernel(W* kept, T* rounded, const T* moves, const CudaAccumulator<T>* hyper, const std::int32_t* is_bad,

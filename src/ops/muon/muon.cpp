@@ -17,13 +17,14 @@ namespace {
 
 void expect_type(InputTypes inputs, std::size_t index, std::string_view op, const char* what, const Type& wanted) {
   const Type& seen = required(inputs, index, op);
-  expect(seen == wanted, op, text_of(what, " is ", to_text(seen), "; wanted ", to_text(wanted)));
+  expect(seen == wanted, op, text_of(what, " is ", to_text(seen), "; expected ", to_text(wanted)));
 }
 
 void expect_matrix(const Type& type, std::int64_t first, std::int64_t rows, std::string_view op) {
-  expect(is_floating(type.dtype) && type.shape.size() == 2, op, text_of(to_text(type), " is no matrix"));
+  expect(is_floating(type.dtype) && type.shape.size() == 2, op,
+         text_of(to_text(type), " is not a matrix of a floating type"));
   expect(first >= 0 && rows > 0 && rows <= type.rows() && first <= type.rows() - rows, op,
-         text_of("rows ", first, " to ", first + rows, " of ", to_text(type)));
+         text_of("rows ", first, " to ", first + rows, " are not a range of rows of ", to_text(type)));
 }
 
 Cost elementwise(Cost cost, double flops, std::int64_t elements) {
@@ -31,7 +32,8 @@ Cost elementwise(Cost cost, double flops, std::int64_t elements) {
   return cost;
 }
 
-// (gradient, momentum, norm, hyper, bad) -> gradient and momentum in place, and what to make orthogonal.
+// (gradient, momentum, norm, hyper, bad) -> (gradient, momentum, direction), the first two in place. `direction` is the
+// matrix that Newton-Schulz iterations then make orthogonal.
 class MuonMomentum final : public Op {
  public:
   std::string_view name() const override { return "muon_momentum"; }
@@ -71,7 +73,7 @@ class MuonUnit final : public Op {
     const Type& x = required(inputs, MuonUnitIn::x, name());
     const DType dtype = dtype_from_name(attributes.as<MuonUnitAttributes>().dtype);
     expect(accumulator_of(x.dtype) == x.dtype && is_floating(dtype) && accumulator_of(dtype) == x.dtype, name(),
-           text_of("from ", to_text(x), " to ", name_of(dtype)));
+           text_of("cannot convert from ", to_text(x), " to ", name_of(dtype)));
     expect_type(inputs, MuonUnitIn::norm, name(), "the norm", {x.dtype, {1}});
     return {Type{dtype, x.shape}};
   }
@@ -80,7 +82,7 @@ class MuonUnit final : public Op {
   }
 };
 
-// (x, y) -> a x + b y, rounded once to x's type. y is of that or of its accumulator.
+// (x, y) -> a x + b y, rounded once to x's dtype. y has x's dtype or its accumulator type.
 class MuonCombine final : public Op {
  public:
   std::string_view name() const override { return "muon_combine"; }
@@ -90,7 +92,7 @@ class MuonCombine final : public Op {
     const Type& x = required(inputs, MuonCombineIn::x, name());
     const Type& y = required(inputs, MuonCombineIn::y, name());
     expect(is_floating(x.dtype) && x.shape == y.shape && (y.dtype == x.dtype || y.dtype == accumulator_of(x.dtype)),
-           name(), text_of(to_text(x), " and ", to_text(y)));
+           name(), text_of(to_text(x), " cannot be combined with ", to_text(y)));
     return {x};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
@@ -98,7 +100,7 @@ class MuonCombine final : public Op {
   }
 };
 
-// (weight, move, master or none, hyper, bad) -> weight, master or nothing, in place.
+// (weight, move, master or none, hyper, bad) -> (weight, master or nothing), in place.
 class MuonApply final : public Op {
  public:
   std::string_view name() const override { return "muon_apply"; }
@@ -110,11 +112,12 @@ class MuonApply final : public Op {
     expect_matrix(weight, attributes.as<MuonApplyAttributes>().first_row, move.rows(), name());
     const DType wide = accumulator_of(weight.dtype);
     expect(move.dtype == weight.dtype && move.shape.size() == 2 && move.shape[1] == weight.shape[1], name(),
-           text_of("the weight is ", to_text(weight), ", its move ", to_text(move)));
+           text_of("the weight is ", to_text(weight), ", but its move is ", to_text(move)));
     std::vector<Type> outputs{weight};
     if (const auto& master = inputs[MuonApplyIn::master]) {
       expect_type(inputs, MuonApplyIn::master, name(), "the master weight", {wide, weight.shape});
-      expect(weight.dtype != wide, name(), text_of("the weight is ", to_text(weight), " and needs no master weight"));
+      expect(weight.dtype != wide, name(),
+             text_of("the weight is ", to_text(weight), "; only a bf16 weight takes a master weight"));
       outputs.push_back(*master);
     }
     expect_type(inputs, MuonApplyIn::hyper, name(), "hyper", {wide, {kAdamwHypers}});
@@ -144,7 +147,7 @@ Tensor combine(Tensor x, double a, Tensor y, double b) {
   return x.program().append1(kCombine, MuonCombineAttributes{.a = a, .b = b}, {x, y});
 }
 
-// x^T x, in x's type.
+// Returns x^T x in x's dtype.
 Tensor gram_of_columns(Tensor x) {
   Program& program = x.program();
   const Type sum{accumulator_of(x.dtype()), {x.dim(1), x.dim(1)}};
@@ -167,7 +170,7 @@ Tensor newton_schulz(Tensor x, std::int64_t steps) {
   const bool tall = x.dim(0) > x.dim(1);
   for (std::int64_t step = 0; step < steps; ++step) {
     const Tensor gram = tall ? gram_of_columns(x) : linear(x, x);
-    // A symmetric matrix is its own transpose, but for the rounding of the last bit.
+    // linear() multiplies by a transpose; the Gram matrix is symmetric up to the rounding of the last bit.
     const Tensor change = combine(gram, kB, linear(gram, gram, {}, {.f32_output = true}), kC);
     x = combine(x, kA, tall ? linear(x, change, {}, {.f32_output = true}) : product(change, x), 1.0);
   }

@@ -1,5 +1,5 @@
-// Muon (Jordan, "Muon: an optimizer for hidden layers in neural networks", 2024), as torch.optim.Muon computes it: the
-// momentum of a matrix, made orthogonal by Newton-Schulz iterations, is what the matrix moves by.
+// Muon (Jordan, "Muon: an optimizer for hidden layers in neural networks", 2024), as torch.optim.Muon computes it: a
+// weight matrix moves by its momentum after Newton-Schulz iterations have made that orthogonal.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct MuonMomentumIn {
   enum : std::size_t { gradient, momentum, norm, hyper, bad };
 };
@@ -29,7 +29,7 @@ struct MuonApplyOut {
   enum : std::size_t { weight, master };
 };
 
-// Rows of a block that are a matrix of their own (q of q, k and v).
+// Rows of a block of weights that form one matrix, such as those of q in a block of q, k and v.
 struct MuonRows {
   std::int64_t first = 0;
   std::int64_t count = 0;
@@ -74,11 +74,11 @@ struct MuonCombineAttributes {
 
 struct MuonApplyAttributes {
   std::int64_t first_row = 0;
-  double rate_ratio = 1;  // of the learning rate, for the decay too
-  double rate_scale = 1;  // for the move alone
+  double rate_ratio = 1;  // factor of the learning rate, for both the move and the decay
+  double rate_scale = 1;  // factor of the learning rate for the move only (muon_scale)
   double weight_decay = 0;
-  std::int64_t seed = 0;    // of stochastic rounding,
-  std::int64_t stream = 0;  // which no two weights share
+  std::int64_t seed = 0;    // of stochastic rounding
+  std::int64_t stream = 0;  // of stochastic rounding; different for each weight
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -91,24 +91,25 @@ struct MuonApplyAttributes {
   }
 };
 
-// A block [rows, columns] and what belongs to it, as the update's nodes leave it.
+// A block of weights [rows, columns] and its optimizer state.
 struct MuonTensors {
   Tensor weight;
   Tensor gradient;
   Tensor momentum;  // f32 (f64)
-  Tensor master;    // optional, beside a weight of bf16
+  Tensor master;    // f32 copy of a bf16 weight, optional
 };
 
-// What Jordan and Moonlight (Liu et al., "Muon is scalable for LLM training", 2025) scale the rate of a matrix by.
+// Factor of a matrix's learning rate that follows from its shape, after Jordan or after Moonlight (Liu et al., "Muon is
+// scalable for LLM training", 2025).
 enum class MuonScale : std::uint8_t {
-  match_rms_adamw,  // 0.2 sqrt(max(rows, columns)): moves as large as AdamW's, whose rate then serves (Moonlight)
+  match_rms_adamw,  // 0.2 sqrt(max(rows, columns)): updates as large as AdamW's at the same rate (Moonlight)
   original,         // sqrt(max(1, rows / columns)) (Jordan)
 };
 [[nodiscard]] double muon_scale(MuonScale scale, std::int64_t rows, std::int64_t columns);
 
-// x [m, n] of f32, bf16 or f64 with a Frobenius norm of at most 1 -> an approximation of U V^T, where x = U S V^T:
-// `steps` times x = a x + (b g + c g^2) x with g = x x^T (or the same from the right where m > n), products in x's
-// type. Coefficients: 3.4445, -4.7750, 2.0315.
+// Returns an approximation of U V^T, where x = U S V^T, for x [m, n] of f32, bf16 or f64 with a Frobenius norm of at
+// most 1. It computes `steps` times x = a x + (b g + c g^2) x with g = x x^T (from the right if m > n), where a =
+// 3.4445, b = -4.7750 and c = 2.0315; GEMMs are in x's dtype.
 [[nodiscard]] Tensor newton_schulz(Tensor x, std::int64_t steps);
 
 struct MuonAttributes {
@@ -116,12 +117,12 @@ struct MuonAttributes {
   double momentum = 0.95;
   bool nesterov = true;
   std::int64_t steps = 5;
-  MuonApplyAttributes apply;  // but first_row
+  MuonApplyAttributes apply;  // first_row is taken from `rows`
 };
 
-// Moves some rows of a block, in place; their gradient is zero afterwards. In order:
+// Appends the update of some rows of a block, in place; their gradient is zero afterwards. The steps are
 //   momentum += (1 - attributes.momentum) (clipped gradient - momentum)
-//   d = nesterov: momentum x attributes.momentum + gradient x (1 - attributes.momentum), else momentum
+//   d = momentum x attributes.momentum + gradient x (1 - attributes.momentum) with nesterov, otherwise momentum
 //   o = newton_schulz(d / max(|d|, 1e-7)) in the weight's type
 //   weight = weight (1 - rate weight_decay) - rate rate_scale o, with rate = learning_rate x rate_ratio
 MuonTensors muon(const MuonTensors& tensors, const AdamwStep& step, const MuonAttributes& attributes);

@@ -1,4 +1,4 @@
-// The numbers of a step of Muon as the elements of a matrix need them, on every device.
+// Per-step constants of Muon and the update of one element, shared by all devices.
 #pragma once
 
 #include <cstdint>

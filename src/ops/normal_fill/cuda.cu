@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// As RandomStream::normal of element i, from the words of its block that hold numbers 2i and 2i + 1.
+// RandomStream::normal of element i, from random words 2i and 2i + 1 of the stream.
 __device__ float normal(std::uint32_t first, std::uint32_t second) {
   const double radius = sqrt(-2.0 * log(static_cast<double>(uniform_from(first))));
   return static_cast<float>(radius * cospi(2.0 * static_cast<double>(uniform_from(second))));

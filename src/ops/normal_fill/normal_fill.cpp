@@ -16,7 +16,7 @@ class NormalFill final : public Op {
     const Type& weight = required(inputs, 0, name());
     const auto& a = attributes.as<NormalFillAttributes>();
     expect(is_floating(weight.dtype) && a.first >= 0 && a.count >= 0 && a.first <= weight.elements() - a.count, name(),
-           text_of(to_text(weight), " has no ", a.count, " elements from ", a.first));
+           text_of(to_text(weight), " has no ", a.count, " elements from element ", a.first));
     return {weight};
   }
   std::optional<std::size_t> alias(std::size_t) const override { return 0; }

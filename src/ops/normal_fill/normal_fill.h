@@ -1,4 +1,4 @@
-// Normal random numbers for weights, drawn where they lie.
+// Normally distributed initial values for weights, drawn on the device that holds them.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct NormalFillAttributes {
   }
 };
 
-// Writes deviation x RandomStream::normal in place and returns the weight as it then stands. On a GPU the logarithm and
-// the cosine, taken in double, may differ from the host's in their last bit.
+// Writes deviation x RandomStream::normal in place and returns the updated weight. On a GPU the logarithm and the
+// cosine, computed in double, may differ from the host's in the last bit.
 Tensor normal_fill(Tensor weight, const NormalFillAttributes& attributes);
 
 }  // namespace hone

@@ -6,7 +6,7 @@
 namespace hone {
 namespace {
 
-// The host has one memory and no second hand: a copy is done when it has started.
+// The host copies synchronously: a copy is complete when it has been started.
 void copy(const KernelCall& call) {
   std::memcpy(call.out(0).data, call.in(OffloadIn::x).data, call.in(OffloadIn::x).type->bytes());
 }

@@ -7,7 +7,7 @@ namespace {
 
 int slot_of(const KernelCall& call) { return static_cast<int>(call.attributes_as<OffloadAttributes>().slot); }
 
-// The whole capacity: counts are the device's.
+// Starts copying the whole capacity, because only the device knows the count.
 void start(const KernelCall& call, cudaMemcpyKind kind) {
   side_copies().start(slot_of(call), call.out(0).data, call.in(OffloadIn::x).data, call.in(OffloadIn::x).type->bytes(),
                       kind);

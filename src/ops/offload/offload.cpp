@@ -6,7 +6,7 @@
 namespace hone {
 namespace {
 
-// (x, home) -> home, in place: the start of the copy, or its end.
+// (x, home) -> home, in place: starts the copy (offload) or waits for it (offload_wait).
 class Offload final : public Op {
  public:
   explicit Offload(std::string_view name) : name_(name) {}
@@ -16,7 +16,7 @@ class Offload final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, OffloadIn::x, name_);
     const Type& home = required(inputs, OffloadIn::home, name_);
-    expect(x == home, name_, text_of("x is ", to_text(x), ", its home ", to_text(home)));
+    expect(x == home, name_, text_of("x is ", to_text(x), ", but home is ", to_text(home)));
     return {home};
   }
   std::optional<std::size_t> alias(std::size_t) const override { return OffloadIn::home; }

@@ -12,12 +12,12 @@ AttentionShape shape_of(const PagedAttentionAttributes& a) {
   return {.num_heads = a.heads, .num_kv_heads = a.kv_heads, .head_dim = a.head_dim, .scale = a.scale};
 }
 
-// Of the first `rows` rows only: what lies behind them is not read.
+// View of the first `rows` rows; the rest may be garbage.
 std::span<const std::int32_t> ids(const TensorView& view, std::int64_t rows) {
   return {view.as<std::int32_t>(), static_cast<std::size_t>(rows * view.row_size())};
 }
 
-// Every page that holds a position which a row sees. The counts themselves are checked by paged_attention_forward.
+// Asserts that every page that holds a visible position exists. paged_attention_forward checks the counts themselves.
 void check_pages(const KernelCall& call, std::int64_t block_size) {
   const TensorView& table = call.in(PagedAttentionIn::block_table);
   const auto* cu_seqlens = call.in(PagedAttentionIn::cu_seqlens).as<std::int32_t>();
@@ -28,8 +28,8 @@ void check_pages(const KernelCall& call, std::int64_t block_size) {
     const std::int64_t pages = rows == 0 ? 0 : (starts[s] + rows + block_size - 1) / block_size;
     const auto* row = table.as<std::int32_t>() + s * table.dim(1);
     for (std::int64_t i = 0; i < std::min(pages, table.dim(1)); ++i) {
-      HONE_ASSERT(row[i] >= 0 && row[i] < num_blocks, "page ", row[i], " at ", i, " of sequence ", s, "; there are ",
-                  num_blocks);
+      HONE_ASSERT(row[i] >= 0 && row[i] < num_blocks, "the block table has page ", row[i], " at index ", i,
+                  " of sequence ", s, "; the number of pages is ", num_blocks);
     }
   }
 }

@@ -10,7 +10,7 @@ ForwardPlan plan_of(const Type& qkv, const Type& table, const PagedAttentionAttr
   return {qkv.rows(), table.rows(), a.heads, a.kv_heads, a.head_dim, table.shape[1].size * a.block_size, true};
 }
 
-// A sequence's pages and start are read only where it has rows.
+// The pages and the start of a sequence are read only if it has rows.
 template <class T>
 void forward(const KernelCall& call) {
   const auto& a = call.attributes_as<PagedAttentionAttributes>();

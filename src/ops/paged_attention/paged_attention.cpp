@@ -18,14 +18,15 @@ class PagedAttention final : public Op {
     const auto& a = attributes.as<PagedAttentionAttributes>();
     expect_sizes(name(), {a.heads, a.kv_heads, a.head_dim});
     expect(qkv.shape.size() == 2 && qkv.shape[1].size == (a.heads + 2 * a.kv_heads) * a.head_dim, name(),
-           text_of("qkv is ", to_text(qkv), " for ", a.heads, " query and ", a.kv_heads, " key heads of ", a.head_dim));
+           text_of("qkv is ", to_text(qkv), "; it does not fit ", a.heads, " query and ", a.kv_heads,
+                   " key heads of head_dim ", a.head_dim));
     expect(a.kv_heads > 0 && a.heads % a.kv_heads == 0, name(),
-           text_of(a.heads, " query heads do not divide over ", a.kv_heads, " key heads"));
+           text_of(a.heads, " query heads are not a multiple of ", a.kv_heads, " key heads"));
     expect_pages(inputs, qkv, a);
     return {Type{qkv.dtype, {qkv.shape[0], a.heads * a.head_dim}},
             Type{accumulator_of(qkv.dtype), {qkv.shape[0], a.heads}}};
   }
-  // As if every row saw all positions that a block table has room for, and every table were full.
+  // Upper bound: every row sees all positions that a block table has room for, and every table is full.
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     const auto& a = attributes.as<PagedAttentionAttributes>();
     const Type& tables = required(inputs, PagedAttentionIn::block_table, name());
@@ -50,14 +51,15 @@ class PagedAttention final : public Op {
     expect(keys == values && keys.dtype == qkv.dtype && keys.shape.size() == 3 && keys.shape[1].size == a.block_size &&
                keys.shape[2].size == a.kv_heads * a.head_dim,
            name(),
-           text_of("the caches are ", to_text(keys), " and ", to_text(values), " for ", a.kv_heads, " key heads of ",
-                   a.head_dim, ", pages of ", a.block_size, " and queries of ", name_of(qkv.dtype)));
+           text_of("k_cache and v_cache are ", to_text(keys), " and ", to_text(values), "; they do not fit ",
+                   a.kv_heads, " key heads of head_dim ", a.head_dim, ", block_size ", a.block_size, " and dtype ",
+                   name_of(qkv.dtype)));
     const bool of_ids = table.dtype == DType::i32 && cu_seqlens.dtype == DType::i32 && starts.dtype == DType::i32;
     expect(of_ids && table.shape.size() == 2 && starts.shape == Shape{table.shape[0]} &&
                cu_seqlens.shape == Shape{Dim(table.shape[0].size + 1)},
            name(),
            text_of("block_table is ", to_text(table), ", cu_seqlens ", to_text(cu_seqlens), ", starts ",
-                   to_text(starts), "; wanted i32 [sequences, max_blocks], [sequences + 1] and [sequences]"));
+                   to_text(starts), "; expected i32 [sequences, max_blocks], [sequences + 1] and [sequences]"));
   }
 };
 

@@ -1,4 +1,5 @@
-// Attention whose keys and values lie in pages (Kwon et al., "PagedAttention", 2023): prefill, chunks of it, decoding.
+// Causal attention over a paged key-value cache (Kwon et al., "PagedAttention", 2023), for prefill, chunked prefill and
+// decoding.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct PagedAttentionIn {
   enum : std::size_t { qkv, k_cache, v_cache, block_table, cu_seqlens, starts };
 };
@@ -20,8 +21,8 @@ struct PagedAttentionAttributes {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
-  double scale = 1.0;           // of the scores
-  std::int64_t block_size = 0;  // positions a page
+  double scale = 1.0;           // factor of the scores
+  std::int64_t block_size = 0;  // positions in a page
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -33,12 +34,14 @@ struct PagedAttentionAttributes {
   }
 };
 
-// qkv [rows, (heads + 2 kv_heads) head_dim], of which the query heads are read; k_cache and v_cache [num_blocks,
-// block_size, kv_heads x head_dim]; block_table i32 [sequences, max_blocks]: the page of each block_size positions of a
-// sequence; cu_seqlens i32 [sequences + 1]: where its rows start; starts i32 [sequences]: the position of its first
-// row. block_table and starts are counted by sequences. -> o [rows, heads x head_dim]. Row i of a sequence sees its
-// positions 0 .. start + i, in the pages already (kv_append). Bitwise equal to attention() over the sequence. There is
-// no gradient.
+// Returns o [rows, heads x head_dim] for
+//   qkv               [rows, (heads + 2 kv_heads) head_dim], of which only the query heads are read
+//   k_cache, v_cache  [num_blocks, block_size, kv_heads x head_dim]
+//   block_table       i32 [sequences, max_blocks]: the page of each block_size positions of a sequence
+//   cu_seqlens        i32 [sequences + 1]: the first row of each sequence
+//   starts            i32 [sequences]: the position of a sequence's first row
+// block_table and starts are counted by sequences. Row i of a sequence sees positions 0 .. start + i, whose keys and
+// values kv_append has written. The result is bitwise that of attention() over the sequence. There is no gradient.
 [[nodiscard]] Tensor paged_attention(Tensor qkv, Tensor k_cache, Tensor v_cache, Tensor block_table, Tensor cu_seqlens,
                                      Tensor starts, const PagedAttentionAttributes& attributes);
 

@@ -9,7 +9,7 @@
 namespace hone {
 namespace {
 
-// Reads the operands of policy_term; In says where they stand among the inputs of the call.
+// Operands of policy_term, and the formulas for one token. In gives their indices among the inputs of the call.
 template <class T>
 class Tokens {
  public:
@@ -62,7 +62,7 @@ class Tokens {
 
  private:
   [[nodiscard]] T ratio(std::int64_t i) const { return old_ == nullptr ? T(1) : vexp(logp_[i] - old_[i]); }
-  // NaN if either side is.
+  // The smaller number; NaN if either is NaN.
   [[nodiscard]] static T least(T a, T b) { return a < b || a != a ? a : b; }
 
   const T* logp_;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The operands and attributes; NaN passes through as on the CPU.
+// Operands and attributes of policy_term, and the formulas for one token. NaN propagates as on the CPU.
 template <class T>
 struct Tokens {
   const T* logp;
@@ -64,7 +64,7 @@ struct Tokens {
   [[nodiscard]] __device__ T clamped(T x) const { return x < low ? low : high < x ? high : x; }
 };
 
-// The operands of policy_term; In says where they stand among the inputs of the call.
+// Collects the operands of a call; In gives their indices among its inputs.
 template <class T, class In>
 Tokens<T> tokens_of(const KernelCall& call) {
   const auto& a = call.attributes_as<PolicyTermAttributes>();

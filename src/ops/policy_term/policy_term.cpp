@@ -35,19 +35,19 @@ class PolicyTermOp final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& logp = required(inputs, PolicyTermIn::logp, name());
     expect(logp.shape.size() == 1 && logp.dtype == accumulator_of(logp.dtype), name(),
-           text_of("logp is ", to_text(logp), "; wanted f32[rows]"));
+           text_of("logp is ", to_text(logp), "; expected f32[rows]"));
     (void)required(inputs, PolicyTermIn::advantages, name());
     for (const std::size_t i : {PolicyTermIn::old_logp, PolicyTermIn::ref_logp, PolicyTermIn::advantages}) {
       const std::optional<Type>& input = inputs[i];
       expect(!input || *input == logp, name(),
-             text_of("logp is ", to_text(logp), ", input ", i, " ", input ? to_text(*input) : ""));
+             text_of("logp is ", to_text(logp), ", but input ", i, " is ", input ? to_text(*input) : ""));
     }
     const auto& options = attributes.as<PolicyTermAttributes>();
     expect(options.kind == "clip" || options.kind == "cispo", name(),
-           text_of("the kind is ", options.kind, "; wanted clip or cispo"));
-    expect(options.kind != "cispo" || options.delta == 0, name(), "cispo takes no delta");
+           text_of("the kind is ", options.kind, "; expected clip or cispo"));
+    expect(options.kind != "cispo" || options.delta == 0, name(), "delta must be 0 if the kind is cispo");
     expect(options.beta == 0 || inputs[PolicyTermIn::ref_logp], name(),
-           text_of("beta is ", options.beta, " without ref_logp"));
+           text_of("beta is ", options.beta, ", but ref_logp is missing"));
     return std::vector<Type>(3, logp);
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {

@@ -1,5 +1,5 @@
-// The loss of a token under a policy gradient: PPO's clipped ratio (Schulman et al., 2017) with GRPO's penalty (Shao et
-// al., "DeepSeekMath", 2024), and CISPO (MiniMax-M1, 2025).
+// Policy-gradient loss of each token: PPO's clipped importance ratio (Schulman et al., 2017) with GRPO's KL penalty
+// (Shao et al., "DeepSeekMath", 2024), and CISPO (MiniMax-M1, 2025).
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct PolicyTermIn {
   enum : std::size_t { logp, old_logp, ref_logp, advantages };
 };
@@ -23,8 +23,8 @@ struct PolicyTermBackwardIn {
 struct PolicyTermAttributes {
   std::string kind = "clip";  // or "cispo"
   double epsilon = 0.2;
-  double epsilon_high = 0.2;  // cispo: the cap of the ratio itself
-  double delta = 0;           // upper bound of the ratio where it is not clipped; 0: none; not for cispo
+  double epsilon_high = 0.2;  // cispo: the upper bound of the ratio itself
+  double delta = 0;           // upper bound of the ratio in the unclipped side; 0: none; must be 0 for cispo
   double beta = 0;            // weight of kl
 
   template <class Visitor>
@@ -37,21 +37,23 @@ struct PolicyTermAttributes {
   }
 };
 
-// Each [rows], in logp's type.
+// Outputs, each [rows] in logp's dtype.
 struct PolicyTerm {
-  Tensor term;
-  Tensor kl;       // 0 without ref_logp
-  Tensor clipped;  // -1: advantage < 0 and r < 1 - epsilon; 1: advantage > 0 and r > 1 + epsilon_high; else 0.
-                   // cispo: 1 where advantage > 0 and r > epsilon_high
+  Tensor term;     // loss of the token
+  Tensor kl;       // estimate of the KL divergence from the reference; 0 without ref_logp
+  Tensor clipped;  // clip: -1 if advantage < 0 and r < 1 - epsilon, 1 if advantage > 0 and r > 1 + epsilon_high,
+                   // otherwise 0; cispo: 1 if advantage > 0 and r > epsilon_high, otherwise 0
 };
 
-// logp, old_logp, ref_logp and advantages [rows], f32 (f64 in programs of f64); old_logp and ref_logp may be left out.
-//   r    = exp(logp - old_logp); without old_logp, that of logp itself, detached: r = 1
+// Computes the loss of each token from logp, old_logp, ref_logp and advantages, each [rows] in f32 (f64 in programs of
+// f64); old_logp and ref_logp may be left out. With A the advantage:
+//   r    = exp(logp - old_logp); if old_logp is absent, logp itself, detached, is used: r = 1
 //   kl   = exp(ref_logp - logp) - (ref_logp - logp) - 1
 //   clip:  term = -min(min(r, delta) A, clip(r, 1 - epsilon, 1 + epsilon_high) A) + beta kl
 //   cispo: term = -detached(min(r, epsilon_high)) A logp + beta kl
-// The gradient is that of `term` to logp alone, as torch gives it (half of each side where the two of min are equal); a
-// row whose gradient is 0 passes on 0 whatever its numbers.
+// Only `term` has a gradient, to logp only, as torch computes it (half of each side where both sides of min are equal).
+// A row whose output gradient is 0 gets gradient 0, even if its numbers are not finite. Throws Error if the types or
+// the attributes do not fit.
 [[nodiscard]] PolicyTerm policy_term(Tensor logp, Tensor old_logp, Tensor ref_logp, Tensor advantages,
                                      const PolicyTermAttributes& attributes);
 

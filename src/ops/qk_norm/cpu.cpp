@@ -57,7 +57,7 @@ void input_gradient(const KernelCall& call) {
   zero_tail(call.out(0));
 }
 
-// Summed in the order of rows, and of heads in a row.
+// Gradient of one weight, summed in the order of rows and, within a row, of heads.
 template <class T>
 void weight_gradient(const KernelCall& call) {
   using A = Accumulator<T>;

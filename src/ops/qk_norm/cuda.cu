@@ -1,4 +1,4 @@
-// A group of lanes takes a head, which it holds in registers.
+// RMS norm of each query and key head on a GPU. A group of up to 32 lanes of a warp holds one head in registers.
 #include <algorithm>
 #include <limits>
 
@@ -14,14 +14,14 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Over the `group` lanes, a power of two, that share a head; each of them gets the sum.
+// Sum over the `group` lanes, a power of two, that share a head, by a fixed tree; each of them gets it.
 template <class A>
 __device__ A group_sum(A value, int group) {
   for (int lane = group / 2; lane > 0; lane /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, lane);
   return value;
 }
 
-// The part of a head that a lane holds: kHeld packs, a group's width apart; zero past the head's end.
+// The part of a head that a lane holds: kHeld packs, `group` packs apart; zero past the head's end.
 template <class T, int kPack, int kHeld>
 struct HeldHead {
   Pack<T, kPack> packs[kHeld];
@@ -44,8 +44,9 @@ struct HeldHead {
   __device__ void set(int h, int k, CudaAccumulator<T> value) { packs[h][k] = narrowed<T>(value); }
 };
 
-// body.operator()<kPack, kHeld>(group) for heads of head_dim elements. A lane holds several packs where it can, since
-// the sum over a head, its root and its inverse cost as much as some of them: kWanted, or more where 32 lanes need it.
+// Calls body.operator()<kPack, kHeld>(group) for heads of head_dim elements. A lane holds kWanted packs, or 4 if 32
+// lanes do not suffice otherwise. Several packs to a lane pay because the sum over a head, its root and its inverse
+// cost as much as some packs. Throws Error if 32 lanes with 4 packs do not hold a head.
 template <class T, int kWanted, class Body>
 void with_held_head(std::int64_t head_dim, const Body& body) {
   with_pack<T>(head_dim, [&]<int kPack>() {
@@ -64,9 +65,9 @@ void with_held_head(std::int64_t head_dim, const Body& body) {
 }
 
 struct Heads {
-  int normed;   // query and key heads
-  int queries;  // of these
-  int all;      // with the value heads
+  int normed;   // number of query and key heads
+  int queries;  // number of query heads
+  int all;      // number of all heads, with the value heads
   int head_dim;
 };
 
@@ -75,19 +76,19 @@ Heads heads_of(const QkNormAttributes& a) {
           static_cast<int>(a.head_dim)};
 }
 
-// The heads of all rows lie one after the other; each group of lanes takes one.
+// The head of a group of lanes. The heads of all rows are consecutive in memory, and each group takes one.
 template <class T, int kPack, int kHeld>
 struct Place {
   using Held = HeldHead<T, kPack, kHeld>;
   std::int64_t row;
   std::int64_t at;  // the head's first element
-  int head;         // of the row
+  int head;         // index of the head in its row
   int lane, group, packs;
 
   static unsigned blocks(std::int64_t rows, const Heads& heads, int group) {
     const std::int64_t all = rows * heads.all;
     if (all > std::numeric_limits<std::uint32_t>::max() - kThreads) {
-      throw Error("qk_norm", text_of(rows, " rows of ", heads.all, " heads are more than a launch takes"),
+      throw Error("qk_norm", text_of(rows, " rows of ", heads.all, " heads are more than one launch can process"),
                   "use smaller micro-batches");
     }
     return static_cast<unsigned>(ceil_div(all, kThreads / group));
@@ -101,7 +102,7 @@ struct Place {
     at = static_cast<std::int64_t>(item) * heads.head_dim;
     head = static_cast<int>(item - whole * static_cast<std::uint32_t>(heads.all));
   }
-  // Zero where it is not `wanted`.
+  // This lane's part of the head at `from`, or zeros if it is not `wanted`.
   [[nodiscard]] __device__ Held load(const T* from, bool wanted) const {
     Held held{};
     if (wanted) held.load(from, packs, lane, group);
@@ -118,7 +119,7 @@ __global__ void __launch_bounds__(kThreads)
   const Place<T, kPack, kHeld> place(heads, group);
   const bool exists = place.row < rows.capacity;
   const bool normed = place.head < heads.normed;
-  // One thread reads the count, while the heads are on their way: there is memory for every row.
+  // One thread reads the count while the heads are being loaded, which is safe because there is memory for every row.
   __shared__ std::int64_t used;
   if (threadIdx.x == 0) used = rows.get();
   auto x = place.load(qkv + place.at, exists);
@@ -184,14 +185,14 @@ __global__ void __launch_bounds__(kThreads)
   place.store(dy, dqkv + place.at);
 }
 
-// Which heads of a row share a weight.
+// The heads of a row that share a weight, and the layout of a row.
 struct Part {
   std::int64_t row_size;
   int normed, first_head, heads, head_dim;
 };
 
-// Block b takes the heads of the rows b, b + slices, ..., one after the other by group; then the groups are added in
-// order.
+// Partial sums of a weight's gradient. Block b has rows b, b + slices, ...; its groups of lanes take their heads in
+// turn, and then the sums of the groups are added in order.
 template <class T, int kPack, int kHeld>
 __global__ void __launch_bounds__(kThreads)
     weight_gradient_kernel(const T* dys, const T* qkv, const CudaAccumulator<T>* rstds, RowCount rows, Part part,

@@ -1,11 +1,11 @@
-// What the operations of qk_norm share beyond their header.
+// Attributes that the operation and the kernels of qk_norm share but callers do not need.
 #pragma once
 
 #include <cstdint>
 
 namespace hone {
 
-// Which heads of a row share the weight of a qk_norm_weight_gradient.
+// The heads of a row whose gradients qk_norm_weight_gradient sums: the query heads or the key heads.
 struct QkNormWeightAttributes {
   std::int64_t first_head = 0;
   std::int64_t heads = 0;

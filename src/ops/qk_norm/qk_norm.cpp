@@ -65,10 +65,11 @@ class QkNorm final : public Op {
     const auto& a = attributes.as<QkNormAttributes>();
     expect_sizes(name(), {a.heads, a.kv_heads, a.head_dim});
     expect(qkv.shape.size() == 2 && qkv.shape[1].size == (a.heads + 2 * a.kv_heads) * a.head_dim, name(),
-           text_of("qkv is ", to_text(qkv), " for ", a.heads, " query and ", a.kv_heads, " key heads of ", a.head_dim));
+           text_of("qkv is ", to_text(qkv), "; it does not fit ", a.heads, " query and ", a.kv_heads,
+                   " key heads of head_dim ", a.head_dim));
     expect(q_weight == k_weight && q_weight.dtype == qkv.dtype && q_weight.shape == Shape{a.head_dim}, name(),
-           text_of("the weights are ", to_text(q_weight), " and ", to_text(k_weight), " for heads of ", a.head_dim,
-                   " and qkv ", to_text(qkv)));
+           text_of("q_weight and k_weight are ", to_text(q_weight), " and ", to_text(k_weight),
+                   "; they do not fit head_dim ", a.head_dim, " and qkv ", to_text(qkv)));
     return {qkv, Type{accumulator_of(qkv.dtype), {qkv.shape[0], a.heads + a.kv_heads}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {

@@ -8,7 +8,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct QkNormIn {
   enum : std::size_t { qkv, q_weight, k_weight };
 };
@@ -37,8 +37,9 @@ struct QkNormAttributes {
   }
 };
 
-// qkv [rows, (heads + 2 kv_heads) head_dim], q_weight and k_weight [head_dim] -> qkv with each query and key head
-// normalised as rms_norm does, the value heads as they were. Rows past the count are zero.
+// Returns qkv [rows, (heads + 2 kv_heads) head_dim] with each query head normalised as by rms_norm with q_weight
+// [head_dim], each key head with k_weight [head_dim], and the value heads copied. Rows past the count are zero. Throws
+// Error if the shapes do not fit.
 [[nodiscard]] Tensor qk_norm(Tensor qkv, Tensor q_weight, Tensor k_weight, const QkNormAttributes& attributes);
 
 }  // namespace hone

@@ -1,5 +1,5 @@
-// A block takes a row: it copies it, and then changes the logits at the row's ids where they now lie, each by the one
-// thread that has its id.
+// Repetition penalty on a GPU. A block has one row: it copies the row and then overwrites the logits at the row's ids,
+// each by one thread, because no id occurs twice.
 #include "ops/cuda_kernel.cuh"
 #include "ops/registry.h"
 #include "ops/repetition_penalty/repetition_penalty.h"
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kPenaltyThreads)
     *reinterpret_cast<Pack<A, kPack>*>(result + i) = pack;
   }
   if (!used) return;
-  __syncthreads();  // of the whole block: what it wrote is seen by all of its threads
+  __syncthreads();  // the copy is complete before any of its logits is overwritten
   const A penalty = penalties[row];
   const std::int32_t end = offsets[row + 1];
   for (std::int32_t i = offsets[row] + static_cast<int>(threadIdx.x); i < end; i += kPenaltyThreads) {

@@ -14,17 +14,17 @@ class RepetitionPenalty final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& logits = required(inputs, RepetitionPenaltyIn::logits, name());
     expect(logits.shape.size() == 2 && logits.dtype == accumulator_of(logits.dtype), name(),
-           text_of("logits are ", to_text(logits), "; wanted f32[samples, vocab]"));
+           text_of("logits are ", to_text(logits), "; expected f32[samples, vocab]"));
     const Dim samples = logits.shape[0];
     const auto check = [&](std::size_t index, const char* what, const Type& wanted) {
       expect(required(inputs, index, name()) == wanted, name(),
-             text_of(what, " are ", to_text(required(inputs, index, name())), "; wanted ", to_text(wanted)));
+             text_of(what, " are ", to_text(required(inputs, index, name())), "; expected ", to_text(wanted)));
     };
     check(RepetitionPenaltyIn::penalties, "penalties", {logits.dtype, {samples}});
     check(RepetitionPenaltyIn::offsets, "offsets", {DType::i32, {samples.size + 1}});
     const Type& ids = required(inputs, RepetitionPenaltyIn::ids, name());
     expect(ids.dtype == DType::i32 && ids.shape.size() == 1, name(),
-           text_of("ids are ", to_text(ids), "; wanted i32[any]"));
+           text_of("ids are ", to_text(ids), "; expected i32[any]"));
     return {logits};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {

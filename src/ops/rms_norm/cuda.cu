@@ -1,3 +1,4 @@
+// Runs rms_norm on a GPU by the kernels of rms_norm/row.cuh.
 #include "ops/registry.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rms_norm/row.cuh"

@@ -41,7 +41,7 @@ class RmsNorm final : public Op {
     const Type& x = required(inputs, RmsNormIn::x, name());
     const Type& weight = required(inputs, RmsNormIn::weight, name());
     expect(x.shape.size() == 2 && weight.shape.size() == 1 && x.shape[1] == weight.shape[0], name(),
-           text_of("x is ", to_text(x), ", weight ", to_text(weight), "; wanted [rows, n] and [n]"));
+           text_of("x is ", to_text(x), ", weight ", to_text(weight), "; expected [rows, n] and [n]"));
     return {x, Type{accumulator_of(x.dtype), {x.shape[0]}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {

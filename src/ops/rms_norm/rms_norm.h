@@ -8,7 +8,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct RmsNormIn {
   enum : std::size_t { x, weight };
 };
@@ -31,7 +31,8 @@ struct RmsNormAttributes {
   }
 };
 
-// x [rows, n], weight [n] -> y [rows, n]. The mean is taken in f32 and the result rounded once.
+// Returns y [rows, n] for x [rows, n] and weight [n]. The mean is computed in f32 (f64 for f64) and y is rounded once.
+// Rows past the count are zero. Throws Error if the shapes do not fit.
 [[nodiscard]] Tensor rms_norm(Tensor x, Tensor weight, const RmsNormAttributes& attributes);
 
 }  // namespace hone

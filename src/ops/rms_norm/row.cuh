@@ -1,5 +1,32 @@
-// Kernels of an RMS norm, for the operations that hold one: with or without a sum before it, and in the backward a
-// gradient added behind it. A block works on one row at a time, which its threads hold in registers.
+// Kernels of an RMS norm, forward and backward, shared by rms_norm and add_rms_norm: the latter adds a residual before
+// the norm and, in the backward pass, the sum's gradient after it.
+//
+//   forward: block = row                           backward: block b = rows b, b + slices, b + 2 slices, ...
+//   | t0 | t1 | ... | t0 | t1 | ... |  n elements   row b             -> dx; dweight += dy x rstd   (in registers)
+//     16-byte packs, a block's width apart          row b + slices    -> dx; dweight += dy x rstd
+//                                                   ...               -> partials[b, n] -> column_sum.cuh -> dweight
+//
+// Registers: a row stays in the registers of its block (HeldRow), so that it is read once. bf16, n = 4,096: forward 256
+// threads with 2 packs of 8 elements of x, residual and weight each, 3 blocks to an SM for up to 512 threads; backward
+// 512 threads with 1 pack of dy, x, dsum and weight, and 8 floats of dweight. Longer rows: 8 (4) packs a thread.
+// Shared memory: forward 32 floats. Backward 2 x 32 floats and, with one pack to a thread, a ring of 3 rows of dy, x
+// (and dsum), which each thread fills by cp.async for itself alone: 48 KiB (72 KiB) for n = 4,096. Two rows are on
+// their way while a third is computed.
+//
+// Steps of the forward pass for a row:
+//   1. load x, residual and weight; x = residual + x, rounded
+//   2. sum of squares: each thread, a shuffle tree over the warp, shared memory, __syncthreads(), and the same tree
+//      over the warps' sums in every warp, so that no second barrier is needed
+//   3. rstd = 1 / sqrt(mean + epsilon); y = x rstd weight, rounded once
+// Steps of the backward pass for a row:
+//   1. start copying the row two turns ahead; wait for this thread's own part of this row (no barrier)
+//   2. dot = sum of dy weight x, as in 2 above. Rows use the two halves of `shared` in turn, so that the one barrier of
+//      a row also keeps a fast warp from overwriting sums that a slow one still reads
+//   3. dx = rstd (weight dy - x rstd^2 dot / n), rounded; with dsum added, rounded again; dweight += dy x rstd
+// Afterwards column_sum.cuh adds the partials of the slices: 32 groups of every 32nd slice, then the groups as a tree.
+//
+// A row's y and dx do not depend on the batch: threads, packs and trees follow from n alone. dweight adds rows in an
+// order that follows from their capacity and from kSlicedMultiprocessors = 132, never from the device or from timing.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +39,14 @@
 
 namespace hone {
 
+// Operands of the forward kernel.
 template <class T>
 struct RmsNormRows {
   using A = CudaAccumulator<T>;
-  const T* x;         // with a residual: one side of the sum
-  const T* residual;  // or null
-  const T* weight;
-  T* sum;  // or null
+  const T* x;         // [rows, n]; with a residual, one operand of the sum
+  const T* residual;  // [rows, n], or null
+  const T* weight;    // [n]
+  T* sum;             // [rows, n], or null
   T* y;
   A* rstd;
   RowCount rows;
@@ -26,7 +54,8 @@ struct RmsNormRows {
   A epsilon;
 };
 
-// y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + epsilon), where x is the rounded sum if there is a residual.
+// Computes y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + epsilon), where x is the rounded sum with kAdd. A block
+// has one row.
 template <class T, int kPack, int kHeld, int kMaxThreads, bool kAdd>
 __global__ void __launch_bounds__(kMaxThreads, kHeld == 2 ? 3 : 1) rms_norm_kernel(RmsNormRows<T> p) {
   using A = CudaAccumulator<T>;
@@ -34,7 +63,7 @@ __global__ void __launch_bounds__(kMaxThreads, kHeld == 2 ? 3 : 1) rms_norm_kern
   const std::int64_t row = blockIdx.x;
   const std::int64_t at = row * p.n;
   const int packs = static_cast<int>(p.n / kPack);
-  // One thread reads the count, while the row is on its way: there is memory for every row.
+  // One thread reads the count while the row is being loaded, which is safe because there is memory for every row.
   __shared__ std::int64_t used;
   if (threadIdx.x == 0) used = p.rows.get();
   HeldRow<T, kPack, kHeld> x;
@@ -60,8 +89,8 @@ __global__ void __launch_bounds__(kMaxThreads, kHeld == 2 ? 3 : 1) rms_norm_kern
   if (threadIdx.x == 0) p.rstd[row] = rstd;
 }
 
-// A norm forward. In and Out are RmsNormIn and Out, or those of an operation that holds one: with a residual among the
-// inputs, its sum with x is normalised and is an output too.
+// Launches the forward pass. In and Out are RmsNormIn and RmsNormOut, or those of add_rms_norm: with a residual among
+// the inputs, its sum with x is normalised and is also an output.
 template <class T, class In, class Out>
 void launch_rms_norm(const KernelCall& call) {
   using A = CudaAccumulator<T>;
@@ -88,10 +117,11 @@ void launch_rms_norm(const KernelCall& call) {
   check_launch("rms_norm");
 }
 
+// Operands of the backward kernel.
 template <class T>
 struct RmsNormGradient {
   using A = CudaAccumulator<T>;
-  const T* dsum;  // with kSum
+  const T* dsum;  // used with kSum
   const T* dy;
   const T* x;
   const T* weight;
@@ -102,8 +132,8 @@ struct RmsNormGradient {
   std::int64_t n;
 };
 
-// dx = rstd * (w dy - x rstd^2 mean(w dy x)), rounded, then with dsum added and rounded again. Block b takes the rows
-// b, b + slices, ... and sums dy x rstd over them, while the next ones are on their way.
+// Computes dx = rstd * (w dy - x rstd^2 mean(w dy x)), rounded; with kSum, dsum is added and the sum rounded again.
+// Block b takes rows b, b + slices, ..., sums dy x rstd over them and prefetches the next ones meanwhile.
 template <class T, int kPack, int kHeld, int kMaxThreads, bool kSum>
 __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(RmsNormGradient<T> p) {
   using A = CudaAccumulator<T>;
@@ -153,6 +183,7 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(RmsNormG
     }
     dx.store(p.dx + row * p.n, packs);
   }
+  // Rows past the count get zeros; then this slice's part of dweight is stored.
   for (const Row zero{}; row < p.rows.capacity; row += slices) zero.store(p.dx + row * p.n, packs);
   if (p.partials == nullptr) return;
   A* partial = p.partials + static_cast<std::int64_t>(blockIdx.x) * p.n;
@@ -163,7 +194,7 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(RmsNormG
   }
 }
 
-// Slices of the rows: as many blocks as the multiprocessors hold with 1,024 threads each, since a few more would run
+// Number of slices of the rows: as many blocks as the SMs hold with 1,024 threads each, because a few more would run
 // after all the others.
 [[nodiscard]] inline std::int64_t rms_norm_slices(std::int64_t rows, int threads) {
   return std::min<std::int64_t>(rows, kSlicedMultiprocessors * std::max(1, 1024 / threads));
@@ -174,8 +205,8 @@ void with_rms_norm_gradient(std::int64_t n, const Body& body) {
   with_held_row<T, 1, 4, 1024>(n, body);
 }
 
-// Bytes for the partial sums of dweight in a norm's backward pass. Here and below In and Out are RmsNormBackwardIn and
-// Out, or those of an operation that holds a norm.
+// Bytes of workspace for the partial sums of dweight. Here and below In and Out are RmsNormBackwardIn and
+// RmsNormBackwardOut, or those of add_rms_norm.
 template <class In>
 [[nodiscard]] std::size_t rms_norm_workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
   const Type& x = *inputs[In::x];
@@ -190,8 +221,8 @@ template <class In>
   return bytes;
 }
 
-// dsum, where it is among the inputs and given, is added to the norm's gradient after that was rounded. dweight grows
-// by its gradient.
+// Launches the backward pass. If dsum is among the inputs and present, it is added to the norm's gradient after that
+// has been rounded. The gradient of the weight is added to dweight.
 template <class T, class In, class Out>
 void launch_rms_norm_backward(const KernelCall& call) {
   using A = CudaAccumulator<T>;

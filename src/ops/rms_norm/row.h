@@ -1,4 +1,4 @@
-// An RMS norm on the CPU, forward and backward, for the operations that hold one.
+// RMS norm on the CPU, forward and backward, shared by rms_norm, add_rms_norm and qk_norm.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace hone {
 
-// y = x * rstd * weight over n elements; returns rstd = 1 / sqrt(mean(x^2) + epsilon).
+// Computes y = x * rstd * weight over n elements and returns rstd = 1 / sqrt(mean(x^2) + epsilon).
 template <class T>
 Accumulator<T> rms_norm_row(const T* x, const T* weight, std::int64_t n, Accumulator<T> epsilon, T* y) {
   using A = Accumulator<T>;
@@ -18,7 +18,7 @@ Accumulator<T> rms_norm_row(const T* x, const T* weight, std::int64_t n, Accumul
   return rstd;
 }
 
-// dx = rstd * (w dy - x rstd^2 mean(w dy x))
+// Computes dx = rstd * (w dy - x rstd^2 mean(w dy x)).
 template <class T>
 void rms_norm_row_backward(const T* dy, const T* x, const T* weight, Accumulator<T> rstd, std::int64_t n, T* dx) {
   using A = Accumulator<T>;
@@ -29,15 +29,15 @@ void rms_norm_row_backward(const T* dy, const T* x, const T* weight, Accumulator
   }
 }
 
-// dweight += dy x rstd, elements [begin, end)
+// Adds dy x rstd to dweight, elements [begin, end).
 template <class T>
 void rms_norm_row_weight_gradient(const T* dy, const T* x, Accumulator<T> rstd, std::int64_t begin, std::int64_t end,
                                   Accumulator<T>* dweight) {
   for (std::int64_t i = begin; i < end; ++i) dweight[i] += widen(dy[i]) * widen(x[i]) * rstd;
 }
 
-// The backward pass of a norm; In and Out are RmsNormBackwardIn and Out, or those of an operation that holds one and so
-// has their names. `dsums`, where there is one, is added to the norm's gradient after that was rounded. dweight is
+// Backward pass of a norm. In and Out are RmsNormBackwardIn and RmsNormBackwardOut, or those of a fused operation with
+// the same names. If `dsums` is not null, it is added to the norm's gradient after that has been rounded. dweight is
 // summed in the order of rows.
 template <class T, class In, class Out>
 void rms_norm_backward(const KernelCall& call, const T* dsums) {

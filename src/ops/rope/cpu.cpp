@@ -8,7 +8,8 @@
 namespace hone {
 namespace {
 
-// The angle is an f32 product, as in transformers; its cosine and sine are exact but for the last rounding.
+// Computes the table. The angle is an f32 product, as in transformers; its cosine and sine are computed in double and
+// rounded once.
 void table(const KernelCall& call) {
   const TensorView& positions = call.in(0);
   const std::vector<float> frequencies = rope_inverse_frequencies(call.attributes_as<RopeTableAttributes>());

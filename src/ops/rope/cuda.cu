@@ -8,14 +8,14 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kFrequencies = 256;  // a launch
+constexpr int kFrequencies = 256;  // frequencies of a launch at most
 
 struct Frequencies {
   float values[kFrequencies];
 };
 
-// Writes the columns of `count` frequencies, from `first` on. The angle is an f32 product, as in transformers; its
-// cosine and sine are exact but for the last rounding.
+// Writes the columns of `count` frequencies from `first` on. The angle is an f32 product, as in transformers; its
+// cosine and sine are computed in double and rounded once.
 __global__ void __launch_bounds__(kThreads)
     table_kernel(const std::int32_t* positions, RowCount rows, Frequencies frequencies, int first, int count, int half,
                  float* table) {
@@ -56,7 +56,8 @@ struct Heads {
   bool inverse;
 };
 
-// A block turns a row: a thread takes the packs at i and i + head_dim / 2 of a head, or a pack that is copied.
+// Rotates one row, which a block has. A thread takes the packs at i and i + head_dim / 2 of a head, or a pack that is
+// only copied.
 template <class T, int kPack>
 __global__ void rope_kernel(const T* x, const float* table, RowCount rows, std::int64_t n, Heads heads, T* y) {
   using A = CudaAccumulator<T>;

@@ -20,7 +20,7 @@ class RopeTable final : public Op {
     const Type& positions = required(inputs, 0, name());
     const auto& a = attributes.as<RopeTableAttributes>();
     expect(positions.dtype == DType::i32 && positions.shape.size() == 1, name(),
-           text_of("positions are ", to_text(positions), "; wanted i32[rows]"));
+           text_of("positions are ", to_text(positions), "; expected i32[rows]"));
     expect(a.head_dim > 0 && a.head_dim % 2 == 0, name(), text_of("head_dim ", a.head_dim, " is not even"));
     expect(a.scaling == "default" || a.scaling == "llama3", name(),
            text_of("scaling '", a.scaling, "' is neither default nor llama3"));
@@ -29,7 +29,8 @@ class RopeTable final : public Op {
            name(),
            text_of("theta ", a.theta, ", factor ", a.factor, ", low_freq_factor ", a.low_freq_factor,
                    ", high_freq_factor ", a.high_freq_factor, ", original_max_position_embeddings ",
-                   a.original_max_position_embeddings, "; all must be positive and the factors ascend"));
+                   a.original_max_position_embeddings,
+                   "; all must be positive, and low_freq_factor less than high_freq_factor"));
     return {Type{DType::f32, {positions.shape[0], a.head_dim}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
@@ -39,7 +40,7 @@ class RopeTable final : public Op {
   }
 };
 
-// (x, table) -> y. Its gradient is the rotation back.
+// (x, table) -> y. The gradient is rotated back.
 class Rope final : public Op {
  public:
   std::string_view name() const override { return "rope"; }
@@ -55,7 +56,7 @@ class Rope final : public Op {
                a.heads * a.head_dim <= x.shape[1].size,
            name(),
            text_of("x is ", to_text(x), ", table ", to_text(table), ", ", a.heads, " heads of ", a.head_dim,
-                   "; wanted [rows, at least heads x head_dim] and f32[rows, head_dim]"));
+                   "; expected [rows, at least heads x head_dim] and f32[rows, head_dim]"));
     return {x};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
@@ -78,8 +79,8 @@ const Rope kRope;
 
 }  // namespace
 
-// Each step is rounded to f32 where transformers rounds it (modeling_rope_utils.py, _compute_llama3_parameters); torch
-// divides a number by a tensor as the tensor's reciprocal times the number.
+// Each step is rounded to f32 where transformers rounds it (modeling_rope_utils.py, _compute_llama3_parameters). torch
+// computes number / tensor as the tensor's reciprocal times the number.
 std::vector<float> rope_inverse_frequencies(const RopeTableAttributes& a) {
   std::vector<float> frequencies;
   for (std::int64_t i = 0; i < a.head_dim; i += 2) {

@@ -1,4 +1,4 @@
-// Rotary position embedding (Su et al., "RoFormer", 2021), in the order of Hugging Face: element i of a head pairs with
+// Rotary position embedding (Su et al., "RoFormer", 2021) in Hugging Face's layout: element i of a head pairs with
 // element i + head_dim / 2.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct RopeIn {
   enum : std::size_t { x, table };
 };
@@ -19,7 +19,7 @@ struct RopeIn {
 struct RopeTableAttributes {
   std::int64_t head_dim = 0;
   double theta = 10000.0;
-  std::string scaling = "default";  // or "llama3", which reads the rest (Llama 3.1, as transformers computes it)
+  std::string scaling = "default";  // or "llama3" (Llama 3.1, as transformers computes it), which uses the fields below
   double factor = 8.0;
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
@@ -38,7 +38,7 @@ struct RopeTableAttributes {
 };
 
 struct RopeAttributes {
-  std::int64_t heads = 0;  // how many heads of a row are rotated, from its start
+  std::int64_t heads = 0;  // number of heads that are rotated, the first ones of a row
   std::int64_t head_dim = 0;
   bool inverse = false;  // rotate back
 
@@ -50,14 +50,15 @@ struct RopeAttributes {
   }
 };
 
-// Radians a position, head_dim / 2 of them, in f32 as transformers computes them.
+// Angular frequencies [head_dim / 2], in radians for each position, in f32 as transformers computes them.
 [[nodiscard]] std::vector<float> rope_inverse_frequencies(const RopeTableAttributes& attributes);
 
-// positions i32 [rows] -> f32 [rows, head_dim]: head_dim / 2 cosines, then the sines. Rows past the count are zero.
+// Returns f32 [rows, head_dim], head_dim / 2 cosines and then the sines, for positions i32 [rows]. Rows past the count
+// are zero. Throws Error if an attribute is out of range.
 [[nodiscard]] Tensor rope_table(Tensor positions, const RopeTableAttributes& attributes);
 
-// x [rows, any number of heads x head_dim], table of the same rows -> x with its first heads rotated, the rest as it
-// was. Computed in f32 (f64) and rounded once; rows past the count are zero.
+// Returns x [rows, at least heads x head_dim] with its first heads rotated by `table` (from rope_table, of the same
+// rows) and the rest copied. Computed in f32 (f64 for f64) and rounded once. Rows past the count are zero.
 [[nodiscard]] Tensor rope(Tensor x, Tensor table, const RopeAttributes& attributes);
 
 }  // namespace hone

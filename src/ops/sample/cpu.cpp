@@ -24,7 +24,7 @@ struct Parameters {
   }
 };
 
-// In (0, 1), 53 bits.
+// Uniform random number in (0, 1) with 53 bits, for a seed and position.
 double uniform(std::int64_t seed, std::int64_t position) {
   const RandomStream random(static_cast<std::uint64_t>(seed), "sample");
   const auto index = 2 * static_cast<std::uint64_t>(position);
@@ -32,19 +32,19 @@ double uniform(std::int64_t seed, std::int64_t position) {
   return (static_cast<double>(word >> 11) + 0.5) * 0x1p-53;
 }
 
-// Draws from one row at a time. `mass` [vocab] holds the probabilities of the tokens over that of the most probable, 0
-// for those that are out; `ids` [vocab] is scratch.
+// Sampler for one row. `mass` [vocab] holds each token's probability relative to that of the most probable token, and 0
+// for tokens that have been filtered out; `ids` [vocab] is scratch.
 template <class A>
 class Row {
  public:
   Row(const A* logits, std::int64_t vocab, A* mass, std::int32_t* ids)
       : logits_(logits), vocab_(vocab), mass_(mass), ids_(ids) {}
 
-  // `softmax` is that of the row at parameters.temperature.
+  // Draws a token by a random number in (0, 1). `softmax` holds the row's statistics at parameters.temperature.
   std::int32_t draw(const Parameters<A>& parameters, const LogSoftmax<A>& softmax, double random) {
     for (std::int64_t id = 0; id < vocab_; ++id) {
       const A mass = vexp(logits_[id] / parameters.temperature - softmax.max());
-      mass_[id] = mass > A(0) && mass >= parameters.min_p ? mass : A(0);  // not for NaN
+      mass_[id] = mass > A(0) && mass >= parameters.min_p ? mass : A(0);  // 0 for NaN
     }
     const bool limited = parameters.top_k >= A(1) && parameters.top_k < static_cast<A>(vocab_);
     if (limited || parameters.top_p < A(1)) {
@@ -75,7 +75,7 @@ class Row {
     kept_ = k;
   }
 
-  // Takes the most probable from a heap until their mass is enough, and drops the rest.
+  // Takes the most probable tokens from a heap until their mass reaches the share top_p, and filters out the rest.
   void keep_top_p(A top_p) {
     const auto after = [this](std::int32_t a, std::int32_t b) { return before(b, a); };
     const double wanted = static_cast<double>(top_p) * sum_of(0, vocab_);
@@ -90,7 +90,7 @@ class Row {
     for (std::int64_t i = 0; i < left; ++i) mass_[ids_[i]] = A(0);
   }
 
-  // By chunks in order, in each by lanes.
+  // Mass of ids [first, last), in a fixed order: chunk by chunk, and within a chunk by lanes.
   [[nodiscard]] double sum_of(std::int64_t first, std::int64_t last) const {
     double sum = 0;
     for (std::int64_t id = first; id < last; id += kVocabChunk) {
@@ -100,7 +100,8 @@ class Row {
     return sum;
   }
 
-  // The token at the share `random` of the mass, -1 where there is no mass: first its chunk, then the token in it.
+  // The token at which the cumulative mass exceeds `random` times the total, or -1 if there is no mass. Finds its chunk
+  // first, then the token in it.
   [[nodiscard]] std::int32_t invert(double random) const {
     double rest = random * sum_of(0, vocab_);
     double rest_of_chunk = 0;
@@ -135,7 +136,7 @@ std::size_t slot_bytes(std::int64_t vocab) {
   return align_up(static_cast<std::size_t>(vocab) * (sizeof(A) + sizeof(std::int32_t)));
 }
 
-// Each thread draws every n-th row with its own slot of the workspace.
+// Draws all rows. Slot i of n takes rows i, i + n, ... and has a separate part of the workspace.
 template <class A>
 void forward(const KernelCall& call) {
   const TensorView& logits = call.in(SampleIn::logits);

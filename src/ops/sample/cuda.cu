@@ -1,6 +1,7 @@
-// A block draws from a row. Probabilities are added as integers, 2^-44 of the largest one, so that sums depend on no
-// order; what lies below that is never drawn. The CPU adds them in double: its choice can differ where the random
-// number, or the edge of top_p, falls within a rounding of a token's edge. Greedy choices never differ.
+// Sampling on a GPU; a block has one row. Probabilities are summed as integers in units of 2^-44 of the largest one, so
+// that sums do not depend on their order; tokens below half a unit are never drawn. The CPU sums in double: its choice
+// can differ if the random number, or the limit of top_p, is within a rounding error of a token's edge. Greedy choices
+// never differ.
 #include <limits>
 
 #include "ops/linear_logprobs/log_softmax.cuh"
@@ -17,7 +18,7 @@ constexpr std::uint64_t kStreamHash = stream_name_hash("sample");
 
 enum class Measure : std::uint8_t { tokens, mass };
 
-// Draws from one row; all threads of the block call each function.
+// Sampler for one row; all threads of the block call each public function.
 template <class A>
 class Row {
  public:
@@ -32,13 +33,15 @@ class Row {
         aligned_(reinterpret_cast<std::uintptr_t>(logits) % 16 == 0),
         shared_(shared) {}
 
-  // Keeps the first `count` tokens.
+  // Keeps the `count` most probable tokens.
   __device__ void keep_first(std::uint64_t count) { keep(Measure::tokens, count, A(0)); }
-  // Keeps the fewest tokens, from the first on, that have this share of the mass.
+  // Keeps the fewest tokens, most probable first, that have this share of the mass.
   __device__ void keep_share(A share) { keep(Measure::mass, 0, share); }
 
-  // The first token, in the order of ids, up to which the mass exceeds `random` of all; -1 where there is none.
+  // The first token in the order of ids at which the cumulative mass exceeds `random` times the total; -1 if there is
+  // no mass.
   __device__ std::int32_t draw(double random) {
+    // Mass of each chunk, then the chunk in which the random number falls, then the token in it.
     const int chunks = static_cast<int>((vocab_ + kVocabChunk - 1) / kVocabChunk);
     std::uint64_t all = 0;
     for (int chunk = 0; chunk < chunks; ++chunk) {
@@ -67,8 +70,8 @@ class Row {
  private:
   struct Token {
     SamplePlace<A> place;
-    A difference;        // of its logit over the temperature to the largest
-    std::uint64_t mass;  // its probability over the largest, in kUnits
+    A difference;        // logit / temperature - that of the most probable token
+    std::uint64_t mass;  // probability relative to the largest, in units of 1 / kUnits; 0 if not kept
     bool kept;
   };
 
@@ -76,11 +79,11 @@ class Row {
     const A difference = tempered(logit, temperature_) - max_;
     const A mass = std::exp(difference);
     const SamplePlace<A> place{sample_key_of(logit), id};
-    const bool kept = mass > A(0) && mass >= min_p_ && (!cut_ || place <= shared_.last);  // not for NaN
+    const bool kept = mass > A(0) && mass >= min_p_ && (!cut_ || place <= shared_.last);  // false for NaN
     return {place, difference, kept ? __double2ull_rn(static_cast<double>(mass) * kUnits) : 0, kept};
   }
 
-  // body(token) for this thread's tokens of a chunk that are kept.
+  // Calls body(token) for each of this thread's tokens in a chunk that are kept.
   template <class Body>
   __device__ void for_chunk(int chunk, const Body& body) const {
     const std::int64_t first = chunk * kVocabChunk;
@@ -102,8 +105,9 @@ class Row {
     for (int chunk = 0; chunk * kVocabChunk < vocab_; ++chunk) for_chunk(chunk, body);
   }
 
-  // The order by digits: of the logit's distance to the largest, in 64ths, which falls apart well in few bins; then of
-  // the key, then of the id. Later digits may repeat bits of earlier ones.
+  // Digits of a token's rank for a radix search. The first digit is the distance of the logit to the largest one in
+  // 64ths, which spreads tokens well over few bins; then come the digits of the key, then those of the id. Later digits
+  // may repeat bits of earlier ones.
   static constexpr int kKeyBits = 8 * sizeof(Key);
   static constexpr int kKeyDigits = (kKeyBits + kSampleDigitBits - 1) / kSampleDigitBits;
   static constexpr int kIdDigits = 3;
@@ -120,7 +124,7 @@ class Row {
     return static_cast<int>(static_cast<std::int64_t>(token.place.id) >> of_id) & (kSampleBins - 1);
   }
 
-  // Whether a token lies in the bins chosen so far.
+  // Returns true if a token is in the bins chosen so far.
   static __device__ bool within(const Token& token, const int (&bins)[kDigits], int levels) {
     for (int level = 0; level < levels; ++level) {
       if (digit(token, level) != bins[level]) return false;
@@ -128,12 +132,14 @@ class Row {
     return true;
   }
 
-  // Finds the token at which the amount, in the order of tokens, reaches what is wanted, and drops those behind it:
-  // first its bin by one digit after the other, until few tokens are left.
+  // Finds the token at which the cumulative amount (tokens or mass), in the order of ranks, reaches `wanted`, and
+  // filters out the tokens after it. Narrows its bin down by one digit after the other until few candidates remain. For
+  // mass, `wanted` follows from `share`.
   __device__ void keep(Measure measure, std::uint64_t wanted, A share) {
     int bins[kDigits];
     int levels = 0;
     do {
+      // A histogram of the candidates by their next digit; a prefix sum finds the bin in which `wanted` is reached.
       count_bins(measure, bins, levels);
       std::uint64_t amounts[kSampleBinsAThread];
       std::uint64_t mine = 0;
@@ -188,7 +194,9 @@ class Row {
       histogram.tokens[i] = histogram.low[i] = histogram.high[i] = 0;
     }
     __syncthreads();
-    std::uint32_t improbable = 0;  // of the last bin, where most of a peaked row may lie
+    // Tokens in the last bin, which may hold most of a peaked row, are counted in a register first: atomics on one
+    // address would be slow.
+    std::uint32_t improbable = 0;
     for_tokens([&](const Token& token) {
       if (!within(token, bins, levels)) return;
       const int bin = digit(token, levels);
@@ -207,7 +215,7 @@ class Row {
     __syncthreads();
   }
 
-  // Among the tokens of the bins, at most kSampleListed.
+  // Finds the last token to keep among the tokens of the chosen bins, at most kSampleListed, by comparing all pairs.
   __device__ void choose_last(Measure measure, const int (&bins)[kDigits], int levels, std::uint64_t wanted) {
     SampleList<A>& list = shared_.list;
     for_tokens([&](const Token& token) {
@@ -230,12 +238,13 @@ class Row {
     cut_ = true;
   }
 
-  // `left`, at least 1, is at most the mass of the chunk.
+  // Finds the token of a chunk at which the cumulative mass reaches `left`, which is at least 1 and at most the mass of
+  // the chunk.
   __device__ void find_in_chunk(int chunk, std::uint64_t left) {
     std::uint64_t masses[kLogSoftmaxPacks][4]{};
     const auto first = static_cast<std::int32_t>(chunk * kVocabChunk);
     for_chunk(chunk, [&](const Token& token) {
-      // Of this thread's tokens; the compiler knows which one it is.
+      // Index among this thread's tokens. After unrolling it is a constant, so that `masses` stays in registers.
       const int at = token.place.id - first - static_cast<int>(threadIdx.x) * 4;
       masses[at / (kSampleThreads * 4)][at % 4] = token.mass;
     });
@@ -265,7 +274,7 @@ class Row {
   SampleShared<A>& shared_;
 };
 
-// penalized: null, or what is drawn from in place of the logits.
+// Samples a token for each row. `penalized`: logits to draw from instead of `logits`, or null.
 template <class A>
 __global__ void __launch_bounds__(kSampleThreads)
     sample_kernel(const A* logits, const A* penalized, const A* parameters, const std::int64_t* keys, RowCount rows,
@@ -299,7 +308,7 @@ __global__ void __launch_bounds__(kSampleThreads)
   }
   if (token < 0) token = shared.softmax.argmax;
   if (penalized != nullptr) {
-    __syncthreads();  // all have read the largest
+    __syncthreads();  // all threads have read the statistics of the penalized logits, which are overwritten
     log_softmax_row(shared.softmax, logits, vocab, temperature, shared.scratch);
   }
   if (threadIdx.x != 0) return;
@@ -312,7 +321,8 @@ void forward(const KernelCall& call) {
   const TensorView& logits = call.in(SampleIn::logits);
   const std::int64_t vocab = logits.row_size();
   if (logits.capacity() == 0) return;
-  HONE_ASSERT(ceil_div(vocab, kVocabChunk) <= kSampleChunks, "a vocabulary of ", vocab);
+  HONE_ASSERT(ceil_div(vocab, kVocabChunk) <= kSampleChunks,
+              "the vocabulary is too large to sample from on a GPU: ", vocab);
   sample_kernel<<<static_cast<unsigned>(logits.capacity()), kSampleThreads, 0, stream_of(call)>>>(
       cuda_data<A>(logits), cuda_data<A>(call.in(SampleIn::penalized)), cuda_data<A>(call.in(SampleIn::parameters)),
       cuda_data<std::int64_t>(call.in(SampleIn::keys)), row_count(logits), vocab,

@@ -1,4 +1,4 @@
-// RandomStream on a GPU.
+// RandomStream (core/random.h) on a GPU.
 #pragma once
 
 #include "core/random.h"
@@ -12,7 +12,7 @@ namespace hone {
   return hash;
 }
 
-// RandomStream(seed, name).bits(index) << 32 | .bits(index + 1), for an even index.
+// Random bits RandomStream(seed, name).bits(index) << 32 | .bits(index + 1), for an even index.
 [[nodiscard]] __host__ __device__ inline std::uint64_t random_word(std::uint64_t seed, std::uint64_t name_hash,
                                                                    std::uint64_t index) {
   const auto mixed =

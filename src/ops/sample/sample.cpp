@@ -14,11 +14,11 @@ class Sample final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& logits = required(inputs, SampleIn::logits, name());
     expect(logits.shape.size() == 2 && logits.shape[1].size > 0 && logits.dtype == accumulator_of(logits.dtype), name(),
-           text_of("logits are ", to_text(logits), "; wanted f32[samples, vocab]"));
+           text_of("logits are ", to_text(logits), "; expected f32[samples, vocab]"));
     const Dim samples = logits.shape[0];
     const auto check = [&](std::size_t index, const char* what, const Type& wanted) {
       expect(required(inputs, index, name()) == wanted, name(),
-             text_of(what, " are ", to_text(required(inputs, index, name())), "; wanted ", to_text(wanted)));
+             text_of(what, " are ", to_text(required(inputs, index, name())), "; expected ", to_text(wanted)));
     };
     check(SampleIn::parameters, "parameters", {logits.dtype, {samples, kSampleParameters}});
     check(SampleIn::keys, "keys", {DType::i64, {samples, 2}});

@@ -1,4 +1,4 @@
-// Draws the next token of each sequence.
+// Samples the next token of each sequence from its logits.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct SampleIn {
   enum : std::size_t { logits, parameters, keys, penalized };
 };
@@ -17,32 +17,33 @@ struct SampleOut {
 
 // The columns of `parameters`.
 enum class SampleParameter : std::uint8_t {
-  temperature,  // 0: the token with the largest logit, the lowest id of several
+  temperature,  // 0: greedy, the token with the largest logit, and the lowest id among equals
   top_p,        // 1: off
   min_p,        // 0: off
   top_k,        // 0: off
 };
 inline constexpr std::int64_t kSampleParameters = 4;
 
-// Each [samples].
+// Outputs, each [samples].
 struct Sampled {
   Tensor token;  // i32
-  Tensor logp;   // of the token, in logits' type
+  Tensor logp;   // log-probability of the token, in logits' dtype
 };
 
-// logits [samples, vocab], f32 (f64 in programs of f64), parameters [samples, kSampleParameters] of the same type, keys
-// i64[samples, 2]: seed and position.
+// Draws a token for each sample.
+//   logits      [samples, vocab], f32 (f64 in programs of f64)
+//   parameters  [samples, kSampleParameters] of the same dtype
+//   keys        i64 [samples, 2]: seed and position
+//   penalized   of the same type as logits, optional: logits to draw from in place of `logits`
 //
-// As vLLM does: logits are divided by the temperature; min_p keeps the tokens with at least min_p times the largest
-// probability; of these top_k keeps the k most probable; of these, renormalised, top_p keeps the fewest, most probable
-// first, that have at least this mass. Between equals the lower id comes first. The token is the first one, in the
-// order of ids, at which the mass of what is left exceeds a random number, which depends on seed and position alone.
+// The order of filters is vLLM's: logits are divided by the temperature; min_p keeps the tokens with at least min_p
+// times the largest probability; of these, top_k keeps the k most probable; of these, renormalised, top_p keeps the
+// fewest, most probable first, whose mass is at least top_p. Between equals the lower id comes first. The token is the
+// first one in the order of ids at which the cumulative mass of the kept tokens exceeds a random number, which depends
+// only on seed and position.
 //
-// logp is the log-softmax of logits / temperature (greedy: of the logits) over the whole vocabulary, by log_softmax.h:
-// bitwise what linear_logprobs gives. Where logits are NaN or +inf it is NaN.
-//
-// penalized, of the same type as logits, may be left out: what the token is drawn from in place of the logits, of which
-// logp then still is.
+// logp is the log-softmax of logits / temperature (greedy: of the logits) over the whole vocabulary by log_softmax.h,
+// bitwise that of linear_logprobs; `penalized` does not change it. If a logit is NaN or +inf, logp is NaN.
 [[nodiscard]] Sampled sample(Tensor logits, Tensor parameters, Tensor keys, Tensor penalized = {});
 
 }  // namespace hone

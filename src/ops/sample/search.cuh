@@ -1,5 +1,5 @@
-// What a block that samples has in shared memory while it looks for the last token to keep: a histogram of tokens by
-// digits of their place, then a list of the few that are left.
+// Shared memory of a sampling block while it searches for the last token to keep: first a histogram of tokens by the
+// digits of their rank, then a list of the few candidates that remain.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ inline constexpr int kSampleThreads = kLogSoftmaxThreads;
 inline constexpr int kSampleDigitBits = 11;
 inline constexpr int kSampleBins = 1 << kSampleDigitBits;
 inline constexpr int kSampleBinsAThread = kSampleBins / kSampleThreads;
-inline constexpr int kSampleListed = 1024;  // tokens among which a place is found by comparing all pairs
+inline constexpr int kSampleListed = 1024;  // candidates at most that are ranked by comparing all pairs
 
 template <class A>
 using SampleKey = std::conditional_t<std::is_same_v<A, double>, std::uint64_t, std::uint32_t>;
 
-// Descends where the logit ascends. Both zeros are one.
+// Integer key of a logit that descends as the logit ascends; +0 and -0 have the same key.
 template <class A>
 [[nodiscard]] __device__ SampleKey<A> sample_key_of(A logit) {
   using Key = SampleKey<A>;
@@ -32,7 +32,7 @@ template <class A>
   return ~((bits & kSign) != 0 ? ~bits : bits | kSign);
 }
 
-// A place in the order of tokens, the most probable first, the lower id before the higher.
+// Rank of a token: the most probable comes first, and the lower id among equals.
 template <class A>
 struct SamplePlace {
   SampleKey<A> key;
@@ -45,7 +45,7 @@ struct SamplePlace {
 template <class A>
 struct SampleHistogram {
   std::uint32_t tokens[kSampleBins];
-  std::uint32_t low[kSampleBins];  // the mass: 64 bits in two halves, as 32 bits have faster atomics
+  std::uint32_t low[kSampleBins];  // the mass, 64 bits in two halves because 32-bit atomics are faster
   std::uint32_t high[kSampleBins];
 };
 
@@ -67,16 +67,16 @@ struct SampleShared {
   LogSoftmaxState<A> softmax;
   LogSoftmaxScratch<A> scratch;
   std::uint64_t warp_sums[kSampleThreads / 32];
-  std::uint64_t left;   // of what a search looks for
-  std::uint32_t found;  // tokens in the bin that it lies in
+  std::uint64_t left;   // amount still to be found within `bin` or `chunk`
+  std::uint32_t found;  // number of tokens in `bin`
   std::uint32_t listed;
   int bin;
   int chunk;
   std::int32_t token;
-  SamplePlace<A> last;  // of the tokens that are kept
+  SamplePlace<A> last;  // rank of the last token that is kept
 };
 
-// The sum of the values of this thread and those before it; `total` is that of all. Every thread of the block calls it.
+// Inclusive prefix sum over the block; `total` is the sum over all threads. Every thread of the block calls it.
 __device__ inline std::uint64_t block_scan(std::uint64_t value, std::uint64_t* warp_sums, std::uint64_t& total) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -85,7 +85,7 @@ __device__ inline std::uint64_t block_scan(std::uint64_t value, std::uint64_t* w
     const std::uint64_t before = __shfl_up_sync(0xFFFFFFFFu, value, distance);
     if (lane >= distance) value += before;
   }
-  __syncthreads();  // what an earlier call wrote has been read
+  __syncthreads();  // the sums of an earlier call have been read
   if (lane == 31) warp_sums[warp] = value;
   __syncthreads();
   total = 0;

@@ -14,7 +14,7 @@ class Scale final : public Op {
   Attributes default_attributes() const override { return ScaleAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, 0, name());
-    expect(is_floating(x.dtype), name(), text_of("x is ", to_text(x), "; wanted a floating type"));
+    expect(is_floating(x.dtype), name(), text_of("x is ", to_text(x), "; expected a floating type"));
     return {x};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {

@@ -1,4 +1,4 @@
-// Multiplication by a constant.
+// Multiplication of a tensor by a constant.
 #pragma once
 
 #include "program/program.h"
@@ -14,7 +14,7 @@ struct ScaleAttributes {
   }
 };
 
-// x of any floating type -> x * factor, rounded once.
+// Returns x * factor for x of any floating type, rounded once.
 [[nodiscard]] Tensor scale(Tensor x, double factor);
 
 }  // namespace hone

@@ -10,8 +10,8 @@
 namespace hone {
 namespace {
 
-// `kept` is the master weight, and `rounded` the weight; without a master weight, `kept` is the weight. `momentum` may
-// be null.
+// Updates all elements. `kept` is the master weight and `rounded` the weight; without a master weight, `kept` is the
+// weight and `rounded` is null. `momentum` may be null.
 template <class T, class W, class G>
 void update(const KernelCall& call, W* kept, T* rounded, Accumulator<T>* momentum) {
   using A = Accumulator<T>;

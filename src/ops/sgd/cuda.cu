@@ -9,10 +9,10 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kResident = 8;  // blocks that a multiprocessor holds
+constexpr std::int64_t kResident = 8;  // blocks of an SM
 
-// Where everything lies. `kept` is the master weight, and `rounded` the weight; without a master weight, `kept` is the
-// weight and `rounded` null. `momentum` may be null.
+// Operands of the kernel. `kept` is the master weight and `rounded` the weight; without a master weight, `kept` is the
+// weight and `rounded` is null. `momentum` may be null.
 template <class T, class W, class G>
 struct Tensors {
   using A = CudaAccumulator<T>;
@@ -27,6 +27,7 @@ struct Tensors {
   std::int64_t elements;
 };
 
+// Updates the pack at element `at`; if `bad` is set, only clears its gradient.
 template <int kPack, class T, class W, class G>
 __device__ void update(const Tensors<T, W, G>& p, const SgdNumbers<CudaAccumulator<T>>& step, bool bad,
                        std::int64_t at) {

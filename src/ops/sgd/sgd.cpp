@@ -9,7 +9,7 @@
 namespace hone {
 namespace {
 
-// (weight, gradient, momentum, master, norm, hyper, bad) -> the first four as far as they are given, in place
+// (weight, gradient, momentum, master, norm, hyper, bad) -> those of the first four that are present, in place
 // (sgd_master).
 class Sgd final : public Op {
  public:
@@ -18,11 +18,11 @@ class Sgd final : public Op {
   Attributes default_attributes() const override { return SgdAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& weight = required(inputs, SgdIn::weight, name());
-    expect(is_floating(weight.dtype), name(), text_of("the weight is ", to_text(weight), "; wanted a floating type"));
+    expect(is_floating(weight.dtype), name(), text_of("the weight is ", to_text(weight), "; expected a floating type"));
     const DType wide = accumulator_of(weight.dtype);
     const auto check = [&](std::size_t index, const char* what, const Type& wanted) {
       const Type& seen = required(inputs, index, name());
-      expect(seen == wanted, name(), text_of(what, " is ", to_text(seen), "; wanted ", to_text(wanted)));
+      expect(seen == wanted, name(), text_of(what, " is ", to_text(seen), "; expected ", to_text(wanted)));
     };
     const Type& gradient = required(inputs, SgdIn::gradient, name());
     if (gradient != weight) check(SgdIn::gradient, "the gradient", {wide, weight.shape});
@@ -32,9 +32,10 @@ class Sgd final : public Op {
     const std::size_t master = sgd_master(attributes.as<SgdAttributes>());
     if (inputs[master]) {
       check(master, "the master weight", {wide, weight.shape});
-      expect(weight.dtype != wide, name(), text_of("the weight is ", to_text(weight), " and needs no master weight"));
+      expect(weight.dtype != wide, name(),
+             text_of("the weight is ", to_text(weight), "; only a bf16 weight takes a master weight"));
     }
-    expect(has_momentum || !inputs[SgdIn::master], name(), "a fourth tensor without momentum");
+    expect(has_momentum || !inputs[SgdIn::master], name(), "a fourth input tensor is given, but momentum is 0");
     for (std::size_t i = SgdIn::momentum; i <= SgdIn::master && inputs[i]; ++i)
       outputs.push_back(required(inputs, i, name()));
     check(SgdIn::norm, "the norm", {wide, {1}});
@@ -55,7 +56,8 @@ const Sgd kSgd;
 }  // namespace
 
 SgdTensors sgd(const SgdTensors& tensors, const AdamwStep& step, const SgdAttributes& attributes) {
-  HONE_ASSERT(tensors.momentum.valid() == (attributes.momentum != 0), "momentum ", attributes.momentum);
+  HONE_ASSERT(tensors.momentum.valid() == (attributes.momentum != 0),
+              "a momentum tensor must be given if and only if momentum is not 0; momentum is ", attributes.momentum);
   const bool has_momentum = tensors.momentum.valid();
   const std::vector<Tensor> inputs{tensors.weight,
                                    tensors.gradient,

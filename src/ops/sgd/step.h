@@ -1,4 +1,4 @@
-// The numbers of a step of SGD as the elements of a weight need them, on every device.
+// Per-step constants of SGD and the update of one element, shared by all devices.
 #pragma once
 
 #include <cstdint>

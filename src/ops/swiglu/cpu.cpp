@@ -25,7 +25,7 @@ void forward(const KernelCall& call) {
   zero_tail(y);
 }
 
-// With s = sigmoid(gate): dgate = dy up s (1 + gate (1 - s)), dup = dy gate s.
+// Computes dgate = dy up s (1 + gate (1 - s)) and dup = dy gate s, where s = sigmoid(gate).
 template <class T>
 void backward(const KernelCall& call) {
   using A = Accumulator<T>;

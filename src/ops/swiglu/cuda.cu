@@ -10,10 +10,10 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A thread's pack: consecutive threads take consecutive packs, over the ends of rows.
+// Position of a thread's pack. Consecutive threads take consecutive packs, across the ends of rows.
 struct Place {
   std::int64_t row;
-  std::int64_t at;  // in a row of n
+  std::int64_t at;  // column of the pack's first element in a row of n
 };
 
 template <int kPack>
@@ -23,12 +23,13 @@ __device__ Place place_of(int packs_a_row) {
   return {row, static_cast<std::int64_t>(pack - row * static_cast<std::uint32_t>(packs_a_row)) * kPack};
 }
 
+// Computes y = silu(gate) * up.
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
     swiglu_kernel(const T* gate_up, RowCount rows, std::int64_t n, int packs_a_row, T* y) {
   const auto [row, at] = place_of<kPack>(packs_a_row);
   if (row >= rows.capacity) return;
-  // Loaded before the count is known, so as not to wait for it: there is memory for every row.
+  // The loads do not wait for the count, which is safe because there is memory for every row.
   const T* gates = gate_up + row * 2 * n + at;
   const auto gate = load_streamed<T, kPack>(gates);
   const auto up = load_streamed<T, kPack>(gates + n);
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__(kThreads)
   *reinterpret_cast<Pack<T, kPack>*>(y + row * n + at) = result;
 }
 
-// With s = sigmoid(gate): dgate = dy up s (1 + gate (1 - s)), dup = dy gate s.
+// Computes dgate = dy up s (1 + gate (1 - s)) and dup = dy gate s, where s = sigmoid(gate).
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
     swiglu_backward_kernel(const T* dy, const T* gate_up, RowCount rows, std::int64_t n, int packs_a_row, T* dgate_up) {
@@ -70,7 +71,8 @@ __global__ void __launch_bounds__(kThreads)
   *reinterpret_cast<Pack<T, kPack>*>(to + n) = dup;
 }
 
-// body.operator()<kPack>(blocks, packs a row) for a tensor [rows, n].
+// Calls body.operator()<kPack>(blocks, packs in a row) for a tensor [rows, n]. Throws Error if it has too many packs
+// for 32-bit indices.
 template <class T, class Body>
 void over_rows(const TensorView& view, const Body& body) {
   const std::int64_t n = view.row_size();
@@ -78,7 +80,8 @@ void over_rows(const TensorView& view, const Body& body) {
   with_pack<T>(n, [&]<int kPack>() {
     const std::int64_t packs = view.capacity() * (n / kPack);
     if (packs > std::numeric_limits<std::uint32_t>::max() - kThreads) {
-      throw Error("swiglu", text_of(to_text(*view.type), " is more than a launch takes"), "use smaller micro-batches");
+      throw Error("swiglu", text_of(to_text(*view.type), " is more than one launch can process"),
+                  "use smaller micro-batches");
     }
     body.template operator()<kPack>(static_cast<unsigned>(ceil_div(packs, kThreads)), static_cast<int>(n / kPack));
   });

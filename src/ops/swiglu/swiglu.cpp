@@ -32,7 +32,7 @@ class Swiglu final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& gate_up = required(inputs, 0, name());
     expect(gate_up.shape.size() == 2 && gate_up.shape[1].size % 2 == 0, name(),
-           text_of("gate_up is ", to_text(gate_up), "; wanted [rows, 2 n]"));
+           text_of("gate_up is ", to_text(gate_up), "; expected [rows, 2 n]"));
     return {Type{gate_up.dtype, {gate_up.shape[0], gate_up.shape[1].size / 2}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {

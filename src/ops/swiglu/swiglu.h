@@ -8,13 +8,13 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct SwigluBackwardIn {
   enum : std::size_t { dy, gate_up };
 };
 
-// gate_up [rows, 2 n], a row holds gate then up -> y [rows, n]. Computed in f32 (f64) and rounded once; rows past the
-// count are zero.
+// Returns y [rows, n] for gate_up [rows, 2 n], whose rows hold gate and then up. Computed in f32 (f64 for f64) and
+// rounded once. Rows past the count are zero.
 [[nodiscard]] Tensor swiglu(Tensor gate_up);
 
 }  // namespace hone

@@ -7,7 +7,8 @@ namespace {
 
 constexpr int kThreads = 1024;
 
-// One block. A thread adds the entries that lie kThreads apart, in order; the threads are added as a tree.
+// Weighted sum, launched as one block. Thread t adds entries t, t + kThreads, ... in order; the threads' sums are added
+// as a tree.
 template <class T>
 __global__ void __launch_bounds__(kThreads) sum_kernel(const T* values, const T* weights, RowCount rows, T* sum) {
   __shared__ double shared[32];

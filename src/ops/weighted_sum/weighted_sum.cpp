@@ -32,7 +32,7 @@ class WeightedSum final : public Op {
     const Type& values = required(inputs, WeightedSumIn::values, name());
     const Type& weights = required(inputs, WeightedSumIn::weights, name());
     expect(values == weights && values.shape.size() == 1 && values.dtype == accumulator_of(values.dtype), name(),
-           text_of("values are ", to_text(values), ", weights ", to_text(weights), "; wanted f32[rows] twice"));
+           text_of("values are ", to_text(values), ", weights ", to_text(weights), "; expected f32[rows] for both"));
     return {Type{values.dtype, {1}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {

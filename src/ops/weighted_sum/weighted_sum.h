@@ -1,4 +1,4 @@
-// The sum of a loss over its tokens: sum over t of weight[t] * value[t].
+// Weighted sum of a loss over its tokens: the sum over t of weight[t] * value[t].
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace hone {
 
-// The operands, in order.
+// Indices of the inputs and outputs.
 struct WeightedSumIn {
   enum : std::size_t { values, weights };
 };
@@ -15,8 +15,9 @@ struct WeightedSumBackwardIn {
   enum : std::size_t { dy, weights };
 };
 
-// values and weights [rows], f32 (f64 in programs of f64) -> [1]. Added in double in a fixed order and rounded once. An
-// entry whose weight is 0 adds nothing and gets no gradient, whatever its value. The weights get no gradient.
+// Returns the sum [1] for values and weights [rows], f32 (f64 in programs of f64). It is computed in double in a fixed
+// order and rounded once. An entry whose weight is 0 adds nothing and gets gradient 0, even if its value is not finite.
+// The weights get no gradient.
 [[nodiscard]] Tensor weighted_sum(Tensor values, Tensor weights);
 
 }  // namespace hone

@@ -8,7 +8,7 @@
 namespace hone {
 namespace {
 
-// Fields of the messages.
+// Field numbers of tensorflow.Event, Summary, SessionLog, SummaryMetadata, TensorProto and TensorShapeProto.
 enum EventField { kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7 };
 enum ValueField { kTag = 1, kSimpleValue = 2, kTensor = 8, kMetadata = 9 };
 constexpr int kSummaryValue = 1;

@@ -1,4 +1,4 @@
-// TensorBoard: one event file a start of the run, in logging_dir or OUTPUT_DIR/runs.
+// The TensorBoard tracker: writes one event file per start of a run, in logging_dir or OUTPUT_DIR/runs.
 #include <unistd.h>
 
 #include <array>
@@ -38,7 +38,7 @@ fs::path folder_of(const TrackedRun& run) {
   return given.empty() ? run.output_dir / "runs" : fs::path(given);
 }
 
-// As TensorFlow names them, so that names sort by the time of the start.
+// Returns the file name in the format of TensorFlow; names sort by start time.
 std::string file_name(double time) {
   return text_of("events.out.tfevents.", static_cast<std::int64_t>(time), ".", host_name(), ".", ::getpid(), ".0");
 }

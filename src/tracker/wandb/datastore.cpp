@@ -8,8 +8,8 @@
 namespace hone {
 namespace {
 
-constexpr std::size_t kBlock = 32768;
-constexpr std::size_t kPartHeader = 7;  // checksum, length, type
+constexpr std::size_t kBlock = 32768;   // bytes
+constexpr std::size_t kPartHeader = 7;  // bytes: checksum (4), length (2), type (1)
 constexpr std::uint64_t kMagic = 0xBEE1, kVersion = 0;
 constexpr int kFull = 1, kFirst = 2, kMiddle = 3, kLast = 4;
 
@@ -31,6 +31,7 @@ void WandbDatastore::append(std::string_view record) {
   std::string bytes;
   bool first = true;
   for (bool last = false; !last; first = false) {
+    // Parts do not cross blocks: a record is split, and a rest of a block too short for a header is zero.
     std::size_t left = kBlock - (size_ + bytes.size()) % kBlock;
     if (left < kPartHeader) {
       bytes.append(left, '\0');

@@ -1,6 +1,6 @@
-// The file of an offline run, `run-ID.wandb`: records in the format of LevelDB's log behind a header of wandb's own.
-// Sources: https://github.com/google/leveldb/blob/main/doc/log_format.md, wandb/sdk/internal/datastore.py (0.19); the
-// checksums are zlib's.
+// Writes the file of an offline wandb run, `run-ID.wandb`: wandb's header, then records in the format of LevelDB's log.
+// Checksums are zlib's CRC-32, unlike LevelDB's.
+// Sources: https://github.com/google/leveldb/blob/main/doc/log_format.md, wandb/sdk/internal/datastore.py (0.19)
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace hone {
 
 class WandbDatastore {
  public:
-  // Begins the file, which must not be there. Throws Error.
+  // Creates the file with its header, replacing an existing one. Throws Error if it cannot be written.
   explicit WandbDatastore(std::filesystem::path path);
-  // One serialised Record.
+  // Appends one serialised Record message. Throws Error if it cannot be written.
   void append(std::string_view record);
 
  private:

@@ -1,4 +1,4 @@
-// Weights & Biases: an offline run's folder, OUTPUT_DIR/wandb/offline-run-TIME-ID, which `wandb sync` takes.
+// The Weights & Biases tracker: writes an offline run, OUTPUT_DIR/wandb/offline-run-TIME-ID, that `wandb sync` uploads.
 // Source of the messages: wandb/proto/wandb_internal.proto.
 #include <unistd.h>
 
@@ -43,7 +43,7 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// "20261122_001003", local time.
+// Returns the local time in the format "20261122_001003".
 std::string time_text(double seconds) {
   const auto time = static_cast<std::time_t>(seconds);
   std::tm local{};
@@ -53,7 +53,8 @@ std::string time_text(double seconds) {
   return text.data();
 }
 
-// Eight letters or digits that no other run has: wandb's runs are told apart by them, over all machines.
+// Returns a random id of eight letters or digits. Ids distinguish the runs of all machines, so the random stream is
+// seeded with the time and the process id.
 std::string new_run_id(double time) {
   constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuvwxyz";
   const auto moment = static_cast<std::uint64_t>(time * 1e9);
@@ -76,7 +77,7 @@ struct WandbKeys {
   }
 };
 
-// The key's value, else the environment's, else `otherwise`.
+// Returns the value of the key; if it is empty, the environment variable; if that is empty too, `otherwise`.
 std::string setting(const std::string& key, const char* variable, const std::string& otherwise = {}) {
   if (!key.empty()) return key;
   const std::string value = environment_variable(variable);
@@ -88,7 +89,7 @@ fs::path root_of(const TrackedRun& run) {
   return (folder.empty() ? run.output_dir : fs::path(folder)) / "wandb";
 }
 
-// The folder of the newest run in `root`; empty where there is none.
+// Returns the folder of the newest run in `root`, or an empty path if there is none.
 fs::path newest_run(const fs::path& root) {
   fs::path newest;
   if (!is_folder(root)) return newest;
@@ -122,9 +123,9 @@ class Wandb final : public Tracker {
     store_ = std::make_unique<WandbDatastore>(folder_ / text_of("run-", id_, ".wandb"));
     begin(run);
     for (const MetricRow& row : run.history) log(row);
-    // What was written before the interruption is in the new folder too.
+    // The new folder now contains all rows of the interrupted run, so the old folder is not needed.
     if (!before.empty()) remove_path(before);
-    log_info(text_of("wandb sync ", folder_.string(), " sends the run to wandb"));
+    log_info(text_of("wandb sync ", folder_.string(), " uploads the run to wandb"));
   }
 
   void log(const MetricRow& row) override {
@@ -188,7 +189,7 @@ class Wandb final : public Tracker {
                                    .number(1, static_cast<std::uint64_t>(whole))
                                    .number(2, static_cast<std::uint64_t>((start_ - whole) * 1e9)));
     append(kRun, record);
-    // As transformers does: every metric is drawn over the optimizer's steps.
+    // As in transformers, the x-axis of every metric is the optimizer step.
     const ProtobufWriter options_of_metric = ProtobufWriter().number(1, 1);
     append(kMetric, ProtobufWriter().text(1, kGlobalStep));
     append(kMetric, ProtobufWriter().text(2, "*").text(4, kGlobalStep).message(6, options_of_metric));

@@ -1,4 +1,4 @@
-// The functions that the build would call for the folders of this example, were they in src/.
+// The registration functions that the build would generate calls for if the folders of this example were in src/.
 #pragma once
 
 #include "model/registry.h"
@@ -12,7 +12,7 @@ void register_toy(FamilyRegistry& registry);
 
 namespace test {
 
-// Fills the process's registries of operations, as programs that run need them, once.
+// Registers the operations of hone and of the example in the process's registries, on the first call.
 inline void register_example() {
   static const bool once = [] {
     register_operations();

@@ -1,5 +1,6 @@
-// A pass that no existing file knows of: matrices are held in shards that are gathered before their use and whose
-// gradients are scattered behind it, here over one device. No bit changes.
+// Tests that a new compiler pass needs no change of existing files. The pass keeps matrices in shards, gathers them
+// before their use and scatters their gradients afterwards, here over a single device. Results must not change by a
+// bit.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -20,7 +21,7 @@
 namespace hone::test {
 namespace {
 
-// (sum, gradient) -> sum + gradient, in place: what a device keeps of a gradient.
+// (sum, gradient) -> sum + gradient, in place: accumulates a device's shard of a gradient.
 class ToyScatter final : public Op {
  public:
   std::string_view name() const override { return "toy_scatter"; }
@@ -30,7 +31,7 @@ class ToyScatter final : public Op {
 };
 const ToyScatter kScatter;
 
-// shard -> the whole matrix; of one device the same storage.
+// shard -> the whole matrix, which with one device is the same storage.
 class ToyGather final : public Op {
  public:
   std::string_view name() const override { return "toy_gather"; }
@@ -52,7 +53,7 @@ void scatter(const KernelCall& call) {
   for (std::int64_t i = 0; i < call.in(1).elements(); ++i) sums[i] += gradient[i];
 }
 
-// Puts a gather before each linear layer, for all programs but updates, whose weights are shards already.
+// Inserts a gather before each linear layer of all programs except updates, which work on shards.
 class Sharding final : public CompilePass {
  public:
   std::string_view name() const override { return "toy_sharding"; }
@@ -93,7 +94,7 @@ struct StepBits {
   std::string text;
 };
 
-// One micro-batch with this program order.
+// Runs one micro-batch with these passes.
 StepBits step(const FixtureModel& fixture, const PassRegistry& passes, Recompute recompute) {
   const HostBatch batch = batch_of(std::vector<std::vector<TokenId>>{{1, 2, 3, 4, 5, 6, 7, 8}, {9, 8, 7, 6}});
   LossTrace trace;
@@ -118,7 +119,7 @@ StepBits step(const FixtureModel& fixture, const PassRegistry& passes, Recompute
 }
 
 TEST(ShardingPass, OverOneDeviceChangesNoBit) {
-  if (test_device().kind() != DeviceKind::cpu) GTEST_SKIP() << "its operations have kernels for the host alone";
+  if (test_device().kind() != DeviceKind::cpu) GTEST_SKIP() << "the operations of this test have only CPU kernels";
   register_toy_sharding();
   PassRegistry passes;
   passes.add(kSharding);

@@ -1,4 +1,4 @@
-// A family that no existing file knows of: it trains, is saved and loaded, and generates.
+// Tests that a new model family needs no change of existing files: it trains, is saved and loaded, and generates.
 #include <gtest/gtest.h>
 
 #include "core/error.h"

@@ -1,4 +1,4 @@
-// A kind of weight that no existing file knows of: it is held in a type of its own and moves by a rule of its own.
+// Tests that a new kind of weight, with its own dtype and its own update rule, needs no change of existing files.
 #include "model/weight_kind.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ constexpr WeightTraits kProbeTraits{.name = "probe", .decays = false, .adapter =
 constexpr WeightKind kProbe(kProbeTraits);
 constexpr const char* kProbeName = "probe";
 
-// Moves against the gradient alone, whatever the optimizer is, and keeps nothing.
+// An update rule without state: plain gradient descent, whatever the optimizer is.
 class ProbeRule final : public OwnUpdateRule {
  public:
   std::vector<NamedType> states(const WeightSpec&, const Type&, const OptimizerOptions&) const override { return {}; }
@@ -38,7 +38,8 @@ class ProbeRule final : public OwnUpdateRule {
 
 const ProbeRule kProbeRule;
 
-// Another model, and a probe in f32, whatever the model's type, that learns to tell tokens from their hidden states.
+// A model with an additional probe, held in f32 whatever the model's dtype, that learns to predict tokens from their
+// hidden states.
 class Probed final : public Model {
  public:
   explicit Probed(std::unique_ptr<Model> base) : base_(std::move(base)), specs_(base_->weights()) {
@@ -134,7 +135,7 @@ TEST(WeightKindOfItsOwn, IsSavedAndLoadedInItsType) {
   }
 }
 
-// Nothing passes it over in silence.
+// The kind does not support adapters, so all-linear must report it instead of skipping it.
 TEST(WeightKindOfItsOwn, IsNamedWhereAnAdapterIsWanted) {
   LoraConfig config;
   config.target_modules = {"all-linear"};

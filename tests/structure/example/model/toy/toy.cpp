@@ -1,4 +1,4 @@
-// A small family: attention over learned embeddings without positions, and an MLP whose activation is the square.
+// A small model family: attention without positions, and an MLP with the square as its activation function.
 #include <cmath>
 
 #include "core/error.h"
@@ -68,7 +68,7 @@ class Toy final : public Model {
     return x + linear(up, w(layer_name(layer, "mlp.down")));
   }
 
-  // Blocks as the programs see them, and the tensors of the checkpoint that fill each.
+  // Declares the blocks that programs use and the checkpoint tensors that fill each of them.
   void describe_weights() {
     const std::int64_t hidden = shape_.hidden_size;
     const std::int64_t heads = shape_.num_attention_heads * shape_.head_dim;
