@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up what is missing, builds hone and runs the whole recipe in miniature: text, tokenizer, pre-training, SFT, GRPO.
+# Installs missing packages, builds hone and trains a small reasoning model: data, tokenizer, pre-training, SFT, GRPO.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up what is missing, builds hone (release, CPU) and runs all tests.
+# Installs missing packages, builds hone (release, CPU) and runs all tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 

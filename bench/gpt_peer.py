@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The peer of `hone bench train --model small .. 13b`: the same GPT in torch, compiled, on one GPU.
+"""Measures the GPT-2 models of `hone bench train --full` and `--large_models` in PyTorch on one GPU, for comparison.
 
     gpt_peer.py [MODEL ...] [--batch_size N] [--seq_len N] [--steps N]
 
-Weights, gradients and activations in bfloat16, attention by scaled_dot_product_attention, AdamW fused. Where memory is
-short for whole logits, the head and its loss run in chunks of rows that are made again in the backward pass.
+The model is compiled by torch.compile. Weights, gradients and activations are bfloat16, attention is
+scaled_dot_product_attention, and AdamW is fused. For more than 8,192 rows the head and its loss run in chunks of rows
+that are recomputed in the backward pass, because the logits of all rows would take too much memory.
 Needs torch with CUDA.
 """
 import argparse
@@ -16,7 +17,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 VOCAB_SIZE = 50257
-# layers, hidden, heads, positions, width between the MLP's projections, batch, sequence
+# layers, hidden size, heads, positions, intermediate size of the MLP (0: 4 x hidden), batch size, sequence length
 MODELS = {
     "small": (6, 384, 6, 512, 0, 16, 512),
     "medium": (12, 768, 12, 512, 0, 16, 512),
@@ -27,7 +28,7 @@ MODELS = {
     "7b": (25, 4096, 32, 1024, 0, 8, 1024),
     "13b": (32, 5120, 40, 1024, 19840, 4, 1024),
 }
-WHOLE_LOGITS = 8192  # rows, above which the head runs in chunks
+WHOLE_LOGITS = 8192  # maximum rows for which the head computes all logits at a time
 
 
 class Block(nn.Module):

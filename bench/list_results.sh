@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Lists the figures of bench/results/*.json, as `hone bench ... --json` writes them, and marks those whose code has
-# changed since they were measured.
+# Lists the figures in bench/results/*.json, which `hone bench ... --json` writes, and marks a figure as stale if the
+# code that it depends on has changed since it was measured.
 #   bench/list_results.sh [--stale] [FILE.json ...]
-# --stale lists only those. Exits with 1 where a row is stale.
+# --stale lists only the stale figures. Exits with 1 if any figure is stale.
 #
-# A figure of a kernel depends on the folder of its operation, one of matrix products on ops/linear and the backend, any
-# other on all kernels. A commit that git does not know, or none, makes a row stale.
+# The figure of a kernel depends on the folder of its operation, that of a GEMM on ops/linear and the backend, that of a
+# copy on the backend, and any other on all operations and the backend. A figure without a commit, or with one that git
+# does not know, is stale.
 set -euo pipefail
 cd "${HONE_CHECKOUT:-$(dirname "${BASH_SOURCE[0]}")/..}"
 
@@ -19,16 +20,16 @@ if (($# == 0)); then
   set -- bench/results/*.json
 fi
 
-# field LINE NAME: a string or a number of a row, which is one line.
+# field LINE NAME: prints the value of a string or number in a row of the file, which is one line.
 field() {
   sed -n -E "s/.*\"$2\":(\"(([^\"\\]|\\\\.)*)\"|([-+0-9.eE]+)).*/\2\4/p" <<<"$1"
 }
 
-# folders WHAT: what a figure depends on.
+# folders WHAT: prints the folders that a figure depends on.
 folders() {
   case $1 in
     "kernel "*)
-      # The operation whose name is the longest beginning: add_rms_norm_backward lies in add_rms_norm.
+      # The folder is the longest prefix of the name that is a folder: add_rms_norm_backward is in add_rms_norm.
       local name=${1#kernel } folder
       for ((length = ${#name}; length > 0; --length)); do
         folder=src/ops/${name:0:length}
@@ -54,7 +55,7 @@ for file in "$@"; do
     state=""
     # shellcheck disable=SC2046  # several folders
     if [[ ! $commit =~ ^[0-9a-f]{40}$ ]] || ! git cat-file -e "$commit^{commit}" 2>/dev/null; then
-      state="stale: its commit is not known"
+      state="stale: unknown commit"
     elif [[ -n $(git log --format=%h -1 "$commit..HEAD" -- $(folders "$what")) ]]; then
       state="stale: $(folders "$what") changed since ${commit:0:9}"
     fi

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What PyTorch takes for the operations of a training step, at the shapes of `hone bench kernels`.
+"""Measures the operations of a training step in PyTorch, at the shapes of `hone bench kernels`, for comparison.
 
     bench/torch_kernels.py [--model llama-3.1-8b|qwen2.5-7b] [--batch_size 1] [--seq_len 8192] [--seconds 0.3]
                            [--ops attention rms_norm ...]
 
-Products by cuBLAS, attention by cuDNN, everything else compiled by torch.compile. Names are those of hone's operations.
+GEMMs run in cuBLAS, attention in cuDNN, and everything else is compiled by torch.compile. The printed names are those
+of hone's operations.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-MODELS = {  # hidden, intermediate, heads, kv heads, head size, vocabulary, bias of q, k and v
+MODELS = {  # hidden size, intermediate size, heads, KV heads, head size, vocabulary, bias of q, k and v
     "llama-3.1-8b": (4096, 14336, 32, 8, 128, 128256, False),
     "qwen2.5-7b": (3584, 18944, 28, 4, 128, 152064, True),
 }
@@ -47,7 +48,7 @@ def main():
     parser.add_argument("--batch_size", type=int, default=1)
     parser.add_argument("--seq_len", type=int, default=8192)
     parser.add_argument("--seconds", type=float, default=0.3)
-    parser.add_argument("--ops", nargs="*", default=[""], help="operations to measure, by the beginnings of their names")
+    parser.add_argument("--ops", nargs="*", default=[""], help="operations to measure, as prefixes of their names")
     options = parser.parse_args()
     hidden, inner, heads, kv_heads, head_dim, vocab, bias = MODELS[options.model]
     rows = options.batch_size * options.seq_len
@@ -94,7 +95,7 @@ def main():
     del q, k, v, o, do
 
     def both(name, function, inputs, forward_bytes, backward_bytes, flops=0.0):
-        """A compiled function and its gradient."""
+        """Reports a compiled function and its gradient."""
         if not name.startswith(tuple(options.ops)):
             return
         compiled = torch.compile(function)
@@ -117,7 +118,7 @@ def main():
 
     weight = random(vocab, hidden, grad=True)
     target = torch.randint(vocab, (rows,), device="cuda")
-    step = min(rows, 2048)  # of rows at a time: the logits of all would take gigabytes
+    step = min(rows, 2048)  # rows per chunk: the logits of all rows would take gigabytes
 
     def head(x, w):
         return sum(F.cross_entropy(x[i:i + step] @ w.t(), target[i:i + step], reduction="sum")

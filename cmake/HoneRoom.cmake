@@ -1,8 +1,8 @@
 # hone_room(NAME [USES room ...] [LIBRARIES target ...])
 #
-# One static library from src/NAME. Its headers are reached as "NAME/header.h" through an include folder that holds
-# nothing but a link to this room, so that a room which is not named in USES (directly or through those named) cannot
-# be included: the compiler does not find it.
+# Builds one static library from src/NAME. Its headers are included as "NAME/header.h" through an include folder that
+# contains only a symbolic link to this room. A header of a room that is not in USES, directly or indirectly, is
+# therefore not found by the compiler.
 function(hone_room name)
   cmake_parse_arguments(ROOM "" "" "USES;LIBRARIES" ${ARGN})
   set(source_dir ${CMAKE_SOURCE_DIR}/src/${name})
@@ -10,12 +10,12 @@ function(hone_room name)
   file(MAKE_DIRECTORY ${include_dir})
   file(CREATE_LINK ${source_dir} ${include_dir}/${name} SYMBOLIC)
 
-  # Relative, so that the folders above the checkout do not matter.
+  # The patterns below match relative paths, so that names of folders above the checkout do not matter.
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${source_dir} ${source_dir}/*.cpp ${source_dir}/*.cu)
   if(NOT HONE_CUDA)
     list(FILTER sources EXCLUDE REGEX "(^|/)cuda/|(^|/)cuda\\.cpp$|\\.cu$")
   else()
-    list(FILTER sources EXCLUDE REGEX "(^|/)no_cuda\\.cpp$")  # what stands in for them
+    list(FILTER sources EXCLUDE REGEX "(^|/)no_cuda\\.cpp$")  # stubs for builds without CUDA
   endif()
   list(TRANSFORM sources PREPEND ${source_dir}/)
   set(empty ${CMAKE_BINARY_DIR}/generated/${name}_room.cpp)
@@ -27,7 +27,7 @@ function(hone_room name)
   if(name MATCHES "^(backend|ops)$" AND CMAKE_BUILD_TYPE STREQUAL "Release")
     target_compile_options(hone_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O3>)
   endif()
-  if(NOT name STREQUAL "backend")  # where sources choose their instructions
+  if(NOT name STREQUAL "backend")  # its sources differ in their instruction sets
     hone_unite(hone_${name} ${sources})
     if(name STREQUAL "ops")  # has compile options of its own
       hone_precompile(hone_ops hone_ops ${HONE_COMMON_HEADERS})
@@ -44,9 +44,11 @@ function(hone_room name)
   endif()
 endfunction()
 
-# hone_unite(TARGET SOURCES): with HONE_UNITE up to eight sources of one folder are compiled as one, which halves the time
-# of a whole build: most of it goes into headers and templates that they share. Names in the unnamed namespaces of a
-# folder must differ then; the kernels of a CPU and of a GPU, which share names on purpose, are compiled apart.
+# hone_unite(TARGET SOURCES)
+#
+# With HONE_UNITE, compiles up to eight sources of a folder as one. This halves the time of a full build, most of which
+# is spent on headers and templates that the sources share. Names in the unnamed namespaces of a folder must then be
+# unique. CPU and CUDA kernels share names on purpose, so cuda.cpp files are compiled separately.
 function(hone_unite target)
   if(NOT HONE_UNITE)
     return()
@@ -94,9 +96,10 @@ set(HONE_COMMON_HEADERS <algorithm> <array> <atomic> <charconv> <chrono> <cmath>
 
 # hone_registry(ROOM [SUFFIX cpu|cuda])
 #
-# Generates register_all_ROOM(Registry&), which calls register_NAME(Registry&) of every folder src/ROOM/NAME that holds
-# a NAME.cpp (with SUFFIX: register_all_ROOM_SUFFIX and register_NAME_SUFFIX, of every folder that holds a SUFFIX.cpp
-# or SUFFIX.cu). Static initialisers would be dropped from static libraries and run in no defined order.
+# Generates register_all_ROOM(Registry&), which calls register_NAME(Registry&) for every folder src/ROOM/NAME that
+# contains a NAME.cpp. With SUFFIX it generates register_all_ROOM_SUFFIX, which calls register_NAME_SUFFIX for every
+# folder that contains a SUFFIX.cpp or SUFFIX.cu. Static initialisers are no alternative: the linker drops them from
+# static libraries, and their order is undefined.
 function(hone_registry room)
   cmake_parse_arguments(REGISTRY "" "SUFFIX" "" ${ARGN})
   if(NOT EXISTS ${CMAKE_SOURCE_DIR}/src/${room}/registry.h)
@@ -135,7 +138,9 @@ function(hone_registry room)
   target_sources(hone_${room} PRIVATE ${file})
 endfunction()
 
-# hone_test(NAME ROOM [room ...]): one GoogleTest program from tests/NAME/*.cpp.
+# hone_test(NAME ROOM [room ...])
+#
+# Builds one GoogleTest program, NAME_test, from tests/NAME/*.cpp.
 function(hone_test name)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${name}/*.cpp)
   if(NOT sources)
@@ -153,18 +158,22 @@ function(hone_test name)
   hone_discover_tests(${name}_test ${name})
 endfunction()
 
-# Seconds after which a test counts as hung. No load may make it count so: a test has one second of a processor in 150
-# where it shares the machine with others of higher priority (scripts/check_busy.sh).
+# Seconds after which a test counts as hung. The limit is large, because a load on the machine must not make a test
+# fail: under scripts/check_busy.sh a test gets about one second of CPU time in 150 s.
 set(HONE_TEST_TIMEOUT 36000)
 
-# hone_discover_tests(TARGET LABEL): every test of a GoogleTest program, listed by the program when it is linked.
+# hone_discover_tests(TARGET LABEL)
+#
+# Registers every test of a GoogleTest program with ctest. The program lists its tests after it is linked.
 function(hone_discover_tests target label)
   gtest_discover_tests(${target} DISCOVERY_TIMEOUT ${HONE_TEST_TIMEOUT}
                        PROPERTIES TIMEOUT ${HONE_TEST_TIMEOUT} LABELS ${label})
 endfunction()
 
-# hone_embed_recipes(): the files of recipes/ as text of the room cli, for embedded_recipes() (cli/recipes/embedded.h).
-# They are read when CMake runs, which it does anew after a change.
+# hone_embed_recipes()
+#
+# Embeds the files of recipes/ in the room cli, for embedded_recipes() (cli/recipes/embedded.h). CMake reads the files
+# when it configures, and configures again after a change of one of them.
 function(hone_embed_recipes)
   file(GLOB_RECURSE names CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/recipes ${CMAKE_SOURCE_DIR}/recipes/*)
   list(SORT names)

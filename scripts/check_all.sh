@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds and tests under the sanitizers, and runs the fuzz targets; ends with one line for each.
-#   scripts/check_all.sh [asan] [ubsan] [tsan] [fuzz]   none named: asan (undefined behaviour with it), tsan and fuzz
-# HONE_BUILD_ROOT names another place for the build folders than the checkout; HONE_FUZZ_SECONDS (60) is how long each
-# fuzz target runs.
+# Builds hone with each sanitizer, runs the tests, and runs the fuzz targets. The last lines give the result of each.
+#   scripts/check_all.sh [asan] [ubsan] [tsan] [fuzz]   default: asan (which includes undefined behaviour), tsan, fuzz
+# Environment: HONE_BUILD_ROOT (the checkout) contains the build folders; HONE_FUZZ_SECONDS (60) is the time for each
+# fuzz target.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 

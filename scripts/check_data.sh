@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Reads random tables that pyarrow has written, as Parquet and as Arrow in all their encodings, and compares the rows.
-#   scripts/check_data.sh [PYTHON]   a Python with pyarrow; python3 unless named
-# HONE_TABLES says how many tables (40, each in eleven files); HONE_BUILD_DIR names another build folder than build/.
+# Checks the data readers: pyarrow writes random tables as Parquet and Arrow in all encodings, and hone must read the
+# same rows.
+#   scripts/check_data.sh [PYTHON]   a Python with pyarrow; default python3
+# Environment: HONE_TABLES (40) is the number of tables, each in eleven files; HONE_BUILD_DIR (build) is the build
+# folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

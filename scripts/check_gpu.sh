@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# Runs the tests of a CUDA build on the machine's GPU, or its operations and a training step under compute-sanitizer;
-# ends with one line for each suite that failed and the line "N suites or tests, N failed".
+# Runs the tests of a CUDA build on the GPU, or the operations and one training step under a tool of compute-sanitizer.
+# Prints one line for each failure and ends with the line "N suites or tests, N failed".
 #   scripts/check_gpu.sh BUILD [tests|memcheck|racecheck|initcheck|synccheck] [SUITE ...]
-# Several suites (GoogleTest's, of ops_test where none is named) run at a time: HONE_JOBS (8), or single tests where a
-# sanitizer watches. HONE_SECONDS (600) is the time that one may take. Logs are kept in HONE_LOGS (a temporary folder).
+# SUITE names GoogleTest suites of ops_test. Without it, all suites run; those of ops_test and one test of train_test
+# under a sanitizer. Named suites and suites under a sanitizer run test by test, others as a whole.
+#
+# Environment: HONE_JOBS (8) is the number of suites or tests that run concurrently, HONE_SECONDS (600) the time limit
+# of each, and HONE_LOGS (a temporary folder) the folder of their logs.
 set -uo pipefail
 
 if (($# < 1)); then
@@ -20,9 +23,9 @@ export HONE_TEST_DEVICE=cuda
 
 suites_of() { "$build/tests/$1" --gtest_list_tests | sed -n 's/^\([A-Za-z].*\)\.$/\1/p;s/^\([A-Za-z].*\)\.  #.*/\1/p'; }
 
-# What to run: "PROGRAM FILTER", a line each.
+# Units of work, each "PROGRAM FILTER".
 work=()
-# Those of ops_test that a filter names.
+# Adds the tests of ops_test that match a filter.
 add_tests() {
   local test
   while read -r test; do work+=("ops_test $test"); done < <(
@@ -47,13 +50,13 @@ check() {
   log=$logs/$program-${filter//[^A-Za-z0-9]/_}.log
   local command=("$build/tests/$program" "--gtest_filter=$filter" --gtest_brief=1)
   if [[ $tool != tests ]]; then
-    # racecheck takes minutes for a product of the library: it looks at kernels of namespace hone alone.
+    # racecheck takes minutes for a GEMM of cuBLAS, so it checks only kernels in the namespace hone.
     local filter_kernels=()
     if [[ $tool == racecheck ]]; then filter_kernels=(--kernel-name kernel_substring=4hone); fi
     command=(compute-sanitizer --tool "$tool" "${filter_kernels[@]}" --error-exitcode 9 --print-limit 5 "${command[@]}")
   fi
   timeout "$seconds" "${command[@]}" >"$log" 2>&1 || status=$?
-  # compute-sanitizer's complaint about tests that use no GPU.
+  # compute-sanitizer fails for tests that do not use the GPU.
   if grep -q 'terminated before first instrumented API call' "$log" && ! grep -q FAILED "$log"; then status=0; fi
   if ((status != 0)); then
     echo "FAILED ($status) $program $filter: $(grep -m1 -E 'Failure|=========.*(Error|error|Invalid|Race|hazard|Uninit)' "$log" || tail -n 1 "$log")"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Lets transformers load the models that hone saves, and compares logits and greedy continuations with the stored ones.
-#   scripts/check_parity.sh [PYTHON]   a Python with torch and transformers; python3 unless named
-# HONE_BUILD_DIR names another build folder than build/.
+# Checks saved models: transformers loads the models that hone saves, and the logits and greedy completions must equal
+# the stored ones.
+#   scripts/check_parity.sh [PYTHON]   a Python with torch, transformers and safetensors; default python3
+# Environment: HONE_BUILD_DIR (build) is the build folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

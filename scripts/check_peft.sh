@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Adapters between hone and PEFT: hone trains some and PEFT loads them, PEFT makes some and hone loads them; logits, losses
-# and gradients are compared.
-#   scripts/check_peft.sh [PYTHON]   a Python with torch, transformers, peft and safetensors; unless named, a virtual
-#                                    environment in $HONE_CACHE or ~/.cache/hone is made and filled once
-# HONE_BUILD_DIR names another build folder than build/.
+# Checks the exchange of adapters with PEFT: PEFT loads adapters that hone trained, and hone loads adapters that PEFT
+# created. Compares logits, losses and gradients.
+#   scripts/check_peft.sh [PYTHON]   a Python with torch, transformers, peft and safetensors; by default the script
+#                                    creates a virtual environment in $HONE_CACHE or ~/.cache/hone, once
+# Environment: HONE_BUILD_DIR (build) is the build folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -33,4 +33,4 @@ HONE_SAVE_ADAPTERS_TO=$work/ours "$build/tests/train_test" --gtest_filter='Lora.
 
 "$python" tests/fixtures/lora/make_lora.py --output "$work/fixtures/lora" --seed "$RANDOM"
 HONE_PEFT_ADAPTERS=$work/fixtures/lora "$build/tests/train_test" --gtest_filter='Lora.*Peft*:-Lora.SavesForPeft' --gtest_brief=1
-echo "peft: adapters go both ways"
+echo "peft: adapters load in both directions"

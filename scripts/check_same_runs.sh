@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Whether two builds of hone give the same bits: the same runs by both, weights, losses, samples and plans compared.
-#   scripts/check_same_runs.sh OLD NEW [--device cuda]   two programs
-# For changes of structure, which must change no number. Prints a line a run; exits with 1 where one differs.
+# Checks that two builds of hone compute the same bits: both do the same runs, and their weights, losses, samples and
+# plans are compared. Use it for refactorings, which must not change any number.
+#   scripts/check_same_runs.sh OLD NEW [--device cuda]   paths of the two programs
+# Prints one line for each run and exits with 1 if any differs.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 
@@ -19,7 +20,7 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 different=0
 
-# Data and a model's shape, the same for both.
+# Data and shapes of models, which both programs use.
 cat docs/architecture.md docs/performance.md > "$root/text.txt"
 for ((i = 0; i < 64; ++i)); do
   printf '{"messages":[{"role":"user","content":"What is %d + %d?"},{"role":"assistant","content":"It is %d."}]}\n' \
@@ -39,20 +40,20 @@ JSON
 "$old" tokenizer train --input "$root/text.txt" "$root/chats.jsonl" --type qwen2 --vocab_size 512 --special_tokens \
   '<|endoftext|>' '<|im_start|>' '<|im_end|>' --eos_token '<|endoftext|>' --output "$root/tokenizer" > /dev/null || exit 2
 
-# The figures of a run that must be equal, without times and rates.
+# Prints the metrics of a run that must be equal; times and rates are left out.
 figures() {
   [[ -f $1/metrics.jsonl ]] || return 0
   grep -oE '"(step|loss|eval_loss|grad_norm|reward|rewards/[a-z_/]*|kl|entropy|completions/[a-z_/]*)": ?[^,}]*' \
     "$1/metrics.jsonl"
 }
 
-# equal FILE: whether both runs have it, the same in every byte, or neither has.
+# equal FILE: succeeds if both runs have the file with the same bytes, or neither has it.
 equal() {
   if [[ -e $root/old/$1 || -e $root/new/$1 ]]; then cmp -s "$root/old/$1" "$root/new/$1"; fi
 }
 
-# both NAME COMMAND [keys]: runs it by both programs into $root/old/NAME and $root/new/NAME, and compares. Keys name
-# folders of the same program's earlier runs as @/NAME.
+# both NAME COMMAND [keys]: runs a command with both programs, into $root/old/NAME and $root/new/NAME, and compares the
+# results. In the keys, @/NAME is the folder of an earlier run of the same program.
 both() {
   local name=$1 command=$2 which program result=same
   shift 2
@@ -79,7 +80,7 @@ report() {
   if [[ $2 != same ]]; then different=$((different + 1)); fi
 }
 
-# The bytes of a plan.
+# plan NAME COMMAND [keys]: compares the bytes in the plans of both programs.
 plan() {
   local name=$1 which program
   shift
@@ -133,7 +134,7 @@ both grpo-lora grpo "${prompts[@]}" "${adapter[@]}" --beta 0.04
 both eval eval @/grpo --task jsonl --dataset_name "$root/prompts.jsonl" --max_model_len 256 --temperature 1.0
 both generate generate --model_name_or_path @/grpo --dataset_name "$root/prompts.jsonl" --max_new_tokens 16
 
-# Checkpoints of the old program, gone on from by both: resumed NAME STEP COMMAND [keys], of the run NAME.
+# resumed NAME STEP COMMAND [keys]: both programs resume from the old program's checkpoint STEP of the run NAME.
 resumed() {
   local name=$1 step=$2 which file
   shift 2
@@ -160,5 +161,5 @@ plan plan-8bit pretrain "${qwen[@]}" "${half[@]}" --optim paged_adamw_8bit --gra
 plan plan-sft-lora sft "${chats[@]}" "${adapter[@]}"
 plan plan-grpo grpo "${prompts[@]}" --beta 0.04
 
-echo "$different of the runs differ"
+echo "$different runs or plans differ"
 ((different == 0))

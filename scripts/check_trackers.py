@@ -1,4 +1,7 @@
-"""Compares a run's event files and offline wandb run with its metrics.jsonl. Called by check_trackers.sh."""
+"""Compares the TensorBoard event files and the offline wandb run of a hone run with its metrics.jsonl.
+
+Called by check_trackers.sh with the run's output folder.
+"""
 
 import contextlib
 import io
@@ -76,7 +79,7 @@ config = {item.key: json.loads(item.value_json) for item in run.config.update}
 check("wandb's config", config["block_size"], 64)
 check("wandb's exit code", exit_code, 0)
 
-# What `wandb sync` itself makes of the folder, up to where it would send it.
+# Runs `wandb sync` on the folder in verbose mode without uploading, and checks that it reads every record.
 said = io.StringIO()
 with contextlib.redirect_stdout(said):
     SyncThread(

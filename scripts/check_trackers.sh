@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Lets TensorBoard's own reader and wandb's own datastore and parser read what a run reported to them, and compares each
-# value with metrics.jsonl.
-#   scripts/check_trackers.sh   makes a virtual environment in $HONE_CHECK_DIR (build/check-trackers unless set)
-# HONE_BUILD_DIR names another build folder than build/.
+# Checks the trackers: reads the files that a run wrote for TensorBoard and wandb with the readers of those tools, and
+# compares each value with metrics.jsonl.
+#   scripts/check_trackers.sh
+# Environment: HONE_CHECK_DIR (build/check-trackers) is the folder of the virtual environment that the script creates;
+# HONE_BUILD_DIR (build) is the build folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -13,7 +14,7 @@ if [[ ! -x $hone ]]; then
   echo "trackers: $hone is missing; build it first" >&2
   exit 2
 fi
-# wandb 0.19 still reads its files in Python. The key is no one's: nothing is sent.
+# wandb 0.19 still has a reader of its files in Python.
 if [[ ! -x $check/venv/bin/python ]]; then
   python3 -m venv "$check/venv"
   "$check/venv/bin/pip" install -q 'wandb==0.19.11' 'tensorboard==2.19.*' 'protobuf<6' 'setuptools<81'
@@ -35,8 +36,9 @@ train() {
     --eval_steps 5 --save_steps 10 --report_to tensorboard,wandb --wandb_project hone-check --wandb_run_group group \
     --run_name 'trial 7' --device cpu --output_dir "$run/out" "$@" 2>> "$run/log"
 }
-# Told for 20 steps, then resumed from step 10 on and told to 30.
+# The run reports 20 steps, then resumes from step 10 and reports up to step 30.
 train --max_steps 20
 rm -r "$run/out/checkpoint-20"
 train --max_steps 30
+# The key is invalid, because nothing is sent.
 WANDB_API_KEY=$(printf '0%.0s' {1..40}) "$check/venv/bin/python" scripts/check_trackers.py "$run/out"

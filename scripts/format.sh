@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the layout of the sources against .clang-format; --fix rewrites them.
-#   scripts/format.sh [--fix] [file ...]   no file named: all
+# Checks the formatting of the sources against .clang-format. With --fix, reformats them.
+#   scripts/format.sh [--fix] [file ...]   default: all files
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,8 +1,8 @@
 """Writes src/core/unicode_tables.cpp.
 
-The tables are measured on the reference libraries, not taken from one Unicode version, because those libraries follow
-several: `tokenizers` for categories, white space, word characters and normalisation; Python for printable characters
-and letter case (what Jinja's filters see).
+The tables are derived from the behaviour of the reference libraries and not from one Unicode version, because the
+libraries follow several versions: `tokenizers` for categories, white space, word characters and normalisation, and
+Python for printable characters and letter case, which Jinja's filters use.
 
     python scripts/make_unicode_tables.py        (needs the package tokenizers)
 """
@@ -20,7 +20,7 @@ CHUNK = 4096
 
 
 def matching(pattern):
-    """Code points that the reference's regex engine matches with `pattern`."""
+    """Returns the code points that `pattern` matches in the regex engine of tokenizers."""
     replace = normalizers.Replace(Regex(pattern), "")
     found = set()
     for at in range(0, len(CODE_POINTS), CHUNK):
@@ -31,7 +31,7 @@ def matching(pattern):
 
 
 def isolated(pre_tokenizer):
-    """Code points that become pieces of their own."""
+    """Returns the code points that the pre-tokenizer splits off as separate pieces."""
     found = set()
     for at in range(0, len(CODE_POINTS), CHUNK):
         text = "a" + "a".join(map(chr, CODE_POINTS[at : at + CHUNK])) + "a"
@@ -41,7 +41,7 @@ def isolated(pre_tokenizer):
 
 
 def after_added_token(**flags):
-    """Lengths that an added token "Q" takes before each code point; 0 where it is not recognised."""
+    """Returns, by code point, the characters that an added token "Q" matches before it; 0 if it is not recognised."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.add_tokens([AddedToken("Q", normalized=False, **flags)])
     lengths = {}
@@ -100,7 +100,8 @@ def combining_classes():
 
 
 def decompositions(form, beyond=None):
-    """Of the code points that `form` decomposes, and otherwise than `beyond` does."""
+    """Returns the decompositions of the code points that `form` changes. Leaves out those that `beyond`, if given,
+    changes in the same way."""
     table = {}
     for c in CODE_POINTS:
         if 0xAC00 <= c < 0xAC00 + 11172:

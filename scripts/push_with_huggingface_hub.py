@@ -1,10 +1,13 @@
-"""Pushes a folder twice, to main and to a branch from the first commit, with huggingface_hub. Called by check_hub.sh."""
+"""Pushes a folder with huggingface_hub: to main, and to a branch that starts at the first commit.
+
+Called by the test that check_hub.sh runs.
+"""
 
 import os
 import sys
 
 endpoint, token, repo, folder = sys.argv[1:]
-os.environ["HF_ENDPOINT"] = endpoint  # read when the package is
+os.environ["HF_ENDPOINT"] = endpoint  # huggingface_hub reads it when it is imported
 
 from huggingface_hub import HfApi  # noqa: E402
 

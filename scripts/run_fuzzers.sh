@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets (tests/fuzz) and runs each for HONE_FUZZ_SECONDS (60), from the committed inputs and those that
-# earlier runs found; ends with the line "N targets, N seconds each, N findings".
-#   scripts/run_fuzzers.sh [NAME ...]   none named: all
-# Several run at a time: HONE_JOBS (as many as there are cores). New inputs and those that fail are kept in
-# HONE_FUZZ_FOLDER (the build folder's "found"). HONE_BUILD_ROOT names another place for the build folder than the checkout.
+# Builds the fuzz targets of tests/fuzz and runs them, starting from the committed inputs and those that earlier runs
+# found. Ends with the line "N targets, N seconds each, N findings".
+#   scripts/run_fuzzers.sh [NAME ...]   default: all targets
+# Environment: HONE_FUZZ_SECONDS (60) is the time for each target, HONE_JOBS (the number of cores) the number of targets
+# that run concurrently, HONE_FUZZ_FOLDER (the folder found in the build folder) stores new inputs and inputs that fail,
+# and HONE_BUILD_ROOT (the checkout) contains the build folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -24,7 +25,8 @@ fi
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:detect_leaks=1
 export UBSAN_OPTIONS=print_stacktrace=1
 
-# A template of the ten million steps that are allowed takes 0.4 s in a release build and 20 s here on a busy core.
+# -timeout: a template that uses the allowed ten million steps takes 0.4 s in a release build, but 20 s in this
+# instrumented build on a busy core.
 fuzz() {
   local name=$1 log status=0
   log=$(mktemp)

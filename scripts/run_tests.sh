@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Configures, builds and tests one preset of CMakePresets.json; ends with the line "N passed, N failed".
+# Configures, builds and tests one preset of CMakePresets.json. Ends with the line "N passed, N failed".
 #   scripts/run_tests.sh PRESET [ctest options]
-# HONE_BUILD_ROOT names another place for the build folders than the checkout.
-# Exits with 1 where a test failed, could not run, or none ran.
+# Environment: HONE_BUILD_ROOT (the checkout) contains the build folders.
+# Exits with 1 if a test failed or could not start, or if no test ran.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -23,7 +23,8 @@ trap 'rm -f "$report"' EXIT
 status=0
 ctest --test-dir "$build" --output-on-failure --parallel 2 --no-tests=error --output-junit "$report" "$@" || status=$?
 
-# The number behind an attribute of the report's first element; ctest writes none where it found no test.
+# count NAME: prints the value of an attribute of the report's first element, 0 if it is missing. ctest writes no
+# attributes if it found no test.
 count() {
   local value
   value=$(sed -n "s/^[[:space:]]*$1=\"\([0-9]*\)\".*/\1/p" "$report" | head -n 1)
@@ -32,7 +33,7 @@ count() {
 total=$(count tests)
 failed=$(count failures)
 skipped=$(($(count skipped) + $(count disabled)))
-# A test that could not be started is also written as skipped, for another reason than one that skips itself.
+# The report also lists a test that could not be started as skipped, with another message than a test that skips itself.
 not_started=$(grep '<skipped message=' "$report" | grep -cv 'message="SKIP_' || true)
 failed=$((failed + not_started))
 skipped=$((skipped - not_started))

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Installs from apt what building and testing hone needs (Debian 12, Ubuntu 24.04); quick where nothing is missing.
+# Installs the apt packages for building and testing hone on Debian 12 and Ubuntu 24.04. Returns quickly if none is
+# missing.
 #   scripts/setup.sh [--dev]   --dev: also the tools of scripts/{format,tidy,run_fuzzers}.sh
 set -euo pipefail
 
 packages=(g++ cmake ninja-build ccache libgtest-dev libgmock-dev nlohmann-json3-dev libyaml-cpp-dev libedit-dev
   libflint-dev libseccomp-dev bubblewrap libpcre2-dev python3
   zlib1g-dev libzstd-dev libsnappy-dev liblz4-dev libcurl4-openssl-dev)
-# Before FLINT 3 its parts are packages of their own.
+# Before FLINT 3, Arb, Antic and Calcium are separate packages.
 if grep -qs '^VERSION_CODENAME=bookworm$' /etc/os-release; then
   packages+=(libflint-arb-dev libantic-dev libcalcium-dev)
 fi
@@ -45,7 +46,7 @@ fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-# Runs apt-get quietly; its output is shown where it fails.
+# Runs apt-get quietly and shows its output only if it fails.
 apt() {
   if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 "$@" >"$log" 2>&1; then
     cat "$log" >&2
@@ -54,10 +55,10 @@ apt() {
 }
 
 echo "setup: reading the package lists"
-apt update || echo "setup: the package lists could not be read anew; going on with those at hand" >&2
+apt update || echo "setup: cannot update the package lists; continuing with the present ones" >&2
 echo "setup: installing ${missing[*]}"
 if ! apt install --yes --no-install-recommends "${missing[@]}"; then
-  echo "setup: apt-get could not install: ${missing[*]}" >&2
+  echo "setup: apt-get cannot install: ${missing[*]}" >&2
   exit 1
 fi
 echo "setup: done"

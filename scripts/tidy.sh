@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs clang-tidy with .clang-tidy over the sources of the release build, each with the command that compiles it.
-#   scripts/tidy.sh [src/room/file.cpp ...]   no file named: all that the build compiles
-# It configures build-tidy/ for that. HONE_BUILD_DIR names a configured folder instead, without HONE_UNITE: of the preset
-# cuda for the sources of CUDA.
+# Runs clang-tidy with .clang-tidy on the sources of the release build, each with its compile command.
+#   scripts/tidy.sh [src/room/file.cpp ...]   default: all files that the build compiles
+# Environment: HONE_BUILD_DIR is a configured build folder without HONE_UNITE. By default the script configures
+# build-tidy. For the sources of CUDA, use a folder with the preset cuda.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -23,20 +23,20 @@ if grep -q '"file": ".*/unity_[^/]*"' "$commands"; then
   echo "tidy: $build compiles sources in groups; configure it with -DHONE_UNITE=OFF" >&2
   exit 2
 fi
-# What the build does not compile has no command: clang-tidy would guess one.
+# Sources that the build does not compile are left out, because clang-tidy would guess a compile command for them.
 mapfile -t sources < <(LC_ALL=C comm -12 \
   <(sed -n 's|^ *"file": ".*/\(src/.*\.cpp\)",\{0,1\}$|\1|p' "$commands" | LC_ALL=C sort -u) \
   <(git ls-files --cached --others --exclude-standard -- 'src/*.cpp' | LC_ALL=C sort))
 if (($# > 0)); then
   for file in "$@"; do
     if [[ " ${sources[*]} " != *" $file "* ]]; then
-      echo "tidy: $file is no source of $build; name one as src/room/file.cpp" >&2
+      echo "tidy: $file is not a source of $build; give its path as src/room/file.cpp" >&2
       exit 2
     fi
   done
   sources=("$@")
 fi
-# The commands are g++'s: its omp.h comes last, so that clang's own headers win.
+# The compile commands are for g++. Its include folder with omp.h is searched last, so that clang finds its own headers.
 gcc_headers=$(dirname "$(g++ -print-file-name=include/omp.h)")
 options=(-p "$build" --quiet --extra-arg=-idirafter"$gcc_headers" --extra-arg=-Wno-unknown-warning-option)
 printf '%s\0' "${sources[@]}" |

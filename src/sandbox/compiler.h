@@ -1,4 +1,4 @@
-// C++ programs, compiled in the sandbox, once each.
+// Compiles C++ programs in the sandbox and caches the binaries.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,28 @@
 namespace hone {
 
 struct CppProgram {
-  std::vector<std::string> flags;    // before the sources: "-std=c++17", "-O2"
+  std::vector<std::string> flags;    // placed before the sources: "-std=c++17", "-O2"
   std::vector<SandboxFile> files;    // sources and headers
-  std::vector<std::string> sources;  // names of those files that are compiled
+  std::vector<std::string> sources;  // names of the files that are compiled
 };
 
-// A larger binary counts as one that did not compile.
+// Maximum size of a binary. A program whose binary is larger counts as one that does not compile.
 inline constexpr std::size_t kMostBinaryBytes = std::size_t{16} << 20;
 
 struct CompiledProgram {
-  std::string binary;    // empty where it did not compile
-  std::string messages;  // the compiler's, on standard error, at most the first 64 KiB
-  std::string failure;   // why the compiler could not be run at all; else empty
+  std::string binary;    // empty if the program does not compile
+  std::string messages;  // standard error of the compiler, at most the first 64 KiB
+  std::string failure;   // why the compiler could not be run; empty if it ran
 };
 
-// Keeps what it compiled last, so that a checker is compiled once a run. Any thread may call.
+// Runs g++ and caches the most recently used binaries (at most 64 programs and 64 MiB), so that a checker is compiled
+// once per training run. Thread-safe.
 class CppCompiler {
  public:
-  // Throws Error where the machine has no compiler of this path. The sandbox must outlive this.
+  // Throws Error if `path` is not an executable. The sandbox must outlive this object.
   explicit CppCompiler(const Sandbox& sandbox, std::string path = "/usr/bin/g++");
 
+  // Returns the compiled program, never null. A program that could not be run at all (`failure`) is not cached.
   [[nodiscard]] std::shared_ptr<const CompiledProgram> compile(const CppProgram& program);
 
  private:
@@ -49,7 +51,7 @@ class CppCompiler {
   const Sandbox& sandbox_;
   std::string path_;
   std::mutex mutex_;
-  std::list<Kept> kept_;  // the latest first
+  std::list<Kept> kept_;  // the most recently used first
   std::size_t bytes_kept_ = 0;
 };
 

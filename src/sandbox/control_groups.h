@@ -1,4 +1,4 @@
-// Control groups (version 2), which limit all processes of a program together.
+// Control groups (cgroup version 2) that limit the memory, processes and CPU time of a program as a whole.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,26 @@
 namespace hone {
 
 struct ControlGroupLimits {
-  std::uint64_t memory_bytes = 0;  // with the files that they write
-  std::int64_t processes = 0;      // with threads
+  std::uint64_t memory_bytes = 0;  // of all processes together, including the files that they write to tmpfs
+  std::int64_t processes = 0;      // processes and threads
 };
 
-// Groups below the one that this process is in, each for one program at a time, with as much of processors as one
-// processor has. Any thread may call.
+// Creates control groups below the one of this process and lends each to one program at a time. All processes of a
+// program together get the CPU time of one processor. Thread-safe.
 class ControlGroups {
  public:
-  // Null where this process has not been handed its group (systemd's Delegate=yes, a container with a writable
-  // /sys/fs/cgroup), where other processes are in it, or where the system counts neither memory nor processors by it.
-  // All callers share one. As long as it lives this process is in a group of its own, since one with groups below it
-  // may have no processes.
+  // Returns the object that all callers in this process share. Returns null if the cgroup of this process is not
+  // delegated to it (systemd's Delegate=yes, or a container with a writable /sys/fs/cgroup), if other processes are in
+  // it, or if it lacks the memory, cpu or pids controller. While the object exists this process is in a child group
+  // named hone-PID, because the kernel does not allow processes in a group that has child groups with controllers.
   [[nodiscard]] static std::shared_ptr<ControlGroups> create();
-  // In this folder, which is a group without processes.
+  // Uses `folder`, the directory of a control group without processes.
   explicit ControlGroups(std::string folder) : folder_(std::move(folder)) {}
   ~ControlGroups();
   ControlGroups(const ControlGroups&) = delete;
   ControlGroups& operator=(const ControlGroups&) = delete;
 
-  // A group that a program begins in, free again for another one when this goes.
+  // Control group lent to one program. The destructor makes it available to another program.
   class Place {
    public:
     Place() = default;
@@ -47,7 +47,8 @@ class ControlGroups {
     ~Place() {
       if (groups_ != nullptr) groups_->free(index_);
     }
-    // A process that writes 0 to it is in the group from then on, with all that it starts; -1 where there is no group.
+    // Descriptor of cgroup.procs; -1 if there is no group. A process that writes 0 to it joins the group, together with
+    // all processes that it starts afterwards.
     [[nodiscard]] int processes() const { return processes_.open() ? processes_.number() : -1; }
 
    private:
@@ -57,7 +58,7 @@ class ControlGroups {
     Descriptor processes_;
   };
 
-  // Throws Error where the system makes no such group.
+  // Takes a group that is not in use, or creates one, and sets its limits. Throws Error if the kernel refuses.
   [[nodiscard]] Place take(const ControlGroupLimits& limits);
 
  private:

@@ -1,4 +1,4 @@
-// The first process of a sandbox.
+// Entry point of the first process in a sandbox: builds the file tree, drops capabilities and runs the program.
 #pragma once
 
 #include <sys/types.h>
@@ -7,20 +7,24 @@
 
 namespace hone {
 
-// The process that sandboxes are made by, as seen from outside of them.
+// Server process that creates the sandboxes. The ids are those outside of the sandbox's user namespace.
 struct LaunchServer {
   int process = -1;  // a pidfd
   uid_t user = 0;
   gid_t group = 0;
 };
 
-// In a new space of users the calling process becomes `user` and `group`; the server's are what it is outside. False,
-// with errno, where the system does not let it.
+// Maps the ids of the calling process in its new user namespace: it becomes `user` and `group`, and has the ids of the
+// server outside of the namespace. Returns false, with errno set, if the system does not permit it.
 [[nodiscard]] bool map_user(uid_t user, gid_t group, const LaunchServer& server);
 
-// Run by a process that begins in new name spaces (of users, processes, mounts, IPC and host name), and in a network
-// without anybody, as a copy of the server: sees to it that it dies with the server, makes the world of the plan, of
-// which `plan` is a file, gives up all rights, runs the program, and ends with it.
+// Runs the program of a launch plan as the first process of a sandbox and exits when the program ends.
+//
+// The caller is a clone of the server in new user, PID, mount, IPC and UTS namespaces and in a network namespace without
+// interfaces. `plan` is the descriptor of a file that holds an encoded LaunchPlan. In order, the process asks the kernel
+// to be killed when the server dies, joins the control group, mounts the file tree of the plan and makes it the root
+// with pivot_root, drops all capabilities, installs the seccomp filter, and forks the program. It reports progress and
+// errors on `streams.status` (see LaunchStreams).
 [[noreturn]] void run_inside(int plan, const LaunchStreams& streams, const LaunchServer& server);
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// A program and the world it is to see, on its way to the process that makes both.
+// Describes a program and the file tree of its sandbox, and encodes both for the process that creates the sandbox.
 #pragma once
 
 #include <cstdint>
@@ -11,38 +11,43 @@
 
 namespace hone {
 
-enum class MountKind : std::uint8_t { read_only, device, pipe };
+enum class MountKind : std::uint8_t {
+  read_only,  // files and folders; device nodes on the mount do not work
+  device,     // a device node
+  pipe,       // a named pipe, which may be written
+};
 
 struct LaunchMount {
   MountKind kind = MountKind::read_only;
-  std::string from;  // on this machine: a folder, with what is mounted below it, or a file
-  std::string to;    // in the sandbox
+  std::string from;  // path on this machine: a file, or a folder including the mounts below it
+  std::string to;    // path in the sandbox
 };
 
 struct LaunchLink {
   std::string target;
-  std::string path;  // in the sandbox
+  std::string path;  // path of the symbolic link in the sandbox
 };
 
-// What all programs see, besides /proc and /tmp.
+// Mounts and symbolic links that every sandbox contains, in addition to /proc and /tmp.
 struct World {
   std::vector<LaunchMount> mounts;
   std::vector<LaunchLink> links;
 };
 
 struct LaunchPlan {
-  std::vector<std::string> arguments;    // the first is an absolute path
+  std::vector<std::string> arguments;    // the first is the path of the executable
   std::vector<std::string> environment;  // NAME=VALUE
   World world;
-  std::vector<SandboxFile> files;  // in /tmp, where the program starts
-  std::vector<SandboxPipe> pipes;  // in /tmp
+  std::vector<SandboxFile> files;  // placed in /tmp, the working directory of the program
+  std::vector<SandboxPipe> pipes;  // placed in /tmp
   std::vector<ResourceLimit> limits;
-  std::uint64_t disk_bytes = 0;  // of /tmp
-  std::string filter;            // seccomp_filter()
+  std::uint64_t disk_bytes = 0;  // size of the tmpfs at /tmp
+  std::string filter;            // BPF program from seccomp_filter()
 };
 
+// Serializes a plan for decode_plan() in a process of the same executable; the format is not portable.
 [[nodiscard]] std::string encode(const LaunchPlan& plan);
-// Of what encode() gave; files point into `bytes`.
+// Decodes the result of encode(). The contents of the files are views into `bytes`.
 [[nodiscard]] LaunchPlan decode_plan(std::string_view bytes);
 
 }  // namespace hone

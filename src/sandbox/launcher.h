@@ -1,4 +1,4 @@
-// Sandboxes that hone makes itself, of the kernel's name spaces.
+// Starts programs in sandboxes that hone builds from Linux namespaces.
 #pragma once
 
 #include <sys/types.h>
@@ -12,31 +12,31 @@
 
 namespace hone {
 
-// What the program is connected with; they stay the caller's.
+// Descriptors that a program is connected to. The caller keeps ownership.
 struct LaunchStreams {
   int input = -1;
   int output = -1;
   int error = -1;
-  // Is told in lines how it goes: "began" when the program is about to start, then "ended STATUS" with what wait()
-  // gives of it; or "failed REASON" where there could be no sandbox.
+  // Receives one line per event: "began" just before the program starts and "ended STATUS" when it has ended, with its
+  // status as wait() gives it; or "failed REASON" if the sandbox cannot be built.
   int status = -1;
-  int control_group = -1;  // cgroup.procs of the group that the program is to be in; -1: that of the caller
+  int control_group = -1;  // cgroup.procs of the program's control group; -1: the control group of this process
 };
 
-// Asks a server for each program. The server and all programs end with this object or with this process, in whatever
-// way they end. Any thread may call.
+// Owns a server process that clones a first process for each sandbox. The server and all programs are killed when this
+// object is destroyed and when this process ends for any reason. Thread-safe.
 class Launcher {
  public:
-  // With drop_root the server becomes "nobody", whom limits bind as they do not bind root.
+  // With drop_root the server runs as "nobody", because some resource limits do not apply to root.
   explicit Launcher(bool drop_root);
 
-  // The first process of a new sandbox (a pidfd), with which all others of it end; it ends with the program. Waits
-  // where the system is short of processes, memory or the like for now. Throws Error with the system's reason where it
-  // makes none.
+  // Creates a sandbox and returns a pidfd of its first process, which exits when the program ends; the kernel then
+  // kills all other processes of the sandbox. Retries for up to 20 s while the system lacks processes, memory or
+  // descriptors. Throws Error with the system's reason if no sandbox can be created.
   [[nodiscard]] Descriptor launch(const LaunchPlan& plan, const LaunchStreams& streams);
 
  private:
-  // The pidfd; not open where the system is short of something for now.
+  // Returns the pidfd, or a closed descriptor with errno set if the attempt should be repeated.
   [[nodiscard]] Descriptor try_launch(std::span<const int> passed);
 
   std::mutex mutex_;

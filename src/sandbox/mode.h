@@ -1,4 +1,4 @@
-// How programs that nobody trusts are kept apart.
+// Ways to isolate an untrusted program.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 namespace hone {
 
 enum class SandboxMode : std::uint8_t {
-  namespaces,  // the kernel's, made by hone itself: the quickest
-  bubblewrap,  // the same world made by bwrap, which systems may allow where they do not allow hone
-  none,        // no isolation: the limits, but for the one on processes, and a folder of its own
+  namespaces,  // Linux namespaces created by hone itself: the fastest
+  bubblewrap,  // the same file tree and namespaces created by bwrap, for systems that permit namespaces to bwrap only
+  none,        // no isolation: a temporary folder and all limits except the one on processes
 };
 
 }  // namespace hone

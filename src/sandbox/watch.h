@@ -1,4 +1,4 @@
-// Waits for a program, reading what it prints, and ends it at its limits.
+// Supervises a running program: reads its output, waits for its end and kills it when it exceeds a limit.
 #pragma once
 
 #include <sys/types.h>
@@ -9,16 +9,17 @@
 namespace hone {
 
 struct WatchedChild {
-  pid_t id = 0;        // a child of this process; 0: `process` is not
-  Descriptor process;  // a pidfd of what a Launcher gave
-  Descriptor output;   // reading ends
-  Descriptor error;
-  // Of what the Launcher's status says, or bubblewrap (--json-status-fd); closed: the child is the program itself.
+  pid_t id = 0;        // process id of a child of this process; 0 if `process` is set
+  Descriptor process;  // pidfd of a sandbox's first process, from Launcher::launch()
+  Descriptor output;   // read end of the pipe at standard output
+  Descriptor error;    // read end of the pipe at standard error
+  // Read end of the status pipe that the Launcher or bubblewrap (--json-status-fd) writes to. Closed: the child is the
+  // program itself.
   Descriptor status;
 };
 
-// The child, and all of its session, is gone on return. exit_status is the program's; `failure` is set where the
-// sandbox ended before the program.
+// Waits for the program and returns its output and status. On return the child and all processes of its session are
+// dead. Sets `failure` if the sandbox ended before the program started.
 [[nodiscard]] SandboxResult watch(WatchedChild child, const SandboxLimits& limits);
 
 }  // namespace hone

@@ -126,7 +126,7 @@ TEST(BenchResults, AreStaleOnceTheirKernelsChange) {
   EXPECT_THAT(all[1], testing::Not(HasSubstr("stale")));
   EXPECT_THAT(all[2], HasSubstr("[stale: src/ops src/backend changed"));
   EXPECT_THAT(all[3], testing::Not(HasSubstr("stale")));
-  EXPECT_THAT(all[4], HasSubstr("its commit is not known"));
+  EXPECT_THAT(all[4], HasSubstr("unknown commit"));
   EXPECT_EQ(listed("--stale").size(), 4u);
 }
 

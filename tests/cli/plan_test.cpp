@@ -171,7 +171,7 @@ TEST_F(PlanCommand, SaysWhichKindARecipeMayBeOf) {
   EXPECT_EQ(training_kind_of(source_dir() / "recipes/quickstart/pretrain.yaml"), "pretrain");
 }
 
-// With the real data a plan is exact. Without a tokenizer the data cannot be read, and a line says so.
+// A plan with the real data is exact. Without a tokenizer the data cannot be read, and a line says so.
 TEST_F(PlanCommand, ReadsDataWhereItCan) {
   write_miniature(folder_.path());
   const std::vector<std::string> keys{"plan",

@@ -169,7 +169,7 @@ TEST(CommandLine, NamesOfOtherToolsAreUnderstood) {
   EXPECT_EQ(meant({"eval", "--model", "m"}), "--model_name_or_path");
 }
 
-// Every suggestion for a word of another tool is a key of some command, and no such word is itself a key of hone.
+// Every suggestion for a word of another tool is a key of some command. A common key has no suggestion.
 TEST(CommandLine, WordsOfOtherToolsMeanKeysThatThereAre) {
   CommandRegistry registry;
   register_all_cli(registry);

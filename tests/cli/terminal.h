@@ -11,7 +11,7 @@ namespace hone::test {
 
 class TerminalProgram {
  public:
-  // Starts the program on a terminal of 100 columns. `variables` replace LANG and all LC_* of the environment.
+  // Starts the program on a terminal of 100 columns. Unsets LANG, LANGUAGE, LC_ALL and LC_CTYPE, then sets `variables`.
   explicit TerminalProgram(const std::vector<std::string>& arguments,
                            const std::map<std::string, std::string>& variables = {});
   TerminalProgram(const TerminalProgram&) = delete;
