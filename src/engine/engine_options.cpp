@@ -46,7 +46,7 @@ std::vector<Capacity> engine_capacities(const EngineOptions& options) {
   return capacities;
 }
 
-EngineOptions engine_options(const EngineDemand& demand) {
+EngineOptions engine_options(const EngineWorkload& demand) {
   EngineOptions options;
   options.max_model_len = demand.max_model_len;
   options.max_num_seqs = demand.max_num_seqs;

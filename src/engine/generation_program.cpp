@@ -42,7 +42,7 @@ Program trace_generation(const Model& model, const GenerationProgramOptions& opt
     program.output("logp", sampled.logp);
   }
   // Fuse within layers only: fusing further would change the memory that these programs take.
-  const Compiler compiler({.dtype = options.dtype, .inference_reach = FusionReach::layer});
+  const Compiler compiler({.dtype = options.dtype, .inference_reach = FusionScope::layer});
   return compiler.inference(model.adapted(std::move(program), {}));
 }
 

@@ -25,7 +25,7 @@ std::byte* Arena::base() {
 namespace {
 
 // Returns true if CUDA_LAUNCH_BLOCKING=1, as in NVIDIA's tools: errors must then surface at the launch that failed.
-bool waits_for_each() {
+bool is_launch_blocking() {
   const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
   return blocking != nullptr && std::string_view(blocking) == "1";
 }
@@ -50,7 +50,7 @@ struct Executable::Impl {
   std::size_t counts_offset = 0;          // of the device's copy of `counts`, after the inputs
   bool counts_changed = true;
   std::vector<Launch> launches;  // [nodes]; empty until the first run
-  bool recording = !waits_for_each();
+  bool recording = !is_launch_blocking();
   bool ran = false;                     // true after a run without recording, which loads libraries and kernels
   std::unique_ptr<Recording> recorded;  // of all launches
   NodeObserver* observer = nullptr;

@@ -32,7 +32,7 @@ std::string bound_line(const Program& program, std::size_t id) {
 }
 
 // Returns true if a bound value declares the count implicitly, so that no line is printed for it.
-bool is_implied(const Program& program, const CountSpec& spec) {
+bool is_declared_implicitly(const Program& program, const CountSpec& spec) {
   return spec.source == kNoValue && std::ranges::any_of(program.values(), [&](const Value& value) {
            return value.producer < 0 && value.type.count() == spec.count;
          });
@@ -268,7 +268,7 @@ std::string to_text(const Program& program) {
   auto count = program.counts().begin();
   const auto print_counts_before = [&](std::size_t value) {
     for (; count != program.counts().end() && count->before <= value; ++count) {
-      if (!is_implied(program, *count)) text.append(count_line(*count));
+      if (!is_declared_implicitly(program, *count)) text.append(count_line(*count));
     }
   };
   const auto print_bound_before = [&](std::size_t end) {

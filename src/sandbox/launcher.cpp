@@ -20,7 +20,7 @@
 #include <thread>
 
 #include "core/error.h"
-#include "sandbox/inside.h"
+#include "sandbox/sandbox_init.h"
 #include "system/child.h"
 #include "system/streams.h"
 

@@ -1,5 +1,5 @@
-// The tasks of README.md, run as they stand there against a small hub with stand-ins for the models and data sets that
-// they name.
+// Runs the tasks of README.md unchanged against a small hub that serves stand-ins for the models and data sets that the
+// tasks name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -41,7 +41,7 @@ std::vector<std::string> readme_tasks() {
 // Files of a folder without its subfolders, as a repository of the hub.
 SmallHubFiles repository(const fs::path& folder) {
   SmallHubFiles files;
-  for (const std::string& name : names_in(folder)) {
+  for (const std::string& name : list_folder(folder)) {
     if (is_file(folder / name)) files[name].content = read_file(folder / name);
   }
   return files;
@@ -66,7 +66,8 @@ Ended run_script(const std::string& script, const fs::path& folder) {
 TEST(Readme, TasksRunAsTheyStand) {
   const std::vector<std::string> tasks = readme_tasks();
   ASSERT_EQ(tasks.size(), 5u);
-  for (const std::string& task : tasks) EXPECT_LT(split(task, '\n').size() - 1, 10u) << task;  // a line break at the end
+  for (const std::string& task : tasks)
+    EXPECT_LT(split(task, '\n').size() - 1, 10u) << task;  // a line break at the end
 
   const TemporaryDirectory folder;
   write_miniature(folder.path());
@@ -84,7 +85,8 @@ TEST(Readme, TasksRunAsTheyStand) {
   for (int i = 0; i < 8; ++i) {
     problems += text_of("{\"question\": \"2 + ", i, "?\", \"answer\": \"#### ", 2 + i, "\"}\n");
   }
-  hub.add("datasets/openai/gsm8k", {{"main/train.jsonl", {.content = problems}}, {"main/test.jsonl", {.content = problems}}});
+  hub.add("datasets/openai/gsm8k",
+          {{"main/train.jsonl", {.content = problems}}, {"main/test.jsonl", {.content = problems}}});
   const Environment environment(hub.variables(folder.path() / "cache"));
   const fs::path recipes = folder.path() / "open-r1/recipes/Qwen2.5-1.5B-Instruct/grpo";
   hone::create_directories(recipes);

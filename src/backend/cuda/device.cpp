@@ -139,11 +139,12 @@ void CudaDevice::download(void* host, const std::byte* device, std::size_t bytes
 }
 
 void CudaDevice::download_later(void* host, const std::byte* device, std::size_t bytes) {
-  const std::size_t begin = readings_.empty() ? 0 : align_up(readings_.back().begin + readings_.back().bytes);
+  const std::size_t begin =
+      pending_downloads_.empty() ? 0 : align_up(pending_downloads_.back().begin + pending_downloads_.back().bytes);
   if (begin + bytes > kReadingsBytes) return download(host, device, bytes);
   check_cuda(cudaMemcpyAsync(readings_buffer_ + begin, device, bytes, cudaMemcpyDeviceToHost, stream_),
              "a copy from the GPU");
-  readings_.push_back({host, begin, bytes});
+  pending_downloads_.push_back({host, begin, bytes});
 }
 
 void CudaDevice::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -160,8 +161,9 @@ void CudaDevice::synchronize() {
     throw Error("cuda", text_of("work on the GPU: ", cudaGetErrorName(status), ": ", cudaGetErrorString(status)),
                 "if the message names no operation, set CUDA_LAUNCH_BLOCKING=1");
   }
-  for (const Reading& reading : readings_) std::memcpy(reading.host, readings_buffer_ + reading.begin, reading.bytes);
-  readings_.clear();
+  for (const Reading& reading : pending_downloads_)
+    std::memcpy(reading.host, readings_buffer_ + reading.begin, reading.bytes);
+  pending_downloads_.clear();
 }
 
 std::unique_ptr<Recording> CudaDevice::record(const std::function<void()>& launches) {

@@ -40,7 +40,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] int compute_capability() const { return properties_.major * 10 + properties_.minor; }
   // Number of SMs. May determine grid sizes, but never the order of a sum (ops/slices.h): results must not depend on
   // the GPU model.
-  [[nodiscard]] int multiprocessors() const { return properties_.multiProcessorCount; }
+  [[nodiscard]] int sm_count() const { return properties_.multiProcessorCount; }
   [[nodiscard]] Cublas& cublas();
 
  private:
@@ -69,7 +69,7 @@ class CudaDevice final : public Device {
   std::size_t ring_head_ = 0;
   std::deque<InFlight> in_flight_;
   std::byte* readings_buffer_ = nullptr;  // pinned host memory, for download_later()
-  std::vector<Reading> readings_;
+  std::vector<Reading> pending_downloads_;
   std::unique_ptr<Cublas> cublas_;
 };
 

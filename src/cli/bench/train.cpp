@@ -88,8 +88,8 @@ struct Peak {
 Peak peak_of(const BenchTrainOptions& options, Device& device) {
   const DType dtype = options.weight_dtype();
   double known = options.peak_tflops * 1e12;
-  if (known == 0 && dtype == DType::bf16) known = built_in_model(device.name()).promised_flops.per_second;
-  return known > 0 ? Peak{known, false} : Peak{product_limit(device, dtype, kLimitSeconds), true};
+  if (known == 0 && dtype == DType::bf16) known = built_in_model(device.name()).peak_flops.per_second;
+  return known > 0 ? Peak{known, false} : Peak{gemm_limit(device, dtype, kLimitSeconds), true};
 }
 
 // Example: "53.4 GFLOP/s, MFU 41.0% of 130 GFLOP/s in a large GEMM".

@@ -19,7 +19,7 @@ namespace hone {
 [[nodiscard]] double seconds_per_run(Device& device, const std::function<void()>& run, double budget);
 // Returns the seconds of one call in the fastest round. Unlike the median, this excludes time in which other processes
 // used the device.
-[[nodiscard]] double least_seconds(Device& device, const std::function<void()>& run, double budget);
+[[nodiscard]] double min_seconds(Device& device, const std::function<void()>& run, double budget);
 
 // Returns a rate with three digits in the unit that fits: "53.4 GFLOP/s", "1.23 TFLOP/s".
 [[nodiscard]] std::string flops_text(double flops_per_second);

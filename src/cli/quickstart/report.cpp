@@ -110,8 +110,10 @@ std::vector<Picture> pictures_of(std::span<const QuickstartStage> stages) {
                         "mean reward",
                         {curve(rows, "reward/accuracy", "accuracy"), curve(rows, "reward/format", "format"),
                          curve(rows, "reward/tag_count", "tag_count")}});
-    pictures.push_back(
-        {"grpo-length.svg", "grpo: length of completions", "tokens", {curve(rows, "completions/mean_length", "mean length")}});
+    pictures.push_back({"grpo-length.svg",
+                        "grpo: length of completions",
+                        "tokens",
+                        {curve(rows, "completions/mean_length", "mean length")}});
   }
   return pictures;
 }
@@ -158,7 +160,7 @@ QuickstartReport write_quickstart_report(const std::filesystem::path& root, std:
       "pre{white-space:pre-wrap;background:#f4f5f7;padding:.6rem .9rem;border-radius:6px}"
       "td:first-child,th:first-child{text-align:left}figure{margin:1.5rem 0}svg{max-width:100%;height:auto}</style>\n"
       "<h1>From text to a reasoning model</h1>\n<p>500 held-out problems, one sampled answer each.</p>\n" +
-          particulars_html(root, stages, setting) +
+          run_details_html(root, stages, setting) +
           "<table><tr><th>stage</th><th>accuracy</th><th>95% interval</th><th>tokens per "
           "answer</th><th>training</th></tr>\n" +
           rows + "</table>\n" + kinds.html + question_html(stages) + figures + "</html>\n");

@@ -99,7 +99,7 @@ SchemaElement read_schema_element(ThriftReader& in, ThriftField outer) {
 }
 
 struct LeafMeaning {
-  ParquetMeaning meaning = ParquetMeaning::plain;
+  ParquetLogicalType meaning = ParquetLogicalType::plain;
   TimeUnit unit = TimeUnit::milliseconds;
   bool is_utc = false;
 };
@@ -112,23 +112,23 @@ LeafMeaning meaning_of(const SchemaElement& element) {
     case 1:   // STRING
     case 4:   // ENUM
     case 12:  // JSON
-      return {.meaning = ParquetMeaning::text};
+      return {.meaning = ParquetLogicalType::text};
     case 5:  // DECIMAL
-      return {.meaning = ParquetMeaning::decimal};
+      return {.meaning = ParquetLogicalType::decimal};
     case 6:  // DATE
-      return {.meaning = ParquetMeaning::date};
+      return {.meaning = ParquetLogicalType::date};
     case 7:  // TIME
-      return {.meaning = ParquetMeaning::time, .unit = unit};
+      return {.meaning = ParquetLogicalType::time, .unit = unit};
     case 8:  // TIMESTAMP
-      return {.meaning = ParquetMeaning::timestamp, .unit = unit, .is_utc = element.is_utc};
+      return {.meaning = ParquetLogicalType::timestamp, .unit = unit, .is_utc = element.is_utc};
     case 10:  // INTEGER
-      return {.meaning = element.is_signed ? ParquetMeaning::plain : ParquetMeaning::unsigned_integer};
+      return {.meaning = element.is_signed ? ParquetLogicalType::plain : ParquetLogicalType::unsigned_integer};
     case 11:  // UNKNOWN
-      return {.meaning = ParquetMeaning::nothing};
+      return {.meaning = ParquetLogicalType::nothing};
     case 14:  // UUID
-      return {.meaning = ParquetMeaning::uuid};
+      return {.meaning = ParquetLogicalType::uuid};
     case 15:  // FLOAT16
-      return {.meaning = ParquetMeaning::half};
+      return {.meaning = ParquetLogicalType::half};
     default:
       break;
   }
@@ -136,25 +136,25 @@ LeafMeaning meaning_of(const SchemaElement& element) {
     case 0:   // UTF8
     case 4:   // ENUM
     case 19:  // JSON
-      return {.meaning = ParquetMeaning::text};
+      return {.meaning = ParquetLogicalType::text};
     case 5:  // DECIMAL
-      return {.meaning = ParquetMeaning::decimal};
+      return {.meaning = ParquetLogicalType::decimal};
     case 6:  // DATE
-      return {.meaning = ParquetMeaning::date};
+      return {.meaning = ParquetLogicalType::date};
     case 7:  // TIME_MILLIS
     case 8:  // TIME_MICROS
-      return {.meaning = ParquetMeaning::time,
+      return {.meaning = ParquetLogicalType::time,
               .unit = element.converted == 7 ? TimeUnit::milliseconds : TimeUnit::microseconds};
     case 9:   // TIMESTAMP_MILLIS
     case 10:  // TIMESTAMP_MICROS
-      return {.meaning = ParquetMeaning::timestamp,
+      return {.meaning = ParquetLogicalType::timestamp,
               .unit = element.converted == 9 ? TimeUnit::milliseconds : TimeUnit::microseconds,
               .is_utc = true};
     case 11:  // UINT_8
     case 12:  // UINT_16
     case 13:  // UINT_32
     case 14:  // UINT_64
-      return {.meaning = ParquetMeaning::unsigned_integer};
+      return {.meaning = ParquetLogicalType::unsigned_integer};
     default:
       return {};
   }

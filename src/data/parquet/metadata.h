@@ -14,7 +14,7 @@ namespace hone {
 enum class ParquetType : std::uint8_t { boolean, int32, int64, int96, float32, float64, byte_array, fixed_bytes };
 
 // Logical type of a physical value.
-enum class ParquetMeaning : std::uint8_t {
+enum class ParquetLogicalType : std::uint8_t {
   plain,
   text,
   unsigned_integer,
@@ -45,7 +45,7 @@ struct ParquetNode {
   // The members below are used only for leaves.
   ParquetType type = ParquetType::boolean;
   int width = 0;  // bytes of fixed_bytes
-  ParquetMeaning meaning = ParquetMeaning::plain;
+  ParquetLogicalType meaning = ParquetLogicalType::plain;
   int scale = 0;  // decimals: digits after the decimal point
   TimeUnit unit = TimeUnit::milliseconds;
   bool is_utc = false;

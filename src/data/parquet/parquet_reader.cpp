@@ -74,40 +74,40 @@ bool is_bytes(const ParquetNode& leaf) {
 // Converts a value. A logical type that does not match the physical type is ignored.
 Json cell_of(const ParquetNode& leaf, const ParquetValue& value, std::string& fault) {
   switch (leaf.meaning) {
-    case ParquetMeaning::text:
+    case ParquetLogicalType::text:
       if (is_bytes(leaf)) return text_cell(value.bytes, leaf.name, fault);
       break;
-    case ParquetMeaning::unsigned_integer:
+    case ParquetLogicalType::unsigned_integer:
       if (leaf.type == ParquetType::int32) return static_cast<std::uint32_t>(value.integer);
       if (leaf.type == ParquetType::int64) return static_cast<std::uint64_t>(value.integer);
       break;
-    case ParquetMeaning::decimal:
+    case ParquetLogicalType::decimal:
       if (is_integer(leaf) || (is_bytes(leaf) && value.bytes.size() <= 32)) {
         return decimal_text(big_endian_of(leaf, value), leaf.scale);
       }
       break;
-    case ParquetMeaning::date:
+    case ParquetLogicalType::date:
       if (leaf.type == ParquetType::int32) return date_text(value.integer);
       break;
-    case ParquetMeaning::time:
+    case ParquetLogicalType::time:
       if (is_integer(leaf)) return time_text(value.integer, leaf.unit);
       break;
-    case ParquetMeaning::timestamp:
+    case ParquetLogicalType::timestamp:
       if (leaf.type == ParquetType::int64) return timestamp_text(value.integer, leaf.unit, leaf.is_utc);
       break;
-    case ParquetMeaning::half:
+    case ParquetLogicalType::half:
       if (leaf.type == ParquetType::fixed_bytes && leaf.width == 2) {
         std::uint16_t bits = 0;
         std::memcpy(&bits, value.bytes.data(), sizeof bits);
         return real_cell(half_value(bits));
       }
       break;
-    case ParquetMeaning::uuid:
+    case ParquetLogicalType::uuid:
       if (leaf.type == ParquetType::fixed_bytes && leaf.width == 16) return uuid_text(value.bytes);
       break;
-    case ParquetMeaning::nothing:
+    case ParquetLogicalType::nothing:
       return nullptr;
-    case ParquetMeaning::plain:
+    case ParquetLogicalType::plain:
       break;
   }
   return plain_cell(leaf, value);
@@ -126,7 +126,7 @@ class ParquetReader final : public RowReader {
     if (twice != names_.end()) throw Error(*name_, text_of("has two columns '", *twice, "'"));
   }
 
-  void wants_only(const RowFilter& filter) override {
+  void set_filter(const RowFilter& filter) override {
     std::vector<const ParquetNode*> wanted = {flat_column(filter.key_column)};
     for (const std::string& column : filter.columns) {
       if (column != filter.key_column) wanted.push_back(flat_column(column));

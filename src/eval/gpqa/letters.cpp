@@ -64,7 +64,7 @@ Match final_answer_hoped(std::string_view text, std::size_t at) {
   Match match = letter_behind_is(text, at + 15);
   if (!match) return match;
   std::size_t end = behind(text, match->end, ".");
-  end += space_at(text, end);
+  end += white_space_length(text, end);
   if (!text.substr(std::min(end, text.size())).starts_with("I hope")) return std::nullopt;
   return Found{end + 6, match->letter};
 }

@@ -164,12 +164,12 @@ __global__ void HONE_WGMMA_BOUNDS(kThreads, 1)
 
 // Rows of W in a tile, for which the busiest SM reads least. A tile costs its rows of W and, more cheaply since they
 // come from the L2 cache, the rows of x.
-int tile_rows_for(std::int64_t n, int groups, int multiprocessors) {
+int tile_rows_for(std::int64_t n, int groups, int sm_count) {
   int best = kTileRows;
   double best_cost = 0;
   for (int rows = kTileRows; rows >= 16; rows -= 8) {
     const std::int64_t tiles = (n + rows - 1) / rows;
-    const std::int64_t rounds = (tiles + multiprocessors - 1) / multiprocessors;
+    const std::int64_t rounds = (tiles + sm_count - 1) / sm_count;
     const double cost = static_cast<double>(rounds) * (rows + 4.0 + 0.4 * groups * 8);
     if (rows < kTileRows && cost >= best_cost) continue;
     best = rows;
@@ -179,12 +179,12 @@ int tile_rows_for(std::int64_t n, int groups, int multiprocessors) {
 }
 
 template <int kGroups, class Out>
-bool launch(const GemmArgs& args, int multiprocessors, cudaStream_t stream) {
+bool launch(const GemmArgs& args, int sm_count, cudaStream_t stream) {
   const auto kernel = few_rows<kGroups, Out>;
   cudaFuncAttributes attributes{};
   check_cuda(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
   if (attributes.maxThreadsPerBlock < kThreads) return false;  // built for a device without wgmma
-  const int tile_rows = tile_rows_for(args.n, kGroups, multiprocessors);
+  const int tile_rows = tile_rows_for(args.n, kGroups, sm_count);
   const int tiles = static_cast<int>((args.n + tile_rows - 1) / tile_rows);
   const FewRowsArgs<Out> rows{.y = static_cast<Out*>(args.c),
                               .bias = static_cast<const __nv_bfloat16*>(args.bias),
@@ -198,30 +198,30 @@ bool launch(const GemmArgs& args, int multiprocessors, cudaStream_t stream) {
   const CUtensorMap x = row_boxes(args.a, args.m, args.lda, 1, args.k, kGroups * 8);
   constexpr int kBytes = FewRows<kGroups>::kBytes;
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "cudaFuncSetAttribute");
-  kernel<<<std::min(tiles, multiprocessors), kThreads, kBytes, stream>>>(weight, x, rows);
+  kernel<<<std::min(tiles, sm_count), kThreads, kBytes, stream>>>(weight, x, rows);
   check_launch("few_rows");
   return true;
 }
 
 template <class Out>
-bool launch_groups(const GemmArgs& args, int multiprocessors, cudaStream_t stream) {
-  if (args.m <= 8) return launch<1, Out>(args, multiprocessors, stream);
-  if (args.m <= 16) return launch<2, Out>(args, multiprocessors, stream);
-  if (args.m <= 32) return launch<4, Out>(args, multiprocessors, stream);
-  if (args.m <= 64) return launch<8, Out>(args, multiprocessors, stream);
-  return launch<16, Out>(args, multiprocessors, stream);
+bool launch_groups(const GemmArgs& args, int sm_count, cudaStream_t stream) {
+  if (args.m <= 8) return launch<1, Out>(args, sm_count, stream);
+  if (args.m <= 16) return launch<2, Out>(args, sm_count, stream);
+  if (args.m <= 32) return launch<4, Out>(args, sm_count, stream);
+  if (args.m <= 64) return launch<8, Out>(args, sm_count, stream);
+  return launch<16, Out>(args, sm_count, stream);
 }
 
-// An n that is no multiple of kCublasUnit is left to the library: it computes the last columns by another kernel, whose
-// bits differ.
+// An n that is no multiple of kCublasAlignment is left to the library: it computes the last columns by another kernel,
+// whose bits differ.
 bool takes(const GemmArgs& args) {
   const auto aligned = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; };
   return args.a_type == DType::bf16 && args.b_type == DType::bf16 &&
          (args.c_type == DType::bf16 || args.c_type == DType::f32) && args.transpose_a == Transpose::no &&
          args.transpose_b == Transpose::yes && !args.accumulate &&
          (args.bias == nullptr || args.bias_type == DType::bf16) && args.m >= 1 && args.m <= 128 && args.k >= 8 &&
-         args.n % kCublasUnit == 0 && args.k % 8 == 0 && args.lda % 8 == 0 && args.ldb % 8 == 0 && aligned(args.a) &&
-         aligned(args.b);
+         args.n % kCublasAlignment == 0 && args.k % 8 == 0 && args.lda % 8 == 0 && args.ldb % 8 == 0 &&
+         aligned(args.a) && aligned(args.b);
 }
 
 }  // namespace
@@ -230,14 +230,13 @@ bool launch_few_rows(const GemmArgs& args, cudaStream_t stream) {
   if (!takes(args)) return false;
   int device = 0;
   int major = 0;
-  int multiprocessors = 0;
+  int sm_count = 0;
   check_cuda(cudaGetDevice(&device), "cudaGetDevice");
   check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
-  check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
-             "cudaDeviceGetAttribute");
+  check_cuda(cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
   if (major != 9) return false;
-  return args.c_type == DType::f32 ? launch_groups<float>(args, multiprocessors, stream)
-                                   : launch_groups<__nv_bfloat16>(args, multiprocessors, stream);
+  return args.c_type == DType::f32 ? launch_groups<float>(args, sm_count, stream)
+                                   : launch_groups<__nv_bfloat16>(args, sm_count, stream);
 }
 
 }  // namespace hone

@@ -1,5 +1,5 @@
 // What this executable does where it is started to be the process of a user's shared object.
-#include "reward/own/host.h"
+#include "reward/user/host.h"
 
 #include <dlfcn.h>
 #include <unistd.h>

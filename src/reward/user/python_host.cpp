@@ -1,7 +1,7 @@
 // The script that serves one Python function: run by python3, spoken to over its standard input, a socket, in lines of
 // JSON. It loads the function, answers {"ready": NAME}, and then a line for each batch: {"scores": [...]}. What goes
 // wrong is {"error": TEXT}, behind a traceback on standard error.
-#include "reward/own/python_reward.h"
+#include "reward/user/python_reward.h"
 
 namespace hone {
 

@@ -19,7 +19,7 @@ extern const char* const kPythonHost;
 
 // Whether a name in reward_funcs is of a Python function: "rewards.py:polite" and "rewards.py" (its only function with
 // the parameter completions), or "package.module.polite", imported from the folder that hone is started in. An
-// executable of that name that begins with "#!" is a program (own_reward.h), not a module.
+// executable of that name that begins with "#!" is a program (user_reward.h), not a module.
 [[nodiscard]] bool is_python_reward(std::string_view name);
 
 // Starts `interpreter` (found in PATH), imports the module and finds the function; the process stays until the Reward

@@ -11,7 +11,7 @@
 namespace hone {
 
 // Whether a name in reward_funcs is a path, which holds a slash, or names a Python function.
-[[nodiscard]] bool is_own_reward(std::string_view name);
+[[nodiscard]] bool is_user_reward(std::string_view name);
 
 // The reward's name is the path, its metric's the file's name without what follows a dot. Each call starts the
 // executable anew, or a process of hone's that loads the shared object (a name that ends in ".so"), gives it one JSON
@@ -19,6 +19,6 @@ namespace hone {
 // finite number or null. Throws Error where the file is none of the two, and in a call where it does not answer all
 // lines within `time_limit`, answers something else, or fails; the tail of its standard error is printed first. A
 // Python function is as make_python_reward says.
-[[nodiscard]] Reward make_own_reward(const std::string& path, std::chrono::milliseconds time_limit);
+[[nodiscard]] Reward make_user_reward(const std::string& path, std::chrono::milliseconds time_limit);
 
 }  // namespace hone
