@@ -27,7 +27,7 @@ bool is_word(std::string_view scope) {
 std::string bound_line(const Program& program, std::size_t id) {
   const Value& value = program.values()[id];
   return text_of("%", id, ": ", to_text(value.type), " = ", kRoles[static_cast<std::size_t>(value.role)], " ",
-                 quoted(value.name), value.trainable ? " trainable" : "", value.keeps_dtype ? " keeps_dtype" : "",
+                 in_quotes(value.name), value.trainable ? " trainable" : "", value.keeps_dtype ? " keeps_dtype" : "",
                  value.placement == Placement::host ? " host" : "", "\n");
 }
 
@@ -57,7 +57,7 @@ std::string node_line(const Program& program, const Node& node) {
   line.append(")");
   if (const std::string attributes = node.attributes.to_text(); !attributes.empty())
     line.append(" {" + attributes + "}");
-  if (!node.scope.empty()) line.append(" @").append(is_word(node.scope) ? node.scope : hone::quoted(node.scope));
+  if (!node.scope.empty()) line.append(" @").append(is_word(node.scope) ? node.scope : in_quotes(node.scope));
   line.append(" ").append(kPhases[static_cast<std::size_t>(node.phase)]).append("\n");
   return line;
 }
@@ -286,7 +286,7 @@ std::string to_text(const Program& program) {
   }
   print_bound_before(program.values().size());
   for (const Output& output : program.outputs())
-    text.append(text_of("output ", quoted(output.name), " = ", operand_text(output.value), "\n"));
+    text.append(text_of("output ", in_quotes(output.name), " = ", operand_text(output.value), "\n"));
   return text;
 }
 

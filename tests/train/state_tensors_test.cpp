@@ -257,7 +257,7 @@ TEST(StateTensors, AFormatOfTheFutureIsRefused) {
     const TrainingState state(checkpoint);
     FAIL() << "format 3 was taken";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("optimizer.safetensors: is of format '3'"));
+    EXPECT_THAT(error.what(), HasSubstr("optimizer.safetensors: has format '3'"));
   }
 }
 
