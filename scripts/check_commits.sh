@@ -2,8 +2,8 @@
 # Checks the messages of commits against docs/contributing.md.
 #   scripts/check_commits.sh [RANGE]   default: all commits since the rule was made
 # A subject has at most 72 characters, begins with a capital verb in the imperative ("Add", not "Added" or "Adding") and
-# ends without a period. The second line is empty. A line of the body has at most 120 characters. Prints one line for each
-# fault and exits with 1 if there is one. Merges are not checked.
+# ends without a period. The second line is empty. Prints one line for each fault and exits with 1 if there is one. Merges
+# are not checked.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -34,8 +34,5 @@ while read -r commit; do
   fi
   rest=${message#"$subject"}
   if [[ -n $rest && $rest != $'\n\n'* ]]; then fault "$commit" "the line after the subject is not empty"; fi
-  if wide=$(awk 'NR > 2 && length > 120' <<<"$message" | head -n 1) && [[ -n $wide ]]; then
-    fault "$commit" "a line of the body has more than 120 characters: ${wide:0:60}..."
-  fi
 done < <(git rev-list --no-merges "$range")
 ((faults == 0))
