@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+#include <functional>
 #include <mutex>
 #include <span>
 
@@ -27,18 +29,29 @@ struct LaunchStreams {
 // way they end. Any thread may call.
 class Launcher {
  public:
-  // With drop_root the server becomes "nobody", whom limits bind as they do not bind root.
-  explicit Launcher(bool drop_root);
+  using Wait = std::function<void(std::chrono::milliseconds)>;
+
+  // With drop_root the server becomes "nobody", whom limits bind as they do not bind root. `wait` is called between two
+  // attempts; if it is empty, the calling thread sleeps.
+  explicit Launcher(bool drop_root, Wait wait = {});
 
   // The first process of a new sandbox (a pidfd), with which all others of it end; it ends with the program. Waits
-  // where the system is short of processes, memory or the like for now. Throws Error with the system's reason where it
-  // makes none.
+  // where the system is short of processes, memory or the like for now. Throws Error where it makes none, with the step
+  // that the system refused and its reason: at once if the refusal is lasting (EPERM, ENOSYS, ...), after 12 attempts
+  // if it is a shortage.
   [[nodiscard]] Descriptor launch(const LaunchPlan& plan, const LaunchStreams& streams);
 
  private:
-  // The pidfd; not open where the system is short of something for now.
-  [[nodiscard]] Descriptor try_launch(std::span<const int> passed);
+  // What came of one request to the server.
+  struct Attempt {
+    Descriptor process;          // the pidfd; not open if a step was refused
+    const char* step = nullptr;  // the refused step
+    int error = 0;               // errno of that step
+  };
+  // Starts the server if it does not run. Throws Error if a new server ends without an answer.
+  [[nodiscard]] Attempt try_launch(std::span<const int> passed);
 
+  Wait wait_;
   std::mutex mutex_;
   ServerProcess server_;
 };

@@ -33,8 +33,8 @@ class ServerProcess {
 
   // Where it does not run. Throws Error with the system's reason.
   void start();
-  // Closes the channel and waits for the process's end.
-  void stop();
+  // Closes the channel and waits for the process's end. Returns its status, as waitpid() gives it; 0 if it did not run.
+  int stop();
   [[nodiscard]] int channel() const { return channel_.number(); }
   [[nodiscard]] pid_t id() const { return id_; }  // 0: it does not run
 
