@@ -20,11 +20,11 @@ struct LaunchServer {
 
 // Runs the program of a launch plan as the first process of a sandbox and exits when the program ends.
 //
-// The caller is a clone of the server in new user, PID, mount, IPC and UTS namespaces and in a network namespace without
-// interfaces. `plan` is the descriptor of a file that holds an encoded LaunchPlan. In order, the process asks the kernel
-// to be killed when the server dies, joins the control group, mounts the file tree of the plan and makes it the root
-// with pivot_root, drops all capabilities, installs the seccomp filter, and forks the program. It reports progress and
-// errors on `streams.status` (see LaunchStreams).
+// The caller is a clone of the server in new user, PID, mount, IPC and UTS namespaces and in a network namespace
+// without interfaces. `plan` is the descriptor of a file that holds an encoded LaunchPlan. In order, the process asks
+// the kernel to be killed when the server dies, joins the control group, mounts the file tree of the plan and makes it
+// the root with pivot_root, drops all capabilities, installs the seccomp filter, and forks the program. It reports
+// progress and errors on `streams.status` (see LaunchStreams).
 [[noreturn]] void run_inside(int plan, const LaunchStreams& streams, const LaunchServer& server);
 
 }  // namespace hone

@@ -27,26 +27,28 @@
 namespace hone {
 namespace {
 
-constexpr const char* kVariable = "HONE_SANDBOX_LAUNCHER";  // in the environment of the executable that is to be one
-constexpr const char* kDropRoot = "drop-root";              // its value
+constexpr const char* kVariable = "HONE_SANDBOX_LAUNCHER";  // environment variable that makes the executable the server
+constexpr const char* kDropRoot = "drop-root";              // values of the variable
 constexpr const char* kKeepUser = "keep-user";
-constexpr std::size_t kLeastPassed = 5;  // the plan and the streams; a control group may follow
-constexpr int kMostTries = 12;           // with pauses between them that double: 20 s together
+constexpr std::size_t kLeastPassed = 5;  // descriptors per request: plan and streams; a control group may follow
+constexpr int kMostTries = 12;           // the pause between attempts doubles: about 10 s together
 constexpr std::chrono::milliseconds kFirstPause{5};
 
-// What the system runs short of now may be there again soon; all users of it share its count of descriptors under way.
+// Returns true for errors that are likely to disappear, such as ETOOMANYREFS: the number of descriptors in flight is
+// limited for all processes of a user together.
 bool is_shortage(int error) {
   constexpr std::array kShortages = {ETOOMANYREFS, EAGAIN, ENOMEM, ENOBUFS, EMFILE, ENFILE};
   return std::ranges::find(kShortages, error) != kShortages.end();
 }
 
-// --- in the server
+// --- In the server
 
-// Networks of nothing. Each belongs to one program at a time, and to another one when that has ended: to make one takes
-// longer than all the other name spaces together.
+// Network namespaces without interfaces, each lent to one program at a time. They are reused, because creating one
+// takes longer than creating all other namespaces together.
 class Networks {
  public:
-  // Brings this process into one that is free. False, with errno, where there can be none.
+  // Moves this process to a free network namespace, creating one if necessary. Returns false, with errno set, on
+  // failure.
   bool enter() {
     for (std::size_t i = 0; i < all_.size(); ++i) {
       if (all_[i].program != 0) continue;
@@ -61,7 +63,8 @@ class Networks {
     all_.push_back({.space = std::move(space)});
     return true;
   }
-  // The first process of a program was made in the one entered last; it has ended, and all others of the program.
+  // begin() marks the namespace entered last as used by the program with this first process; end() frees it when that
+  // process, and with it every other process of the program, has ended.
   void begin(pid_t program) { all_[current_].program = program; }
   void end(pid_t program) {
     for (Network& network : all_) {
@@ -78,23 +81,23 @@ class Networks {
   std::size_t current_ = 0;
 };
 
-// Until there is something to read, or nobody to write any more; clears away, meanwhile, what has ended.
+// Waits until the channel is readable or closed. Meanwhile reaps the children that end and frees their networks.
 void wait_for_request(Networks& networks) {
   sigset_t none;
   sigemptyset(&none);
   pollfd ready{kServerChannel, POLLIN, 0};
   do {
     for (pid_t ended = 0; (ended = waitpid(-1, nullptr, WNOHANG)) > 0;) networks.end(ended);
-  } while (ppoll(&ready, 1, nullptr, &none) < 0);  // at the end of a child, by its signal
+  } while (ppoll(&ready, 1, nullptr, &none) < 0);  // SIGCHLD, unblocked only here, interrupts the wait
 }
 
 [[noreturn]] void serve_launches(bool drops_root) {
   if (drops_root && !become_nobody()) _exit(1);
-  // Its children write their own maps of users, which the system lets nobody do who cannot be looked at.
+  // The children write their own user id maps. The files in /proc belong to root if a process is not dumpable.
   if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0) _exit(1);
   const Descriptor self = open_process(getpid());
   const LaunchServer server{.process = self.number(), .user = geteuid(), .group = getegid()};
-  // A space of users in which it may make networks and go from one to another.
+  // In its new user namespace the server may create network namespaces and switch between them.
   const bool is_entered = unshare(CLONE_NEWUSER) == 0 && map_user(server.user, server.group, server);
   const int refused = is_entered ? 0 : errno;
   Networks networks;
@@ -107,7 +110,7 @@ void wait_for_request(Networks& networks) {
     int process = -1;
     long id = -1;
     errno = refused;
-    // As fork() does it; the library's wrapper wants a stack.
+    // The raw system call returns twice like fork(); the wrapper clone() of the C library needs a new stack.
     if (is_entered && networks.enter()) {
       id = syscall(SYS_clone, kSpaces | CLONE_PIDFD | SIGCHLD, nullptr, &process, nullptr, nullptr);
     }
@@ -134,7 +137,7 @@ void wait_for_request(Networks& networks) {
 __attribute__((constructor)) void become_launcher_if_asked() {
   const char* asked = server_value(kVariable);
   if (asked == nullptr) return;
-  sigset_t child;  // comes only while there is nothing to do
+  sigset_t child;  // SIGCHLD is blocked except in wait_for_request()
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
   sigprocmask(SIG_BLOCK, &child, nullptr);
@@ -144,7 +147,7 @@ __attribute__((constructor)) void become_launcher_if_asked() {
 
 }  // namespace
 
-// --- in the process that asks
+// --- In the client
 
 Launcher::Launcher(bool drop_root)
     : server_({.name = "hone-programs",
@@ -187,7 +190,7 @@ Descriptor Launcher::launch(const LaunchPlan& plan, const LaunchStreams& streams
     const int error = errno;
     if (attempt == kMostTries) {
       const char* reason =
-          error == ECHILD || error == EPIPE ? "the server that starts them ends at once" : std::strerror(error);
+          error == ECHILD || error == EPIPE ? "the sandbox server exits immediately" : std::strerror(error);
       throw Error("starting a program", reason);
     }
     std::this_thread::sleep_for(pause);

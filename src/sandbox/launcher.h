@@ -31,7 +31,7 @@ class Launcher {
   explicit Launcher(bool drop_root);
 
   // Creates a sandbox and returns a pidfd of its first process, which exits when the program ends; the kernel then
-  // kills all other processes of the sandbox. Retries for up to 20 s while the system lacks processes, memory or
+  // kills all other processes of the sandbox. Retries for about 10 s while the system lacks processes, memory or
   // descriptors. Throws Error with the system's reason if no sandbox can be created.
   [[nodiscard]] Descriptor launch(const LaunchPlan& plan, const LaunchStreams& streams);
 
