@@ -8,10 +8,8 @@ import sys
 
 PLACES = ["src", "include", "tests", "bench", "scripts", "docs", "README.md", "CHANGELOG.md"]
 
-# Not yet rewritten; each leaves this list for good once it has no finding.
-UNTOUCHED = ["src/eval", "src/generate", "src/math_equality", "src/reward", "src/sandbox", "tests/eval", "tests/generate",
-             "tests/math_equality", "tests/reward", "tests/sandbox", "docs/rewards.md", "docs/math-equality.md",
-             "docs/reference.md", "include"]
+# docs/reference.md is generated from help texts.
+UNTOUCHED = ["docs/reference.md"]
 
 # A habit and what to write instead.
 WORDS = [
@@ -51,6 +49,9 @@ ALLOWED = [
     ("src/jinja", ""),  # words of Jinja and Python
     ("src/data/arithmetic.cpp", ""),  # texts of the quickstart's corpus
     ("src/backend/cuda/gemm_search.cpp", "matrix products"),  # a seed's key
+    ("src/sandbox/launcher.cpp", "from root to nobody"),  # a user
+    ("tests/sandbox/launcher_test.cpp", "from root to nobody"),
+    ("docs/rewards.md", "nobody"),
     ("src/ops/slices.h", "CudaDevice"),
     ("src/cli/profile/limits.h", "`anew`"),
     ("tests/support/golden.cpp", "anew"),
@@ -59,10 +60,11 @@ ALLOWED = [
     ("tests/cli/recipes_test.cpp", "config.json wants"),
 ]
 # Texts that golden fixtures quote.
-PINNED = ["wants", "goes on", "beside", "anew", "is told", "of its own", "is asked", "matrix product"]
+PINNED = ["at once", "made of", "wants", "goes on", "beside", "anew", "is told", "of its own", "is asked", "matrix product"]
 PINNED_FILES = ["src/train/options.h", "src/train/hub_options.h", "src/train/optim_args.h", "src/train/options.cpp",
                 "src/rl/options.h", "src/model/weights.cpp", "src/model/adapter_merge.cpp",
-                "src/backend/device_option.h", "tests/model/weight_layout_test.cpp"]
+                "src/backend/device_option.h", "tests/model/weight_layout_test.cpp", "src/reward/contest_keys.h",
+                "src/reward/cf_code/cf_code.cpp"]
 
 
 def cpp_prose(text):

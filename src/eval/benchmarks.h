@@ -1,4 +1,4 @@
-// Checkpoints scored by hone's own tasks while a run goes on.
+// Reads the evaluation tasks that score the checkpoints of a training run.
 #pragma once
 
 #include <memory>
@@ -11,15 +11,15 @@
 
 namespace hone {
 
-// Names as open-r1 has them: "all" is its six tasks; "none" is none.
+// Expands the names of open-r1: "all" stands for its six tasks, "none" for no task.
 [[nodiscard]] std::vector<std::string> benchmark_names(const std::vector<std::string>& names);
 
 struct BenchmarkTask {
   EvalTask task;
   std::vector<EvalProblem> problems;
 };
-// The tasks with their problems. "NAME=PATH": problems that lie there; else they are where the task's are published.
-// Throws Error.
+// Returns the tasks with their problems. "NAME=PATH" reads the problems from a file or folder; "NAME" reads them from
+// the dataset that the task names. Throws Error if a task is unknown or its problems cannot be read.
 [[nodiscard]] std::vector<BenchmarkTask> read_benchmarks(const std::vector<std::string>& names, std::uint64_t seed);
 
 }  // namespace hone

@@ -35,7 +35,7 @@ ComparedTask task_of(const std::string& name, const Json& result) {
 
 void add_sample(ComparedRun& run, const Json& row) {
   const auto task = std::ranges::find(run.tasks, row.at("task").get<std::string>(), &ComparedTask::name);
-  if (task == run.tasks.end()) throw Error("", "is of a task that results.json does not have");
+  if (task == run.tasks.end()) throw Error("", "belongs to a task that results.json does not contain");
   const auto id = row.at("id").get<std::string>();
   const double score = row.at("score").get<double>();
   if (row.at("sample") == 0) {
@@ -45,7 +45,7 @@ void add_sample(ComparedRun& run, const Json& row) {
                               .samples = {}});
   }
   if (task->problems.empty() || task->problems.back().id != id)
-    throw Error("", "its problem's first sample is missing");
+    throw Error("", "the first sample of its problem is missing");
   ComparedProblem& problem = task->problems.back();
   problem.samples.push_back({.completion = row.at("completion").get<std::string>(),
                              .extracted = row.at("extracted").get<std::string>(),
@@ -61,7 +61,7 @@ ComparedRun read_run(const fs::path& folder) {
     run.model = results.at("settings").value("model_name_or_path", "");
     for (const auto& [name, result] : results.at("tasks").items()) run.tasks.push_back(task_of(name, result));
   } catch (const Json::exception&) {
-    throw Error((folder / "results.json").string(), "is no result of hone eval");
+    throw Error((folder / "results.json").string(), "is not a result file of hone eval");
   }
   BadRows bad;
   Source(folder / "samples.jsonl", {}).for_each_row(bad, [&](const Json& row, const RowPlace& place) {
@@ -69,7 +69,7 @@ ComparedRun read_run(const fs::path& folder) {
     try {
       add_sample(run, row);
     } catch (const Json::exception&) {
-      throw Error(where, "is no sample of hone eval");
+      throw Error(where, "is not a sample of hone eval");
     } catch (const Error& error) {
       throw Error(where, error.what());
     }

@@ -1,4 +1,4 @@
-// A page that sets evaluations side by side.
+// Compares evaluation runs and renders the comparison as an HTML page.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct ComparedSample {
   double score = 0.0;
 };
 
-// A problem of a run's task, with its samples.
+// Problem of a task in one run, with its samples.
 struct ComparedProblem {
   std::string id;
   std::string prompt;
@@ -39,30 +39,31 @@ struct ComparedTask {
 };
 
 struct ComparedRun {
-  std::string name;   // the folder's, longer where two would be the same
-  std::string model;  // as the settings name it
+  std::string name;   // name of the folder; its path if several runs have the same name
+  std::string model;  // model_name_or_path of the settings
   std::vector<ComparedTask> tasks;
 };
 
-// What write_report wrote into the folders. Throws Error.
+// Reads the files that write_report() has written to the folders. Throws Error if a file is missing or malformed.
 [[nodiscard]] std::vector<ComparedRun> read_runs(std::span<const std::string> folders);
 
-// The sample of a problem to show of all these runs: the first whose scores differ, else whose answers, else whose
-// completions do; 0 where none differs. Runs without the problem are null.
+// Returns the index of the sample to show for one problem in all runs: the first one with different scores, otherwise
+// with different answers, otherwise with different completions; 0 if there are no differences. An entry is null if the
+// run lacks the problem.
 [[nodiscard]] std::size_t sample_to_show(std::span<const ComparedProblem* const> runs);
 
-// The difference of two runs' scores over the problems that both have, by id, prompt and gold; nothing where there is
-// none.
+// Difference of the scores of two runs over their common problems.
 struct PairedDifference {
-  Estimate estimate;  // second minus first
-  std::int64_t problems = 0;
-  std::int64_t better = 0;  // problems on which the second is above
-  std::int64_t worse = 0;
+  Estimate estimate;          // second minus first
+  std::int64_t problems = 0;  // common problems
+  std::int64_t better = 0;    // problems on which the second run scores higher
+  std::int64_t worse = 0;     // problems on which it scores lower
 };
+// Pairs problems by id, prompt and gold answer. Returns nothing if the runs have no common problem.
 [[nodiscard]] std::optional<PairedDifference> paired_difference(const ComparedTask& first, const ComparedTask& second);
 
-// One HTML file that refers to nothing else: scores with their intervals, differences to the first run, and for each
-// task the problems on which the runs differ most, at most `most`, with an answer of each that differs.
+// Returns a self-contained HTML page: for each task the scores with their intervals, the differences to the first run,
+// and the `most` problems on which the runs differ most, with one sample of each run.
 [[nodiscard]] std::string comparison_page(std::span<const ComparedRun> runs, std::size_t most = 40);
 
 }  // namespace hone

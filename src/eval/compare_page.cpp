@@ -12,7 +12,7 @@
 namespace hone {
 namespace {
 
-constexpr std::size_t kLongestShown = 20'000;  // bytes of a completion
+constexpr std::size_t kLongestShown = 20'000;  // bytes of a completion that are shown
 
 constexpr std::string_view kHead = R"html(<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -52,7 +52,7 @@ std::string printed(const char* format, Values... values) {
   return text.data();
 }
 
-// A point with its interval on an axis from `least` to `most`.
+// Returns an SVG image of a value and its interval on an axis from `least` to `most`.
 std::string plot(const Estimate& estimate, double least, double most, std::string_view zero_line) {
   const auto x = [&](double value) { return 1000.0 * (std::clamp(value, least, most) - least) / (most - least); };
   std::string svg = "<svg viewBox=\"0 0 1000 18\" preserveAspectRatio=\"none\" aria-hidden=\"true\">";
@@ -139,16 +139,16 @@ std::string difference_table(std::span<const ComparedRun> runs, const std::strin
 
 std::string shortened(std::string_view text) {
   if (text.size() <= kLongestShown) return html_text(text);
-  std::size_t begin = text.size() - kLongestShown;  // the end holds the answer
+  std::size_t begin = text.size() - kLongestShown;  // keep the end, which contains the answer
   while (begin < text.size() && (static_cast<unsigned char>(text[begin]) & 0xC0U) == 0x80U) ++begin;
   return printed("[%zu bytes before]\n", begin) + html_text(text.substr(begin));
 }
 
-// The problems of all runs, those on which they differ most first.
+// Returns the HTML of the problems of all runs, ordered by the difference between the best and the worst score.
 std::string samples(std::span<const ComparedRun> runs, const std::string& name, std::size_t most) {
   struct Row {
     const ComparedProblem* problem = nullptr;
-    std::vector<const ComparedProblem*> answers;  // by run; null where it has no such problem
+    std::vector<const ComparedProblem*> answers;  // [runs]; null: the run lacks the problem
     double least = 1;
     double most = 0;
   };
@@ -203,7 +203,7 @@ std::string samples(std::span<const ComparedRun> runs, const std::string& name, 
 }  // namespace
 
 std::string comparison_page(std::span<const ComparedRun> runs, std::size_t most) {
-  HONE_ASSERT(!runs.empty(), "a page of no runs");
+  HONE_ASSERT(!runs.empty(), "a comparison page needs at least one run");
   std::string html(kHead);
   html += "<h1>Evaluations compared</h1>\n<p>";
   for (const ComparedRun& run : runs) {

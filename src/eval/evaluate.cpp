@@ -16,10 +16,10 @@ namespace {
 
 constexpr const char* kKey = "key";
 
-// One answer that is asked for.
+// Request for one sample.
 struct Question {
   Request request;
-  std::string key;  // of all that its answer depends on
+  std::string key;  // hash of everything that the answer depends on
 };
 
 std::string key_of(const AnswerOptions& options, std::string_view prompt, const SamplingParams& sampling) {
@@ -88,7 +88,7 @@ std::vector<std::vector<EvalSample>> answer_problems(Engine& engine, const Token
   }
   const auto total = std::ssize(questions);
   const std::int64_t had = total - std::ssize(waiting);
-  if (had > 0) log_info(text_of(format_count(had), " of ", format_count(total), " answers were given before"));
+  if (had > 0) log_info(text_of(format_count(had), " of ", format_count(total), " answers are already done"));
   Progress progress("eval", total, "answer", had);
   engine.run([&](const Engine::Update& update) {
     if (update.finish_reason == FinishReason::none) return;

@@ -1,4 +1,4 @@
-// A model's answers to a task's problems.
+// Generates a model's answers to the problems of a task.
 #pragma once
 
 #include <span>
@@ -13,16 +13,17 @@
 namespace hone {
 
 struct AnswerOptions {
-  SamplingParams sampling;    // its seed is not read
-  std::int64_t samples = 1;   // a problem
-  std::uint64_t seed = 0;     // sample s of problem p depends on (seed, p, s) and the weights alone
+  SamplingParams sampling;    // its seed is ignored
+  std::int64_t samples = 1;   // samples per problem
+  std::uint64_t seed = 0;     // sample s of problem p depends only on (seed, p, s) and the weights
   std::string system_prompt;  // empty: none
-  // Of the weights: answers that a journal holds under the same one, and the same prompt and sampling, are taken.
+  // Identifies the weights. Answers in the journal with the same key, prompt and sampling parameters are reused.
   std::string model_key;
 };
 
-// [problems][samples]. Each answer is appended to the journal, where there is one, when it has ended: an evaluation
-// that was stopped goes on where it was. Shows progress; throws Interrupted at Ctrl+C.
+// Returns the samples, [problems][samples]. If there is a journal, appends each answer to it when the answer is
+// complete, so that an interrupted evaluation continues where it stopped. Shows progress. Throws Interrupted after
+// Ctrl+C.
 [[nodiscard]] std::vector<std::vector<EvalSample>> answer_problems(Engine& engine, const Tokenizer& tokenizer,
                                                                    const ChatTemplate& chat_template,
                                                                    std::span<const EvalProblem> problems,

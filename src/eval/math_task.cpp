@@ -35,7 +35,7 @@ std::string column_text(const Json& row, std::string_view column) {
   if (place == row.end() || place->is_null()) return {};
   if (place->is_string()) return place->get<std::string>();
   if (place->is_number()) return place->dump();
-  throw Error("", text_of("column '", column, "' must hold text or a number, not ", place->dump().substr(0, 60)));
+  throw Error("", text_of("column '", column, "' must contain text or a number, not ", place->dump().substr(0, 60)));
 }
 
 std::string fill_template(std::string_view text, const Json& row) {
@@ -59,7 +59,7 @@ std::string fill_problem(std::string_view text, std::string_view problem) {
 
 void check_math_gold(std::string_view gold) {
   if (!read_gold(comparison_of(gold, {}, false)))
-    throw Error("", text_of("no answer can be read from the gold '", gold.substr(0, 80), "'"));
+    throw Error("", text_of("no answer can be read from the gold answer '", gold.substr(0, 80), "'"));
 }
 
 Judgement judge_math(std::string_view gold, std::string_view completion, bool strip_thoughts, bool strict) {
@@ -72,13 +72,12 @@ Judgement judge_math(std::string_view gold, std::string_view completion, bool st
     case MathVerdict::different:
       break;
     case MathVerdict::no_gold:
-      throw Error("gold", text_of("no answer can be read from '", gold.substr(0, 80), "'"));
+      throw Error("gold answer", text_of("no answer can be read from '", gold.substr(0, 80), "'"));
     case MathVerdict::too_long:
     case MathVerdict::failed:
-      log_warning(
-          text_of("a comparison with the gold '", gold.substr(0, 60),
-                  outcome.verdict == MathVerdict::failed ? "' failed" : "' took more work than a comparison may",
-                  "; the answer counts as wrong"));
+      log_warning(text_of("a comparison with the gold answer '", gold.substr(0, 60),
+                          outcome.verdict == MathVerdict::failed ? "' failed" : "' exceeded its work limit",
+                          "; the answer counts as wrong"));
       break;
   }
   return {std::move(outcome.extracted), outcome.verdict == MathVerdict::equal ? 1.0 : 0.0};
@@ -99,7 +98,7 @@ EvalTask make_math_task(const TaskOptions& options, const MathColumns& columns) 
     const std::string question = column_text(row, columns.problem);
     const std::string gold = column_text(row, columns.gold);
     if (question.empty() || gold.empty()) {
-      throw Error("", text_of("needs the columns '", columns.problem, "' and '", columns.gold, "'"));
+      throw Error("", text_of("the task needs the columns '", columns.problem, "' and '", columns.gold, "'"));
     }
     EvalProblem problem;
     if (!columns.id.empty()) problem.id = column_text(row, columns.id);

@@ -1,4 +1,4 @@
-// The tasks that `eval` may name: one folder each, which registers itself.
+// Registry of the tasks of `hone eval`. Each task has a folder and registers itself.
 #pragma once
 
 #include <functional>
@@ -14,11 +14,11 @@ class TaskRegistry {
  public:
   using Maker = std::function<EvalTask(const TaskOptions&)>;
 
-  // `aliases`: other names of the same task.
+  // Adds a task. `aliases` are other names of the task.
   void add(std::string name, Maker make, std::vector<std::string> aliases = {});
 
   [[nodiscard]] std::vector<std::string> names() const;  // sorted, without aliases
-  // By name or alias. Throws Error with the nearest known name.
+  // Builds a task by name or alias. Throws Error, suggesting the most similar name, if there is no such task.
   [[nodiscard]] EvalTask make(std::string_view name, const TaskOptions& options) const;
 
  private:
@@ -32,6 +32,6 @@ class TaskRegistry {
 
 using RegistryOf_eval = TaskRegistry;
 
-void register_all_eval(TaskRegistry& registry);
+void register_all_eval(TaskRegistry& registry);  // generated
 
 }  // namespace hone

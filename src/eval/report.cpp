@@ -11,7 +11,7 @@
 namespace hone {
 namespace {
 
-// "45.3% +- 1.4 (42.6-48.0)".
+// Formats an estimate as "45.3% +- 1.4 (42.6-48.0)".
 std::string describe(const Estimate& estimate) {
   std::string text = percent_text(estimate.value) + "%";
   if (estimate.standard_error && estimate.low && estimate.high) {

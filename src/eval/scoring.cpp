@@ -13,9 +13,9 @@
 namespace hone {
 namespace {
 
-// Judges every sample. The first problem's exception, in order, is the one that is thrown.
+// Judges every sample. If several problems fail, the exception of the first one in order is thrown.
 void judge_all(const EvalTask& task, std::vector<ScoredProblem>& problems) {
-  const auto workers = shared_math_workers();  // for all samples the same
+  const auto workers = shared_math_workers();  // keeps the pool alive until all samples are judged
   std::vector<std::exception_ptr> failures(problems.size());
   parallel_for(std::ssize(problems), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
@@ -32,12 +32,12 @@ void judge_all(const EvalTask& task, std::vector<ScoredProblem>& problems) {
   }
 }
 
-// The score of the answer that most samples give; of several as frequent, the one that came first. Samples without an
-// answer have no vote; 0 where none has. Answers that are right are one answer, whatever their text.
+// Returns the score of the most frequent answer; of several equally frequent answers the first one counts. Samples
+// without an answer do not vote; the score is 0 if no sample has an answer. All correct answers count as the same one.
 double majority_score(const EvalTask& task, std::span<const ScoredSample> samples) {
   struct Answer {
     const Judgement* first = nullptr;
-    std::vector<std::string_view> texts;  // that are known to be it
+    std::vector<std::string_view> texts;  // texts that are known to be this answer
     std::size_t votes = 0;
   };
   std::vector<Answer> answers;
@@ -98,7 +98,7 @@ std::vector<ScoreGroup> grouped(std::span<const ScoredProblem> problems, std::sp
 
 TaskResult run_scoring(const EvalTask& task, std::vector<EvalProblem> problems,
                        std::vector<std::vector<EvalSample>> samples, std::span<const std::string> group_by) {
-  HONE_ASSERT(!problems.empty() && problems.size() == samples.size(), problems.size(), " problems, samples of ",
+  HONE_ASSERT(!problems.empty() && problems.size() == samples.size(), problems.size(), " problems, but samples of ",
               samples.size());
   TaskResult result{.task = task.name, .samples = std::ssize(samples[0])};
   HONE_ASSERT(result.samples > 0, "a problem has no samples");

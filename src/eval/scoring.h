@@ -1,4 +1,4 @@
-// From completions to scores. Whoever generates hands the completions over; nothing here knows the engine.
+// Computes the scores of completions. Independent of the engine: the caller generates the completions.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace hone {
 
-// One sampled answer to a problem.
+// Sampled answer to a problem.
 struct EvalSample {
-  std::string completion;        // without special tokens, an assistant prefill prepended
-  std::int64_t token_count = 0;  // of the completion, EOS included
-  bool ended = true;             // by EOS, rather than by the length limit
+  std::string completion;        // text without special tokens, after the assistant prefill, if any
+  std::int64_t token_count = 0;  // tokens of the completion, including EOS
+  bool ended = true;             // true: ended by EOS; false: cut by the length limit
 };
 
 struct ScoredSample {
@@ -34,7 +34,7 @@ struct PassAtK {
   Estimate estimate;
 };
 
-// The problems that have one value in a column.
+// Score of the problems with the same value in a column.
 struct ScoreGroup {
   std::string column;
   std::string value;
@@ -45,18 +45,19 @@ struct ScoreGroup {
 struct TaskResult {
   std::string task;
   std::vector<ScoredProblem> problems;
-  std::int64_t samples = 0;          // a problem
+  std::int64_t samples = 0;          // samples per problem
   Estimate average;                  // avg@samples
-  std::optional<Estimate> majority;  // maj@samples; absent where samples is 1, and for tasks without votes
-  std::vector<PassAtK> pass;         // k = 1, 2, 4 ... and samples; empty where samples is 1
-  std::vector<ScoreGroup> groups;    // by column as asked, then by value
-  double mean_tokens = 0.0;          // of a completion
-  double truncated = 0.0;            // share of completions that did not end
-  double without_answer = 0.0;       // share of completions in which no answer was found
+  std::optional<Estimate> majority;  // maj@samples; absent with one sample, and for tasks without votes
+  std::vector<PassAtK> pass;         // k = 1, 2, 4, ... and samples; empty with one sample
+  std::vector<ScoreGroup> groups;    // in the order of `group_by`, then by value
+  double mean_tokens = 0.0;          // tokens per completion
+  double truncated = 0.0;            // fraction of completions that were cut by the length limit
+  double without_answer = 0.0;       // fraction of completions in which no answer was found
 };
 
-// `samples`: [problems][n], the same n for every problem, at least one. `group_by`: the columns of the problems'
-// groups. In parallel; the result depends on the arguments alone.
+// Judges all samples in parallel and computes the scores. `samples` is [problems][n], with the same n >= 1 for every
+// problem. `group_by` are the columns that EvalProblem::groups refers to. The result depends on the arguments only, not
+// on the number of threads. If judging fails, throws the exception of the first problem that failed.
 [[nodiscard]] TaskResult run_scoring(const EvalTask& task, std::vector<EvalProblem> problems,
                                      std::vector<std::vector<EvalSample>> samples,
                                      std::span<const std::string> group_by = {});

@@ -10,7 +10,7 @@
 namespace hone {
 namespace {
 
-constexpr double kNormal95 = 1.959963984540054;  // the 97.5% quantile of the normal distribution
+constexpr double kNormal95 = 1.959963984540054;  // 97.5% quantile of the normal distribution
 
 double mean_of(std::span<const double> values) {
   double sum = 0.0;
@@ -21,7 +21,7 @@ double mean_of(std::span<const double> values) {
 }  // namespace
 
 Estimate estimate_difference(std::span<const double> values) {
-  HONE_ASSERT(!values.empty(), "a mean needs a value");
+  HONE_ASSERT(!values.empty(), "a mean needs at least one value");
   Estimate estimate{.value = mean_of(values)};
   if (values.size() < 2) return estimate;
   double squares = 0.0;

@@ -12,10 +12,10 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-// Thrown through for_each_row to stop early.
+// Thrown through for_each_row() to stop at the limit.
 struct Enough {};
 
-// The task's files of a folder; none where it does not have them all.
+// Returns the paths of the task's files in a folder; none if the folder lacks one of them.
 std::vector<fs::path> named_files(const EvalTask& task, const fs::path& folder) {
   std::vector<fs::path> files;
   for (const std::string& name : task.files) {
@@ -24,22 +24,23 @@ std::vector<fs::path> named_files(const EvalTask& task, const fs::path& folder) 
   return files.size() == task.files.size() ? files : std::vector<fs::path>{};
 }
 
-// A file whole; of a folder or a dataset of the hub the task's split.
+// Opens a file as a whole, or the task's split of a folder or of a dataset of the hub.
 Source open_problems(const EvalTask& task, const fs::path& path) {
   if (is_file(path)) return {path, {}};
   const bool is_local = is_folder(path);
   if (!is_local && !task.files.empty()) {
-    throw Error("dataset_name", text_of(path.string(), " is no folder"),
-                text_of("the folder that holds ", join(task.files, " and "), " of ", task.dataset));
+    throw Error("dataset_name", text_of(path.string(), " is not a folder"),
+                text_of("use the folder that contains ", join(task.files, " and "), " of ", task.dataset));
   }
   return open_dataset({.name = path.string(), .config = is_local ? "" : task.dataset_config},
                       {.split = task.dataset_split.empty() ? "test" : task.dataset_split});
 }
 
-// The row's value of a column that scores are grouped by.
+// Returns the value of a column by which scores are grouped.
 std::string group_of(const Json& row, const std::string& column) {
   std::string value = column_text(row, column);
-  if (value.empty()) throw Error("group_by", text_of("column '", column, "' is missing or empty"), "name another one");
+  if (value.empty())
+    throw Error("group_by", text_of("column '", column, "' is missing or empty"), "name another column");
   return value;
 }
 
@@ -48,7 +49,7 @@ std::string group_of(const Json& row, const std::string& column) {
 AnswerMatching answer_matching_from_name(std::string_view name) {
   if (name == "math") return AnswerMatching::math;
   if (name == "exact") return AnswerMatching::exact;
-  throw Error("matching", text_of("'", name, "' is not known"), "math or exact");
+  throw Error("matching", text_of("'", name, "' is unknown"), "use math or exact");
 }
 
 std::vector<EvalProblem> read_problems(const EvalTask& task, const std::filesystem::path& path, std::int64_t limit,
@@ -69,7 +70,7 @@ std::vector<EvalProblem> read_problems(const EvalTask& task, const std::filesyst
     for (const fs::path& file : named_files(task, path)) Source(file, {}).for_each_row(bad, visit);
     if (named_files(task, path).empty()) open_problems(task, path).for_each_row(bad, visit);
   } catch (const Enough&) {
-    HONE_ASSERT(std::ssize(problems) == limit, problems.size(), " problems where ", limit, " are enough");
+    HONE_ASSERT(std::ssize(problems) == limit, problems.size(), " problems, but the limit is ", limit, " problems");
   }
   if (bad.count() > 0) throw Error(path.string(), "a row cannot be read: " + bad.first().front());
   if (problems.empty()) throw Error(path.string(), "has no problems for task " + task.name);

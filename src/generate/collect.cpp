@@ -16,22 +16,22 @@
 namespace hone {
 namespace {
 
-constexpr std::size_t kPromptsAtOnce = 64;  // whose rewards are computed together
+constexpr std::size_t kPromptsAtOnce = 64;  // prompts per batch of rewards
 
 using Scores = std::vector<std::optional<double>>;
 
-// A prompt with its completions.
+// Prompt with its completions and their scores.
 struct Group {
   const GeneratePrompt* prompt = nullptr;
   Json columns;
   Json question;
-  std::vector<std::string> texts;
-  std::vector<std::int64_t> tokens;
-  std::vector<bool> ended;
-  std::vector<Scores> scores;  // [rewards][completions]
-  Scores totals;               // [completions]
-  Scores format;               // [completions], where it is asked for
-  std::optional<double> pass_rate;
+  std::vector<std::string> texts;    // [completions]
+  std::vector<std::int64_t> tokens;  // [completions]
+  std::vector<bool> ended;           // [completions]
+  std::vector<Scores> scores;        // [rewards][completions]
+  Scores totals;                     // [completions]
+  Scores format;                     // [completions]; empty unless require_format
+  std::optional<double> pass_rate;   // mean of the totals
 };
 
 struct Judges {
@@ -56,7 +56,8 @@ Group read_group(const GeneratePrompt& prompt, const Json& kept) {
   return group;
 }
 
-// The weighted sum, to which None adds nothing; None where all are.
+// Returns the weighted sum of the scores of each completion. Missing scores are skipped; a completion without any score
+// has no total.
 Scores totals_of(const Group& group, std::span<const double> weights) {
   Scores totals(group.texts.size());
   for (std::size_t r = 0; r < group.scores.size(); ++r) {
@@ -126,7 +127,7 @@ class Collector {
   Collector(const GenerateOptions& options, const Judges& judges, GenerateCounts& counts)
       : options_(options), judges_(judges), counts_(counts) {}
 
-  // The lines that a prompt gives, each with its newline.
+  // Returns the lines for one prompt, each with its newline.
   std::string lines(const Group& group) {
     counts_.completions += std::ssize(group.texts);
     if (!passes_rate(group)) {
@@ -169,7 +170,8 @@ class Collector {
     return true;
   }
 
-  // Rows keep all completions: pass rates are over all of them; a row without one that passes goes.
+  // Returns the line of a prompt with all its completions, because the pass rate refers to all of them. A prompt
+  // without a completion that passes is dropped.
   std::string row_line(const Group& group, const std::vector<std::size_t>& kept) {
     if (kept.empty()) return {};
     Json row = group.columns;
@@ -248,10 +250,10 @@ void collect_data(const GenerateOptions& options, std::span<const GeneratePrompt
   }
   if (counts.kept == 0) {
     throw Error("filters",
-                text_of("of ", counts.completions, " completions none is left: ", counts.pass_rate,
-                        " prompts went by pass rate, completions: ", counts.length, " by length or end, ",
+                text_of("none of ", counts.completions, " completions is left; dropped: ", counts.pass_rate,
+                        " prompts by pass rate; completions: ", counts.length, " by length or missing end, ",
                         counts.format, " by format, ", counts.reward, " by reward"),
-                "loosen a filter: nothing is generated anew");
+                "relax a filter and run again: the generations are kept");
   }
   if (options.easy_first) std::ranges::stable_sort(pieces, std::ranges::greater(), &Piece::pass_rate);
   FileWriter file(path);

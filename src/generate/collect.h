@@ -1,4 +1,4 @@
-// From generations to data: rewards, filters, the file.
+// Turns generated completions into a dataset: computes rewards, applies the filters and writes the file.
 #pragma once
 
 #include <filesystem>
@@ -9,14 +9,14 @@
 
 namespace hone {
 
-// Reads the prompts' generations from the journal, in order, filters them, and writes `path` whole or not at all. The
-// journal's rows hold "generations" (texts), "finish_reasons" and "completion_tokens", a list each. Throws Error where
-// a reward lacks what it needs, or nothing is kept.
+// Reads the completions of all prompts from the journal, in order, filters them and writes `path` atomically. Each row
+// of the journal contains the lists "generations" (texts), "finish_reasons" and "completion_tokens". Adds to `counts`.
+// Throws Error if a reward lacks a column that it needs, or if the filters keep nothing.
 void collect_data(const GenerateOptions& options, std::span<const GeneratePrompt> prompts, const Journal& journal,
                   const std::filesystem::path& path, GenerateCounts& counts);
 
-// Tries the rewards on a prompt with made-up completions (rl/reward_trial.h), before anything is generated. Throws
-// Error.
+// Tries the rewards on a prompt with artificial completions (rl/reward_trial.h), so that a broken reward is reported
+// before anything is generated. Throws Error.
 void try_rewards(const GenerateOptions& options, const GeneratePrompt& prompt);
 
 }  // namespace hone

@@ -25,10 +25,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kMostThreads = 1024;
-constexpr int kMostRefusals = 16;  // while nothing was answered
+constexpr int kMostRefusals = 16;  // refused prompts after which the run ends if no prompt has been answered
 constexpr std::string_view kThinkEnd = "</think>";
 
-// Of a completion, or why this prompt gets none.
+// Answer of the endpoint: a completion, or the reason why it refuses the prompt.
 struct EndpointAnswer {
   GeneratedText completion;
   std::string refusal;
@@ -39,7 +39,8 @@ std::string text_member(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// Templates that open the thoughts themselves leave the opening out of the answer.
+// Returns the content with its thoughts in <think> tags. If the chat template of the server adds <think> to the prompt,
+// the content lacks the opening tag, which is then added.
 std::string with_thoughts(const std::string& reasoning, const std::string& content, bool ended) {
   if (!trim(reasoning).empty()) {
     std::string text = text_of(kThinkOpening, trim(reasoning));
@@ -51,7 +52,7 @@ std::string with_thoughts(const std::string& reasoning, const std::string& conte
   return lacks_opening ? text_of(kThinkOpening, content) : content;
 }
 
-// Throws Error or Json::exception where the body is no chat completion.
+// Parses the body of a response. Throws Error or Json::exception if it is not a chat completion.
 GeneratedText read_completion(const std::string& body) {
   const Json json = parse_json(body, "the answer");
   const Json& choice = json.at("choices").at(0);
@@ -64,7 +65,7 @@ GeneratedText read_completion(const std::string& body) {
   if (usage.is_object() && usage.contains("completion_tokens") && usage["completion_tokens"].is_number_integer()) {
     completion.tokens = usage["completion_tokens"].get<std::int64_t>();
   } else {
-    log_once("the endpoint counts no tokens: a completion's length is taken to be 0");
+    log_once("the endpoint does not report token counts: completions are recorded with 0 tokens");
   }
   return completion;
 }
@@ -75,7 +76,7 @@ EndpointOptions endpoint_options(const GenerateOptions& options, const std::atom
   return {.token = key,
           .token_help = (key.empty() ? "set " : "check the key in ") + variable,
           .not_found_help = text_of("is ", shown(options.model_name_or_path), " served there?"),
-          .retries_exhausted_help = "what is done is kept, run again to go on",
+          .retries_exhausted_help = "finished completions are kept; run again to continue",
           .timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.endpoint_timeout * 1000)),
           .retries = options.endpoint_retries,
           .patience = {},
@@ -87,14 +88,15 @@ class Endpoint {
   Endpoint(const GenerateOptions& options, const std::atomic<bool>& cancelled)
       : options_(options), url_(completions_url(options.endpoint)), client_(endpoint_options(options, cancelled)) {}
 
-  // Throws Error where there will be no answer to any prompt, Interrupted, and Cancelled.
+  // Requests one completion. Throws Error if the server cannot answer any prompt, Interrupted after Ctrl+C, and
+  // Cancelled if another thread failed.
   [[nodiscard]] EndpointAnswer ask(const GeneratePrompt& prompt, std::uint64_t seed) const {
     EndpointAnswer answer;
     try {
       answer.refusal = client_.post(url_, body_of(prompt, seed), "chat completion",
                                     [&](const std::string& body) { answer.completion = read_completion(body); });
     } catch (const MalformedAnswers& error) {
-      answer.refusal = error.what();  // a text of this prompt may be what the server cannot write
+      answer.refusal = error.what();  // the server may be unable to encode the text of this completion
     }
     return answer;
   }
@@ -104,7 +106,7 @@ class Endpoint {
     Json body{{"model", options_.model_name_or_path},  {"messages", parse_json(prompt.messages, "messages")},
               {"temperature", options_.temperature},   {"top_p", options_.top_p},
               {"max_tokens", options_.max_new_tokens}, {"seed", seed}};
-    // Not OpenAI's: vLLM, SGLang and llama.cpp know them.
+    // Extensions of the OpenAI API that vLLM, SGLang and llama.cpp support.
     if (options_.top_k > 0) body["top_k"] = options_.top_k;
     if (options_.min_p > 0) body["min_p"] = options_.min_p;
     if (options_.repetition_penalty != 1) body["repetition_penalty"] = options_.repetition_penalty;
@@ -116,13 +118,13 @@ class Endpoint {
   EndpointClient client_;
 };
 
-// A prompt some of whose completions have been asked for.
+// Prompt with requests in flight.
 struct AskedPrompt {
-  std::vector<GeneratedText> completions;
-  std::int64_t missing = 0;
+  std::vector<GeneratedText> completions;  // [num_generations]
+  std::int64_t missing = 0;                // completions that have not arrived
 };
 
-// What the threads share; each takes the next completion that nobody has asked for.
+// State that the request threads share. Each thread repeatedly takes the next completion and requests it.
 class EndpointRun {
  public:
   EndpointRun(const GenerateOptions& options, std::span<const GeneratePrompt> prompts, Journal& journal)
@@ -136,7 +138,7 @@ class EndpointRun {
   void run() {
     if (done_before_ > 0) {
       log_info(
-          text_of(format_count(done_before_), " of ", format_count(std::ssize(prompts_)), " prompts were done before"));
+          text_of(format_count(done_before_), " of ", format_count(std::ssize(prompts_)), " prompts are already done"));
     }
     const std::int64_t missing = (std::ssize(prompts_) - done_before_) * options_.num_generations;
     const std::int64_t threads = std::min({options_.max_num_seqs, missing, kMostThreads});
@@ -149,14 +151,14 @@ class EndpointRun {
  private:
   struct Job {
     const GeneratePrompt* prompt = nullptr;
-    std::int64_t number = 0;  // of the completion
+    std::int64_t number = 0;  // index of the completion
   };
 
   bool ask_next() {
     const std::optional<Job> job = next();
     if (!job) return false;
     const RandomStream seeds(static_cast<std::uint64_t>(options_.seed), "generate " + job->prompt->key);
-    // Servers read it as a signed number, some of 32 bits.
+    // 31 bits: servers parse the seed as a signed integer, some with 32 bits.
     const std::uint64_t seed = seeds.bits(static_cast<std::uint64_t>(job->number)) >> 1;
     take(*job, endpoint_.ask(*job->prompt, seed));
     return true;
@@ -197,7 +199,7 @@ class EndpointRun {
   void refuse(const Job& job, const std::string& why) {
     asked_.erase(job.prompt);
     const bool is_current = prompt_ < prompts_.size() && job.prompt == &prompts_[prompt_];
-    if (is_current) number_ = options_.num_generations;  // the others need not be asked for
+    if (is_current) number_ = options_.num_generations;  // skip the remaining completions of this prompt
     if (refused_++ == 0) first_refusal_ = text_of("prompt ", job.prompt->key, ": the endpoint ", why);
     const bool all =
         answered_ == 0 && done_before_ == 0 && refused_ == std::min<std::int64_t>(kMostRefusals, std::ssize(prompts_));
@@ -212,15 +214,15 @@ class EndpointRun {
   Endpoint endpoint_;
   std::int64_t done_before_;
 
-  std::mutex mutex_;  // of all that follows, and of the journal
+  std::mutex mutex_;  // protects the members below and the journal
   Progress progress_;
   Clock::time_point start_ = Clock::now();
-  std::size_t prompt_ = 0;  // the next completion's
-  std::int64_t number_ = 0;
+  std::size_t prompt_ = 0;   // index of the prompt of the next completion
+  std::int64_t number_ = 0;  // index of the next completion
   std::unordered_map<const GeneratePrompt*, AskedPrompt> asked_;
   std::int64_t tokens_ = 0;
-  std::int64_t answered_ = 0;  // prompts
-  std::int64_t refused_ = 0;
+  std::int64_t answered_ = 0;  // prompts with all completions
+  std::int64_t refused_ = 0;   // prompts that the server refused
   std::string first_refusal_;
 };
 

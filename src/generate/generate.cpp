@@ -22,7 +22,8 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-// The keys on which generations depend: a folder that holds some from others is not gone on with.
+// Returns the options on which the generations depend. A run does not continue in a folder whose generations were made
+// with other values.
 Json generation_settings(const GenerateOptions& options) {
   return {{"model_name_or_path", options.model_name_or_path},
           {"endpoint", options.endpoint.empty() ? Json(nullptr) : Json(true)},
@@ -48,8 +49,8 @@ void claim_settings(const fs::path& folder, const GenerateOptions& options) {
   }
   if (!is_file(path)) {
     if (is_file(folder / "generations.jsonl")) {
-      throw Error((folder / "generations.jsonl").string(), "was made with settings that are not known",
-                  "take another output_dir, or set overwrite_output_dir");
+      throw Error((folder / "generations.jsonl").string(), "was made with unknown settings (settings.json is missing)",
+                  "use another output_dir, or set overwrite_output_dir");
     }
     write_json(path, settings);
     return;
@@ -59,16 +60,16 @@ void claim_settings(const fs::path& folder, const GenerateOptions& options) {
     const Json old = before.contains(key) ? before[key] : Json(nullptr);
     if (old == value) continue;
     throw Error(key,
-                text_of("is ", value.dump(), ", but ", folder.string(), " holds generations made with ", old.dump()),
-                "take another output_dir, or set overwrite_output_dir");
+                text_of("is ", value.dump(), ", but ", folder.string(), " contains generations made with ", old.dump()),
+                "use another output_dir, or set overwrite_output_dir");
   }
 }
 
-// A prompt whose completions are on their way.
+// Prompt whose completions are being generated.
 struct Running {
   const GeneratePrompt* prompt = nullptr;
   std::vector<RequestId> ids;
-  std::size_t ended = 0;
+  std::size_t ended = 0;  // completions that have ended
 };
 
 class Generation {
@@ -81,7 +82,7 @@ class Generation {
     const auto total = std::ssize(prompts);
     const auto had = static_cast<std::int64_t>(
         std::ranges::count_if(prompts, [&](const auto& prompt) { return journal_.contains(prompt.key); }));
-    if (had > 0) log_info(text_of(format_count(had), " of ", format_count(total), " prompts were done before"));
+    if (had > 0) log_info(text_of(format_count(had), " of ", format_count(total), " prompts are already done"));
     Progress progress("generate", total, "prompt", had);
     const auto start = std::chrono::steady_clock::now();
     std::size_t next = 0;
@@ -92,7 +93,8 @@ class Generation {
       progress.set_postfix(
           text_of(format_count(static_cast<std::int64_t>(tokens / std::max(passed.count(), 1e-3))), " tokens/s"));
     };
-    // Enough to keep the engine full, so that memory does not grow with the dataset.
+    // Keeps twice as many requests as fit into the engine, so that it is always full and memory does not grow with the
+    // dataset.
     const auto refill = [&] {
       for (; next < prompts.size() && waiting_ < 2 * options_.max_num_seqs; ++next) {
         if (!journal_.contains(prompts[next].key)) begin(prompts[next]);
@@ -123,7 +125,7 @@ class Generation {
     running_.emplace(&prompt, std::move(running));
   }
 
-  // Whether this was the prompt's last.
+  // Handles the end of a completion. Returns true if it was the last one of its prompt.
   bool end(RequestId id) {
     const auto owner = owners_.extract(id);
     Running& running = running_.at(owner.mapped());
@@ -147,11 +149,12 @@ class Generation {
   SamplingParams sampling_;
   std::unordered_map<RequestId, const GeneratePrompt*> owners_;
   std::unordered_map<const GeneratePrompt*, Running> running_;
-  std::int64_t waiting_ = 0;
+  std::int64_t waiting_ = 0;  // requests in the engine
 };
 
-// Tokens of the longest prompt and its completion. Completions end where the model's positions do, which is said;
-// where that leaves no prompt the tokens that were asked for, it is an error.
+// Returns the maximum length in tokens of a prompt with its completion. Completions end at the model's last position,
+// which is logged. Throws Error if the longest prompt leaves no room, or if max_new_tokens was set explicitly and does
+// not fit even after the shortest prompt.
 std::int64_t tokens_within(const ModelShape& shape, const GenerateOptions& options,
                            std::span<const GeneratePrompt> prompts) {
   std::int64_t longest = 0;
@@ -162,7 +165,7 @@ std::int64_t tokens_within(const ModelShape& shape, const GenerateOptions& optio
   }
   const std::int64_t positions = shape.max_position_embeddings;
   if (longest >= positions) {
-    throw Error("dataset_name", text_of("a prompt has ", longest, " tokens, the model has ", positions,
+    throw Error("dataset_name", text_of("a prompt has ", longest, " tokens, but the model has ", positions,
                                         " positions (max_position_embeddings)"));
   }
   if (longest + options.max_new_tokens <= positions) return longest + options.max_new_tokens;
@@ -171,8 +174,8 @@ std::int64_t tokens_within(const ModelShape& shape, const GenerateOptions& optio
     check_positions(shape, shortest + options.max_new_tokens, "max_new_tokens",
                     text_of("the shortest prompt has ", shortest, " tokens: at most ", positions - shortest));
   }
-  log_info(text_of("the model has ", positions, " positions (max_position_embeddings): of a prompt of ", longest,
-                   " tokens, the longest, a completion ends after ", positions - longest, ", not after max_new_tokens ",
+  log_info(text_of("the model has ", positions, " positions (max_position_embeddings): after the longest prompt, ",
+                   longest, " tokens, a completion ends at ", positions - longest, " tokens instead of max_new_tokens ",
                    options.max_new_tokens));
   return positions;
 }
@@ -197,18 +200,19 @@ std::string output_folder(const GenerateOptions& options) {
 
 void check_options(const GenerateOptions& options, const OptionInput& input) {
   if (options.model_name_or_path.empty()) {
-    throw Error("model_name_or_path", "is not set",
-                options.endpoint.empty() ? "the folder of a model" : "the model's name at the endpoint");
+    throw Error(
+        "model_name_or_path", "is not set",
+        options.endpoint.empty() ? "set it to the folder of a model" : "set it to the model's name on the server");
   }
   if (!options.endpoint.empty()) {
     (void)completions_url(options.endpoint);
     if (!options.chat_template.empty()) {
-      throw Error(input.place_of("chat_template"), "is set, but an endpoint renders prompts by a template of its own",
+      throw Error(input.place_of("chat_template"), "is set, but an endpoint renders prompts with the server's template",
                   "remove it");
     }
   }
-  if (options.dataset_name.empty()) throw Error("dataset_name", "is not set", "the file with the prompts");
-  if (output_folder(options).empty()) throw Error("output_dir", "is not set", "the folder for what is generated");
+  if (options.dataset_name.empty()) throw Error("dataset_name", "is not set", "set it to the file with the prompts");
+  if (output_folder(options).empty()) throw Error("output_dir", "is not set", "set it to a folder for the results");
   if (options.dataset_start_index && options.dataset_end_index &&
       *options.dataset_end_index <= *options.dataset_start_index) {
     throw Error(
@@ -218,7 +222,7 @@ void check_options(const GenerateOptions& options, const OptionInput& input) {
   const bool needs_rewards = options.min_reward || options.pass_rate_min || options.pass_rate_max || options.easy_first;
   if (needs_rewards && options.reward_funcs.empty()) {
     throw Error("reward_funcs", "is empty, but min_reward, pass_rate_min, pass_rate_max or easy_first is set",
-                "accuracy, for example");
+                "set it, for example to accuracy");
   }
   if (!options.reward_weights.empty() && options.reward_weights.size() != options.reward_funcs.size()) {
     throw Error(input.place_of("reward_weights"), text_of("has ", options.reward_weights.size(), " numbers for ",
@@ -229,7 +233,7 @@ void check_options(const GenerateOptions& options, const OptionInput& input) {
                 text_of("pass_rate_min ", options.pass_rate_min.value_or(0.1), " is not below pass_rate_max ",
                         options.pass_rate_max.value_or(0.9)));
   }
-  // Unknown names are refused before anything is generated.
+  // Build the rewards once, so that unknown names are reported before anything is generated.
   (void)rewards_of(options, false, {options.dataset_name, output_folder(options)});
 }
 

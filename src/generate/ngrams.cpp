@@ -21,7 +21,8 @@ std::string normalized_words(std::string_view text) {
   return words;
 }
 
-// Words are separated by single spaces: a run is a piece of the text.
+// Calls visit(ngram) for each run of `size_` words until it returns true. The words are separated by single spaces, so
+// a run is a substring of the text.
 template <class Visit>
 void NgramSet::for_each(std::string_view text, const Visit& visit) const {
   const std::string words = normalized_words(text);

@@ -1,4 +1,4 @@
-// Overlap of texts in words, as open-r1's scripts/decontaminate.py finds it.
+// Finds texts that share runs of words, as in scripts/decontaminate.py of open-r1.
 #pragma once
 
 #include <cstddef>
@@ -8,17 +8,17 @@
 
 namespace hone {
 
-// Lower case, words joined by single spaces.
+// Returns the text in lower case with its words separated by single spaces.
 [[nodiscard]] std::string normalized_words(std::string_view text);
 
-// All runs of `size` words of some texts; of a text of fewer words, which has no such run, the whole. (open-r1 lets
-// every copy of such a text pass.)
+// Set of all runs of `size` words (n-grams) of some texts. A shorter text is stored as a whole; open-r1 does not store
+// it and so does not find copies of it.
 class NgramSet {
  public:
   explicit NgramSet(std::size_t size) : size_(size) {}
 
   void add(std::string_view text);
-  // Whether a run of `size` words of the text is one of them; a text of fewer words overlaps where it is one as a
+  // Returns true if a run of `size` words of the text is in the set. A shorter text overlaps if it is in the set as a
   // whole.
   [[nodiscard]] bool overlaps(std::string_view text) const;
   [[nodiscard]] std::size_t count() const { return ngrams_.size(); }

@@ -21,10 +21,10 @@
 namespace hone {
 namespace {
 
-// A single file is taken whole.
+// Returns the split to read: a single file is read as a whole.
 std::string split_for(const std::string& name, const std::string& split) { return is_file(name) ? "train" : split; }
 
-// The test split where there is one.
+// Opens the test split of a benchmark, or all of it if it has no such split.
 Source open_benchmark(const std::string& name) {
   const DatasetName dataset{.name = name};
   if (is_file(name) || !names_splits(dataset)) return open_dataset(dataset, {});
@@ -35,7 +35,7 @@ Source open_benchmark(const std::string& name) {
   }
 }
 
-// The text of a prompt's column; of messages what the user says.
+// Returns the text of the prompt column; if it contains messages, the text of the user's messages.
 std::string prompt_text(const Json& row, std::string_view column) {
   if (is_text(row, column)) return text_in(row, column);
   std::string text;
@@ -52,7 +52,7 @@ std::string benchmark_text(const Json& row, const std::string& column) {
     if (std::string text = column_text(row, usual); !text.empty()) return text;
   }
   throw Error("", "has none of the columns problem, question, Question, question_content and prompt",
-              "name it: decontaminate: FILE:COLUMN");
+              "name the column: decontaminate: FILE:COLUMN");
 }
 
 struct Benchmark {
@@ -86,7 +86,7 @@ Benchmark read_benchmark(const std::string& entry, std::int64_t ngram_size) {
   return benchmark;
 }
 
-// Whether the text overlaps with a benchmark; counts it for each with which it does.
+// Returns true if the text overlaps with a benchmark, and counts it for each benchmark with which it does.
 bool is_contaminated(std::span<Benchmark> benchmarks, std::string_view text) {
   bool found = false;
   for (Benchmark& benchmark : benchmarks) {
@@ -122,7 +122,7 @@ Json messages_of(Json& row, std::string_view column, const GenerateOptions& opti
   return messages;
 }
 
-// Gives the prompt its key, and what else follows from how it is rendered.
+// Renders the prompt and sets its key, tokens, prefill and opens_thoughts; for an endpoint, sets only the key.
 void render(GeneratePrompt& prompt, const Json& messages, const PromptForm* form, const Json& variables) {
   if (form == nullptr) {
     prompt.key = content_key(prompt.messages);
@@ -130,7 +130,7 @@ void render(GeneratePrompt& prompt, const Json& messages, const PromptForm* form
   }
   RenderedPrompt rendered = render_prompt(messages, form->chat_template, variables);
   prompt.tokens = form->tokenizer.encode(rendered.text);
-  if (prompt.tokens.empty()) throw Error("the template renders the prompt as nothing");
+  if (prompt.tokens.empty()) throw Error("the chat template renders the prompt as an empty text");
   prompt.prefill = std::move(rendered.prefill);
   prompt.opens_thoughts = prompt.prefill.empty() && rendered.text.ends_with(kThinkOpening);
   prompt.key = content_key(rendered.text);
@@ -177,7 +177,7 @@ std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const P
       const Json messages = messages_of(row, column, options);
       prompt.messages = messages.dump(-1, ' ', false, Json::error_handler_t::replace);
       if (!options.endpoint.empty() && messages.back()["role"] == "assistant") {
-        throw Error("an endpoint cannot go on with an assistant's message");
+        throw Error("an endpoint cannot continue a message of the assistant");
       }
       render(prompt, messages, form, row_variables(row, variables));
       if (const int count = ++occurrences[prompt.key]; count > 1) prompt.key += text_of("-", count);
@@ -191,7 +191,7 @@ std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const P
   if (counts.rows == 0) throw Error("dataset_name", text_of(options.dataset_name, " has no rows within the indices"));
   for (const Benchmark& benchmark : benchmarks) counts.benchmarks.push_back(benchmark.counts);
   if (!benchmarks.empty()) log_info(contamination_text(counts));
-  if (prompts.empty()) throw Error("dataset_name", "no prompt is left", "all are duplicates or contaminated");
+  if (prompts.empty()) throw Error("dataset_name", "no prompt is left", "all prompts are duplicates or contaminated");
   counts.prompts = std::ssize(prompts);
   return prompts;
 }

@@ -1,4 +1,4 @@
-// The prompts to generate from.
+// Reads the prompts of a dataset and renders them.
 #pragma once
 
 #include <cstdint>
@@ -14,41 +14,42 @@
 namespace hone {
 
 struct GeneratePrompt {
-  // A hash of the rendered prompt, for an endpoint of the messages; prompts that are equal have their count behind it.
+  // Hash of the rendered prompt or, for an endpoint, of the messages. Repeated prompts have a number appended.
   std::string key;
-  std::string row;              // JSON: all columns
-  std::string messages;         // JSON: as rendered
-  std::string prefill;          // what the completion's text begins with: the start of an assistant's message
-  bool opens_thoughts = false;  // the template wrote <think> itself
-  bool is_text = false;         // one text became the messages
-  std::vector<TokenId> tokens;  // for an endpoint none
+  std::string row;              // JSON object with all columns
+  std::string messages;         // JSON list of messages
+  std::string prefill;          // start of the assistant's message, with which the completion's text begins
+  bool opens_thoughts = false;  // the chat template ends the prompt with <think>
+  bool is_text = false;         // the messages were made from a single text
+  std::vector<TokenId> tokens;  // [prompt_tokens]; empty for an endpoint
 };
 
-// What a prompt asks, as rewards are told: a text, or messages without the start of an answer.
+// Returns the prompt in the form that rewards get: a text, or messages without the start of an answer.
 [[nodiscard]] Json question_of(const GeneratePrompt& prompt);
 
-// What the prompts are rendered with.
+// Tokenizer and template that render the prompts.
 struct PromptForm {
   const Tokenizer& tokenizer;
   const ChatTemplate& chat_template;
 };
 
-// The dataset's rows within the indices, without duplicates and contaminated ones. Throws Error where none is left, or
-// one cannot be used. `form`: null where the prompts are for an endpoint, which renders them, or only looked at.
+// Reads the rows of the dataset within the indices and drops duplicates and contaminated rows. `form` is null if the
+// prompts are not rendered here, because an endpoint renders them or because they are only inspected. Throws Error if
+// no row is left or if a row cannot be used.
 [[nodiscard]] std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const PromptForm* form,
                                                        GenerateCounts& counts);
 
-// Reads what `decontaminate` names. Throws Error where one cannot be read.
+// Reads the benchmarks of `decontaminate`. Throws Error if one cannot be read.
 void check_benchmarks(const GenerateOptions& options);
 
-// A completion as generations.jsonl keeps it.
+// Completion in generations.jsonl.
 struct GeneratedText {
   std::string text;
-  std::string finish_reason;  // "stop": it ended by itself
+  std::string finish_reason;  // "stop": the model ended it; "length": the length limit cut it
   std::int64_t tokens = 0;
 };
-inline constexpr const char* kPromptHash = "prompt_hash";  // the column of a prompt's key
-// The line of a prompt: its row, with `completions` and its key.
+inline constexpr const char* kPromptHash = "prompt_hash";  // column with the key of a prompt
+// Returns the row of a prompt for generations.jsonl: the columns of the dataset, the completions and the key.
 [[nodiscard]] Json journal_row(const GeneratePrompt& prompt, std::span<const GeneratedText> completions);
 
 }  // namespace hone

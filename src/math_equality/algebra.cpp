@@ -15,10 +15,11 @@ namespace {
 
 using Op = MathNode::Op;
 
-constexpr std::size_t kMostSymbols = 24;  // of a rational function in canonical form
-constexpr std::size_t kMostFactored = 6;  // of one whose numerator is factored
+constexpr std::size_t kMostSymbols = 24;  // symbols of a rational function in canonical form
+constexpr std::size_t kMostFactored = 6;  // symbols of a rational function whose numerator is factored
 
-// A constant. Where neither an enclosure nor the field decides, 1,024 bits do.
+// Returns true if a constant is zero: by rational arithmetic, by enclosures of 64 and 256 bits, or in the exact field.
+// If none of them decides, an enclosure of 1,024 bits does.
 bool is_zero_constant(const MathTree& tree) {
   if (Fmpq value; rational_value(tree, {}, value)) return fmpq_is_zero(value.value) != 0;
   Acb ball;
@@ -31,9 +32,10 @@ bool is_zero_constant(const MathTree& tree) {
   return is_tiny(ball.value, 400);
 }
 
-// --- with symbols
+// --- Expressions with symbols
 
-// The k-th point: positive, negative, then mixed; the values of different symbols have nothing to do with each other.
+// Returns the k-th sample point. All values are positive for k = 0, negative for k = 1 and of mixed sign for k > 1.
+// They are pseudorandom rational numbers, so that the values of different symbols are unrelated.
 Point point_of(const std::vector<std::string>& symbols, ulong k) {
   Point point;
   ulong state = 12345 + 7919 * k;
@@ -58,9 +60,9 @@ std::vector<std::string> symbols_of_both(const MathTree& a, const MathTree& b) {
   return symbols;
 }
 
-constexpr ulong kPoints = 6;
-constexpr slong kPointPrecision = 256;
-constexpr slong kPointBits = 120;
+constexpr ulong kPoints = 6;            // sample points of a comparison
+constexpr slong kPointPrecision = 256;  // bits of an enclosure at a point
+constexpr slong kPointBits = 120;       // an enclosure of zero must be smaller than 2^-kPointBits
 
 bool is_zero_everywhere(const MathTree& tree) {
   const std::vector<std::string> symbols = symbols_of(tree);
@@ -78,7 +80,7 @@ bool is_zero_everywhere(const MathTree& tree) {
   return defined >= 2;
 }
 
-// The sign of an infinite value, 0 where it is none; throws where it cannot be told.
+// Returns the sign of an infinite value; 0 if the value is finite. Throws BeyondDomain if it cannot be decided.
 int infinite_sign(const MathTree& tree) {
   if (!tree->has_infinity) return 0;
   WorkLimit::spend(1);
@@ -98,7 +100,7 @@ int infinite_sign(const MathTree& tree) {
   return sign;
 }
 
-// The nearest multiple of 10^-places, as an integer; nothing where the tree is no real number.
+// Rounds to a multiple of 10^-places and returns the factor as text; nothing if the tree is not a real number.
 std::optional<std::string> rounded(const MathTree& tree, int places) {
   Fmpz scale;
   fmpz_ui_pow_ui(scale.value, 10, static_cast<ulong>(places));

@@ -12,6 +12,7 @@
 namespace hone {
 namespace {
 
+// Result of parsing one match.
 struct Reading {
   std::string text;
   std::optional<MathValue> value;
@@ -22,7 +23,7 @@ struct Reading {
 Reading read_number(const AnswerMatch::Piece& piece) {
   Reading reading{canonical_number(piece.text), std::nullopt};
   reading.value = parse_arithmetic(reading.text);
-  // A minus sign is part of the number here.
+  // parse_arithmetic() reads a minus sign as an operator; here it is part of the number.
   if (reading.value) {
     reading.value->scalar.number = true;
     reading.value->scalar.decimal = reading.text.find('.') != std::string::npos;
@@ -31,7 +32,7 @@ Reading read_number(const AnswerMatch::Piece& piece) {
   return reading;
 }
 
-// "3 = 1 + 1 + 1" with more than two sides, and no list: the last side, where the whole does not parse.
+// Returns the last side of a chain of equations with more than two sides that is not a list; otherwise the whole text.
 std::string_view last_side(std::string_view latex) {
   if (latex.find_first_of(",;") != std::string_view::npos) return latex;
   std::size_t sides = 1;
@@ -60,7 +61,8 @@ Reading read_latex(const AnswerMatch::Piece& piece, const NormalizeOptions& opti
   return reading;
 }
 
-// Several pieces that all parse form one set, sets among them dissolved; else the first counts.
+// Joins several pieces that all parse to one set, merging the sets among them. If a piece does not parse, only the
+// first one counts.
 Reading read_pieces(const AnswerMatch& match, bool repair) {
   const BoxRule boxes = match.kind == AnswerMatch::Kind::bare_box ? BoxRule::last : BoxRule::all;
   std::vector<Reading> readings;

@@ -7,12 +7,13 @@
 namespace hone {
 namespace {
 
-constexpr int kDeepest = 64;
-constexpr std::size_t kLongest = 512;  // bytes
+constexpr int kDeepest = 64;           // maximum nesting
+constexpr std::size_t kLongest = 512;  // maximum length in bytes
 
 struct SyntaxError {};
 
-// Python's arithmetic: + - * / ** and parentheses over numbers; nothing side by side.
+// Recursive-descent parser for Python's arithmetic: + - * / ** (also ^) and parentheses, without implicit
+// multiplication.
 class Arithmetic {
  public:
   explicit Arithmetic(std::string_view text) : text_(text) {}

@@ -8,6 +8,7 @@
 namespace hone {
 namespace {
 
+// Returns true if the text contains a comma, a semicolon, or the word "and" or "or".
 bool has_separator(std::string_view text) {
   if (text.find_first_of(",;") != std::string_view::npos) return true;
   const auto is_word = [](char c) { return is_letter(c) || is_digit(c) || c == '_'; };
@@ -20,7 +21,7 @@ bool has_separator(std::string_view text) {
   return false;
 }
 
-// Whether a box belongs to the one that follows it.
+// Returns true if a box belongs to the same answer as the box that follows it.
 bool boxes_join(std::string_view between, std::string_view content, std::string_view next_content) {
   const std::size_t length = code_points(between);
   return length < 10 || (next_content != content && length < 70 && has_separator(between));
@@ -53,14 +54,14 @@ std::size_t closing_brace(std::string_view text, std::size_t open, std::size_t l
 }
 
 std::string boxed_content(std::string_view text, BoxRule rule) {
-  std::vector<std::string_view> contents;  // from the last to the first
-  std::size_t limit = text.size();         // where the box that follows begins
+  std::vector<std::string_view> contents;  // from the last box to the first
+  std::size_t limit = text.size();         // offset of the box that follows
   const std::vector<BoxCommand> commands = box_commands(text);
   for (const BoxCommand& command : commands | std::views::reverse) {
     const std::size_t open = skip_spaces(text, command.end);
     if (open >= limit) break;
     const std::size_t close = text[open] == '{' ? closing_brace(text, open, limit) : std::string_view::npos;
-    if (close == std::string_view::npos) {  // never closed, or without braces: all that follows, if it is the last box
+    if (close == std::string_view::npos) {  // no closing brace: the rest of the text, if this is the last box
       if (contents.empty()) contents.push_back(text.substr(open));
       break;
     }

@@ -1,4 +1,4 @@
-// Boxed answers.
+// Finds boxed answers (\boxed, \fbox) in LaTeX.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,14 @@
 namespace hone {
 
 enum class BoxRule {
-  all,   // every box of the text, joined by commas (a text in delimiters)
-  last,  // the last box, with those before it that belong to it (a bare \boxed)
+  all,   // all boxes of the text, joined by commas (for LaTeX in delimiters)
+  last,  // the last box and the boxes before it that belong to the same answer (for a bare \boxed)
 };
 
-// The content of the boxes (\boxed, \fbox); the text itself where there is none. Linear.
+// Returns the content of the boxes, or the whole text if it contains none. Takes linear time.
 [[nodiscard]] std::string boxed_content(std::string_view text, BoxRule rule);
 
-// The index of the brace that closes the one at `open`, before `limit`; npos where there is none.
+// Returns the offset of the brace that closes the one at `open`, or npos if there is none before offset `limit`.
 [[nodiscard]] std::size_t closing_brace(std::string_view text, std::size_t open, std::size_t limit);
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// The parser's commands: functions, fractions, roots, sums.
+// Part of ExpressionParser for LaTeX commands: functions, fractions, roots, sums and products.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -20,7 +20,7 @@ constexpr std::array kGreek = std::to_array<std::string_view>(
      "\\varphi", "\\chi",      "\\psi",      "\\Psi",     "\\omega",   "\\Omega",      "\\ell",    "\\hbar",
      "\\angle",  "\\triangle", "\\square",   "\\prime",   "\\imath",   "\\jmath",      "\\nabla",  "\\partial"});
 
-// Functions of one argument: as LaTeX and as algebra.h have them.
+// Functions of one argument: LaTeX command and name in expression trees.
 constexpr std::array kFunctions = std::to_array<std::pair<std::string_view, std::string_view>>(
     {{"\\sin", "sin"},       {"\\cos", "cos"},      {"\\tan", "tan"},       {"\\cot", "cot"},
      {"\\sec", "sec"},       {"\\csc", "csc"},      {"\\arcsin", "asin"},   {"\\arccos", "acos"},
@@ -29,7 +29,7 @@ constexpr std::array kFunctions = std::to_array<std::pair<std::string_view, std:
      {"\\arcosh", "acosh"},  {"\\artanh", "atanh"}, {"\\arcsinh", "asinh"}, {"\\arccosh", "acosh"},
      {"\\arctanh", "atanh"}, {"\\exp", "exp"},      {"\\floor", "floor"},   {"\\ceil", "ceil"}});
 
-constexpr int kMostRepetitions = 500;  // of a written-out sum or product
+constexpr int kMostRepetitions = 500;  // maximum number of terms of \sum and factors of \prod
 
 std::string_view function_named(std::string_view command) {
   const auto place = std::ranges::find(kFunctions, command, &std::pair<std::string_view, std::string_view>::first);
@@ -43,14 +43,14 @@ bool names_function(const MathToken& token) {
                                                                   "\\sum", "\\prod", "\\sqrt", "\\operatorname"});
 }
 
-// The expression behind "^" or "_".
+// Parses the expression after "^" or "_".
 MathTree ExpressionParser::script(std::string_view sign) {
   expect(sign);
   return exponent().value;
 }
 
-// A function's: in parentheses, or a product in which no further function stands side by side; "\sin x \cdot y" is the
-// sine of the product, as in the reference.
+// Parses the argument of a function: a group in parentheses, or a product. An adjacent function ends the product. As in
+// Math-Verify, "\sin x \cdot y" is the sine of the product.
 MathTree ExpressionParser::argument() {
   if (next_is("(")) return group("(", ")").value;
   const Deeper deeper(depth_);
@@ -79,7 +79,7 @@ MathScalar ExpressionParser::function(const std::string& name) {
   return plain_scalar(power ? power_tree(value, power) : value);
 }
 
-// "\log" is to base 10.
+// Parses a logarithm. The default base of "\log" is 10.
 MathScalar ExpressionParser::logarithm(const std::string& name) {
   MathTree base = name == "\\ln" ? nullptr : number_tree(10);
   MathTree power;
@@ -104,13 +104,13 @@ MathScalar ExpressionParser::operator_name() {
   throw BeyondDomain();
 }
 
-// "\max(1, 2)", "\gcd(4, 6)"
+// Parses "\max(1, 2)", "\gcd(4, 6)" and the like.
 MathScalar ExpressionParser::extreme(const std::string& name) {
   if (!next_is("(")) throw BeyondDomain();
   return plain_scalar(function_tree(name.substr(1), arguments()));
 }
 
-// "\sum_{i=1}^{3} i", written out where the bounds are near each other.
+// Parses "\sum_{i=1}^{3} i" and expands it. Throws BeyondDomain if there are too many terms.
 MathScalar ExpressionParser::repeated(bool sum) {
   MathTree last;
   if (next_is("^")) last = script("^");

@@ -1,4 +1,4 @@
-// One comparison of a completion's answer with a gold: what rewards and evaluation ask for, and what comes of it.
+// Compares the answer in a completion with a gold answer: the request of a reward or an evaluation, and its outcome.
 #pragma once
 
 #include <cstdint>
@@ -9,41 +9,44 @@
 
 namespace hone {
 
-// The texts stay the caller's.
+// Request for a comparison. The caller owns the texts.
 struct MathComparison {
   std::string_view gold;
   std::string_view text;  // the completion
   AnswerRule gold_rule;
   AnswerRule text_rule;
-  bool bare_gold = false;  // where nothing is found in the gold, all of it is LaTeX
-  bool strict = false;     // strictly_equal rather than equal
+  bool bare_gold = false;  // if the gold text contains no match, read all of it as LaTeX
+  bool strict = false;     // compare with strictly_equal() instead of equal()
 };
 
 enum class MathVerdict : std::uint8_t {
   different,
   equal,
-  no_gold,   // no answer can be read from the gold
-  too_long,  // it took more work than a comparison may, or more time
-  failed,    // the process that compared them died
+  no_gold,   // the gold text contains no answer
+  too_long,  // the comparison exceeded its limit on work or time
+  failed,    // the worker process died
 };
 
 struct MathOutcome {
   MathVerdict verdict = MathVerdict::failed;
-  std::string extracted;  // the answer that was found in the text; empty where there is none
+  std::string extracted;  // answer that was found in the text; empty if there is none
 };
 
-// What a comparison may take, with all that it consists of: reading the answer, every pair of elements of two sets. The
-// count is the same on every machine. Reading a gold may take as much; one that takes more cannot be read.
+// Limit on the work of one comparison, in units of WorkLimit. It covers parsing the answer and comparing every pair of
+// elements of two sets, and the count is the same on every machine. Parsing a gold answer has the same limit; a gold
+// answer that exceeds it counts as one that does not parse.
 inline constexpr std::int64_t kMostWork = 4'000'000;
 
-// open-r1's rules.
+// Returns a comparison with the rules of open-r1.
 [[nodiscard]] MathComparison reward_comparison(std::string_view gold, std::string_view text, bool strict = false);
 
+// Parses the gold answer of a comparison; nothing if the text contains none.
 [[nodiscard]] std::optional<MathAnswer> read_gold(const MathComparison& comparison);
-// Compares in this process and with no limit on time. Never throws but for want of memory.
+// Compare in this process, without a limit on time. compare_with() uses a gold answer that is already parsed. They
+// throw std::bad_alloc only.
 [[nodiscard]] MathOutcome compare_with(const std::optional<MathAnswer>& gold, const MathComparison& comparison);
 [[nodiscard]] MathOutcome compare_here(const MathComparison& comparison);
-// The same for the same texts and rules, and for no others.
+// Returns a hash of the texts and rules, which identifies the comparison.
 [[nodiscard]] std::string fingerprint(const MathComparison& comparison);
 
 }  // namespace hone

@@ -15,7 +15,7 @@ std::size_t first_from(const std::vector<std::size_t>& places, std::size_t at) {
   return place == places.end() ? std::string_view::npos : *place;
 }
 
-// Behind "%", "\%", "percent" or "pct" at `at`; `at` where there is none.
+// Returns the offset after "%", "\%", "percent" or "pct" at `at`; `at` if there is none.
 std::size_t behind_percent(std::string_view text, std::size_t at) {
   const std::string_view rest = text.substr(std::min(at, text.size()));
   for (const std::string_view sign : {"%", "\\%", "percent", "Percent", "pct", "Pct"}) {
@@ -24,7 +24,7 @@ std::size_t behind_percent(std::string_view text, std::size_t at) {
   return at;
 }
 
-// Behind ",and", "and", ",or", "or" or "," at `at`; std::string_view::npos where there is none.
+// Returns the offset after ",and", "and", ",or", "or" or "," at `at`; npos if there is none.
 std::size_t behind_joint(std::string_view text, std::size_t at) {
   const std::string_view rest = text.substr(std::min(at, text.size()));
   for (const std::string_view joint : {",and", "and", ",or", "or", ","}) {
@@ -33,7 +33,7 @@ std::size_t behind_joint(std::string_view text, std::size_t at) {
   return std::string_view::npos;
 }
 
-// Behind "-?\d+([.,]\d+)?" in braces at `at`; std::string_view::npos where it is something else.
+// Returns the offset after "-?\d+([.,]\d+)?" in braces at `at`; npos if the text there does not match.
 std::size_t behind_braced_number(std::string_view text, std::size_t at) {
   const auto digits = [&] {
     const std::size_t begin = at;
@@ -76,8 +76,8 @@ std::size_t LatexDelimiters::behind_spaces(std::size_t at) const {
   return end;
 }
 
-// The content lies between the delimiters, is not empty, and ends at the first closing delimiter, which must not have a
-// backslash before it; inline LaTeX stays on its line.
+// Matches content between delimiters. It must not be empty and ends at the first closing delimiter, which must not
+// follow a backslash. Inline LaTeX must not contain a newline.
 std::optional<LatexDelimiters::Content> LatexDelimiters::delimited(std::size_t at) const {
   const std::string_view rest = text_.substr(at);
   const auto until = [&](const std::vector<std::size_t>& closings, std::size_t open, std::size_t close,

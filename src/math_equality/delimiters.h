@@ -1,4 +1,4 @@
-// LaTeX between delimiters.
+// Finds LaTeX between delimiters in a text.
 #pragma once
 
 #include <cstddef>
@@ -10,41 +10,45 @@
 
 namespace hone {
 
-// One stretch of LaTeX: $$...$$, \[...\], $...$, \(...\), " [...] ", or a bare \frac{1}{2}.
+// LaTeX in delimiters ($$...$$, \[...\], $...$, \(...\), " [...] ") or a bare \frac{1}{2}.
 struct LatexStretch {
-  std::size_t end = 0;  // behind the closing delimiter, white space and a percent sign
+  std::size_t end = 0;  // offset after the closing delimiter, white space and a percent sign
   AnswerMatch::Piece piece;
 };
 
-// Answers for any place of one text what LaTeX begins there, in logarithmic time: the places of all delimiters are
-// noted once.
+// Finds the LaTeX that begins at any offset of one text, in logarithmic time. The constructor records the offsets of
+// all delimiters.
 class LatexDelimiters {
  public:
   explicit LatexDelimiters(std::string_view text);
 
-  // With `boxed`, only a stretch that holds a box.
+  // Matches one stretch of LaTeX that begins at `at`; with `boxed`, only if it contains a box.
   [[nodiscard]] std::optional<LatexStretch> match(std::size_t at, bool boxed) const;
-  // Up to six stretches joined by "and", "or" or a comma; behind the last, `end`.
+  // Matches up to six stretches joined by "and", "or" or a comma.
   [[nodiscard]] std::optional<AnswerMatch> match_joined(std::size_t at, bool boxed) const;
-  // The same, white space before it allowed.
+  // Like match_joined(), after optional white space.
   [[nodiscard]] std::optional<AnswerMatch> match_after_spaces(std::size_t at, bool boxed) const;
-  // As skip_spaces, fast when asked again within one run.
+  // Returns the offset after the white space at `at`, like skip_spaces(). Repeated calls in one run of white space are
+  // fast.
   [[nodiscard]] std::size_t behind_spaces(std::size_t at) const;
   [[nodiscard]] std::string_view text() const { return text_; }
 
  private:
+  // Offsets of the content between two delimiters.
   struct Content {
     std::size_t begin = 0;
     std::size_t end = 0;
-    std::size_t behind = 0;
+    std::size_t behind = 0;  // after the closing delimiter
   };
   [[nodiscard]] std::optional<Content> delimited(std::size_t at) const;
   [[nodiscard]] std::optional<Content> bare_fraction(std::size_t at) const;
   [[nodiscard]] bool holds_box(const Content& content) const;
-  // Where a stretch begins behind white space at `at`: " [...] " takes the last space itself.
+  // Returns the offset at which a stretch begins after the white space at `at`. A stretch " [...] " includes the last
+  // space.
   [[nodiscard]] std::optional<std::size_t> begin_after_spaces(std::size_t at, bool boxed) const;
 
   std::string_view text_;
+  // Offsets in the text, ascending:
   std::vector<std::size_t> dollars_;         // "$" without a backslash before it
   std::vector<std::size_t> double_dollars_;  // "$$"
   std::vector<std::size_t> brackets_;        // "\]"
@@ -52,6 +56,7 @@ class LatexDelimiters {
   std::vector<std::size_t> newlines_;
   std::vector<std::size_t> boxes_;   // "\boxed{"
   std::vector<std::size_t> braces_;  // "}"
+  // Run of white space that behind_spaces() found last:
   mutable std::size_t run_begin_ = 0;
   mutable std::size_t run_end_ = 0;
 };

@@ -11,7 +11,7 @@
 namespace hone {
 namespace {
 
-// Other names of units, "NAME=OTHER,OTHER": plurals in "s" need none.
+// Synonyms of units, "NAME=SYNONYM,SYNONYM". Plurals in "s" need no entry.
 constexpr auto kUnitNames = std::to_array<std::string_view>({"km=kilometer,kilometre",
                                                              "m=meter,metre",
                                                              "cm=centimeter,centimetre",
@@ -37,6 +37,7 @@ constexpr auto kUnitNames = std::to_array<std::string_view>({"km=kilometer,kilom
                                                              "square=sq",
                                                              "cubic=cu"});
 
+// Returns the canonical name of a unit, or the word itself if it is unknown.
 std::string_view named(std::string_view word) {
   for (const std::string_view entry : kUnitNames) {
     const std::size_t names = entry.find('=') + 1;
@@ -49,7 +50,8 @@ std::string_view named(std::string_view word) {
   return word;
 }
 
-// A word in its one form. Short ones keep their case, which tells them apart ("mg", "Mg").
+// Returns the canonical form of a word. Words of at most two bytes keep their case, which distinguishes units ("mg" and
+// "Mg").
 std::string canonical_word(std::string_view word) {
   std::string text = word.size() > 2 ? lower_case(word) : std::string(word);
   if (const std::string_view known = named(text); known != text) return std::string(known);
@@ -57,7 +59,8 @@ std::string canonical_word(std::string_view word) {
   return std::string(named(text));
 }
 
-// The words and other characters of a unit; commands of text, braces, parentheses and white space go.
+// Returns the canonical form of a unit: its words and other characters, without text commands, braces, parentheses and
+// white space.
 std::string canonical_unit(std::string_view unit) {
   constexpr std::array<std::string_view, 8> kSkipped = {"\\text", "\\mbox", "\\,", "\\;", "\\:", "\\ ", "~", "\\cdot"};
   std::string result;

@@ -12,7 +12,8 @@ namespace {
 
 using Op = MathNode::Op;
 
-// Throws where a power's exponent or its result is out of bounds, which Arb would compute with exponents of many words.
+// Throws BeyondDomain if the exponent or the result of a power is out of bounds: Arb would compute it with exponents of
+// many words, which is slow.
 void check_size(const acb_t base, const acb_t exponent) {
   Arb size;
   Arb logarithm;
@@ -44,7 +45,7 @@ void enclose_power(acb_t result, const MathTree& tree, const Point& point, slong
     if (exponent.is_integer()) {
       return acb_pow_fmpz(result, base.value, fmpq_numref(exponent.value), precision);
     }
-    if (fmpz_equal_ui(fmpq_denref(exponent.value), 2)) {  // roots stay finite around zero
+    if (fmpz_equal_ui(fmpq_denref(exponent.value), 2)) {  // acb_sqrt stays finite if the ball contains zero
       acb_sqrt(result, base.value, precision);
       return acb_pow_fmpz(result, result, fmpq_numref(exponent.value), precision);
     }
@@ -79,7 +80,7 @@ using AcbFunction = void (*)(acb_t, const acb_t, slong);
 struct Elementary {
   std::string_view name;
   AcbFunction apply;
-  bool of_inverse;  // apply(1 / x)
+  bool of_inverse;  // the value is apply(1 / x)
 };
 constexpr std::array kElementary = std::to_array<Elementary>({{"sin", acb_sin, false},
                                                               {"cos", acb_cos, false},
@@ -101,7 +102,7 @@ constexpr std::array kElementary = std::to_array<Elementary>({{"sin", acb_sin, f
                                                               {"atanh", acb_atanh, false},
                                                               {"gamma", acb_gamma, false}});
 
-// Arb would reduce or exponentiate numbers of many words.
+// Throws BeyondDomain for large arguments, for which Arb would compute with numbers of many words.
 void check_argument(const acb_t value) {
   if (arf_cmpabs_2exp_si(arb_midref(acb_realref(value)), 40) > 0 ||
       arf_cmpabs_2exp_si(arb_midref(acb_imagref(value)), 40) > 0) {

@@ -11,14 +11,14 @@ namespace {
 
 using Kind = MathValue::Kind;
 
-constexpr int kPlaces = 6;              // decimals that count where a side is a decimal
-constexpr std::size_t kMostItems = 64;  // of a set that is compared in any order
+constexpr int kPlaces = 6;              // decimal places that are compared if one side is a decimal
+constexpr std::size_t kMostItems = 64;  // maximum size of a set that is compared in any order
 
 bool is_list(const MathValue& value) {
   return value.kind == Kind::set || value.kind == Kind::tuple || value.kind == Kind::interval;
 }
 
-// What is made of sets, or a set by its name.
+// Returns true for unions, intersections and differences of sets, and for named sets.
 bool is_compound_set(const MathValue& value) {
   return value.kind == Kind::set_union || value.kind == Kind::intersection || value.kind == Kind::difference ||
          value.kind == Kind::named_set;
@@ -36,7 +36,8 @@ bool is_made_of_symbols(const MathValue& value) {
   return is_list(value) && !value.items.empty() && std::ranges::all_of(value.items, is_made_of_symbols);
 }
 
-// Equations, the first of which has nothing but symbols on its left: "x = 5", "f(x) = (x + 1)^2 = x^2 + 2x + 1".
+// Returns true for an equation or chain of equations whose left side contains symbols only: "x = 5", "f(x) = (x + 1)^2
+// = x^2 + 2x + 1".
 bool is_assignment(const MathValue& value) {
   if (!is_equation(value)) return false;
   const MathValue& first = value.kind == Kind::chain ? value.items[0] : value;
@@ -47,7 +48,7 @@ const MathValue& last_side(const MathValue& equation) {
   return equation.kind == Kind::chain ? last_side(equation.items.back()) : equation.items[1];
 }
 
-// Of an assignment's chain, its first left and its last right side.
+// Reduces the chain of an assignment to its first left side and its last right side.
 MathValue shortened(const MathValue& value) {
   if (value.kind != Kind::chain || !is_assignment(value)) return value;
   MathValue short_form = value.items[0];
@@ -55,7 +56,7 @@ MathValue shortened(const MathValue& value) {
   return short_form;
 }
 
-// A symbol equals symbols side by side that spell it, and a number written the same.
+// Compares a symbol: it equals adjacent symbols that spell the same name, and a number that is written the same.
 bool equal_symbols(const MathScalar& gold, const MathScalar& answer) {
   if (!gold.letters.empty() && !answer.letters.empty()) return gold.letters == answer.letters;
   const MathScalar& other = gold.symbol ? answer : gold;
@@ -63,8 +64,9 @@ bool equal_symbols(const MathScalar& gold, const MathScalar& answer) {
   return other.number && !other.decimal && integer_text(other.value) == name;
 }
 
-// Six decimals count where one side is one decimal (or a percentage of one) and the other is no whole number; a
-// percentage of whole points also equals its points. All else is exact.
+// Compares two expressions. If one side is a decimal (or a percentage of one) and neither is a whole number, six
+// decimal places are compared. A percentage of whole points also equals the points as a plain number. Otherwise the
+// comparison is exact.
 bool equal_scalars(const MathScalar& gold, const MathScalar& answer) {
   if (gold.symbol || answer.symbol) return equal_symbols(gold, answer);
   if (same_value(gold.value, answer.value)) return true;
@@ -106,7 +108,7 @@ MathRelation turned(MathRelation relation) {
   return relation;
 }
 
-// Whether values mean the same: as the reference has it, or strictly.
+// Compares values by the rules of Math-Verify and, if strict, by the additional rules.
 class Sameness {
  public:
   explicit Sameness(bool strict) : strict_(strict) {}
@@ -114,7 +116,8 @@ class Sameness {
   bool any(const MathValue& gold_as_given, const MathValue& answer_as_given) const {
     const MathValue gold_short = shortened(gold_as_given);
     const MathValue answer_short = shortened(answer_as_given);
-    // Where the gold is no equation, the answer's last right-hand side counts; where it is an assignment, a bare value.
+    // If only the answer is an equation, its last right side counts. If only the gold answer is an assignment, its
+    // value counts.
     const bool unwrap_answer = is_equation(answer_short) && !is_equation(gold_short);
     const bool unwrap_gold = !unwrap_answer && is_assignment(gold_short) && !is_equation(answer_short);
     if (strict_ && (unwrap_answer || answer_as_given.kind == Kind::chain) && !links_hold(answer_as_given)) return false;
@@ -138,7 +141,7 @@ class Sameness {
     return std::ranges::equal(gold, answer, [this](const MathValue& a, const MathValue& b) { return any(a, b); });
   }
 
-  // Every item finds a partner of its own.
+  // Returns true if the items can be matched one to one.
   bool in_any_order(const std::vector<MathValue>& gold, const std::vector<MathValue>& answer) const {
     if (gold.size() != answer.size() || gold.size() > kMostItems) return false;
     std::vector<bool> taken(answer.size(), false);
@@ -159,7 +162,7 @@ class Sameness {
     return kept;
   }
 
-  // Sets made of sets: the same points of the real line; where that cannot be told, the same parts.
+  // Compares compound sets as sets of real numbers or, if that is not possible, by their parts.
   bool compound_sets(const MathValue& gold, const MathValue& answer) const {
     const auto left = real_set(gold);
     const auto right = real_set(answer);
@@ -168,8 +171,8 @@ class Sameness {
     return gold.kind == Kind::difference ? in_order(gold.items, answer.items) : in_any_order(gold.items, answer.items);
   }
 
-  // Lists. A scalar beside a list is a set of one. An open interval is also the pair of its ends; a set beside a tuple
-  // is read in the order in which it was written.
+  // Compares lists. A scalar counts as a set with one element, and an open interval also as the pair of its ends. A set
+  // and a tuple are compared in the order in which their items are written.
   bool lists(const MathValue& gold, const MathValue& answer) const {
     const auto open = [](const MathValue& v) { return v.kind == Kind::interval && v.left_open && v.right_open; };
     if (gold.kind == Kind::interval && answer.kind == Kind::interval) {
@@ -186,7 +189,7 @@ class Sameness {
     return in_order(gold.items, items_of(answer));
   }
 
-  // The solutions of a relation, and a set: the same points, or the same finitely many, as lists are compared.
+  // Compares the solutions of a relation with a set: as sets of real numbers, or as lists if there are finitely many.
   bool solutions(const MathValue& gold, const MathValue& answer) const {
     const auto solved = real_set(gold);
     if (!solved) return false;
@@ -201,10 +204,11 @@ class Sameness {
     return lists(points, answer);
   }
 
-  // Assignments: the same symbol and value. Equations: the same difference of the sides; in several symbols, the same
-  // solutions, as far as one is a multiple of the other or both are rational ("2x = 10" is no answer where "x = 5" is
-  // asked for, in the reference too). Inequalities: one is a multiple of the other, turned round where the factor is
-  // negative; with one symbol, the same solutions.
+  // Compares relations. Any two relations are equal if their sides are. Equations are also equal if the differences of
+  // their sides are equal up to the sign or, with several symbols, if they have the same solutions because one is a
+  // multiple of the other or both are rational. With one symbol, "2x = 10" is not an answer to "x = 5", as in
+  // Math-Verify. Inequalities are also equal if one is a multiple of the other (a negative factor reverses the
+  // relation) or, with one symbol, if they have the same solutions.
   bool relations(const MathValue& gold, const MathValue& answer) const {
     if (gold.kind != answer.kind) return false;
     if (gold.kind == Kind::chain)
@@ -230,7 +234,7 @@ class Sameness {
     return solved && answered && same_real_set(*solved, *answered) && symbols_of(left) == symbols_of(right);
   }
 
-  // Whether each side of an equation, or of a chain of them, may be meant to equal the next.
+  // Returns true if no side of an equation or of a chain of equations contradicts the next one.
   bool links_hold(const MathValue& relation) const {
     if (!is_equation(relation)) return true;
     if (relation.kind == Kind::chain)

@@ -11,11 +11,11 @@ namespace {
 
 using Op = MathNode::Op;
 
-// The work that one constant may take, in products of terms and relations between the field's generators. Enclosures
-// decide beyond it.
+// Limit on the work for one constant, counted in products of terms and relations between the field's generators. Beyond
+// it enclosures decide.
 constexpr slong kMostFieldWork = 4'096;
-constexpr slong kMostGenerators = 12;  // of a field; relations between more take seconds
-constexpr slong kMostExpanded = 20;    // Calcium keeps higher powers of sums as they are
+constexpr slong kMostGenerators = 12;  // generators of a field; finding relations between more takes seconds
+constexpr slong kMostExpanded = 20;    // exponent up to which Calcium expands powers of sums
 
 class Calcium {
  public:
@@ -28,7 +28,7 @@ class Calcium {
   Calcium(const Calcium&) = delete;
   Calcium& operator=(const Calcium&) = delete;
 
-  // T_UNKNOWN where it is beyond this field.
+  // Returns T_UNKNOWN if Calcium cannot decide or the limit is exceeded.
   truth_t is_zero(const MathTree& tree) {
     Value value(*this);
     if (!evaluate(value.value, tree)) return T_UNKNOWN;
@@ -45,7 +45,7 @@ class Calcium {
     ca_t value;
   };
 
-  // Counts work before or behind a step; false where it is too much.
+  // Counts the work of a step; returns false if the limit is exceeded.
   bool afford(slong units) {
     work_ += units;
     WorkLimit::spend(units);
@@ -56,7 +56,7 @@ class Calcium {
     return !CA_IS_SPECIAL(x) && !CA_FIELD_IS_QQ(CA_FIELD(x, context_)) && !CA_FIELD_IS_NF(CA_FIELD(x, context_));
   }
 
-  // The terms of a polynomial's quotient; 1 where one number field holds the value.
+  // Returns the number of terms of a quotient of polynomials; 1 if the value is in a single number field.
   slong length(const ca_t x) {
     if (!in_polynomials(x)) return 1;
     const auto* context = CA_FIELD_MCTX(CA_FIELD(x, context_), context_);
@@ -64,7 +64,7 @@ class Calcium {
            fmpz_mpoly_length(fmpz_mpoly_q_denref(CA_MPOLY_Q(x)), context);
   }
 
-  // What it took to find the relations between the generators of the field that holds the value.
+  // Estimates the work of finding the relations between the generators of the field that contains the value.
   slong relations(const ca_t x) {
     if (!in_polynomials(x)) return 1;
     const ca_field_struct* field = CA_FIELD(x, context_);
@@ -81,7 +81,7 @@ class Calcium {
     return afford(relations(total));
   }
 
-  // The terms that a power of a sum has when it is written out.
+  // Counts the work of expanding a power: the number of terms of the expanded sum times that of the base.
   bool afford_power(const ca_t base, slong exponent) {
     const slong terms = length(base);
     slong written = 1;

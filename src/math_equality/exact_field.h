@@ -1,4 +1,4 @@
-// Exact arithmetic with algebraic and transcendental numbers, on Calcium.
+// Exact arithmetic with algebraic and transcendental numbers, with Calcium.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace hone {
 
-// Whether a constant is zero, proved; nothing where Calcium cannot tell, or the expression is beyond it.
+// Proves whether a constant is zero. Returns nothing if Calcium cannot decide or if the expression is too large.
 [[nodiscard]] std::optional<bool> exactly_zero(const MathTree& constant);
 
 }  // namespace hone

@@ -25,8 +25,8 @@ MathTree make(Op op, std::string_view text, std::vector<MathTree> arguments) {
   return std::make_shared<const MathNode>(std::move(node));
 }
 
-// a op b, where a's arguments are taken over if it is of the same kind. Only a's: a chain that is read from the left
-// stays linear in time.
+// Returns the tree "a op b", with the arguments of `a` merged if it has the same operator. Those of `b` need no
+// merging, because chains are parsed from the left.
 MathTree joined(Op op, const MathTree& a, const MathTree& b) {
   std::vector<MathTree> arguments;
   if (a->op == op) {
@@ -65,7 +65,7 @@ MathTree product_tree(const MathTree& a, const MathTree& b) { return joined(Op::
 MathTree quotient_tree(const MathTree& a, const MathTree& b) {
   return product_tree(a, power_tree(b, negative_tree(make(Op::number, "1", {}))));
 }
-// -1 times the tree; -(-a) is a.
+// Returns -1 times the tree, a product whose text is "-". -(-a) is a.
 MathTree negative_tree(const MathTree& a) {
   const bool negated = a->op == Op::product && a->arguments.size() == 2 && a->text == "-";
   if (negated) return a->arguments[1];

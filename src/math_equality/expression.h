@@ -1,4 +1,4 @@
-// Expressions as trees, as they were written; algebra.h says what they mean.
+// Syntax trees of mathematical expressions. algebra.h computes with their values.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace hone {
 
-// Thrown where an expression is too large or of a kind that is not computed here; it is then compared as text.
+// Thrown if an expression is too large or of a kind that is not supported. It is then compared as text.
 struct BeyondDomain {};
 
 struct MathNode;
@@ -16,25 +16,25 @@ using MathTree = std::shared_ptr<const MathNode>;
 
 struct MathNode {
   enum class Op {
-    number,    // text: "12", "0.25" or "1/2", no sign
-    symbol,    // text: its name, a real variable
+    number,    // text: "12", "0.25" or "1/2", without a sign
+    symbol,    // text: name of a real variable
     constant,  // text: "pi", "e", "gamma" (Euler's), "i" (the imaginary unit)
     infinity,  // positive
-    sum,       // of its arguments
-    product,   // of its arguments
+    sum,       // arguments: the terms
+    product,   // arguments: the factors
     power,     // arguments: base, exponent; the principal value
-    function,  // text: one that algebra.h knows ("sin", "log" with argument and base, "factorial")
-    unknown,   // text: a function that is only a name, "f" of "f(x)"
+    function,  // text: name of a function that algebra.h supports ("sin", "log" with argument and base, "factorial")
+    unknown,   // text: name of a function without a definition, "f" for "f(x)"
   };
   Op op = Op::number;
   std::string text;
   std::vector<MathTree> arguments;
-  bool has_symbols = false;  // or unknown functions: the value is no constant
+  bool has_symbols = false;  // contains symbols or unknown functions, so the value is not a constant
   bool has_infinity = false;
   int depth = 1;
 };
 
-// Builders throw BeyondDomain where a tree grows deeper than kDeepestTree.
+// Functions that build trees throw BeyondDomain if a tree is deeper than kDeepestTree.
 inline constexpr int kDeepestTree = 400;
 
 [[nodiscard]] MathTree number_tree(std::string_view digits);
@@ -42,23 +42,25 @@ inline constexpr int kDeepestTree = 400;
 [[nodiscard]] MathTree symbol_tree(std::string_view name);
 [[nodiscard]] MathTree constant_tree(std::string_view name);
 [[nodiscard]] MathTree infinity_tree();
-[[nodiscard]] MathTree sum_tree(const MathTree& a, const MathTree& b);  // sums in sums are one
+[[nodiscard]] MathTree sum_tree(const MathTree& a, const MathTree& b);  // appends b to the terms of a if a is a sum
 [[nodiscard]] MathTree difference_tree(const MathTree& a, const MathTree& b);
 [[nodiscard]] MathTree negative_tree(const MathTree& a);
 [[nodiscard]] MathTree product_tree(const MathTree& a, const MathTree& b);
 [[nodiscard]] MathTree quotient_tree(const MathTree& a, const MathTree& b);
 [[nodiscard]] MathTree power_tree(const MathTree& base, const MathTree& exponent);
-[[nodiscard]] MathTree root_tree(const MathTree& base);  // the square root
+[[nodiscard]] MathTree root_tree(const MathTree& base);  // square root
 [[nodiscard]] MathTree function_tree(std::string_view name, std::vector<MathTree> arguments);
 [[nodiscard]] MathTree unknown_tree(std::string_view name, std::vector<MathTree> arguments);
 
-[[nodiscard]] bool same_tree(const MathTree& a, const MathTree& b);  // written the same
+[[nodiscard]] bool same_tree(const MathTree& a, const MathTree& b);  // structural equality
+// Returns the tree with every occurrence of the symbol replaced by `value`.
 [[nodiscard]] MathTree substituted(const MathTree& tree, std::string_view symbol, const MathTree& value);
-// Symbols and unknown functions by their text, sorted, each once.
+// Returns the names of all symbols and the texts of all unknown functions, sorted, without duplicates.
 [[nodiscard]] std::vector<std::string> symbols_of(const MathTree& tree);
-// As a symbol's name for an unknown function: "f(x+1)".
+// Returns a text that identifies the tree, such as "f(+(x,1))"; an unknown function is a symbol of this name.
 [[nodiscard]] std::string tree_text(const MathTree& tree);
-// Whether it is made of symbols alone: "x", "ab", "f(x)", "1/x"; not "2x". The left side of an assignment.
+// Returns true if the expression contains symbols only and can be the left side of an assignment: "x", "ab", "f(x)" or
+// "1/x", but not "2x".
 [[nodiscard]] bool only_symbols(const MathTree& tree);
 
 }  // namespace hone

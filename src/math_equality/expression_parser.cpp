@@ -24,7 +24,7 @@ bool is_integer_number(const MathScalar& scalar) {
 
 bool is_sign(const MathTree& tree, int sign) { return compare_values(tree, number_tree(0)) == sign; }
 
-// "12", "1.5E3" in plain digits.
+// Writes a number such as "12" or "1.5E3" without an exponent.
 std::string plain_digits(const std::string& text) {
   const std::size_t mark = text.find('E');
   if (mark == std::string::npos) return text;
@@ -130,7 +130,7 @@ MathScalar ExpressionParser::unary(bool in_argument) {
   return result;
 }
 
-// What may follow a factor as the next one; in a function's argument without parentheses no function may.
+// Inside the argument of a function without parentheses, a further function does not continue the product.
 bool ExpressionParser::factor_ahead(bool in_argument) const {
   if (done()) return false;
   const MathToken& token = tokens_[at_];
@@ -148,8 +148,8 @@ bool ExpressionParser::factor_ahead(bool in_argument) const {
                             "\\rangle", "\\vert", "\\|",        "\\subset",   "\\subseteq", "\\supseteq"});
 }
 
-// Factors side by side multiply; but a whole number and a positive number behind it are a mixed fraction, so that
-// "2(3)" is 5, as in the reference.
+// Parses adjacent factors, which are multiplied. A whole number followed by a positive number is a mixed fraction, so
+// "2(3)" is 5, as in Math-Verify.
 MathScalar ExpressionParser::juxtaposed(bool in_argument) {
   std::vector<MathScalar> factors;
   do factors.push_back(postfix());
@@ -183,7 +183,7 @@ MathScalar ExpressionParser::postfix() {
   }
 }
 
-// "^\circ" and "^{\circ}" are dropped.
+// Skips "\circ" or "{\circ}" after "^" and returns true if there is one.
 bool ExpressionParser::degree() {
   const auto is_circle = [](const MathToken& token) { return is_one_of(token, {"\\circ", "\\degree", "\\circle"}); };
   const bool braced = next_is("{");
@@ -276,7 +276,7 @@ MathScalar ExpressionParser::symbol_or_call(std::string name) {
   return plain_scalar(unknown_tree(name, arguments()));
 }
 
-// A symbol before "(x)" or "(x, y)" is a function; before "(x + 1)" a factor.
+// Returns true if the symbol before this group is a function: before "(x)" or "(x, y)", but not before "(x + 1)".
 bool ExpressionParser::applied() const {
   if (!next_is("(") && !next_is("[")) return false;
   const std::size_t close = matching(at_);
@@ -293,7 +293,8 @@ std::vector<MathTree> ExpressionParser::arguments() {
   return all;
 }
 
-// "_1", "_{n+1}": the text behind a symbol's name. A number's (its base) is read and dropped.
+// Parses a subscript such as "_1" or "_{n+1}" and returns it as a part of the symbol's name. The caller drops the
+// subscript of a number, which is its base.
 std::string ExpressionParser::subscript() {
   if (!accept("_")) return {};
   if (done()) throw MathSyntaxError();

@@ -1,4 +1,4 @@
-// The parser's lower half: the cursor over the tokens and the expressions.
+// Base of the LaTeX parser: the cursor over the tokens and the grammar of scalar expressions.
 #pragma once
 
 #include <algorithm>
@@ -14,26 +14,26 @@
 
 namespace hone {
 
-// Thrown where a text is malformed; the parser catches it.
+// Thrown if a text is malformed; parse_latex() catches it.
 struct MathSyntaxError {};
 
 [[nodiscard]] bool is_one_of(const MathToken& token, std::initializer_list<std::string_view> words);
 [[nodiscard]] bool opens_group(const MathToken& token);
 [[nodiscard]] bool closes_group(const MathToken& token);
 [[nodiscard]] bool separates(const MathToken& token);
-[[nodiscard]] bool names_function(const MathToken& token);  // \sin, \log, \sqrt ...
+[[nodiscard]] bool names_function(const MathToken& token);  // \sin, \log, \sqrt, ...
 
 [[nodiscard]] MathScalar plain_scalar(MathTree value);
 [[nodiscard]] MathScalar number_scalar(MathTree value, bool decimal = false);
 
-// A recursive descent over the tokens of one text. Throws MathSyntaxError where it is malformed, BeyondDomain where it
-// is not computed here or too deep.
+// Recursive-descent parser over the tokens of one text. Throws MathSyntaxError if the text is malformed and
+// BeyondDomain if it is not supported or nested too deeply.
 class ExpressionParser {
  public:
   explicit ExpressionParser(std::vector<MathToken> tokens) : tokens_(std::move(tokens)) {}
 
  protected:
-  static constexpr int kDeepest = 128;  // expressions in expressions; a group takes two
+  static constexpr int kDeepest = 128;  // maximum nesting of expressions; a group takes two levels
   using Kind = MathToken::Kind;
 
   [[nodiscard]] bool done() const { return at_ >= tokens_.size(); }
@@ -49,7 +49,7 @@ class ExpressionParser {
   void expect(std::string_view word) {
     if (!accept(word)) throw MathSyntaxError();
   }
-  // The closing token of the group that begins at `open`.
+  // Returns the index of the token that closes the group that begins at token `open`.
   [[nodiscard]] std::size_t matching(std::size_t open) const {
     int depth = 0;
     for (std::size_t i = open; i < tokens_.size(); ++i) {
@@ -58,7 +58,7 @@ class ExpressionParser {
     }
     throw MathSyntaxError();
   }
-  // How many tokens in [begin, end) satisfy `wanted` outside groups.
+  // Counts the tokens in [begin, end) that satisfy `wanted` and are not inside a nested group.
   template <class Wanted>
   [[nodiscard]] std::size_t count_outside(std::size_t begin, std::size_t end, const Wanted& wanted) const {
     int depth = 0;
@@ -70,6 +70,7 @@ class ExpressionParser {
     }
     return count;
   }
+  // Counts the nesting depth during its lifetime.
   struct Deeper {
     explicit Deeper(int& depth) : depth_(depth) {
       if (++depth_ > kDeepest) throw BeyondDomain();
@@ -81,9 +82,10 @@ class ExpressionParser {
   };
 
   [[nodiscard]] MathScalar additive();  // terms joined by + and -
-  [[nodiscard]] MathScalar comp();      // one factor without postfix: a number, a symbol, a group, a command
+  [[nodiscard]] MathScalar comp();      // one factor without postfix: a number, a symbol, a group or a command
 
-  [[nodiscard]] MathScalar postfix();  // the same with its powers and factorials
+  [[nodiscard]] MathScalar postfix();  // one factor with its powers and factorials
+  // Returns true if the next token may begin a further factor of a product without a multiplication sign.
   [[nodiscard]] bool factor_ahead(bool in_argument) const;
 
   std::vector<MathToken> tokens_;
@@ -114,7 +116,7 @@ class ExpressionParser {
   MathTree argument();
   MathTree script(std::string_view sign);
 
-  bool in_bars_ = false;  // a bar closes
+  bool in_bars_ = false;  // inside |...|, so the next bar closes the absolute value
 };
 
 }  // namespace hone

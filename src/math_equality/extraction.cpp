@@ -12,7 +12,7 @@
 namespace hone {
 namespace {
 
-// `word`, in lower case, at `at` whatever its case.
+// Returns true if the text contains `word` at `at`, ignoring case. `word` must be in lower case.
 bool word_at(std::string_view text, std::size_t at, std::string_view word) {
   if (at > text.size() || text.size() - at < word.size()) return false;
   return std::ranges::equal(text.substr(at, word.size()), word, [](char c, char w) { return lower(c) == w; });
@@ -31,7 +31,7 @@ class Finder {
  public:
   Finder(std::string_view text, const ExtractionRule& rule) : text_(text), rule_(rule), latex_(text) {}
 
-  // In the order of the reference's patterns, on which ties depend.
+  // Applies the patterns in the order of Math-Verify, which decides ties.
   std::vector<AnswerMatch> run() {
     const auto latex_at = [&](std::size_t at) { return latex_.match_after_spaces(at, false); };
     behind_final_answer(latex_at);
@@ -50,7 +50,7 @@ class Finder {
   }
 
  private:
-  // Keeps a match that an anchor at `begin` led to.
+  // Stores a match with its priority and its range, including the anchor, and returns the end.
   std::size_t keep(AnswerMatch match, int priority, std::size_t begin, std::size_t end) {
     match.priority = priority;
     match.begin = begin;
@@ -59,6 +59,7 @@ class Finder {
     return end;
   }
 
+  // Stores all matches without an anchor.
   template <class Match>
   void anywhere(int priority, const Match& match_at) {
     for (std::size_t at = 0; at <= text_.size();) {
@@ -74,6 +75,7 @@ class Finder {
     }
   }
 
+  // Stores plain numbers and expressions.
   void plain() {
     const auto either_behind_spaces = [&](std::size_t at) { return expression_or_number_behind_spaces(at); };
     behind_final_answer(either_behind_spaces);
@@ -84,7 +86,7 @@ class Finder {
     anywhere(300, [&](std::size_t at) { return match_number(text_, at); });
   }
 
-  // "final answer is:? X.? I hope", then "final answer", up to 100 characters, " is:? X".
+  // Matches "final answer is:? X.? I hope", then "final answer" followed by up to 100 characters and " is:? X".
   template <class Match>
   void behind_final_answer(const Match& match_at) {
     constexpr std::string_view kFinal = "final answer";
@@ -121,7 +123,7 @@ class Finder {
     }
   }
 
-  // The first LaTeX that begins within 50 characters.
+  // Returns the first LaTeX that begins within 50 characters.
   [[nodiscard]] Found latex_near(std::size_t place) const {
     for (int skipped = 0; skipped <= 50 && place <= text_.size(); ++skipped) {
       if (Found found = latex_.match_joined(place, false)) return found;
@@ -130,7 +132,8 @@ class Finder {
     return std::nullopt;
   }
 
-  // On the line: what follows the last "=" within 100 characters, else the first that begins within 50; no "=" behind.
+  // Searches the rest of the line: the number or expression after the last "=" within 100 characters, otherwise the
+  // first one that begins within 50 characters. No "=" may follow it.
   [[nodiscard]] Found expression_near(std::size_t from) const {
     std::vector<std::size_t> places;  // code points
     for (std::size_t at = from; at <= text_.size() && places.size() <= 100; at = next_code_point(text_, at)) {
@@ -157,7 +160,7 @@ class Finder {
     return match_number(text_, at);
   }
 
-  // The number takes the last white space itself.
+  // Matches after optional white space. The match of a number includes the last white space.
   [[nodiscard]] Found expression_or_number_behind_spaces(std::size_t at) const {
     const std::size_t end = latex_.behind_spaces(at);
     if (Found found = expression_or_number(end)) return found;
@@ -171,14 +174,14 @@ class Finder {
     return at < text_.size() && text_[at] == ':' ? at + 1 : at;
   }
 
-  // ".? I hope"; std::string_view::npos where it does not follow.
+  // Returns the offset after ".? I hope"; npos if it does not follow.
   [[nodiscard]] std::size_t behind_hope(std::size_t at) const {
     if (at < text_.size() && text_[at] == '.') ++at;
     at += white_space_length(text_, at);
     return text_.substr(std::min(at, text_.size())).starts_with("I hope") ? at + 6 : std::string_view::npos;
   }
 
-  // From the first "\boxed{" to the last "}".
+  // Stores the text from the first "\boxed{" to the last "}".
   void bare_box() {
     const std::size_t begin = text_.find("\\boxed{");
     const std::size_t end = text_.rfind('}');

@@ -1,4 +1,5 @@
-// FLINT, Arb and Calcium, with owners for their values. Heavy: for .cpp files of the algebra only.
+// Owning C++ wrappers for values of FLINT, Arb and Calcium. The headers are slow to compile: include this file only in
+// the .cpp files that compute with these values.
 #pragma once
 
 #include <map>
@@ -6,7 +7,7 @@
 
 #include "math_equality/expression.h"
 
-#if __has_include(<flint/ca.h>)  // FLINT 3 holds all three
+#if __has_include(<flint/ca.h>)  // FLINT 3 includes Arb and Calcium
 #include <flint/acb.h>
 #include <flint/arb.h>
 #include <flint/ca.h>
@@ -19,7 +20,7 @@
 #include <arb.h>
 #include <flint/fmpq.h>
 #include <flint/fmpz_mpoly_factor.h>
-// Calcium's inline functions are C: they take what flint_malloc returns as any pointer.
+// The inline functions of Calcium are C code: they convert the void* of flint_malloc to other pointer types implicitly.
 namespace hone::flint {
 struct AnyPointer {
   void* pointer;
@@ -84,11 +85,12 @@ using Point = std::map<std::string, Fmpq>;  // values of the symbols
 
 [[nodiscard]] std::string text_of_integer(const fmpz_t value);
 
-// "12", "-1", "0.25", "1/2"; throws BeyondDomain where it is no number.
+// Parses "12", "-1", "0.25" or "1/2". Throws BeyondDomain if the text is not a number.
 void read_number(Fmpq& result, const std::string& text);
 
-// The value where it is a rational number, and simply so; false for all else, which may be one nevertheless. `function`
-// is a node of that kind: factorials, common divisors, roundings.
+// Computes the value exactly if rational arithmetic is enough, and returns true. Returns false otherwise; the value may
+// be rational nevertheless. rational_function_value() takes a node of kind `function`, such as a factorial, a greatest
+// common divisor or a rounding.
 [[nodiscard]] bool rational_value(const MathTree& tree, const Point& point, Fmpq& result);
 [[nodiscard]] bool rational_function_value(const MathTree& function, const Point& point, Fmpq& result);
 

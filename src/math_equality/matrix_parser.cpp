@@ -130,7 +130,7 @@ MathValue MatrixParser::matrix() {
   return make_value(MathValue::Kind::matrix, std::move(rows));
 }
 
-// Skips "\begin{array}{ccc}".
+// Skips "\begin{array}" and its column specification "{ccc}".
 void MatrixParser::matching_columns() {
   ++at_;
   if (!next_is("{")) throw MathSyntaxError();

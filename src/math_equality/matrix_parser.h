@@ -1,4 +1,4 @@
-// The parser's middle: matrices, their sums and products.
+// Middle layer of the LaTeX parser: matrices, their sums and products.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@ class MatrixParser : protected ExpressionParser {
   using ExpressionParser::ExpressionParser;
 
  protected:
-  // Whether a matrix begins between two tokens.
+  // Returns true if a matrix begins or ends in the tokens [begin, end).
   [[nodiscard]] bool matrix_within(std::size_t begin, std::size_t end) const;
-  // Terms joined by + and -, of which some hold matrices.
+  // Parses terms joined by + and -, some of which contain matrices.
   [[nodiscard]] MathValue matrix_sum();
 
  private:

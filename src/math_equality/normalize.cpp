@@ -9,7 +9,7 @@
 namespace hone {
 namespace {
 
-// --- replacements: a rule says how many bytes it takes at a place, and what stands there instead
+// --- Replacements. A rule returns the number of bytes to replace at an offset, and the replacement.
 
 struct Replacement {
   std::size_t length = 0;  // 0: no match
@@ -25,7 +25,7 @@ bool word_edge(std::string_view text, std::size_t at) {
   return (at > 0 && is_word(at - 1)) != is_word(at);
 }
 
-// \left and \right (also \mleft, \mright) before a delimiter.
+// Returns the length of \left, \right, \mleft or \mright before a delimiter; 0 if there is none.
 std::size_t sizing_command(std::string_view text, std::size_t at) {
   constexpr std::array<std::string_view, 28> kDelimiters = {
       "\\{",      "{",        "\\}",      "}",        "\\|",        "|",          "[",
@@ -60,7 +60,7 @@ Replacement removal(std::string_view text, std::size_t at) {
   return {};
 }
 
-// "and", "or" with the comma and the space before them, outside words.
+// Returns the length of "and" or "or", including the comma and the space before it; 0 if it is part of a word.
 std::size_t conjunction(std::string_view text, std::size_t at, std::size_t behind_space) {
   if (at > 0 && is_letter(text[at - 1])) return 0;
   for (const std::string_view word : {"and", "or"}) {
@@ -93,8 +93,8 @@ Replacement percent_word(std::string_view text, std::size_t at, std::size_t behi
   return {};
 }
 
-// The rules in their order; the first that matches at a place is taken. `space_end` lies behind the white space at
-// `at`.
+// Applies the first rule that matches at `at`, in the order of latex2sympy2_extended. `space_end` is the offset after
+// the white space at `at`.
 Replacement rewriting(std::string_view text, std::size_t at, std::size_t space_end) {
   for (const std::string_view command :
        {"\\mathrm", "\\mathit", "\\mathbf", "\\textnormal", "\\textbf", "\\textit", "\\textrm"}) {
@@ -132,7 +132,7 @@ Replacement rewriting(std::string_view text, std::size_t at, std::size_t space_e
 template <class Rule>
 std::string rewrite(std::string_view text, const Rule& rule) {
   std::string result;
-  std::size_t space_end = 0;  // of the run of white space that holds `at`
+  std::size_t space_end = 0;  // end of the run of white space that contains `at`
   for (std::size_t at = 0; at < text.size();) {
     if (space_end <= at) space_end = skip_spaces(text, at);
     const Replacement replacement = rule(text, at, space_end);
@@ -168,9 +168,9 @@ std::string basic_latex(std::string text) {
   });
 }
 
-// --- malformed operators
+// --- Malformed operators
 
-// The argument at `at`: a group in braces or one character. Its end; std::string_view::npos where there is none.
+// Returns the end of the argument at `at`, a group in braces or one character; npos if there is none.
 std::size_t argument_end(std::string_view text, std::size_t at) {
   if (at >= text.size()) return std::string_view::npos;
   if (text[at] != '{') return at + 1;

@@ -1,5 +1,5 @@
-// The text of an answer, as LaTeX, brought to the form that the parser reads: the rules of latex2sympy2_extended 1.11
-// (NormalizationConfig with basic_latex, units and boxed), which Math-Verify 0.9 applies.
+// Normalises the LaTeX of an answer before it is parsed, by the rules of latex2sympy2_extended 1.11 (NormalizationConfig
+// with basic_latex, units and boxed), which Math-Verify 0.9 applies.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,17 @@
 
 namespace hone {
 
-// Text longer than this is no answer: it is left as it is, and does not parse.
+// Maximum length of an answer. A longer text is returned unchanged and does not parse.
 inline constexpr std::size_t kLongestAnswer = 2048;  // bytes
 
 struct NormalizeOptions {
   BoxRule boxes = BoxRule::all;
-  bool repair = false;  // malformed operators ("\frac12", "\sqrt2", "^(2)") and a leading point: for golds
+  bool repair = false;  // repair malformed operators ("\frac12", "\sqrt2", "^(2)") and a leading decimal point
 };
 
 struct NormalizedLatex {
   std::string text;
-  DroppedMarks dropped;
+  DroppedMarks dropped;  // marks that normalisation has removed or that the parser skips
 };
 [[nodiscard]] NormalizedLatex normalize_latex(std::string_view text, const NormalizeOptions& options);
 

@@ -27,9 +27,9 @@ std::optional<MathRelation> relation_of(const MathToken& token) {
 }
 
 bool relates(const MathToken& token) { return relation_of(token).has_value(); }
-// What no expression holds, but an element of a list may.
+// Returns true for tokens that may occur in an element of a list but not in an expression.
 bool holds_elements(const MathToken& token) { return relates(token) || is_one_of(token, {"\\pm", "\\mp"}); }
-// Which braces a token opens or closes: 0 for parentheses and brackets, which may be mixed in intervals.
+// Returns the kind of brace that a token opens or closes; 0 for parentheses and brackets, which intervals may mix.
 int brace_kind(const MathToken& token) {
   if (is_one_of(token, {"{", "}"})) return 1;
   if (is_one_of(token, {"\\{", "\\}"})) return 2;
@@ -46,7 +46,7 @@ MathValue make_relation(MathRelation relation, MathValue left, MathValue right) 
   return value;
 }
 
-// The parser's upper half: lists, sets and relations.
+// Top layer of the LaTeX parser: lists, sets and relations.
 class Parser : private MatrixParser {
  public:
   using MatrixParser::MatrixParser;
@@ -58,7 +58,8 @@ class Parser : private MatrixParser {
   }
 
  private:
-  // "x = 1, 2" and "x \in S": one symbol, then a list; but "a = 1, b = 2" is a list of equations.
+  // Returns true for one symbol followed by a list, as in "x = 1, 2" and "x \in S". "a = 1, b = 2" is a list of
+  // equations.
   [[nodiscard]] bool assignment_ahead() const {
     if (tokens_.size() < 3) return false;
     if (tokens_[0].kind != Kind::letter && tokens_[0].kind != Kind::named && tokens_[0].kind != Kind::command)
@@ -76,7 +77,8 @@ class Parser : private MatrixParser {
     return make_relation(MathRelation::equal, std::move(left), std::move(right));
   }
 
-  // Lists in lists: "1, 2" is a set, "1; 2" too, "1, 2; 3, 4" a set of tuples, "1" itself.
+  // Parses lists separated by semicolons, whose items are separated by commas. elements() turns "1, 2" and "1; 2" into
+  // a set, "1, 2; 3, 4" into a set of tuples, and "1" into the item itself.
   std::vector<std::vector<MathValue>> lists() {
     std::vector<std::vector<MathValue>> all(1);
     for (;;) {
@@ -120,9 +122,9 @@ class Parser : private MatrixParser {
     return one;
   }
 
-  // Another relation behind `left`, which may be one or a chain of them.
+  // Parses a further relation after `left`, which may itself be a relation or a chain of relations.
   MathValue related(MathValue left) {
-    if (accept("\\approx") || accept("~=")) {  // "x \approx 3": 3; "\pi \approx 3.14": pi
+    if (accept("\\approx") || accept("~=")) {  // "x \approx 3" is 3; "\pi \approx 3.14" is pi
       MathValue right = operand();
       const bool assigned = left.kind == MathValue::Kind::scalar && only_symbols(left.scalar.value);
       return assigned ? std::move(right) : std::move(left);
@@ -147,7 +149,7 @@ class Parser : private MatrixParser {
     return matrix_within(at_, element_end()) ? matrix_sum() : make_value(additive());
   }
 
-  // Where the operand at `at_` ends at the latest.
+  // Returns the index of the token at which the operand must end at the latest.
   [[nodiscard]] std::size_t element_end() const {
     int depth = 0;
     for (std::size_t i = at_; i < tokens_.size(); ++i) {
@@ -157,7 +159,7 @@ class Parser : private MatrixParser {
     }
     return tokens_.size();
   }
-  // Intersections before unions before differences.
+  // Parses set operations: intersections bind tighter than unions, and unions tighter than differences.
   MathValue set_expression() {
     MathValue left = set_union();
     while (accept("\\setminus")) left = joined(MathValue::Kind::difference, std::move(left), set_union());
@@ -173,7 +175,7 @@ class Parser : private MatrixParser {
     while (accept("\\cap")) left = joined(MathValue::Kind::intersection, std::move(left), set_atom());
     return left;
   }
-  // A tuple among sets is a set.
+  // Builds a set operation. A tuple counts as a set, except in differences.
   static MathValue joined(MathValue::Kind kind, MathValue left, MathValue right) {
     std::vector<MathValue> items;
     for (MathValue* side : {&left, &right}) {
@@ -185,7 +187,7 @@ class Parser : private MatrixParser {
     return make_value(kind, std::move(items));
   }
 
-  // A group that holds a list, or visible braces that are a whole element.
+  // Returns true if a set begins here: a group that contains a list, or visible braces that are a whole element.
   [[nodiscard]] bool set_ahead() const {
     if (done()) return false;
     if (tokens_[at_].kind == Kind::named_set || is_empty_set(tokens_[at_])) return true;
@@ -243,7 +245,7 @@ class Parser : private MatrixParser {
     return interval;
   }
 
-  // A pair whose ends are the wrong way round is a tuple.
+  // Returns true if a pair can be an interval: a pair in descending order is a tuple.
   static bool can_be_interval(const std::vector<MathValue>& ends, bool left_open, bool right_open) {
     if (ends[0].kind != MathValue::Kind::scalar || ends[1].kind != MathValue::Kind::scalar) return false;
     if (left_open != right_open) return true;
@@ -252,7 +254,7 @@ class Parser : private MatrixParser {
   }
 };
 
-// "10,080": a comma every three digits is no list.
+// Parses a number with thousands separators, such as "10,080", which is not a list.
 std::optional<MathScalar> number_with_commas(std::string_view text) {
   text = strip(text);
   const bool negative = text.starts_with('-');
@@ -274,7 +276,7 @@ std::optional<MathScalar> number_with_commas(std::string_view text) {
     }
   }
   if ((point - first) % 4 != 0) return std::nullopt;
-  // A leading zero makes the comma a decimal one, in the reference.
+  // After a leading zero the comma is a decimal comma, as in Math-Verify.
   if (whole[0] == '0') {
     if (point != text.size() || std::ranges::count(whole, ',') > 1) return std::nullopt;
     digits.insert(first, ".");

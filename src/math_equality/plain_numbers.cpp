@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kLongestExpression = 512;  // bytes
 
-// Calls body(start) with each place where a number may start: behind the text's beginning, one white space or "=", and
-// behind "**" in turn, until it returns a match.
+// Calls body(start) for each offset at which a number may start, until it returns a match: at the beginning of the
+// text, after one white space or "=", and after "**" at these offsets.
 template <class Body>
 std::optional<AnswerMatch> behind_prefix(std::string_view text, std::size_t at, const Body& body) {
   std::array<std::size_t, 2> starts = {std::string_view::npos, std::string_view::npos};
@@ -41,7 +41,7 @@ bool three_digits(std::string_view text, std::size_t at) {
   return at + 3 <= text.size() && is_digit(text[at]) && is_digit(text[at + 1]) && is_digit(text[at + 2]);
 }
 
-// Behind the groups of three digits that follow the digits [first, whole); `whole` where there are none.
+// Returns the end of the groups of three digits that follow the digits [first, whole); `whole` if there are none.
 std::size_t groups_end(std::string_view text, std::size_t first, std::size_t whole) {
   std::size_t end = whole;
   if (whole == first || text[first] == '0' || whole - first > 3) return end;
@@ -49,7 +49,8 @@ std::size_t groups_end(std::string_view text, std::size_t first, std::size_t who
   return end;
 }
 
-// Thousands in groups, then a decimal point or comma, then the decimal part alone, then digits.
+// Returns the end of a number, trying in this order: groups of thousands with an optional decimal part; digits with a
+// decimal point or comma; plain digits. A number may also begin with the decimal point. npos if there is no number.
 std::size_t number_end(std::string_view text, std::size_t at) {
   const std::size_t first = at + (at < text.size() && text[at] == '-' ? 1 : 0);
   const std::size_t whole = digits_end(text, first);
@@ -85,14 +86,14 @@ std::size_t behind_spaced_percent(std::string_view text, std::size_t at) {
   return at;
 }
 
-// The length of "+ - * × / ^ ( ) ÷" at `at`; 0 where it is none.
+// Returns the length of an operator or parenthesis (+ - * × / ÷ ^ ( )) at `at`; 0 if there is none.
 std::size_t operator_length(std::string_view text, std::size_t at) {
   if (std::string_view("+-*/^()").find(text[at]) != std::string_view::npos) return 1;
   const std::string_view rest = text.substr(at);
   return rest.starts_with("×") || rest.starts_with("÷") ? 2 : 0;
 }
 
-// Behind what may follow an expression; std::string_view::npos where something else does.
+// Returns the offset after the text that must follow an expression; npos if other text follows.
 std::size_t suffix_end(std::string_view text, std::size_t at) {
   const auto closing = [&](std::size_t place) {
     if (place >= text.size()) return place;
@@ -114,15 +115,16 @@ AnswerMatch found_match(AnswerMatch::Kind kind, std::size_t begin, std::size_t e
   return found;
 }
 
-// The longest stretch of digits, points, spaces and operators with an operator that has something behind it, such that
-// a suffix follows: the operator is sought from the right, then the end from the right.
+// Matches the longest stretch of digits, points, spaces and operators that contains an operator before its last
+// character and is followed by a suffix. Like a greedy pattern, the search tries operators from the right, then ends
+// from the right.
 std::optional<AnswerMatch> expression_from(std::string_view text, std::size_t at, std::size_t start) {
   std::size_t digit = start;
   for (const char sign : {'-', '(', '-'}) {
     if (digit < text.size() && text[digit] == sign) ++digit;
   }
   if (digit >= text.size() || !is_digit(text[digit])) return std::nullopt;
-  std::vector<std::size_t> ends;       // of the characters behind the first digit
+  std::vector<std::size_t> ends;       // end offsets of the characters after the first digit
   std::vector<std::size_t> operators;  // indices into ends
   for (std::size_t i = digit + 1; i < text.size() && i < start + kLongestExpression;) {
     const std::size_t sign = operator_length(text, i);

@@ -14,7 +14,7 @@ using Op = MathNode::Op;
 
 constexpr slong kMostExponent = 64;
 constexpr slong kMostTerms = 4'000;
-constexpr slong kMostTermWork = 100'000;  // products of terms, of one function
+constexpr slong kMostTermWork = 100'000;  // products of terms for one function
 
 class RationalFunctions {
  public:
@@ -34,7 +34,7 @@ class RationalFunctions {
     fmpz_mpoly_q_t value;
   };
 
-  // False where it is none, or too large.
+  // Evaluates the tree to a rational function. Returns false if it is not one or if it is too large.
   bool evaluate(Value& result, const MathTree& tree) {
     if (!afford(1)) return false;
     if (!tree->has_symbols) {
@@ -91,7 +91,7 @@ class RationalFunctions {
   }
 
  private:
-  // A step's products of terms: false where they, or those of all steps, are too many.
+  // Counts the products of terms of a step; returns false if this step or all steps together exceed a limit.
   bool afford(slong products) {
     work_ += products;
     WorkLimit::spend(products);

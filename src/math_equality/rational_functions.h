@@ -1,4 +1,4 @@
-// Quotients of polynomials with rational coefficients in canonical form, on FLINT.
+// Canonical forms of rational functions with rational coefficients, with FLINT.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,12 @@
 
 namespace hone {
 
-// Whether it is the zero function; nothing where it is no rational function, or a large one. `symbols`: sorted, all of
-// the tree's.
+// Decides whether the expression is the zero function. Returns nothing if it is not a rational function or if it is too
+// large. `symbols` are all symbols of the tree, sorted.
 [[nodiscard]] std::optional<bool> zero_function(const MathTree& tree, const std::vector<std::string>& symbols);
 
-// The product of the numerator's square-free factors, without its content, as text; nothing also where it is zero.
+// Returns the product of the square-free factors of the numerator, without its content, as a text. Returns nothing in
+// the same cases and if the function is zero.
 [[nodiscard]] std::optional<std::string> square_free_numerator(const MathTree& tree,
                                                                const std::vector<std::string>& symbols);
 

@@ -10,8 +10,8 @@ namespace {
 
 using Op = MathNode::Op;
 
-constexpr slong kMostBits = 20'000;      // of an exact number
-constexpr slong kMostFactorial = 2'000;  // computed exactly
+constexpr slong kMostBits = 20'000;      // maximum size of an exact number, numerator plus denominator
+constexpr slong kMostFactorial = 2'000;  // maximum argument of exact factorials and binomials
 
 bool rational_power(const MathTree& tree, const Point& point, Fmpq& result) {
   Fmpq exponent;
@@ -26,7 +26,7 @@ bool rational_power(const MathTree& tree, const Point& point, Fmpq& result) {
       (std::abs(power) > kMostBits || result.bits() * std::abs(power) > kMostBits)) {
     return false;
   }
-  if (unit || fmpq_is_zero(result.value)) {  // any exponent is cheap
+  if (unit || fmpq_is_zero(result.value)) {  // powers of -1, 0 and 1 have no limit on the exponent
     if (power == 0 || (power % 2 == 0 && unit)) fmpq_one(result.value);
     return true;
   }

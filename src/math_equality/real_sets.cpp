@@ -23,7 +23,8 @@ int order(const MathTree& a, const MathTree& b) {
 
 RealSet all_reals() { return {{negative_tree(infinity_tree()), infinity_tree(), true, true}}; }
 
-// The finite ends of both sets cut the line into cells: gap 0, point 0, gap 1, point 1, ..., the last gap.
+// Cells into which the finite ends of two sets divide the real line: gap 0, point 0, gap 1, point 1, ..., last gap. A
+// set is a union of cells, so set operations work on one flag per cell.
 class Cells {
  public:
   void add(const RealSet& set) {
@@ -34,7 +35,7 @@ class Cells {
     }
   }
 
-  // For each cell, whether it lies in the set.
+  // Returns one flag per cell: true if the cell is in the set.
   [[nodiscard]] std::vector<bool> members(const RealSet& set) const {
     std::vector<bool> cells(2 * ends_.size() + 1, false);
     for (const RealInterval& interval : set) {
@@ -109,13 +110,13 @@ RealSet point(const MathTree& value) {
   return {{value, value, false, false}};
 }
 
-// --- relations
+// --- Relations
 
-// The real roots of a polynomial of degree 1 or 2, ascending, and the sign of its leading coefficient.
+// Real roots of a polynomial of degree 1 or 2.
 struct Roots {
-  std::vector<MathTree> values;
-  int leading = 0;
-  bool doubled = false;
+  std::vector<MathTree> values;  // ascending
+  int leading = 0;               // sign of the leading coefficient
+  bool doubled = false;          // one double root
 };
 
 Roots roots_of(const MathTree& polynomial, const std::string& symbol) {
@@ -158,7 +159,7 @@ RealSet solutions(const MathValue& relation) {
   if (relation.relation == MathRelation::equal) return zeros;
   if (relation.relation == MathRelation::not_equal) return without(all_reals(), zeros);
   const bool greater = relation.relation == MathRelation::greater || relation.relation == MathRelation::greater_equal;
-  // The sign right of all roots is the leading coefficient's; at a simple root it changes.
+  // To the right of all roots the polynomial has the sign of its leading coefficient. The sign changes at simple roots.
   RealSet set;
   int sign = roots.leading;
   MathTree high = infinity_tree();

@@ -10,7 +10,7 @@ namespace {
 
 using Op = MathNode::Op;
 
-// The decimal of a number or percentage, as it was written without its sign; null where it is none.
+// Returns the digits of the decimal in a number or percentage, as written but without the sign; null if there is none.
 const std::string* decimal_digits(const MathTree& tree) {
   if (tree->op == Op::number) return tree->text.find('.') == std::string::npos ? nullptr : &tree->text;
   if (tree->op != Op::product) return nullptr;
@@ -26,7 +26,8 @@ std::ptrdiff_t significant_digits(const std::string& digits) {
   return std::ranges::count_if(digits.substr(first), [](char c) { return c != '.'; });
 }
 
-// Whether `exact` lies within half a unit of the last digit of `decimal`, which has `fewest` significant ones.
+// Returns true if `decimal` has at least `fewest` significant digits and `exact` differs from it by at most half a unit
+// of its last digit.
 bool rounds_to(const MathTree& exact, const MathScalar& decimal, std::ptrdiff_t fewest) {
   const std::string* digits = decimal_digits(decimal.value);
   if (digits == nullptr || significant_digits(*digits) < fewest) return false;
@@ -46,7 +47,7 @@ bool agree(const MathScalar& gold, const MathScalar& answer) {
   return is_decimal(answer) && rounds_to(gold.value, answer, kFewestDigits);
 }
 
-// "e", "i" and "\gamma" name quantities too.
+// Returns true for the constants e, i and gamma, whose letters may also name a quantity.
 bool names_quantity(const MathTree& tree) { return tree->op == Op::constant && tree->text != "pi"; }
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace hone {
 namespace {
 
-// Characters beyond ASCII, written as the commands that mean the same.
+// Characters beyond ASCII and the equivalent commands or signs.
 constexpr std::array kUnicode = std::to_array<std::pair<std::string_view, std::string_view>>(
     {{"−", "-"},       {"×", "*"},       {"⋅", "*"},          {"∙", "*"},          {"∗", "*"},      {"÷", "/"},
      {"∕", "/"},       {"π", "\\pi"},    {"≈", "\\approx"},   {"≤", "\\leq"},      {"≥", "\\geq"},  {"≠", "\\neq"},
@@ -17,7 +17,7 @@ constexpr std::array kUnicode = std::to_array<std::pair<std::string_view, std::s
      {"β", "\\beta"},  {"γ", "\\gamma"}, {"θ", "\\theta"},    {"λ", "\\lambda"},   {"μ", "\\mu"},   {"φ", "\\phi"},
      {"ω", "\\omega"}, {"≡", "="},       {"∖", "\\setminus"}, {"∉", "\\notin"},    {"∞", "\\infty"}});
 
-// Sets by name.
+// Notations of named sets.
 constexpr std::array kSets = std::to_array<std::pair<std::string_view, std::string_view>>({{"\\mathbb{N}", "naturals"},
                                                                                            {"ℕ", "naturals"},
                                                                                            {"\\mathbb{Z}", "integers"},
@@ -35,7 +35,7 @@ constexpr std::array kSkipped = std::to_array<std::string_view>(
     {"\\,", "\\:", "\\;", "\\!", "\\$", "\\thinspace", "\\medspace", "\\thickspace", "\\quad", "\\qquad",
      "\\negthinspace", "\\negmedspace", "\\negthickspace", "\\hfil"});
 
-// Commands whose argument is a name. Fonts and text leave the name as it is; accents become a part of it.
+// Commands whose argument is a name. Text commands leave the name unchanged; accents and fonts become a part of it.
 constexpr std::array kPlainNames =
     std::to_array<std::string_view>({"\\text", "\\textit", "\\textbf", "\\textnormal", "\\mbox"});
 constexpr std::array kMarkedNames = std::to_array<std::string_view>(
@@ -104,7 +104,7 @@ class Lexer {
     return true;
   }
 
-  // Behind "E+12"; at_ where it does not follow.
+  // Returns the offset after an exponent such as "E+12"; at_ if there is none.
   [[nodiscard]] std::size_t exponent_end() const {
     if (at_ >= text_.size() || text_[at_] != 'E') return at_;
     std::size_t digit = at_ + 1;
@@ -114,7 +114,7 @@ class Lexer {
     return digit;
   }
 
-  // "d" and a letter behind it are one name, as in dx.
+  // Reads one letter; "d" and the next letter form one name, as in dx.
   bool letter() {
     std::string name(1, text_[at_++]);
     if (name == "d") {

@@ -1,4 +1,4 @@
-// The tokens of LaTeX mathematics.
+// Splits LaTeX mathematics into tokens.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,13 @@ namespace hone {
 
 struct MathToken {
   enum class Kind {
-    number,       // digits with at most one point; "1.5E3" too
-    percentage,   // a number with % behind it; text without the sign
+    number,       // digits with at most one decimal point, or "1.5E3"
+    percentage,   // a number followed by %; text without the sign
     letter,       // one letter, or "dx"
     command,      // "\frac", "\pi", "\\", "\{"
-    named,        // a command with its argument taken as a name: "\text{Evelyn}"; text is the name
-    named_set,    // "\mathbb{R}"; text is "reals"
-    environment,  // "\begin{pmatrix}" as "begin", "\end{...}" as "end"
+    named,        // a command whose argument is a name: "\text{Evelyn}"; text: "evelyn"
+    named_set,    // "\mathbb{R}"; text: "reals"
+    environment,  // "\begin{pmatrix}", "\end{pmatrix}"; text: "begin pmatrix", "end pmatrix"
     punctuation,  // any other character
   };
   Kind kind;
@@ -27,7 +27,7 @@ struct MathToken {
   }
 };
 
-// Nothing where a character belongs to no token or a brace is missing.
+// Returns the tokens of a text; nothing if a character belongs to no token or if a brace is missing.
 [[nodiscard]] std::optional<std::vector<MathToken>> tokenize_latex(std::string_view text);
 
 }  // namespace hone

@@ -11,7 +11,7 @@
 namespace hone {
 namespace {
 
-// "5 \text{ cm}^2": from the first \text or \mbox on, where the text ends in a brace and at most an exponent.
+// Cuts "5 \text{ cm}^2" at the first \text or \mbox if the text ends in a brace, optionally with an exponent.
 std::string without_unit_command(const std::string& text) {
   std::string_view head = text;
   if (head.size() >= 4 && head.ends_with('}') && is_digit(head[head.size() - 2]) &&
@@ -27,7 +27,7 @@ std::string without_unit_command(const std::string& text) {
   return rest.empty() ? text : std::string(rest);
 }
 
-// latex2sympy2_extended's list, '.' standing for any character as in its pattern.
+// List of latex2sympy2_extended. '.' matches any character, as in its pattern.
 constexpr std::array kUnits = std::to_array<std::string_view>({"integerpoint",
                                                                "feet",
                                                                "sue",
@@ -169,8 +169,8 @@ bool ends_with_pattern(std::string_view text, std::string_view pattern) {
   return std::ranges::equal(tail, pattern, [](char c, char p) { return p == '.' || c == p; });
 }
 
-// Where the text that is kept ends if a unit begins at `unit`: behind a digit, a closing brace, or the first of the
-// spaces before it; std::string_view::npos where none of them is there.
+// Returns the end of the value if a unit begins at `unit`: after a digit or a closing brace, or after the first of the
+// spaces before the unit; npos if there is neither.
 std::size_t end_before_unit(std::string_view text, std::size_t unit) {
   std::size_t end = unit;
   while (end > 0 && text[end - 1] == ' ') --end;
@@ -198,7 +198,7 @@ std::string without_unit(const std::string& text) {
 UnitSplit split_units(const std::string& text) {
   std::string value = without_unit(without_unit(without_unit_command(text)));
   if (value == text) return {std::move(value), {}};
-  return {value, text.substr(text.find(value) + value.size())};  // white space before the value may be gone too
+  return {value, text.substr(text.find(value) + value.size())};  // white space before the value may be removed, too
 }
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// What an answer means.
+// Parsed values of answers: numbers, expressions, relations, sets, intervals, tuples and matrices.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,13 @@
 
 namespace hone {
 
-// A single expression, with how it was written, as far as equality depends on it.
+// Single expression and the properties of its notation on which equality depends.
 struct MathScalar {
   MathTree value;
   bool number = false;   // one number: "3", "-1.5", "\frac{2}{3}", "2\frac{1}{2}"; not "2 \cdot 3"
-  bool decimal = false;  // of a number or a percentage: written with a point
-  bool percent = false;  // "50\%"; value is 1/2
-  // Lower-cased letters of a symbol or of symbols side by side ("Evelyn", "\text{Evelyn}"); else empty.
+  bool decimal = false;  // a number or a percentage that is written with a decimal point
+  bool percent = false;  // "50\%"; the value is 1/2
+  // Lower-case name of a symbol, or the joined names of adjacent symbols ("Evelyn", "\text{Evelyn}"); otherwise empty.
   std::string letters;
   bool symbol = false;  // one symbol: "x", "\text{Evelyn}"
 };
@@ -30,13 +30,13 @@ struct MathValue {
     chain,     // items: relations that hold together, "1 < x < 2"
     set,       // items in any order
     tuple,
-    interval,   // items: the ends
-    set_union,  // items: two sets; so the next two
-    intersection,
-    difference,
-    named_set,  // text: "naturals", "integers", "rationals", "reals", "complexes", "primes"
-    matrix,     // items row by row, each a tuple
-    opaque,     // well-formed, but beyond what is computed here: compared as text without spaces
+    interval,      // items: the ends
+    set_union,     // items: two sets
+    intersection,  // items: two sets
+    difference,    // items: two sets
+    named_set,     // text: "naturals", "integers", "rationals", "reals", "complexes", "primes"
+    matrix,        // items: rows, each a tuple
+    opaque,        // well-formed but not supported: compared as text without spaces
   };
   Kind kind = Kind::scalar;
   MathScalar scalar;
@@ -50,18 +50,19 @@ struct MathValue {
 [[nodiscard]] MathValue make_value(MathValue::Kind kind, std::vector<MathValue> items);
 [[nodiscard]] MathValue make_value(MathScalar scalar);
 
-// Reads normalised LaTeX with the grammar of latex2sympy2_extended 1.11, its derivatives, integrals, limits and matrix
-// functions excepted: those become opaque, as does what grows too deep or too large. Nothing where the text does not
-// parse. Depth and length are bounded.
+// Parses normalised LaTeX with the grammar of latex2sympy2_extended 1.11. Derivatives, integrals, limits, matrix
+// functions and expressions that are too large or nested too deeply become `opaque`. Returns nothing if the text is
+// malformed.
 [[nodiscard]] std::optional<MathValue> parse_latex(std::string_view text);
-// Reads a plain arithmetic expression ("3 * (4 + 5)/2", "2^10") as Python would after replacing ^ by **.
+// Parses a plain arithmetic expression ("3 * (4 + 5)/2", "2^10") as Python does after replacing ^ by **.
 [[nodiscard]] std::optional<MathValue> parse_arithmetic(std::string_view text);
-// The same value in hundredths; nothing where it is no single number.
+// Returns the value divided by 100, as a percentage; nothing if it is not a single number.
 [[nodiscard]] std::optional<MathValue> as_percent(const MathValue& value);
 
-// Whether an answer means the gold, by Math-Verify 0.9's rules; `strict`: also by ours, which refuse more.
+// Returns true if the answer equals the gold answer by the rules of Math-Verify 0.9 and, with `strict`, also by the
+// strict rules, which accept less.
 [[nodiscard]] bool equal_values(const MathValue& gold, const MathValue& answer, bool strict = false);
-// Whether a symbol or an unknown function is in it: the value is no constant.
+// Returns true if the value contains a symbol or an unknown function and so is not a constant.
 [[nodiscard]] bool has_symbols(const MathValue& value);
 
 }  // namespace hone

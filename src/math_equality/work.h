@@ -1,4 +1,5 @@
-// The work of a comparison, counted rather than timed: what a bound on it refuses, it refuses on every machine.
+// Limits the work of a comparison by counting operations instead of time, so that the verdict is the same on every
+// machine.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +7,12 @@
 
 namespace hone {
 
-// Thrown where a comparison has used up its work. Not a BeyondDomain: nothing of it is compared as text instead.
+// Thrown when a comparison exceeds its limit. Unlike BeyondDomain it ends the comparison: there is no fallback to a
+// comparison as text.
 struct BeyondWork {};
 
-// While one lives, the thread's work is bounded by it; where none does, it is not bounded. A unit is about what it
-// takes to visit a node of an expression, or to add two numbers of 64 bits.
+// Limits the work of the calling thread during its lifetime. Without a WorkLimit the work is not limited. One unit is
+// about the work of visiting a node of an expression or of adding two 64-bit numbers.
 class WorkLimit {
  public:
   explicit WorkLimit(std::int64_t units) : outer_(left_) { left_ = units; }
@@ -22,7 +24,7 @@ class WorkLimit {
     left_ -= units;
     if (left_ < 0) throw BeyondWork();
   }
-  // For tests and measurements.
+  // Returns the units that remain, for tests and measurements.
   [[nodiscard]] static std::int64_t left() { return left_; }
 
  private:

@@ -23,12 +23,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kMostAtHand = 8;         // comparisons that a worker has before it, so that it never waits
-constexpr std::size_t kMostShown = 4096;       // bytes of an extracted answer
-constexpr int kMostStalls = 8;                 // of workers at one comparison, each waited for twice as long
-constexpr std::size_t kMostRemembered = 4096;  // comparisons that were too much work
+constexpr std::size_t kMostAtHand = 8;         // comparisons in the queue of a worker, so that it never waits
+constexpr std::size_t kMostShown = 4096;       // bytes of an extracted answer that are returned
+constexpr int kMostStalls = 8;                 // stalled workers per comparison; the wait doubles each time
+constexpr std::size_t kMostRemembered = 4096;  // cached comparisons that exceeded the work limit
 
-// --- what goes over the channel
+// --- Messages on the channel
 
 struct RequestHeader {
   std::uint64_t gold_size = 0;
@@ -59,7 +59,7 @@ bool same_rule(const AnswerRule& a, const AnswerRule& b) {
          a.extraction.boxed_priority == b.extraction.boxed_priority;
 }
 
-// Completions of one group follow each other and share their gold: the last one is kept.
+// Cache of the last gold answer: completions of one group are adjacent and share it.
 class Golds {
  public:
   const std::optional<MathAnswer>& of(const MathComparison& comparison) {
@@ -84,7 +84,7 @@ class Golds {
   std::optional<MathAnswer> gold_;
 };
 
-// What a worker does until its channel closes.
+// Main loop of a worker, until its channel closes.
 void serve_comparisons(int channel) {
   Golds golds;
   for (RequestHeader header; read_all(channel, bytes_of(header));) {
@@ -103,7 +103,7 @@ void serve_comparisons(int channel) {
       outcome = compare_with(golds.of(comparison), comparison);
       outcome.extracted.resize(std::min(outcome.extracted.size(), kMostShown));
     } catch (const std::bad_alloc&) {
-      return;  // whoever asked sees that the process ended
+      return;  // the client sees that the process has ended
     }
     std::string reply;
     append(reply, ReplyHeader{outcome.verdict, static_cast<std::uint32_t>(outcome.extracted.size())});
@@ -118,7 +118,7 @@ __attribute__((constructor)) void become_comparison_server_if_asked() { become_f
 
 }  // namespace
 
-// --- one call of compare()
+// --- One call of compare()
 
 class MathWorkers::Batch {
  public:
@@ -145,20 +145,21 @@ class MathWorkers::Batch {
   }
 
  private:
+  // A worker and its queue.
   struct Lane {
     ForkedWorker worker;
-    std::deque<std::size_t> at_hand;  // comparisons sent or being sent, in order
-    std::string out;                  // not sent yet
-    std::size_t sent = 0;             // bytes of it
-    std::string in;
-    // The first comparison at hand:
-    std::chrono::nanoseconds begin{0};  // the worker's processor time when it began
-    std::chrono::nanoseconds seen{0};   // ... at the last look
-    Clock::time_point moved;            // when it was last seen to have grown
-    Clock::time_point look;             // when to look next
+    std::deque<std::size_t> at_hand;  // comparisons that have been sent or are being sent, in order
+    std::string out;                  // requests
+    std::size_t sent = 0;             // bytes of `out` that have been sent
+    std::string in;                   // bytes received and not parsed yet
+    // The first comparison in the queue:
+    std::chrono::nanoseconds begin{0};  // CPU time of the worker when the comparison began
+    std::chrono::nanoseconds seen{0};   // CPU time of the worker at the last check
+    Clock::time_point moved;            // last check at which the CPU time had grown
+    Clock::time_point look;             // time of the next check
   };
 
-  // After an exception a worker may have something at hand still: it is not given back.
+  // Returns the workers to the pool. A worker with comparisons in its queue, after an exception, is killed instead.
   void give_back(std::size_t taken) {
     std::vector<ForkedWorker> workers;
     for (Lane& lane : lanes_) {
@@ -172,6 +173,7 @@ class MathWorkers::Batch {
     owner_.give_back(std::move(workers), taken);
   }
 
+  // Returns the next comparison, first from those that must be repeated; nothing if there is none.
   std::optional<std::size_t> next_task() {
     if (!again_.empty()) {
       const std::size_t task = again_.front();
@@ -229,7 +231,8 @@ class MathWorkers::Batch {
     lane.look = lane.moved + std::min(owner_.options_.limit, owner_.options_.wait);
   }
 
-  // Only processor time makes a verdict: a worker that has none may be one of many on a busy machine, or be stopped.
+  // Checks the worker's CPU time. Only CPU time leads to the verdict too_long: a worker without CPU time may be waiting
+  // on a busy machine or be stopped.
   void look_at(Lane& lane) {
     const auto now = Clock::now();
     const std::chrono::nanoseconds used = processor_time_of(lane.worker.id);
@@ -251,7 +254,7 @@ class MathWorkers::Batch {
     if (count > 0) lane.sent += static_cast<std::size_t>(count);
   }
 
-  // False where the worker is gone.
+  // Reads replies. Returns false if the worker has died.
   bool receive(Lane& lane) {
     std::array<char, 1 << 14> bytes;
     const ssize_t count = recv(lane.worker.channel.number(), bytes.data(), bytes.size(), 0);
@@ -279,8 +282,9 @@ class MathWorkers::Batch {
     ++finished_;
   }
 
-  // The comparison that the worker was at ends with the verdict; without one it is asked again, as those behind it
-  // are. A death alone says little about the comparison (the system may have been short of memory): it is tried twice.
+  // Replaces a worker. The first comparison of its queue ends with the verdict, if there is one. All others are
+  // repeated. The caller gives no verdict after the first death of a worker, because the machine may have been short of
+  // memory.
   void replace(Lane& lane, std::optional<MathVerdict> verdict) {
     if (verdict) finish(lane, {*verdict, {}});
     again_.insert(again_.end(), lane.at_hand.begin(), lane.at_hand.end());
@@ -292,8 +296,8 @@ class MathWorkers::Batch {
   MathWorkers& owner_;
   std::span<const MathComparison> comparisons_;
   std::vector<MathOutcome> outcomes_;
-  std::vector<int> died_;    // how many workers died at it
-  std::vector<int> stalls_;  // how many stood still at it
+  std::vector<int> died_;    // [comparisons] workers that died
+  std::vector<int> stalls_;  // [comparisons] workers that stalled
   std::size_t most_at_hand_ = 1;
   std::deque<Lane> lanes_;
   std::deque<std::size_t> again_;
@@ -301,12 +305,12 @@ class MathWorkers::Batch {
   std::size_t finished_ = 0;
 };
 
-// --- the pool
+// --- The pool
 
 MathWorkers::MathWorkers(Options options) : options_(options), server_(kComparisons) {
   if (options_.workers <= 0) options_.workers = thread_count();
   free_ = static_cast<std::size_t>(options_.workers);
-  idle_.push_back(server_.fork());  // what the system refuses is said at once
+  idle_.push_back(server_.fork());  // reports an error of the system immediately
 }
 
 MathWorkers::~MathWorkers() = default;
@@ -359,7 +363,7 @@ void MathWorkers::remember(const MathComparison& comparison, const MathOutcome& 
 std::vector<MathOutcome> MathWorkers::compare(std::span<const MathComparison> comparisons) {
   std::vector<MathOutcome> outcomes(comparisons.size());
   std::vector<MathComparison> left;
-  std::vector<std::size_t> places;  // of those that are left
+  std::vector<std::size_t> places;  // indices of the comparisons in `left`
   for (std::size_t i = 0; i < comparisons.size(); ++i) {
     if (auto known = remembered(comparisons[i])) {
       outcomes[i] = std::move(*known);

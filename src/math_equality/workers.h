@@ -1,4 +1,4 @@
-// Comparisons in processes of their own, so that none can hang, exhaust or crash the run.
+// Pool of worker processes for comparisons, so that no comparison can block, exhaust or crash the run.
 #pragma once
 
 #include <chrono>
@@ -20,23 +20,26 @@ class MathWorkers {
  public:
   struct Options {
     int workers = 0;                        // 0: thread_count()
-    std::chrono::milliseconds limit{5000};  // a comparison's processor time, which no other load changes
-    std::chrono::milliseconds wait{20000};  // by the wall clock, for a worker that uses no processor at all
+    std::chrono::milliseconds limit{5000};  // CPU time of one comparison, which other load does not change
+    std::chrono::milliseconds wait{20000};  // time on the clock after which a worker that uses no CPU time is stalled
   };
 
+  // Starts one worker, so that an error is reported immediately. Throws Error if no process can be started.
   explicit MathWorkers(Options options);
   ~MathWorkers();
 
-  // One outcome a comparison, in order. A comparison is bounded by its work (kMostWork). Should that not hold it, a
-  // worker that passes the limit, stands still for `wait` or dies is killed and replaced. Only the comparison that it
-  // was at suffers: by the limit it was too much work, otherwise it is tried again. What a worker found to be too much
-  // work is remembered, so that several rewards of one completion, or many completions that are the same, spend it
-  // once. May be called by several threads: each takes of the free workers what it can use, at least one. Throws Error
-  // where no process can be started.
+  // Returns one outcome per comparison, in order. A comparison ends when it exceeds its work limit (kMostWork). As a
+  // last resort, a worker that exceeds `limit`, stalls for `wait` or dies is killed and replaced. This affects only its
+  // current comparison: after `limit` the outcome is too_long, otherwise the comparison is repeated. Comparisons that
+  // exceed the work limit are cached, so that several rewards of one completion, or equal completions, compute them
+  // once.
+  //
+  // Thread-safe: each call takes as many free workers as it can use and at least one. Throws Error if no process can be
+  // started.
   [[nodiscard]] std::vector<MathOutcome> compare(std::span<const MathComparison> comparisons);
   [[nodiscard]] MathOutcome compare(const MathComparison& comparison);
 
-  // The processes that live now, the fork server first: for tests.
+  // Returns the ids of the fork server and of the idle workers, in this order, for tests.
   [[nodiscard]] std::vector<pid_t> processes();
 
  private:
@@ -46,7 +49,7 @@ class MathWorkers {
   void give_back(std::vector<ForkedWorker> workers, std::size_t taken);
   void end(const ForkedWorker& worker);
   [[nodiscard]] ForkedWorker replaced(const ForkedWorker& worker);
-  // The outcome of one that was too much work before.
+  // Returns the cached outcome of a comparison that exceeded its work limit before.
   [[nodiscard]] std::optional<MathOutcome> remembered(const MathComparison& comparison);
   void remember(const MathComparison& comparison, const MathOutcome& outcome);
 
@@ -55,11 +58,11 @@ class MathWorkers {
   std::condition_variable freed_;
   ForkServer server_;
   std::vector<ForkedWorker> idle_;
-  std::size_t free_ = 0;                         // workers that may be taken, idle or not yet started
-  std::map<std::string, std::string> too_long_;  // fingerprints of comparisons; what was extracted
+  std::size_t free_ = 0;                         // workers that may be taken, idle or not started yet
+  std::map<std::string, std::string> too_long_;  // fingerprint of a comparison -> extracted answer
 };
 
-// The one pool that all rewards and tasks of this process share; it ends with the last of its users.
+// Returns the pool that all rewards and tasks of this process share; it ends when the last user releases it.
 [[nodiscard]] std::shared_ptr<MathWorkers> shared_math_workers();
 
 }  // namespace hone

@@ -12,14 +12,14 @@ namespace hone {
 namespace {
 
 std::string gold_of(const Json* row) {
-  HONE_ASSERT(row != nullptr && row->is_object(), "a reward that needs a gold was called without its row");
+  HONE_ASSERT(row != nullptr && row->is_object(), "a reward that needs a gold answer was called without a row");
   for (const char* column : {"solution", "answer"}) {
     const auto place = row->find(column);
     if (place == row->end() || place->is_null()) continue;
     if (place->is_string()) return place->get<std::string>();
     if (place->is_number()) return place->dump();
     throw Error(text_of("column '", column, "'"),
-                text_of("the gold must be text or a number, not ", place->dump().substr(0, 60)));
+                text_of("the gold answer must be a text or a number, not ", place->dump().substr(0, 60)));
   }
   std::string columns;
   for (const auto& [name, value] : row->items()) columns += (columns.empty() ? "" : ", ") + name;
@@ -37,11 +37,11 @@ Verdict verdict_of(MathVerdict verdict, const MathComparison& comparison) {
     case MathVerdict::no_gold:
       return Verdict::no_gold;
     case MathVerdict::too_long:
-      log_warning(text_of("a comparison with the gold '", gold, "' took more work than a comparison may; the answer ",
-                          "counts as wrong"));
+      log_warning(text_of("a comparison with the gold answer '", gold, "' exceeded its work limit; the completion's ",
+                          "answer counts as wrong"));
       return Verdict::wrong;
     case MathVerdict::failed:
-      log_warning(text_of("a comparison with the gold '", gold, "' failed; the completion gets no score"));
+      log_warning(text_of("a comparison with the gold answer '", gold, "' failed; the completion gets no score"));
       return Verdict::failed;
   }
   return Verdict::failed;

@@ -1,4 +1,4 @@
-// The judgement that accuracy, length and cosine share.
+// Judges whether completions contain the correct mathematical answer, for the rewards accuracy, length and cosine.
 #pragma once
 
 #include <span>
@@ -12,8 +12,8 @@
 namespace hone {
 
 struct AnswerKeys {
-  bool strip_thoughts = false;   // only what follows the last </think> counts
-  bool strict_equality = false;  // stricter rules than Math-Verify's; thoughts never count
+  bool strip_thoughts = false;   // judge only the text after the last </think>
+  bool strict_equality = false;  // use stricter rules than Math-Verify; the text of thoughts never counts
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -24,18 +24,18 @@ struct AnswerKeys {
 
 enum class Verdict {
   correct,
-  wrong,    // also where the comparison took too long, which is logged
-  no_gold,  // the gold does not parse
-  failed,   // the comparison itself failed, which is logged
+  wrong,    // a different answer, or a comparison that exceeded its work limit, which is logged
+  no_gold,  // the gold answer does not parse
+  failed,   // the comparison failed, which is logged
 };
 
-// One verdict a completion. The gold is the row's column `solution`, else `answer` (a string, or a number); in both,
-// what stands behind the last "####" where there is one, as in gsm8k. `options` holds AnswerKeys. Throws Error where a
-// row has neither column or one of another type.
+// Returns one verdict per completion. The gold answer is in the row's column `solution`, or `answer` if that is missing
+// or null; it is a string or a number, reduced by gold_text(). `options.keys` must contain AnswerKeys. Throws Error if
+// a row has neither column or if the column has another type.
 [[nodiscard]] std::vector<Verdict> judge_answers(std::span<const RewardInput> batch, const RewardOptions& options,
                                                  MathWorkers& workers);
 
-// Behind the last "####" on a line's beginning; the text itself where there is none.
+// Returns the text after the last "####" at the beginning of a line, as in gsm8k, or the whole text if there is none.
 [[nodiscard]] std::string_view gold_text(std::string_view solution);
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// The keys that the rewards for problems of contests share.
+// Recipe keys shared by the rewards for programming contests, ioi_code and cf_code.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace hone {
 
 struct ContestKeys {
-  std::int64_t code_eval_test_batch_size = 1;  // tests between looks at whether one failed; -1: all
+  std::int64_t code_eval_test_batch_size = 1;  // tests that run before the next check for a failure; -1: all
 
   template <class Visitor>
   void fields(Visitor& v) {

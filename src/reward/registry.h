@@ -1,4 +1,4 @@
-// The rewards that a recipe may name: one folder each, which registers itself and the keys that it reads.
+// Registry of the rewards that a recipe may name. Each reward has a folder and registers itself and its recipe keys.
 #pragma once
 
 #include <functional>
@@ -13,19 +13,19 @@ namespace hone {
 
 class RewardRegistry {
  public:
-  // Builds the function from the options; throws Error where an option makes no sense.
+  // Builds the function from the options; throws Error if an option is invalid.
   using Maker = std::function<RewardFunction(const RewardOptions&)>;
 
   void add(std::string name, std::string metric_name, Maker make);
-  // Declares keys of a recipe that a reward reads from RewardOptions::keys. Rewards that share a struct all declare it.
+  // Declares recipe keys that a reward reads from RewardOptions::keys. Rewards that share a struct all declare it.
   void add_keys(const OptionSet& keys) { keys_.add(keys); }
-  // Declares a file or a folder that a key names and that programs of completions must not be able to read.
+  // Declares a file or folder that a key names and that the programs in completions must not be able to read.
   void hide(std::function<std::string(const OptionSet& keys)> path) { hidden_.push_back(std::move(path)); }
 
-  [[nodiscard]] const OptionSet& keys() const { return keys_; }  // with their defaults
-  [[nodiscard]] std::vector<std::string> hidden(const OptionSet& keys) const;
-  [[nodiscard]] std::vector<std::string> names() const;  // sorted
-  // Throws Error with the nearest known name.
+  [[nodiscard]] const OptionSet& keys() const { return keys_; }                // with their default values
+  [[nodiscard]] std::vector<std::string> hidden(const OptionSet& keys) const;  // paths declared with hide()
+  [[nodiscard]] std::vector<std::string> names() const;                        // sorted
+  // Builds a reward. Throws Error, suggesting the most similar name, if there is no reward of this name.
   [[nodiscard]] Reward make(std::string_view name, const RewardOptions& options) const;
 
  private:
@@ -43,7 +43,7 @@ using RegistryOf_reward = RewardRegistry;
 
 void register_all_reward(RewardRegistry& registry);  // generated
 
-// The rewards of this process: at first hone's.
+// Returns the registry of this process, which initially contains the built-in rewards.
 [[nodiscard]] RewardRegistry& reward_registry();
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// What a reward is: a function from a batch of completions to one number, or none, for each.
+// Interface of a reward: a function that maps a batch of completions to one score, or no score, per completion.
 #pragma once
 
 #include <cstdint>
@@ -15,66 +15,66 @@
 
 namespace hone {
 
-// How far the run is that asks.
+// Progress of the training run that requests the scores.
 struct RunProgress {
-  std::int64_t step = 0;         // optimizer steps done
+  std::int64_t step = 0;         // completed optimizer steps
   std::int64_t total_steps = 0;  // 0: not a training run
-  double epoch = 0;
+  double epoch = 0;              // completed passes over the data, with a fraction
 };
 
-// One completion to be judged. The views and the pointers stay the caller's.
+// Completion to be judged. The caller keeps ownership of everything that the views and pointers refer to.
 struct RewardInput {
-  std::string_view completion;   // without special tokens, an assistant prefill of the prompt prepended
-  const Json* row = nullptr;     // the columns of the prompt's row; an object
-  std::int64_t group = 0;        // which prompt of the batch; its completions share the number
-  std::int64_t token_count = 0;  // tokens of the completion, EOS included
-  bool ended = true;             // by EOS, rather than by the length limit
-  const Json* prompt = nullptr;  // a text, or messages, as the row has it; null: not known
-  std::span<const std::int32_t> completion_ids = {};  // its tokens; empty: not known
-  RunProgress progress = {};                          // the same for all of a batch
+  std::string_view completion;   // text without special tokens, after the assistant prefill of the prompt, if any
+  const Json* row = nullptr;     // object with the columns of the prompt's row
+  std::int64_t group = 0;        // index of the prompt in the batch; completions of one prompt share it
+  std::int64_t token_count = 0;  // tokens of the completion, including EOS
+  bool ended = true;             // true: ended by EOS; false: cut by the length limit
+  const Json* prompt = nullptr;  // a text or a list of messages, as in the row; null: unknown
+  std::span<const std::int32_t> completion_ids = {};  // [token_count] token ids; empty: unknown
+  RunProgress progress = {};                          // the same for the whole batch
 };
 
-// A score a completion; nothing where the reward has no opinion (it adds nothing to the completion's sum).
+// One score per completion. A completion without a value gets nothing from this reward: its weighted sum omits it.
 using RewardScores = std::vector<std::optional<double>>;
-// A reward sees a whole batch at once, because some compare the completions of a group.
+// A reward receives a whole batch, because some rewards compare the completions of a group with each other.
 using RewardFunction = std::function<RewardScores(std::span<const RewardInput>)>;
 
-// Rows of another data set, which a reward needs beside those that it judges: those whose `key_column` is the text
-// `key`.
+// Query for the rows of another dataset whose column `key_column` contains the text `key`, such as the stored tests of
+// a problem.
 struct RowQuery {
-  std::string dataset;  // a file, or ORG/NAME on the hub, of which the split train is meant
-  std::string config;   // empty: the default one
+  std::string dataset;  // a file, or ORG/NAME on the hub, whose split "train" is used
+  std::string config;   // empty: the default configuration
   std::string key_column;
   std::string key;
-  std::vector<std::string> columns;  // what is wanted of each row
+  std::vector<std::string> columns;  // columns to return
 };
-// Calls `visit` with the texts of `columns`, row by row in order; they last for the call. Throws Error where the data
-// set is not there or cannot be read, and where a row has no text in one of `columns`.
+// Calls `visit` for each matching row, in order, with the texts of `columns`; the views are valid during the call.
+// Throws Error if the dataset does not exist or cannot be read, or if one of `columns` contains no text in a row.
 using RowSource =
     std::function<void(const RowQuery& query, const std::function<void(std::span<const std::string_view>)>& visit)>;
 
 inline constexpr std::string_view kStrictEqualityHelp =
     "Mathematical answers: refuse what Math-Verify forgives (rounding, units, bases, false chains, boxes in thoughts)";
 
-// The keys of a recipe that all registered rewards declare, with their defaults: open-r1's names and defaults.
+// Returns the recipe keys of all registered rewards with their default values. Names and defaults are those of open-r1.
 [[nodiscard]] OptionSet reward_keys();
 
-// What rewards are made with.
+// Options from which rewards are built.
 struct RewardOptions {
   OptionSet keys = reward_keys();
-  bool think_prefilled = false;  // the prompt ended in "<think>\n" and the completions lack it
+  bool think_prefilled = false;  // the prompts end in "<think>\n", so the completions do not begin with it
   SandboxMode sandbox = SandboxMode::namespaces;
-  std::vector<std::string> hidden;  // files and folders that programs of completions must not be able to read
-  RowSource rows;                   // of other data sets; rewards know none by themselves
+  std::vector<std::string> hidden;  // files and folders that the programs in completions must not be able to read
+  RowSource rows;                   // reads rows of other datasets; empty: rewards cannot read any
 };
 
 struct Reward {
-  std::string name;         // as in reward_funcs: "accuracy"
-  std::string metric_name;  // as in metrics: "accuracy_reward"
-  RewardFunction score;     // throws Error where the row lacks what the reward needs
+  std::string name;         // name in reward_funcs: "accuracy"
+  std::string metric_name;  // name in the metrics: "accuracy_reward"
+  RewardFunction score;     // throws Error if a row lacks a column that the reward needs
 };
 
-// The reward that judges every completion by itself.
+// Returns a reward that calls `judge` for each completion separately.
 [[nodiscard]] RewardFunction each(std::function<std::optional<double>(const RewardInput&)> judge);
 
 }  // namespace hone

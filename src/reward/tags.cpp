@@ -24,14 +24,14 @@ std::size_t count_occurrences(std::string_view text, std::string_view word) {
 
 bool needs_think_opening(std::string_view completion, bool think_prefilled) {
   if (!think_prefilled) return false;
-  log_once("the chat template opens <think> itself: format and tag_count count the tag as present");
+  log_once("the chat template adds <think> to the prompt: format and tag_count count the tag as present");
   return !completion.starts_with(kThinkOpening);
 }
 
 std::size_t answer_start(std::string_view text, bool opened) {
   constexpr std::string_view kMiddle = "\n</think>\n<answer>\n";
   if (!opened && !text.starts_with(kThinkOpening)) return std::string_view::npos;
-  // Taking the first middle loses nothing: every end that follows a later middle follows the first one too.
+  // The first occurrence is enough: every "\n</answer>" after a later occurrence is also after the first one.
   const std::size_t middle = text.find(kMiddle, opened ? 0 : kThinkOpening.size());
   return middle == std::string_view::npos ? middle : middle + kMiddle.size();
 }

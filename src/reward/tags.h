@@ -1,4 +1,4 @@
-// Tags that R1-style completions carry.
+// Finds the tags <think> and <answer> in completions of R1-style models.
 #pragma once
 
 #include <cstddef>
@@ -8,21 +8,22 @@ namespace hone {
 
 inline constexpr std::string_view kThinkOpening = "<think>\n";
 
-// What follows the last "</think>"; all of the text where there is none.
+// Returns the text after the last "</think>", or the whole text if there is none.
 [[nodiscard]] std::string_view without_thoughts(std::string_view text);
-// The same, and nothing from a "<think>" on that no "</think>" follows: a box in thoughts that never end is no answer.
-// `opened`: the prompt ended in that tag, so that all of a text without "</think>" is thought.
+// Like without_thoughts(), and also cuts the result at an unclosed "<think>": a boxed answer in thoughts that never end
+// does not count. `opened`: the prompt ends in "<think>", so a text without "</think>" is all thought (empty result).
 [[nodiscard]] std::string_view outside_thoughts(std::string_view text, bool opened);
-// Non-overlapping occurrences, counted from the left as Python's str.count does.
+// Counts non-overlapping occurrences from the left, as Python's str.count does.
 [[nodiscard]] std::size_t count_occurrences(std::string_view text, std::string_view word);
-// True where the completion must be read as if "<think>\n" stood before it: the template prefilled the tag (said once)
-// and the caller did not prepend it.
+// Returns true if the completion must be read as if it began with "<think>\n": the chat template has prefilled the tag,
+// which is logged once, and the completion does not begin with it.
 [[nodiscard]] bool needs_think_opening(std::string_view completion, bool think_prefilled);
 
-// Where the answer's text begins in "<think>\n" ... "\n</think>\n<answer>\n" (without the opening where it is taken as
-// `opened`); npos where the text does not begin so. The two newlines are not the same one.
+// Returns the offset of the answer in a text that begins with "<think>\n", thoughts and "\n</think>\n<answer>\n", or
+// npos if the text has another form. The opening tag may be missing if `opened`. The newline after "<think>" and the
+// newline before "</think>" must be different characters.
 [[nodiscard]] std::size_t answer_start(std::string_view text, bool opened);
-// Whether "\n</answer>" stands at `from` or later, before a newline or at the end.
+// Returns true if "\n</answer>", followed by a newline or the end of the text, is found at or after offset `from`.
 [[nodiscard]] bool answer_ends(std::string_view text, std::size_t from);
 
 }  // namespace hone

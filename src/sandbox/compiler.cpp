@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kMostKept = 64;
 constexpr std::size_t kMostBytesKept = std::size_t{64} << 20;
 
-// What the linker writes it seeks in, so it cannot be a pipe.
+// The linker seeks in its output, which therefore cannot be a pipe.
 constexpr std::string_view kScript = R"("$@" >&2 && exec cat program.out)";
 
 SandboxLimits compiler_limits() {
@@ -28,7 +28,7 @@ SandboxLimits compiler_limits() {
   return limits;
 }
 
-// The parts with their lengths, so that none can be taken for another.
+// Returns a cache key. Every part is preceded by its length, so that different programs have different keys.
 std::string key_of(const CppProgram& program) {
   std::string key;
   const auto add = [&key](std::string_view text) { key += text_of(text.size(), ':', text); };

@@ -26,11 +26,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kRoot = "/sys/fs/cgroup";
-constexpr std::string_view kOwnName = "hone-";              // and the number of this process
-constexpr std::string_view kProgramName = "hone-program-";  // and that, and the number of the group
-constexpr std::uint64_t kRoomOfKernel = 32ULL << 20;        // for what the kernel keeps of processes
+constexpr std::string_view kOwnName = "hone-";              // followed by the id of this process
+constexpr std::string_view kProgramName = "hone-program-";  // followed by that id and the index of the group
+constexpr std::uint64_t kRoomOfKernel = 32ULL << 20;        // bytes for the kernel's own memory of the processes
 constexpr std::string_view kControllers = "memory cpu pids";
-constexpr const char* kOneProcessor = "100000 100000";  // of so many microseconds so many
+constexpr const char* kOneProcessor = "100000 100000";  // cpu.max: quota and period in microseconds
 
 bool put_text(const std::string& path, std::string_view text) {
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
@@ -44,7 +44,7 @@ std::string text_in_file(const std::string& path) {
   return {bytes.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0))};
 }
 
-// That this process is in; nothing where version 2 is not in use.
+// Returns the directory of the control group of this process; nothing if cgroup version 2 is not mounted.
 std::optional<std::string> own_group() {
   struct statfs status{};
   if (statfs(kRoot, &status) != 0 || status.f_type != CGROUP2_SUPER_MAGIC) return std::nullopt;
@@ -54,7 +54,8 @@ std::optional<std::string> own_group() {
   return std::nullopt;
 }
 
-// Root may write to all groups, also to those that another process looks after.
+// Returns true if this process may manage the group. Root can write to every group, including those that another
+// manager such as systemd controls; for root the group must therefore be marked as delegated or be the root group.
 bool is_handed_over(const std::string& folder) {
   if (access((folder + "/cgroup.procs").c_str(), W_OK) != 0) return false;
   if (access((folder + "/cgroup.subtree_control").c_str(), W_OK) != 0) return false;
@@ -66,13 +67,14 @@ bool is_handed_over(const std::string& folder) {
   return false;
 }
 
+// Returns true if all controllers of kControllers are available in the group.
 bool counts(const std::string& folder) {
   const std::vector<std::string> names = split(trim(text_in_file(folder + "/cgroup.controllers")), ' ');
   const auto has = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
   return std::ranges::all_of(split(kControllers, ' '), has);
 }
 
-// Removes the groups of processes that were killed.
+// Removes the groups that killed processes of earlier runs have left behind.
 void remove_old_groups(const std::string& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
@@ -85,7 +87,7 @@ void remove_old_groups(const std::string& folder) {
   }
 }
 
-// The controllers that groups below this one do not have yet.
+// Returns the controllers that are not yet enabled for child groups of this group.
 std::vector<std::string> missing_controllers(const std::string& folder) {
   const std::vector<std::string> enabled = split(trim(text_in_file(folder + "/cgroup.subtree_control")), ' ');
   std::vector<std::string> missing = split(kControllers, ' ');
@@ -93,21 +95,25 @@ std::vector<std::string> missing_controllers(const std::string& folder) {
   return missing;
 }
 
-// For '+' as "+memory +cpu".
+// Enables ('+') or disables ('-') controllers for child groups by writing text such as "+memory +cpu".
 bool switch_controllers(const std::string& folder, char sign, const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += text_of(text.empty() ? "" : " ", sign, name);
   return text.empty() || put_text(folder + "/cgroup.subtree_control", text);
 }
 
+// Returns the path of the child group that this process moves to.
 std::string own_part(const std::string& folder) { return text_of(folder, "/", kOwnName, getpid()); }
 
+// Disables the controllers, moves this process back to `folder` and removes its child group.
 void leave(const std::string& folder, const std::vector<std::string>& switched_on) {
   (void)switch_controllers(folder, '-', switched_on);
   (void)put_text(folder + "/cgroup.procs", "0");
   (void)rmdir(own_part(folder).c_str());
 }
 
+// Moves this process to its child group and enables the missing controllers, in this order: the kernel refuses to
+// enable controllers while `folder` itself contains processes.
 bool enter(const std::string& folder, const std::vector<std::string>& missing) {
   remove_old_groups(folder);
   const std::string own = own_part(folder);
@@ -159,7 +165,7 @@ ControlGroups::Place ControlGroups::take(const ControlGroupLimits& limits) {
   };
   if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) throw Error(path, std::strerror(errno));
   set("memory.max", std::to_string(limits.memory_bytes + kRoomOfKernel), true);
-  set("memory.swap.max", "0", false);  // not where the system has no swap
+  set("memory.swap.max", "0", false);  // the file does not exist on a system without swap
   set("memory.oom.group", "1", true);
   set("pids.max", std::to_string(limits.processes + 4), true);
   set("cpu.max", kOneProcessor, true);

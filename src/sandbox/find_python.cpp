@@ -13,7 +13,7 @@ namespace hone {
 SandboxProgram find_python(const Sandbox& sandbox) {
   const Sandbox outside(SandboxMode::none);
   SandboxLimits limits;
-  limits.wall_time = std::chrono::seconds(20);  // the first start of an interpreter reads much from the disk
+  limits.wall_time = std::chrono::seconds(20);  // the first start of an interpreter reads many files from disk
   for (const std::string& candidate : executables_named("python3")) {
     const SandboxProgram asked{
         .arguments = {candidate, "-c", "import sys; print(sys.executable, sys.prefix, sys.base_prefix, sep='\\n')"}};
@@ -33,7 +33,7 @@ SandboxProgram find_python(const Sandbox& sandbox) {
     const SandboxResult result = sandbox.run(test, {}, limits);
     if (result.succeeded() && result.output == "works\n") return python;
   }
-  throw Error("the sandbox for programs", "no python3 of PATH runs in it",
+  throw Error("the sandbox for programs", "no python3 in PATH runs in it",
               "install the package python3, whose files every user may read");
 }
 

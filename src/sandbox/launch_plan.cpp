@@ -49,7 +49,7 @@ class PlanReader {
 
  private:
   std::string_view piece(std::size_t size) {
-    HONE_ASSERT(size <= bytes_.size(), "a plan that is cut short");
+    HONE_ASSERT(size <= bytes_.size(), "the launch plan is truncated");
     const std::string_view taken = bytes_.substr(0, size);
     bytes_.remove_prefix(size);
     return taken;
@@ -90,7 +90,7 @@ std::string encode(const LaunchPlan& plan) {
   return to.take();
 }
 
-// Members of a list in braces are read from the left to the right.
+// Reads the fields in the order in which encode() writes them. Initializers in braces are evaluated from left to right.
 LaunchPlan decode_plan(std::string_view bytes) {
   PlanReader from(bytes);
   LaunchPlan plan;

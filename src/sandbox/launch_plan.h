@@ -14,7 +14,7 @@ namespace hone {
 enum class MountKind : std::uint8_t {
   read_only,  // files and folders; device nodes on the mount do not work
   device,     // a device node
-  pipe,       // a named pipe, which may be written
+  pipe        // a named pipe, which may be written
 };
 
 struct LaunchMount {

@@ -30,14 +30,15 @@
 namespace hone {
 namespace {
 
-constexpr const char* kVariable = "HONE_SANDBOX_LAUNCHER";  // in the environment of the executable that is to be one
-constexpr const char* kDropRoot = "drop-root";              // its value
+constexpr const char* kVariable = "HONE_SANDBOX_LAUNCHER";  // environment variable that makes the executable the server
+constexpr const char* kDropRoot = "drop-root";              // values of the variable
 constexpr const char* kKeepUser = "keep-user";
 constexpr std::size_t kLeastPassed = 5;  // the plan and the streams; a control group may follow
 constexpr int kMostTries = 12;           // with pauses between them that double: 10 s together
 constexpr std::chrono::milliseconds kFirstPause{5};
 
-// What the system runs short of now may be there again soon; all users of it share its count of descriptors under way.
+// Returns true for errors that are likely to disappear, such as ETOOMANYREFS: the number of descriptors in flight is
+// limited for all processes of a user together.
 bool is_shortage(int error) {
   constexpr std::array kShortages = {ETOOMANYREFS, EAGAIN, ENOMEM, ENOBUFS, EMFILE, ENFILE};
   return std::ranges::find(kShortages, error) != kShortages.end();
@@ -97,11 +98,12 @@ Refusal refused(Step step) { return {step, errno != 0 ? errno : EIO}; }
 
 // --- in the server
 
-// Networks of nothing. Each belongs to one program at a time, and to another one when that has ended: to make one takes
-// longer than all the other name spaces together.
+// Network namespaces without interfaces, each lent to one program at a time. They are reused, because creating one
+// takes longer than creating all other namespaces together.
 class Networks {
  public:
-  // Brings this process into one that is free. False, with errno, where there can be none.
+  // Moves this process to a free network namespace, creating one if necessary. Returns false, with errno set, on
+  // failure.
   bool enter() {
     for (std::size_t i = 0; i < all_.size(); ++i) {
       if (all_[i].program != 0) continue;
@@ -116,7 +118,8 @@ class Networks {
     all_.push_back({.space = std::move(space)});
     return true;
   }
-  // The first process of a program was made in the one entered last; it has ended, and all others of the program.
+  // begin() marks the namespace entered last as used by the program with this first process; end() frees it when that
+  // process, and with it every other process of the program, has ended.
   void begin(pid_t program) { all_[current_].program = program; }
   void end(pid_t program) {
     for (Network& network : all_) {
@@ -133,21 +136,21 @@ class Networks {
   std::size_t current_ = 0;
 };
 
-// Until there is something to read, or nobody to write any more; clears away, meanwhile, what has ended.
+// Waits until the channel is readable or closed. Meanwhile reaps the children that end and frees their networks.
 void wait_for_request(Networks& networks) {
   sigset_t none;
   sigemptyset(&none);
   pollfd ready{kServerChannel, POLLIN, 0};
   do {
     for (pid_t ended = 0; (ended = waitpid(-1, nullptr, WNOHANG)) > 0;) networks.end(ended);
-  } while (ppoll(&ready, 1, nullptr, &none) < 0);  // at the end of a child, by its signal
+  } while (ppoll(&ready, 1, nullptr, &none) < 0);  // SIGCHLD, unblocked only here, interrupts the wait
 }
 
 // Makes this process ready to start programs, and describes it in `server`, whose pidfd is `self` from then on.
 Refusal prepare_server(bool drops_root, Descriptor& self, LaunchServer& server) {
   errno = 0;
   if (drops_root && !become_nobody()) return refused(Step::user);
-  // Its children write their own maps of users, which the system lets nobody do who cannot be looked at.
+  // The children write their own user id maps. The files in /proc belong to root if a process is not dumpable.
   if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0) return refused(Step::dumpable);
   self = open_process(getpid());
   if (!self.open()) return refused(Step::pidfd);
@@ -178,7 +181,7 @@ Refusal prepare_server(bool drops_root, Descriptor& self, LaunchServer& server) 
     }
     if (refusal.step == Step::none && !networks.enter()) refusal = refused(Step::network);
     if (refusal.step == Step::none) {
-      // As fork() does it; the library's wrapper wants a stack.
+      // The raw system call returns twice like fork(); the wrapper clone() of the C library needs a new stack.
       id = syscall(SYS_clone, kSpaces | CLONE_PIDFD | SIGCHLD, nullptr, &process, nullptr, nullptr);
       if (id < 0) refusal = refused(Step::process);
     }
@@ -204,7 +207,7 @@ Refusal prepare_server(bool drops_root, Descriptor& self, LaunchServer& server) 
 __attribute__((constructor)) void become_launcher_if_asked() {
   const char* asked = server_value(kVariable);
   if (asked == nullptr) return;
-  sigset_t child;  // comes only while there is nothing to do
+  sigset_t child;  // SIGCHLD is blocked except in wait_for_request()
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
   sigprocmask(SIG_BLOCK, &child, nullptr);
@@ -221,7 +224,7 @@ bool is_hang_up(int error) {
   return error == EPIPE || error == ECONNRESET || error == ENOTCONN || error == ECONNREFUSED;
 }
 
-// Of a process, from its status.
+// Describes the end of a process, from its status.
 std::string end_of(int status) {
   return WIFSIGNALED(status) ? text_of("signal ", WTERMSIG(status)) : text_of("exit status ", WEXITSTATUS(status));
 }

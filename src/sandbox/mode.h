@@ -8,7 +8,7 @@ namespace hone {
 enum class SandboxMode : std::uint8_t {
   namespaces,  // Linux namespaces created by hone itself: the fastest
   bubblewrap,  // the same file tree and namespaces created by bwrap, for systems that permit namespaces to bwrap only
-  none,        // no isolation: a temporary folder and all limits except the one on processes
+  none,        // no isolation: a temporary folder and all limits except `processes` and `disk_bytes`
 };
 
 }  // namespace hone

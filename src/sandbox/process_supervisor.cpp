@@ -22,21 +22,22 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kSetupTime{60};  // for the sandbox, on a machine that is very busy
-constexpr std::chrono::milliseconds kLeastSlice{20};
-constexpr int kIdleLooks = 5;  // so many slices apart, after which a program counts as idle
-// As often its time may a program take that waits for a processor. Programs beside it cannot make it wait so long:
-// there are as many at a time as processors, each of at most SandboxLimits::processes threads, and processors are
-// shared evenly.
+constexpr std::chrono::seconds kSetupTime{60};        // limit on building the sandbox, generous for a very busy machine
+constexpr std::chrono::milliseconds kLeastSlice{20};  // minimum time between two checks of an expired limit
+constexpr int kIdleLooks = 5;  // consecutive checks without a runnable process after which a program counts as idle
+// Factor by which a runnable program may exceed its time on the clock. Other programs cannot delay it by as much: at
+// most as many run concurrently as there are processors, each with at most SandboxLimits::processes threads, and the
+// kernel shares processors evenly.
 constexpr int kMostTimes = 12;
-constexpr std::size_t kMostSaid = 1 << 16;
-constexpr std::size_t kMostErrorKept = 1 << 16;  // of standard error, which is for messages alone
-// What the first process of a sandbox says.
+constexpr std::size_t kMostSaid = 1 << 16;       // bytes of the status pipe that are kept
+constexpr std::size_t kMostErrorKept = 1 << 16;  // bytes of standard error that are kept for messages
+// Lines that the first process of a sandbox writes to the status pipe.
 constexpr std::string_view kBegan = "began\n";
 constexpr std::string_view kEndedKey = "ended ";
 constexpr std::string_view kFailed = "failed ";
 constexpr std::string_view kExitCode = "\"exit-code\":";  // bubblewrap
 
+// Returns the number that follows the first occurrence of `key`; nothing if it is not complete yet.
 std::optional<int> number_after(std::string_view text, std::string_view key) {
   const std::size_t at = text.find(key);
   if (at == std::string_view::npos) return std::nullopt;
@@ -44,26 +45,27 @@ std::optional<int> number_after(std::string_view text, std::string_view key) {
   while (text.starts_with(' ')) text.remove_prefix(1);
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  // The last digit is known as such only by what follows.
+  // A number at the end of the text may have further digits that have not been read yet.
   return error == std::errc{} && end != text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-// A stretch of time. It ends by the clock, but is made longer for a program that has used less of a processor and
-// wants one: what else the machine does must not decide what a program is worth.
+// Time limit of a program. It ends by the clock, but is extended for a program that is runnable and has used less CPU
+// time than the limit: the load of the machine must not change the score of a program.
 class Allowance {
  public:
-  Allowance() = default;  // ends never
+  Allowance() = default;  // no limit
   Allowance(std::chrono::milliseconds time, std::chrono::milliseconds used_before)
       : time_(time), used_before_(used_before), last_(Clock::now() + kMostTimes * time), next_(Clock::now() + time) {}
 
+  // Time at which is_over() must be called.
   [[nodiscard]] Clock::time_point next() const { return next_; }
-  // To be asked at next(), which then is later where it says no.
+  // Returns true if the limit has been reached; otherwise moves next() to a later time.
   [[nodiscard]] bool is_over(const ProcessorTime& processor) {
     const std::chrono::milliseconds left = time_ - (processor.used - used_before_);
     const Clock::time_point now = Clock::now();
     if (left.count() <= 0 || now >= last_) return true;
-    // One that is starting, ending or waiting for the disk wants no processor for a moment, however long that lasts on
-    // a busy machine.
+    // A program that is starting, ending or waiting for the disk is not runnable for a moment, which may last long on a
+    // busy machine. Only several consecutive checks show that it is idle.
     idle_looks_ = processor.is_wanted ? 0 : idle_looks_ + 1;
     if (idle_looks_ == kIdleLooks) return true;
     next_ = std::min(last_, now + (idle_looks_ > 0 ? kLeastSlice : std::max(left, kLeastSlice)));
@@ -75,7 +77,7 @@ class Allowance {
   std::chrono::milliseconds used_before_{0};
   Clock::time_point last_ = Clock::time_point::max();
   Clock::time_point next_ = Clock::time_point::max();
-  int idle_looks_ = 0;  // in a row
+  int idle_looks_ = 0;  // consecutive checks without a runnable process
 };
 
 class Watch {
@@ -101,12 +103,12 @@ class Watch {
     while (!wait_once()) {
     }
     int status = SIGKILL;
-    if (inner_.open()) {  // bubblewrap has ended, perhaps before the sandbox
+    if (inner_.open()) {  // bubblewrap has ended, perhaps earlier than the processes of its sandbox
       kill_process(inner_);
       wait_readable(inner_.number());
     }
     if (!launched_) {
-      // The zombie keeps its number, which is the session's, from being used anew.
+      // The child is still a zombie, so its process id, which is also the id of its session, cannot be reused yet.
       kill(-child_.id, SIGKILL);
       status = wait_for_child(child_.id);
     }
@@ -118,7 +120,7 @@ class Watch {
   }
 
  private:
-  // True where the child has ended.
+  // Waits for one event and handles it. Returns true if the child has ended.
   bool wait_once() {
     std::array<pollfd, 5> ready{{{process_.number(), POLLIN, 0},
                                  {child_.output.number(), POLLIN, 0},
@@ -139,7 +141,7 @@ class Watch {
     return !began_ ? setup_end_ : std::min(whole_.next(), silence_.next());
   }
 
-  // The program has begun, and with it its time.
+  // Starts the time limits when the program begins.
   void begin() {
     began_ = true;
     whole_ = Allowance(limits_.wall_time, {});
@@ -163,7 +165,7 @@ class Watch {
     }
   }
 
-  // False where there is nothing more for now. Beyond `kept` bytes what is read is dropped.
+  // Reads once from the pipe and keeps the first `kept` bytes in total. Returns false if there is no more data for now.
   bool read_some(Descriptor& from, std::string& into, std::size_t kept) {
     if (!from.open()) return false;
     std::array<char, 1 << 16> bytes;
@@ -186,7 +188,8 @@ class Watch {
     return false;
   }
 
-  // What is in the pipe already; a process that has fled the session might keep it open.
+  // Reads the data that is in the pipe now. Does not wait for its end, because a process that left the session may keep
+  // the pipe open.
   void drain(Descriptor& from, std::string& into, std::size_t kept) {
     while (read_some(from, into, kept)) {
     }
@@ -214,7 +217,8 @@ class Watch {
     }
   }
 
-  // The first process of a sandbox takes all others with it. Bubblewrap would wait for it, but may have been stopped.
+  // Kills the program. When the first process of a sandbox dies, the kernel kills all others. Bubblewrap is killed too:
+  // it may have been stopped (SIGSTOP) and would then not exit.
   void end() {
     ended_ = true;
     if (launched_) {
@@ -227,7 +231,8 @@ class Watch {
     }
   }
 
-  // Once the program has begun, an end of the sandbox without a word is the program's doing.
+  // Sets the status and `failure`. If the sandbox ends without a status line after the program has begun, the program
+  // has caused it, and this is not a failure of the sandbox.
   void settle(int status) {
     const std::optional<int> told = wrapped_ ? number_after(said_, launched_ ? kEndedKey : kExitCode) : std::nullopt;
     if (wrapped_ && !told) status = SIGKILL;
@@ -240,7 +245,7 @@ class Watch {
         result_.failure = trim(std::string_view(said_).substr(failed + kFailed.size()));
       } else if (!began_) {
         const std::string_view reason = launched_ ? std::string_view() : trim(result_.error);
-        result_.failure = reason.empty() ? "the sandbox ended early" : std::string(reason);
+        result_.failure = reason.empty() ? "the sandbox ended before the program started" : std::string(reason);
       }
     }
     result_.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -249,20 +254,20 @@ class Watch {
 
   WatchedChild child_;
   SandboxLimits limits_;
-  Descriptor process_;  // the child
-  Descriptor inner_;    // the first process in the sandbox
+  Descriptor process_;  // pidfd of the child
+  Descriptor inner_;    // pidfd of the first process in a bubblewrap sandbox
   SandboxResult result_;
-  std::string said_;
+  std::string said_;  // lines from the status pipe
   Clock::time_point setup_end_;
   Allowance whole_;
   Allowance silence_;
-  std::uint64_t output_bytes_ = 0;  // of each stream, those that were dropped included
-  std::uint64_t error_bytes_ = 0;
-  bool wrapped_ = false;
-  bool launched_ = false;
-  bool began_ = false;    // the program, and with it its time
-  bool is_late_ = false;  // the sandbox was not ready in time
-  bool ended_ = false;    // killed
+  std::uint64_t output_bytes_ = 0;  // bytes read from standard output, including dropped ones
+  std::uint64_t error_bytes_ = 0;   // the same for standard error
+  bool wrapped_ = false;            // there is a status pipe, from the Launcher or bubblewrap
+  bool launched_ = false;           // the process is from a Launcher
+  bool began_ = false;              // the program, and with it its time, has begun
+  bool is_late_ = false;            // the sandbox was not ready in time
+  bool ended_ = false;              // the program was killed
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ struct WatchedChild {
 };
 
 // Waits for the program and returns its output and status. On return the child and all processes of its session are
-// dead. Sets `failure` if the sandbox ended before the program started.
+// dead. Sets `failure` if the sandbox reported an error, was not ready in time or ended before the program started.
 [[nodiscard]] SandboxResult watch(WatchedChild child, const SandboxLimits& limits);
 
 }  // namespace hone

@@ -25,13 +25,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kWhere = "the sandbox for programs";
-constexpr std::string_view kElse = "or set `sandbox: none`, which runs them with no more than limits";
+constexpr std::string_view kElse = "or set `sandbox: none`, which runs programs without isolation";
 constexpr std::int64_t kOpenFiles = 64;
 constexpr std::int64_t kPendingSignals = 64;
 
-// The first process of a sandbox of bubblewrap: sets the one limit that counts inside (per user and user namespace),
-// says that the program begins, runs it, and ends with it, whereupon the kernel ends the rest. dash calls the limit -p,
-// bash -u.
+// Script of the first process in a bubblewrap sandbox. It sets the limit on processes, which the kernel counts per user
+// and user namespace (dash: ulimit -p, bash: ulimit -u), reports that the program begins, runs it and exits with its
+// status. The kernel then kills the other processes of the PID namespace.
 constexpr std::string_view kInit =
     R"({ ulimit -p "$1" || ulimit -u "$1" || exit 125; } 2>/dev/null; shift; echo began >&5; exec 5>&-; "$@"; exit $?)";
 
@@ -48,18 +48,19 @@ std::vector<ResourceLimit> resource_limits(const SandboxProgram& program, const 
                                     {RLIMIT_NICE, 0},
                                     {RLIMIT_RTPRIO, 0},
                                     {RLIMIT_SIGPENDING, kPendingSignals}};
-  // A finite one would be what each thread reserves; this process may not be allowed more than it has.
+  // The hard limit of this process, usually unlimited, which it cannot raise. With a finite stack limit the C library
+  // would reserve as much address space for each thread.
   rlimit stack{};
   if (limits.deep_stack && getrlimit(RLIMIT_STACK, &stack) == 0) all.push_back({RLIMIT_STACK, stack.rlim_max});
   return all;
 }
 
-// Names may come from a data set.
+// Throws Error if the name leaves the program's folder. Names may come from a dataset.
 void check_name(const std::string& name) {
   const fs::path path(name);
   const bool leaves = path.is_absolute() || std::ranges::find(path, fs::path("..")) != path.end();
   if (path.filename().empty() || leaves || name.find('\0') != std::string::npos) {
-    throw Error("a file for a program", text_of("the name '", name, "' does not stay in the program's folder"));
+    throw Error("a file for a program", text_of("the name '", name, "' leads out of the program's folder"));
   }
 }
 
@@ -76,8 +77,8 @@ void add(std::vector<std::string>& all, std::initializer_list<std::string_view> 
   for (const std::string_view text : more) all.emplace_back(text);
 }
 
-// Of bubblewrap. /proc is read-only, for else a program may write into the memory of others, the first process among
-// them.
+// Appends the arguments of bubblewrap for the namespaces and the file tree. /proc is read-only, because otherwise a
+// program could write to the memory of other processes, including the first process.
 void add_world(std::vector<std::string>& all, const World& world) {
   add(all, {"--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--die-with-parent",
             "--new-session", "--as-pid-1", "--uid", "65534", "--gid", "65534", "--hostname", "sandbox", "--seccomp",
@@ -89,14 +90,14 @@ void add_world(std::vector<std::string>& all, const World& world) {
   add(all, {"--proc", "/proc", "--remount-ro", "/proc"});
 }
 
-// All that a program writes and all that it is given lie in memory.
+// Returns the size of the tmpfs at /tmp, which holds the files that the program writes and the files that it is given.
 std::uint64_t disk_bytes(const SandboxProgram& program, const SandboxLimits& limits) {
   std::uint64_t bytes = limits.disk_bytes;
   for (const SandboxFile& file : program.files) bytes += file.content.size();
   return bytes;
 }
 
-// A folder of its own for a program that runs without bubblewrap.
+// Temporary working directory of a program that runs without a sandbox; removed by the destructor.
 class ProgramFolder {
  public:
   explicit ProgramFolder(const SandboxProgram& program) {
@@ -147,7 +148,7 @@ SandboxResult run_unwrapped(const SandboxProgram& program, std::string_view inpu
       limits);
 }
 
-// Descriptors of all that runs at a time, and of those under way to the process that starts programs, count to it.
+// Raises the limit on open files to the hard limit. Each running program needs several descriptors in this process.
 void raise_open_files() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
@@ -189,7 +190,7 @@ Sandbox::Sandbox(SandboxMode mode, std::vector<std::string> hidden)
     if (groups_ == nullptr) throw;
     groups_ = nullptr;
     try_out();
-    log_once(text_of("programs run without control groups of their own: ", error.what()));
+    log_once(text_of("programs run without control groups: ", error.what()));
   }
 }
 
@@ -203,11 +204,11 @@ void Sandbox::try_out() {
     reason = error.what();
   }
   throw Error(
-      kWhere, text_of("runs nothing here: ", reason),
+      kWhere, text_of("cannot run programs on this machine: ", reason),
       text_of("allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
               "kernel.apparmor_restrict_unprivileged_userns=0, user.max_user_namespaces above 0; in a "
               "container, a seccomp profile that permits them and an unmasked /proc), ",
-              mode_ == SandboxMode::namespaces ? "set `sandbox: bubblewrap` where that may have them, " : "", kElse));
+              mode_ == SandboxMode::namespaces ? "set `sandbox: bubblewrap` if bwrap may create them, " : "", kElse));
 }
 
 void Sandbox::check_readable(std::span<const std::string> folders) const {
@@ -246,7 +247,7 @@ SandboxResult Sandbox::run_launched(const SandboxProgram& program, std::string_v
   for (const std::string& folder : program.readable) {
     plan.world.mounts.push_back({MountKind::read_only, folder, folder});
   }
-  // Counts inside: per user and user space.
+  // The kernel counts processes per user and user namespace, so this limit covers one sandbox.
   plan.limits.push_back({RLIMIT_NPROC, static_cast<rlim_t>(limits.processes)});
   const Descriptor standard_input = sealed_file(input);
   Pipe output = make_pipe();

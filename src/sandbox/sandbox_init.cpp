@@ -24,11 +24,11 @@
 namespace hone {
 namespace {
 
-constexpr int kStatus = 3;  // behind the standard streams
+constexpr int kStatus = 3;  // descriptor of the status pipe, after the standard streams
 constexpr const char* kHostName = "sandbox";
-constexpr std::uint64_t kMostInodes = 16384;  // of /tmp; no other limit counts them
+constexpr std::uint64_t kMostInodes = 16384;  // of the tmpfs at /tmp; no other limit counts inodes
 
-// As in linux/mount.h, which not every library's headers can live with.
+// struct mount_attr and constants of linux/mount.h, which conflicts with the headers of some C libraries.
 struct MountAttributes {
   std::uint64_t set = 0;
   std::uint64_t clear = 0;
@@ -52,7 +52,7 @@ bool put(const char* path, std::string_view text) {
   return file.open() && write(file.number(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
-// --- the tree of files: built in the new root, which is the folder that the process is in
+// --- File tree: built below the working directory, which becomes the new root
 
 void set_attributes(int folder, const char* path, unsigned flags, std::uint64_t attributes, std::string_view what) {
   const MountAttributes asked{.set = attributes};
@@ -64,7 +64,7 @@ struct OpenMount {
   std::string to;
 };
 
-// All are opened before anything is hidden by what is mounted over it.
+// Clones a mount without attaching it. All mounts are opened first, because later mounts hide paths of this machine.
 OpenMount open_mount(const LaunchMount& mount) {
   OpenMount opened{Descriptor(static_cast<int>(
                        syscall(SYS_open_tree, AT_FDCWD, mount.from.c_str(), kClone | O_CLOEXEC | kRecursive))),
@@ -77,7 +77,7 @@ OpenMount open_mount(const LaunchMount& mount) {
   return opened;
 }
 
-// From the new root.
+// Returns the path relative to the new root.
 const char* place_of(const std::string& path) { return path.c_str() + (path.starts_with('/') ? 1 : 0); }
 
 void make_parents(const std::string& path) {
@@ -99,7 +99,8 @@ void attach(const OpenMount& mount) {
   ensure(syscall(SYS_move_mount, mount.from.number(), "", AT_FDCWD, place, kMoveFrom) == 0, mount.to);
 }
 
-// A Python's folder may lie in the machine's /tmp.
+// Returns true if the target is in /tmp, for example because a virtual environment is there on this machine. Such
+// mounts are attached after the tmpfs at /tmp.
 bool is_in_tmp(const OpenMount& mount) { return mount.to.starts_with("/tmp/"); }
 
 void write_program_file(const SandboxFile& file) {
@@ -115,7 +116,8 @@ void write_program_file(const SandboxFile& file) {
 }
 
 void build_tree(const LaunchPlan& plan) {
-  ensure(mount(nullptr, "/", nullptr, MS_SLAVE | MS_REC, nullptr) == 0, "mounts of its own");
+  ensure(mount(nullptr, "/", nullptr, MS_SLAVE | MS_REC, nullptr) == 0, "making the mounts private");
+  // Open the sources of all mounts while the old root is visible.
   std::vector<OpenMount> mounts;
   mounts.reserve(plan.world.mounts.size());
   for (const LaunchMount& wanted : plan.world.mounts) mounts.push_back(open_mount(wanted));
@@ -124,8 +126,10 @@ void build_tree(const LaunchPlan& plan) {
   for (const SandboxPipe& pipe : plan.pipes) {
     pipes.push_back(open_mount({MountKind::pipe, pipe.path, "/tmp/" + pipe.name}));
   }
+  // The new root is a small tmpfs, mounted over /tmp of the old root.
   constexpr unsigned long kPlain = MS_NOSUID | MS_NODEV;
-  ensure(mount("tmpfs", "/tmp", "tmpfs", kPlain, "mode=0755,size=256k") == 0 && chdir("/tmp") == 0, "a new root");
+  ensure(mount("tmpfs", "/tmp", "tmpfs", kPlain, "mode=0755,size=256k") == 0 && chdir("/tmp") == 0,
+         "mounting a new root");
   for (const OpenMount& wanted : mounts) {
     if (!is_in_tmp(wanted)) attach(wanted);
   }
@@ -133,58 +137,61 @@ void build_tree(const LaunchPlan& plan) {
     make_parents(link.path);
     ensure(symlink(link.target.c_str(), place_of(link.path)) == 0, link.path);
   }
-  // Read-only, for else a program may write into the memory of others.
+  // /proc is read-only, because otherwise a program could write to the memory of others through /proc/PID/mem.
   ensure(mkdir("proc", 0755) == 0 && mount("proc", "proc", "proc", kPlain | MS_NOEXEC | MS_RDONLY, nullptr) == 0,
-         "/proc");
+         "mounting /proc");
   const std::string room = text_of("mode=0755,size=", plan.disk_bytes, ",nr_inodes=", kMostInodes);
-  ensure(mkdir("tmp", 0755) == 0 && mount("tmpfs", "tmp", "tmpfs", kPlain, room.c_str()) == 0, "/tmp");
+  ensure(mkdir("tmp", 0755) == 0 && mount("tmpfs", "tmp", "tmpfs", kPlain, room.c_str()) == 0, "mounting /tmp");
   for (const SandboxFile& file : plan.files) write_program_file(file);
   for (const OpenMount& wanted : mounts) {
     if (is_in_tmp(wanted)) attach(wanted);
   }
   for (const OpenMount& pipe : pipes) attach(pipe);
-  // The old root comes to lie on the new one, and goes.
-  ensure(syscall(SYS_pivot_root, ".", ".") == 0 && umount2(".", MNT_DETACH) == 0 && chdir("/tmp") == 0, "the new root");
-  set_attributes(AT_FDCWD, "/", 0, kReadOnly, "the new root");
+  // pivot_root(".", ".") stacks the old root on the new one (pivot_root(2)); umount2 detaches it.
+  ensure(syscall(SYS_pivot_root, ".", ".") == 0 && umount2(".", MNT_DETACH) == 0 && chdir("/tmp") == 0, "pivot_root");
+  set_attributes(AT_FDCWD, "/", 0, kReadOnly, "making the root read-only");
 }
 
-// --- rights
+// --- Capabilities, seccomp and descriptors
 
 void give_up_rights(const std::string& filter) {
   for (unsigned long right = 0; prctl(PR_CAPBSET_READ, right, 0, 0, 0) >= 0; ++right) {
-    ensure(prctl(PR_CAPBSET_DROP, right, 0, 0, 0) == 0, "giving up rights");
+    ensure(prctl(PR_CAPBSET_DROP, right, 0, 0, 0) == 0, "dropping capabilities");
   }
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   const __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
   ensure(prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) == 0 && syscall(SYS_capset, &header, none) == 0,
-         "giving up rights");
-  // Programs must neither see what this process holds nor change it.
-  ensure(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "giving up rights");
+         "dropping capabilities");
+  // Not dumpable: programs cannot read or change this process through /proc or ptrace. The seccomp filter needs
+  // no_new_privs.
+  ensure(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "dropping privileges");
   std::vector<sock_filter> rules(filter.size() / sizeof(sock_filter));
   std::memcpy(rules.data(), filter.data(), rules.size() * sizeof(sock_filter));
   const sock_fprog program{static_cast<unsigned short>(rules.size()), rules.data()};
-  ensure(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0, "the filter of system calls");
+  ensure(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0, "installing the seccomp filter");
 }
 
+// Makes the kernel kill this process when the server dies. The server may have died before the call to prctl.
 void die_with(int server) {
-  ensure(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0, "dying with its server");
+  ensure(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0, "PR_SET_PDEATHSIG");
   if (wait_readable(server, std::chrono::milliseconds(0))) _exit(1);
 }
 
-// Of this process the program gets the standard streams alone.
+// Places the standard streams and the status pipe at descriptors 0 to 3 and closes all others. The program inherits the
+// standard streams only.
 void place_streams(const LaunchStreams& streams) {
   ensure(dup2(streams.input, 0) == 0 && dup2(streams.output, 1) == 1 && dup2(streams.error, 2) == 2 &&
              dup3(streams.status, kStatus, O_CLOEXEC) == kStatus && close_range(kStatus + 1, ~0U, 0) == 0,
          "passing descriptors");
 }
 
-// --- the program
+// --- The program
 
 void tell(int status, std::string_view line) {
   if (write(status, line.data(), line.size()) != static_cast<ssize_t>(line.size())) _exit(1);
 }
 
-// The limits come last: they are too narrow for this process.
+// Sets the resource limits and executes the program. The limits come last because they are too low for the setup.
 [[noreturn]] void run_program(const LaunchPlan& plan, char* const* arguments, char* const* environment) {
   for (const ResourceLimit& limit : plan.limits) {
     const rlimit both{limit.most, limit.most};
@@ -204,11 +211,11 @@ void tell(int status, std::string_view line) {
   tell(kStatus, "began\n");
   const pid_t program = fork();
   if (program == 0) run_program(plan, arguments.data(), environment.data());
-  ensure(program > 0, "a process for the program");
+  ensure(program > 0, "forking the program");
   (void)close_range(0, kStatus - 1, 0);
   for (;;) {
     int status = 0;
-    const pid_t ended = wait(&status);  // also what the program has left to this process
+    const pid_t ended = wait(&status);  // as init of the PID namespace, also reaps orphans of the program
     if (ended < 0 && errno != EINTR) _exit(1);
     if (ended != program) continue;
     tell(kStatus, text_of("ended ", status, "\n"));
@@ -220,7 +227,7 @@ std::string content_of(int file) {
   std::string bytes(static_cast<std::size_t>(std::max<off_t>(lseek(file, 0, SEEK_END), 0)), '\0');
   for (std::size_t done = 0; done < bytes.size();) {
     const ssize_t count = pread(file, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
-    ensure(count > 0, "reading what is to be run");
+    ensure(count > 0, "reading the launch plan");
     done += static_cast<std::size_t>(count);
   }
   return bytes;
@@ -238,14 +245,14 @@ void run_inside(int plan, const LaunchStreams& streams, const LaunchServer& serv
   try {
     die_with(server.process);
     default_signals();
-    ensure(setsid() >= 0, "a session of its own");
+    ensure(setsid() >= 0, "creating a session");
     offer_to_oom_killer();
     ensure(streams.control_group < 0 || write(streams.control_group, "0", 1) == 1, "joining a control group");
-    ensure(map_user(kNobody, kNobody, server), "a user of its own");
+    ensure(map_user(kNobody, kNobody, server), "mapping user and group ids");
     const std::string bytes = content_of(plan);
     const LaunchPlan wanted = decode_plan(bytes);
     build_tree(wanted);
-    ensure(sethostname(kHostName, std::strlen(kHostName)) == 0, "a host name of its own");
+    ensure(sethostname(kHostName, std::strlen(kHostName)) == 0, "setting the host name");
     place_streams(streams);
     status = kStatus;
     give_up_rights(wanted.filter);

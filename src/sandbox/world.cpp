@@ -13,6 +13,7 @@ namespace hone {
 namespace {
 namespace fs = std::filesystem;
 
+// Adds a path of this machine to the world: as a link if it is a symbolic link, otherwise as a mount if it is readable.
 void show(World& world, const std::string& path) {
   std::error_code error;
   if (fs::is_symlink(path, error)) {
@@ -22,7 +23,7 @@ void show(World& world, const std::string& path) {
   }
 }
 
-// As far as it exists, without links.
+// Resolves the symbolic links in the part of the path that exists.
 fs::path real_path(const std::string& path) {
   std::error_code error;
   fs::path real = fs::weakly_canonical(fs::absolute(path, error), error);
@@ -44,7 +45,7 @@ World make_world() {
   }
   for (const std::string name : {"/bin", "/sbin", "/lib", "/lib32", "/lib64"}) show(world, name);
   for (const std::string name : {"/etc/alternatives", "/etc/ld.so.cache"}) show(world, name);
-  // A link to a file of zoneinfo, or that file.
+  // The time zone: usually a link to a file in /usr/share/zoneinfo.
   show(world, "/etc/localtime");
   for (const std::string device : {"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"}) show(world, device);
   world.links.insert(world.links.end(), {{"/proc/self/fd", "/dev/fd"},
@@ -68,12 +69,12 @@ std::vector<std::string> readable_parts(const std::string& prefix) {
 }
 
 void check_hidden(std::span<const std::string> hidden, std::span<const std::string> shown) {
-  std::vector<std::pair<std::string, std::string>> all;  // what, and where
+  std::vector<std::pair<std::string, std::string>> all;  // description and path
   for (const std::string& path : hidden) {
     if (!path.empty()) all.emplace_back("data or output", path);
   }
   std::error_code error;
-  all.emplace_back("the working folder", fs::current_path(error).string());
+  all.emplace_back("the working directory", fs::current_path(error).string());
   for (const char* name : {"HOME", "HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME", "HONE_CACHE"}) {
     all.emplace_back(name, environment_variable(name));
   }
@@ -82,8 +83,8 @@ void check_hidden(std::span<const std::string> hidden, std::span<const std::stri
     for (const std::string& folder : shown) {
       if (!lies_below(real_path(path), real_path(folder))) continue;
       throw Error("the sandbox for programs",
-                  text_of(path, " (", what, ") lies below ", folder, ", which the programs of completions may read"),
-                  "keep it elsewhere: whoever can read the answers need not solve the problem");
+                  text_of(path, " (", what, ") is below ", folder, ", which the programs in completions may read"),
+                  "move it elsewhere: a program that can read the answers need not solve the problem");
     }
   }
 }

@@ -243,7 +243,7 @@ TEST_F(CommandsTest, NothingGoesBeyondTheModelsPositions) {
                                     path("data/prompts.jsonl"), "--dataset_end_index", "2", "--temperature", "0",
                                     "--require_end", "false", "--output_dir", path("capped")});
   EXPECT_EQ(capped.code, 0) << capped.output;
-  EXPECT_THAT(capped.output, HasSubstr(", not after max_new_tokens 8192"));
+  EXPECT_THAT(capped.output, HasSubstr(" instead of max_new_tokens 8192"));
 }
 
 TEST_F(CommandsTest, WhatIsWrongGetsOneLine) {

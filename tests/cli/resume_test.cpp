@@ -166,7 +166,7 @@ TEST(Resume, AnEvaluationThatIsKilledLeavesTheSameBytes) {
   // A kill during a write leaves an incomplete line.
   append_file(answers, R"({"completion":"half of an ans)");
   ASSERT_EQ(run_to_end(arguments, log), 0) << read_file(log);
-  EXPECT_NE(read_file(log).find(text_of(before, " of 160 answers were given before")), std::string::npos);
+  EXPECT_NE(read_file(log).find(text_of(before, " of 160 answers are already done")), std::string::npos);
   for (const char* name : {"samples.jsonl", "results.json"}) {
     EXPECT_EQ(read_file(folder.path() / "out" / name), read_file(folder.path() / "whole" / name)) << name;
   }

@@ -1,4 +1,4 @@
-// LiveCodeBench: its test cases as published, what counts as passing them, and what its solutions may do.
+// Tests the task lcb: reading the published test cases, comparing results, and hostile solutions.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -105,7 +105,7 @@ TEST_F(LcbPrograms, judges_programs) {
   EXPECT_EQ(task_.judge(problems_[0], "<think>\n```\n```\n</think> none").score, 0.0);
 }
 
-// A program that ends its sandbox, or tries to, has failed; the evaluation goes on.
+// A program that ends its sandbox, or tries to, fails its tests; the evaluation continues.
 TEST_F(LcbPrograms, attacks_score_nothing) {
   EXPECT_EQ(score(0, "import os\nos.kill(0, 9)"), 0.0);
   EXPECT_EQ(score(0, "import os\nos.kill(-1, 9)"), 0.0);

@@ -1,4 +1,4 @@
-// run_scoring and what it leaves behind.
+// Tests run_scoring(), the reports and the comparison page.
 #include "eval/scoring.h"
 
 #include <gtest/gtest.h>
@@ -152,7 +152,7 @@ TEST(Compare, shows_a_sample_that_differs) {
   EXPECT_EQ(shown(problem({{"a", "6", 1}, {"b", "7", 0}, {"c", "5", 0}})), 1u);
   EXPECT_EQ(shown(problem({{"x", "6", 1}, {"b", "6", 1}, {"c", "6", 1}})), 2u) << "scores before completions";
   EXPECT_EQ(shown(problem({{"a", "6", 1}, {"b", "6", 1}, {"c", "4", 0}})), 2u) << "answers";
-  EXPECT_EQ(shown(problem({{"a", "6", 1}, {"x", "6", 1}})), 1u) << "completions, of as many as both have";
+  EXPECT_EQ(shown(problem({{"a", "6", 1}, {"x", "6", 1}})), 1u) << "completions; only samples that both runs have";
   EXPECT_EQ(shown(base), 0u);
   const ComparedProblem* alone[] = {nullptr, &base};
   EXPECT_EQ(sample_to_show(alone), 0u);
@@ -183,15 +183,15 @@ TEST(Compare, pairs_problems_and_shows_them) {
   EXPECT_EQ(paired->better, 2);
   EXPECT_EQ(paired->worse, 1);
   EXPECT_NEAR(paired->estimate.value, (0.5 - 0.5 + 1.0) / 3, 1e-12);
-  EXPECT_NEAR(*paired->estimate.standard_error, std::sqrt(7.0 / 12 / 3), 1e-12);  // of 1/2, -1/2, 1
+  EXPECT_NEAR(*paired->estimate.standard_error, std::sqrt(7.0 / 12 / 3), 1e-12);  // differences: 1/2, -1/2, 1
   const std::string page = comparison_page(runs);
   EXPECT_NE(page.find("+33.3"), std::string::npos);
   EXPECT_NE(page.find("&lt;b&gt;p1&lt;/b&gt;"), std::string::npos);
   EXPECT_EQ(page.find("<b>p1"), std::string::npos);
   EXPECT_NE(page.find("<details open><summary>problem 3"), std::string::npos);
-  EXPECT_LT(page.find("problem 3"), page.find("problem 1"));  // on which the runs differ most
+  EXPECT_LT(page.find("problem 3"), page.find("problem 1"));  // the runs differ most on problem 3
   EXPECT_EQ(page.find("http"), std::string::npos);
-  // Their first samples are alike on the problems 1 and 2.
+  // The first samples of problems 1 and 2 are equal in both runs.
   EXPECT_NE(page.find(", sample 2 of 2"), std::string::npos);
   EXPECT_NE(page.find("<pre>\\boxed{5}</pre>"), std::string::npos) << "of run a on problem 1";
   EXPECT_NE(page.find("<pre>\\boxed{1}</pre>"), std::string::npos) << "of run b on problem 2";
@@ -200,7 +200,7 @@ TEST(Compare, pairs_problems_and_shows_them) {
     (void)read_runs(folders);
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("line 1: is no sample"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("line 1: is not a sample"), std::string::npos) << error.what();
   }
 }
 

@@ -1,4 +1,4 @@
-// Against numpy and math.comb (fixtures/eval/make_statistics.py), and against known values.
+// Compares the statistics with numpy and math.comb (fixtures/eval/make_statistics.py) and with known values.
 #include "eval/statistics.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST(Statistics, agree_with_numpy) {
 TEST(Statistics, pass_at_k_of_known_values) {
   EXPECT_DOUBLE_EQ(pass_at_k(10, 0, 5), 0.0);
   EXPECT_DOUBLE_EQ(pass_at_k(10, 10, 1), 1.0);
-  EXPECT_DOUBLE_EQ(pass_at_k(10, 6, 5), 1.0) << "five wrong ones do not exist";
+  EXPECT_DOUBLE_EQ(pass_at_k(10, 6, 5), 1.0) << "there are only four wrong samples";
   EXPECT_NEAR(pass_at_k(4, 1, 2), 0.5, 1e-15);
   EXPECT_NEAR(pass_at_k(5, 2, 3), 1.0 - 1.0 / 10.0, 1e-15);
 }

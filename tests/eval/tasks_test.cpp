@@ -1,4 +1,5 @@
-// Tasks: prompts, golds, extraction (against fixtures/eval/make_extraction.py), and errors that name the place.
+// Tests the evaluation tasks: prompts, gold answers, extraction (compared with fixtures/eval/make_extraction.py), and
+// errors that name the row.
 #include <gtest/gtest.h>
 
 #include <filesystem>

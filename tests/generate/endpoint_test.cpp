@@ -1,4 +1,4 @@
-// hone generate with an OpenAI-compatible server in place of the engine.
+// Tests `hone generate` with an OpenAI-compatible server instead of the engine.
 #include "generate/endpoint.h"
 
 #include <gmock/gmock.h>
@@ -120,11 +120,11 @@ TEST_F(EndpointTest, WhatFailsInPassingIsAskedAgain) {
 
 TEST_F(EndpointTest, ConnectionsAreUsedAgain) {
   EXPECT_EQ(run().kept, 15);
-  EXPECT_LE(server.connections(), 4) << "one for each that asks at a time";
+  EXPECT_LE(server.connections(), 4) << "one connection per concurrent request";
   const int before = server.connections();
   options.overwrite_output_dir = true;
   EXPECT_EQ(run().kept, 15);
-  EXPECT_LE(server.connections(), 4) << "of the run before as well, " << before;
+  EXPECT_LE(server.connections(), 4) << "includes the connections of the run before, " << before;
 }
 
 TEST_F(EndpointTest, AServerMayCloseEachConnection) {
@@ -134,7 +134,7 @@ TEST_F(EndpointTest, AServerMayCloseEachConnection) {
   EXPECT_EQ(server.connections(), 15);
 }
 
-// The queue of connections must not need what it holds to be answered first.
+// All requests must be sent although none of them has been answered.
 TEST_F(EndpointTest, AServerMayWaitForAllRequests) {
   options.num_generations = 13;
   options.max_num_seqs = 65;
@@ -163,7 +163,7 @@ TEST(FailureNotices, AreALineNowAndThen) {
                        std::chrono::seconds(30));
   };
   testing::internal::CaptureStderr();
-  EXPECT_TRUE(says(0)) << "the first at once";
+  EXPECT_TRUE(says(0)) << "the first one is reported immediately";
   EXPECT_FALSE(says(0));
   EXPECT_FALSE(says(4));
   EXPECT_TRUE(says(5));
@@ -175,7 +175,7 @@ TEST(FailureNotices, AreALineNowAndThen) {
 
 TEST_F(EndpointTest, WhoIsTooSlowIsAskedAgain) {
   options.endpoint_timeout = 2;
-  options.endpoint_retries = 1000;  // on a busy machine other answers come too late as well
+  options.endpoint_retries = 1000;  // on a busy machine other answers may also be late
   options.num_generations = 1;
   options.max_num_seqs = 1;
   server.slow = 1;
@@ -245,7 +245,7 @@ TEST_F(EndpointTest, WhatIsComparedWithBenchmarksIsCounted) {
   EXPECT_EQ(run().kept, 1);
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               HasSubstr("decontaminate: 1 prompts checked, 0 removed: 0 for " + first))
-      << "nothing found is said too";
+      << "also reported if nothing was found";
 }
 
 TEST_F(EndpointTest, PromptsThatAreRefusedAreCountedAndLeftOut) {
@@ -266,7 +266,7 @@ TEST_F(EndpointTest, PromptsWithoutAReadableAnswerAreLeftOut) {
   options.endpoint_retries = 1;
   options.max_num_seqs = 1;
   options.num_generations = 1;
-  server.nonsense = 2;  // to each try of the first prompt
+  server.nonsense = 2;  // for each attempt of the first prompt
   testing::internal::CaptureStderr();
   const GenerateCounts counts = run();
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("the answer is not a valid chat completion"));
@@ -318,14 +318,14 @@ TEST_F(EndpointTest, MistakesAreNamed) {
   EXPECT_THAT(error_of(), AllOf(HasSubstr("gives no answer"), HasSubstr("tried 2 times")));
   options.endpoint = server.url();
   options.chat_template = "{{ messages }}";
-  EXPECT_THAT(error_of(), HasSubstr("an endpoint renders prompts by a template of its own"));
+  EXPECT_THAT(error_of(), HasSubstr("an endpoint renders prompts with the server's template"));
   options.chat_template.clear();
   write_file(
       options.dataset_name,
       Json{{"prompt", {{{"role", "user"}, {"content", "a"}}, {{"role", "assistant"}, {"content", "b"}}}}}.dump());
-  EXPECT_THAT(error_of(), HasSubstr("an endpoint cannot go on with an assistant's message"));
+  EXPECT_THAT(error_of(), HasSubstr("an endpoint cannot continue a message of the assistant"));
   options.model_name_or_path.clear();
-  EXPECT_THAT(error_of(), HasSubstr("the model's name at the endpoint"));
+  EXPECT_THAT(error_of(), HasSubstr("the model's name on the server"));
 }
 
 TEST(EndpointUrl, MayLackTheVersion) {

@@ -1,4 +1,4 @@
-// Generated data: overlap with benchmarks, the journal, the filters.
+// Tests the parts of `hone generate`: overlap with benchmarks, the journal and the filters.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -28,7 +28,7 @@ TEST(Ngrams, overlap_as_the_reference_finds_it) {
   EXPECT_GE(count, 200u);
 }
 
-// open-r1's script lets every copy of a prompt pass that is shorter than a run.
+// The script of open-r1 does not find copies of prompts that are shorter than a run.
 TEST(Ngrams, texts_shorter_than_a_run_are_compared_whole) {
   NgramSet ngrams(8);
   ngrams.add("What is 7 + 8?");
@@ -83,7 +83,7 @@ class Filters : public testing::Test {
     add("three", {"a", "b", "c", "d"}, {1, 1, 1, 1}, {"stop", "length", "length", "length"});
   }
 
-  // Prompts "one" ... whose gold is 1, 2, 3.
+  // Adds a prompt with its completions. The gold answer is the number of the prompt: 1, 2, 3.
   void add(const std::string& name, const std::vector<std::string>& texts, const std::vector<int>& tokens,
            const std::vector<std::string>& reasons) {
     const Json row = {{"prompt", "What is " + name + "?"}, {"solution", std::to_string(prompts_.size() + 1)}};
@@ -114,7 +114,7 @@ class Filters : public testing::Test {
 TEST_F(Filters, keep_what_a_reward_verifies) {
   options_.reward_funcs = {"accuracy"};
   const std::vector<Json> rows = collect();
-  ASSERT_EQ(rows.size(), 3u);  // of "one" the third repeats the first, of "two" two do
+  ASSERT_EQ(rows.size(), 3u);  // one completion of "one" and two of "two" are duplicates
   EXPECT_EQ(
       rows[0]["messages"],
       Json::parse(R"([{"role": "user", "content": "What is one?"}, {"role": "assistant", "content": "\\boxed{1}"}])"));

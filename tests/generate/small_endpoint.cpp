@@ -7,7 +7,7 @@ namespace {
 
 std::string error_body(const std::string& message) { return Json{{"error", {{"message", message}}}}.dump(); }
 
-// Whether one of `count` was left.
+// Decrements `count` and returns true, or returns false if it is 0.
 bool take_one(std::atomic<int>& count) {
   if (count-- > 0) return true;
   ++count;

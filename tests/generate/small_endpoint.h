@@ -1,4 +1,4 @@
-// An OpenAI-compatible server on loopback, with the faults that a test asks for.
+// OpenAI-compatible server on the loopback interface, with configurable faults.
 #pragma once
 
 #include <atomic>
@@ -21,20 +21,20 @@ class SmallEndpoint {
 
   [[nodiscard]] std::string url() const { return server_.url(); }
 
-  // What is to happen; set before requests.
-  std::string needed_key;             // 401 without it
-  std::string retry_after;            // with an answer 429
-  std::atomic<int> busy = 0;          // answers 429 so many times
-  std::atomic<int> cut = 0;           // closes the connection in the middle of so many answers
-  std::atomic<int> nonsense = 0;      // answers 200 with a page so many times
-  std::atomic<int> slow = 0;          // answers so many times only when it is asked again
-  std::atomic<int> stops_after = -1;  // answers 500 from then on; -1: never
-  std::atomic<int> gathers = 0;       // answers nothing before it has so many requests
-  std::string message;                // JSON, sent in place of {"content": "MODEL SEED: PROMPT"}
-  bool counts_tokens = true;
-  bool closes = false;  // the connection after each answer
+  // Behaviour; set before the first request.
+  std::string needed_key;             // requests without this key are answered with status 401
+  std::string retry_after;            // header of answers with status 429
+  std::atomic<int> busy = 0;          // number of answers with status 429
+  std::atomic<int> cut = 0;           // number of answers in which the connection is closed
+  std::atomic<int> nonsense = 0;      // number of answers with status 200 and an HTML page
+  std::atomic<int> slow = 0;          // number of requests that are answered only after a further request
+  std::atomic<int> stops_after = -1;  // number of requests after which all are answered with status 500; -1: never
+  std::atomic<int> gathers = 0;       // number of requests to collect before any is answered
+  std::string message;                // JSON sent instead of {"content": "MODEL SEED: PROMPT"}
+  bool counts_tokens = true;          // answers contain the number of tokens
+  bool closes = false;                // close the connection after each answer
 
-  [[nodiscard]] std::vector<Json> requests();  // bodies, in order
+  [[nodiscard]] std::vector<Json> requests();  // bodies of the requests, in order
   [[nodiscard]] int most_at_once() const { return server_.most_at_once(); }
   [[nodiscard]] int connections() const { return server_.connections(); }
 
@@ -43,7 +43,7 @@ class SmallEndpoint {
   [[nodiscard]] std::string completion_of(const Json& request) const;
 
   std::mutex mutex_;
-  std::condition_variable asked_;  // one more request, or the end
+  std::condition_variable asked_;  // notified after each request and at the end
   bool is_over_ = false;
   std::vector<Json> requests_;
   Loopback server_{[this](const LoopbackRequest& request) { return answer(request); }};

@@ -1,4 +1,5 @@
-// Golds and answers against Math-Verify 0.9 (fixtures/math_equality/make_math_equality.py and make_math_pairs.py).
+// Compares the verdicts of hone with those of Math-Verify 0.9 (fixtures/math_equality/make_math_equality.py and
+// make_math_pairs.py).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,11 +27,12 @@ std::optional<double> score(const std::string& gold_text, const std::string& com
 
 std::string shown(std::optional<double> value) { return value ? std::to_string(*value) : "none"; }
 
-// Where hone decides otherwise than the reference, and why (docs/math-equality.md). (gold, its answer) -> reason.
+// Known differences to Math-Verify (docs/math-equality.md): (gold answer, answer) -> reason.
 const std::map<std::pair<std::string, std::string>, std::string>& known_differences() {
   static const std::map<std::pair<std::string, std::string>, std::string> differences = {
       {{R"($\frac{1}{3}$)", R"(\frac{0.1}{0.3})"}, "decimals are exact, not floating point"},
-      {{R"($\arcsin x + \arccos x$)", R"(\frac{\pi}{2})"}, "an identity that its simplification does not know"},
+      {{R"($\arcsin x + \arccos x$)", R"(\frac{\pi}{2})"},
+       "an identity that the simplification of sympy does not find"},
       {{R"($\emptyset$)", R"(\varnothing)"}, "both are the empty set"},
       {{R"($x > 3$)", R"(2x > 6)"}, "the same inequality"},
       {{R"($[-1,1] \cap [0,2]$)", R"([0,1])"}, "intersections are computed"},
@@ -38,7 +40,7 @@ const std::map<std::pair<std::string, std::string>, std::string>& known_differen
   return differences;
 }
 
-// How many cases the file holds, and how many differences were seen.
+// Number of cases in the file, and number of differences.
 std::pair<std::size_t, std::size_t> check(const std::string& file) {
   std::istringstream lines(read_file(test::fixture("math_equality/" + file)));
   std::size_t count = 0;
@@ -71,7 +73,7 @@ TEST(MathEquality, agrees_with_the_reference) {
 TEST(MathEquality, agrees_with_the_reference_for_every_kind) {
   const auto [count, different] = check("math_pairs.jsonl");
   EXPECT_GE(count, 500u);
-  EXPECT_EQ(different, known_differences().size()) << "a known difference is not among the cases, or twice";
+  EXPECT_EQ(different, known_differences().size()) << "a known difference is missing from the cases or occurs twice";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Inputs made to hurt: every one must come back, and soon. A quadratic step here would take far longer than the rest of
-// the tests.
+// Tests pathological inputs, each of which must end quickly. A step of quadratic time would take far longer than all
+// other tests.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// Answers that pay by Math-Verify's rules and should not, and such that must pay by the strict ones too.
+// Tests strict equality with answers that Math-Verify accepts but should not, and with answers that both must accept.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -161,8 +161,8 @@ TEST(StrictEquality, a_plain_gold_keeps_its_unit) {
   EXPECT_FALSE(is_equal("42_7", "\\boxed{42_8}", true));
 }
 
-// Over all pairs whose default verdicts are frozen by math_test.cpp: strict equality refuses more and accepts no more,
-// and what is written the same stays the same.
+// For all pairs whose default verdicts reference_test.cpp checks: strict equality accepts no pair that the default
+// rules refuse, and it accepts answers that are written like the gold answer.
 TEST(StrictEquality, never_accepts_what_the_default_refuses) {
   std::size_t accepted = 0;
   std::size_t refused = 0;

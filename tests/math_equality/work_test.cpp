@@ -1,5 +1,5 @@
-// Comparisons that would take seconds are bounded by counted work, so that what comes of them does not depend on the
-// machine. Without the bounds these tests take minutes, or never end.
+// Tests that long comparisons end by counted work, so that their verdicts do not depend on the machine. Without these
+// limits the tests take minutes or do not end.
 #include "math_equality/work.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace hone {
 namespace {
 
-// f(first) joint ... joint f(last), forwards or backwards.
+// Returns "f(first) joint ... joint f(last)", forwards or backwards.
 template <class Term>
 std::string joined(int first, int last, const std::string& joint, const Term& term) {
   std::string text;
@@ -36,7 +36,7 @@ std::string nested_sum(int depth) {
   return text;
 }
 
-// Equal numbers whose proof in an exact field would take long: enclosures decide.
+// Equal numbers whose proof in an exact field would take long; enclosures decide.
 TEST(Work, long_products_are_judged_by_enclosures) {
   const auto cosine = [](int k) { return "\\cos(" + std::to_string(k) + ")"; };
   const auto root = [](int k) { return "(1+\\sqrt{" + std::to_string(k * k + 1) + "})"; };
@@ -58,10 +58,11 @@ TEST(Work, what_a_comparison_may_take_is_bounded) {
     return "[\\sqrt{" + std::to_string(4 * k + 1) + "},\\sqrt{" + std::to_string(4 * k + 2) + "}]";
   };
   EXPECT_EQ(verdict(joined(1, 32, "\\cup", interval), joined(32, 1, "\\cup", interval)), MathVerdict::too_long);
-  EXPECT_EQ(verdict(nested_sum(3), "1"), MathVerdict::no_gold) << "a gold that takes too long cannot be read";
+  EXPECT_EQ(verdict(nested_sum(3), "1"), MathVerdict::no_gold)
+      << "a gold answer that exceeds the work limit does not parse";
 }
 
-// The elements of sets are compared on one account: a single pair of these costs next to nothing.
+// All pairs of elements of two sets share one limit, although a single pair costs very little.
 TEST(Work, all_of_a_completions_comparisons_count_together) {
   const auto element = [](int k) { return "\\cos(" + std::to_string(k) + "x)\\cdot\\cos(" + std::to_string(k) + "y)"; };
   const std::string gold = "$" + joined(1, 12, ",", element) + "$";
@@ -78,8 +79,8 @@ TEST(Work, all_of_a_completions_comparisons_count_together) {
   EXPECT_EQ(cost(gold, text), cost(gold, text)) << "the count differs from run to run";
 }
 
-// The rewards of a completion each ask; only the first spends the work. With its one worker stopped, a pool that asked
-// again would have to replace it.
+// Several rewards of one completion request the same comparison, but only the first one computes it. The only worker of
+// the pool is stopped, so a second computation would have to replace it.
 TEST(Work, what_was_too_much_is_not_tried_again) {
   MathWorkers workers({.workers = 1});
   const std::string slow = "\\boxed{" + nested_sum(3) + "}";
@@ -94,7 +95,8 @@ TEST(Work, what_was_too_much_is_not_tried_again) {
   }
   EXPECT_EQ(workers.processes(), before);
   ASSERT_EQ(::kill(before.at(1), SIGCONT), 0);
-  EXPECT_EQ(workers.compare(reward_comparison("42", slow, true)).verdict, MathVerdict::too_long) << "another question";
+  EXPECT_EQ(workers.compare(reward_comparison("42", slow, true)).verdict, MathVerdict::too_long)
+      << "a different comparison";
   EXPECT_EQ(workers.compare(reward_comparison("42", "\\boxed{42}")).verdict, MathVerdict::equal);
 }
 

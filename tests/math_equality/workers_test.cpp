@@ -1,4 +1,4 @@
-// Comparisons in worker processes: order, time limits, deaths, and what is left behind.
+// Tests comparisons in worker processes: order, time limits, deaths of workers, and remaining processes.
 #include "math_equality/workers.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ TEST(MathWorkers, texts_larger_than_any_pipe_pass) {
   for (const MathOutcome& outcome : workers.compare(comparisons)) EXPECT_EQ(outcome.verdict, MathVerdict::equal);
 }
 
-// Reading the text alone takes more than the limit, on any machine.
+// Parsing this text alone exceeds the work limit on every machine.
 TEST(MathWorkers, a_comparison_that_takes_too_long_costs_its_worker) {
   const std::string text = std::string(50'000'000, 'x') + " \\boxed{6}";
   MathWorkers workers({.workers = 1, .limit = milliseconds(1)});
@@ -63,7 +63,7 @@ TEST(MathWorkers, a_comparison_that_takes_too_long_costs_its_worker) {
   EXPECT_FALSE(exists(worker)) << "a zombie, or still alive";
 }
 
-// However long it stands still: without processor time there is no verdict.
+// A worker that stalls, for however long, must not lead to a verdict, because it uses no CPU time.
 TEST(MathWorkers, a_worker_that_stands_still_costs_nothing) {
   MathWorkers workers({.workers = 1, .wait = milliseconds(100)});
   ASSERT_EQ(outcome_of(workers, "6", "\\boxed{6}").verdict, MathVerdict::equal);
@@ -91,7 +91,7 @@ TEST(MathWorkers, a_server_that_dies_is_started_again) {
   MathWorkers workers({.workers = 1});
   const pid_t server = workers.processes().at(0);
   ASSERT_EQ(::kill(server, SIGKILL), 0);
-  ASSERT_EQ(::kill(workers.processes().at(1), SIGKILL), 0);  // it dies with its server, but perhaps later
+  ASSERT_EQ(::kill(workers.processes().at(1), SIGKILL), 0);  // it would die with its server, but perhaps later
   EXPECT_EQ(outcome_of(workers, "6", "\\boxed{6}").verdict, MathVerdict::equal);
   EXPECT_NE(workers.processes().at(0), server);
 }

@@ -1,4 +1,4 @@
-// Rewards for programs: what is run, how outputs are compared, and what is no verdict.
+// Tests the rewards for programs: which program runs, how outputs are compared, and when there is no score.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ TEST(CodeRewards, the_share_of_cases_counts) {
       block("n = int(input())\nprint(2 * n)\nassert n != 2"),      // a failing status fails its case only
       block("print(0)") + block("import sys; print(2 * int(sys.stdin.read()))"),  // the last block counts
       block("print(2 * int(input()))") + block("print(0)"),
-      block("print(2 * int(input("),  // no Python
+      block("print(2 * int(input("),  // not valid Python
       "no program at all",
       block("print(2 * int(input()))", "cpp"),
   };
@@ -69,7 +69,7 @@ TEST(CodeRewards, hostile_programs_score_nothing) {
       block("import os, time\nif os.fork() == 0: time.sleep(1000)\nos.wait()\nprint('ok')"),
       block("import os\nfor f, _, n in os.walk('/root'): print('ok'); break"),
       block("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\nimport time; time.sleep(100)\nprint('ok')"),
-      block("print('ok')"),  // the judge is alive and well
+      block("print('ok')"),  // the judge still works
   };
   const RewardScores expected = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0};
   EXPECT_EQ(scores("code", completions, row), expected);
@@ -154,7 +154,7 @@ TEST(CodeRewards, code_format_agrees_with_open_r1) {
   EXPECT_GE(fixture.size() - formatted, 30u);
 }
 
-// The expected values are those of open-r1's pattern under Python's re.
+// The expected values are those of open-r1's pattern in Python's re.
 TEST(CodeRewards, code_format_wants_a_block_within_the_answer) {
   const auto score = [](const std::string& text, const Json& row = Json::object(), const RewardOptions& options = {}) {
     return scores("code_format", {text}, row, options).at(0).value();

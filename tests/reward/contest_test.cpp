@@ -1,4 +1,5 @@
-// ioi_code and cf_code, and how their judges compare, against open-r1's (fixtures/reward/make_contest_rewards.py).
+// Compares ioi_code and cf_code, and the comparisons of their judges, with open-r1 (fixtures/reward/
+// make_contest_rewards.py).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +35,7 @@ RewardScores contest_scores(const std::string& name, const std::vector<std::stri
   return registry.make(name, options).score(batch);
 }
 
-// The fixture's cases of one reward, judged in one call.
+// Judges all cases of one reward in the fixture in one call.
 void expect_equal_scores(const Json& cases, const std::string& reward, const char* key, const RewardOptions& options) {
   std::vector<std::string> completions;
   std::vector<Json> rows;
@@ -93,7 +94,7 @@ TEST(IoiCode, agrees_with_open_r1) {
   expect_equal_scores(fixture()["ioi"], "ioi_code", "score", {});
 }
 
-// A program that talks to a manager: the Contest Management System's task type Communication.
+// Tests a program that communicates with a manager: the task type Communication of the Contest Management System.
 TEST(IoiCode, a_manager_and_its_program_talk) {
   SKIP_WITHOUT_SANDBOX();
   const std::string manager =
@@ -179,7 +180,7 @@ TEST(Contest, rows_and_keys_that_make_no_sense_are_errors) {
   ioi["time_limit"] = 1;
   ioi["memory_limit"] = 1e8;
   ioi["grader_files"] = Json::array({Json::array({"../../outside.h", "x"})});
-  refused("ioi_code", ioi, "does not stay in the program's folder");
+  refused("ioi_code", ioi, "leads out of the program's folder");
   Json spoken = cf;
   for (const Json& language : {Json("cobol"), Json("c++17"), Json(nullptr)}) {
     spoken["language"] = language;
@@ -191,7 +192,7 @@ TEST(CppCompiler, without_one_the_error_says_what_to_do) {
   const Sandbox sandbox(SandboxMode::none);
   try {
     const CppCompiler compiler(sandbox, "/no/such/g++");
-    FAIL() << "a compiler that is not there";
+    FAIL() << "accepted a compiler that does not exist";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("no compiler /no/such/g++"));
     EXPECT_THAT(error.what(), testing::HasSubstr("install the package g++"));

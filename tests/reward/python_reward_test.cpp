@@ -1,4 +1,4 @@
-// Reward functions in Python: what they are passed, what they may return, and how they fail.
+// Tests reward functions in Python: their arguments, their results and their failures.
 #include "reward/user/python_reward.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ class PythonFunction : public testing::Test {
     std::ofstream(path) << content;
     return path.string();
   }
-  // A batch of three completions of two prompts; of messages where `conversation` says so.
+  // Judges a batch of three completions of two prompts, which are messages if `conversation`.
   static RewardScores judge(const Reward& reward, bool conversation = false) {
     const std::vector<Json> rows{{{"prompt", "p"}, {"answer", "4\n2"}, {"level", 3}}, {{"answer", "x"}}};
     const Json text = "What is 40 + 2?";
@@ -113,7 +113,7 @@ TEST_F(PythonFunction, gets_what_trl_passes) {
   EXPECT_EQ(texts.at("answer"), (Json{"4\n2", "4\n2", "x"}));
   EXPECT_EQ(texts.at("level"), (Json{3, 3, nullptr}));
   EXPECT_EQ(texts.at("state"), (Json{5, 9, 0.5}));
-  EXPECT_EQ(texts.size(), 6u) << "the column prompt is no argument: " << texts;
+  EXPECT_EQ(texts.size(), 6u) << "the column prompt must not be an argument: " << texts;
   const Json messages = passed(true);
   EXPECT_EQ(messages.at("completions")[0], Json::parse(R"([{"role": "assistant", "content": "no"}])"));
   EXPECT_EQ(messages.at("prompts")[2][1]["content"], "u");
@@ -135,9 +135,9 @@ TEST_F(PythonFunction, answers_numbers_and_none) {
 
 TEST_F(PythonFunction, lives_from_batch_to_batch) {
   const Reward reward = make_user_reward(write("rewards.py",
-                                              "seen = []\ndef reward(completions, **kwargs):\n    seen.append(1)\n"
-                                              "    return [len(seen)] * len(completions)\n"),
-                                        kPatience);
+                                               "seen = []\ndef reward(completions, **kwargs):\n    seen.append(1)\n"
+                                               "    return [len(seen)] * len(completions)\n"),
+                                         kPatience);
   EXPECT_EQ(reward.metric_name, "reward");
   EXPECT_EQ(judge(reward)[0], 1.0);
   EXPECT_EQ(judge(reward)[0], 2.0);
@@ -161,9 +161,9 @@ TEST_F(PythonFunction, what_it_prints_and_reads_is_no_answer) {
 
 TEST_F(PythonFunction, much_goes_both_ways_at_once) {
   const Reward reward = make_user_reward(write("rewards.py",
-                                              "def reward(completions, **kwargs):\n    print('x' * 3000000)\n"
-                                              "    return [len(c) for c in completions]\n"),
-                                        kPatience);
+                                               "def reward(completions, **kwargs):\n    print('x' * 3000000)\n"
+                                               "    return [len(c) for c in completions]\n"),
+                                         kPatience);
   const std::string text(5000, 'a');
   const std::vector<RewardInput> batch(2000, {.completion = text});
   testing::internal::CaptureStderr();
@@ -172,12 +172,13 @@ TEST_F(PythonFunction, much_goes_both_ways_at_once) {
 }
 
 TEST_F(PythonFunction, completions_of_a_prompt_share_nothing_that_can_be_changed) {
-  const Reward reward = make_user_reward(write("rewards.py",
-                                              "def reward(completions, prompts, tests, **kwargs):\n"
-                                              "    for prompt, case in zip(prompts, tests):\n"
-                                              "        prompt.append(1)\n        case['seen'] += 1\n"
-                                              "    return [len(p) + 10 * t['seen'] for p, t in zip(prompts, tests)]\n"),
-                                        kPatience);
+  const Reward reward =
+      make_user_reward(write("rewards.py",
+                             "def reward(completions, prompts, tests, **kwargs):\n"
+                             "    for prompt, case in zip(prompts, tests):\n"
+                             "        prompt.append(1)\n        case['seen'] += 1\n"
+                             "    return [len(p) + 10 * t['seen'] for p, t in zip(prompts, tests)]\n"),
+                       kPatience);
   const Json row{{"tests", {{"seen", 0}}}};
   const Json prompt = Json::parse(R"([{"role": "user", "content": "u"}])");
   EXPECT_EQ(reward.score(std::vector<RewardInput>(3, {.completion = "c", .row = &row, .prompt = &prompt})),
@@ -196,10 +197,10 @@ TEST_F(PythonFunction, is_found_by_name) {
   const std::string two = write("two.py", source + "def second(completions, **kwargs): return [2, 2, 2]\n");
   EXPECT_EQ(judge(make_user_reward(two + ":second", kPatience))[0], 2.0);
   EXPECT_EQ(make_user_reward(two + ":second", kPatience).metric_name, "second");
-  EXPECT_THAT(failure_of(two).error, HasSubstr("it has functions first, second: name one as FILE.py:FUNCTION"));
+  EXPECT_THAT(failure_of(two).error, HasSubstr("the file has functions first, second: name one as FILE.py:FUNCTION"));
   EXPECT_THAT(failure_of(two + ":third").error, HasSubstr("it has no function third, but first, second"));
   EXPECT_THAT(failure_of((folder() / "none.py").string()).error, HasSubstr("there is no file "));
-  EXPECT_THAT(failure("x = 1\n").error, HasSubstr("it has no function with the parameter completions"));
+  EXPECT_THAT(failure("x = 1\n").error, HasSubstr("the file has no function with the parameter completions"));
   EXPECT_THAT(failure_of("hone_has.no_such.module").error, HasSubstr("it raised ModuleNotFoundError: No module named"));
 
   const fs::path before = fs::current_path();
@@ -226,13 +227,13 @@ TEST_F(PythonFunction, fails_in_one_line_below_its_traceback) {
   EXPECT_THAT(error("os._exit(3)"), HasSubstr("it exited with status 3"));
   EXPECT_THAT(error("os.abort()"), HasSubstr("it was killed by signal 6"));
   EXPECT_THAT(error("return [1, 2]"), HasSubstr("it returns 2 rewards for 3 completions"));
-  EXPECT_THAT(error("return None"), HasSubstr("it returns NoneType: a list of 3 numbers or None is wanted"));
+  EXPECT_THAT(error("return None"), HasSubstr("it returns NoneType: return a list of 3 numbers or None"));
   EXPECT_THAT(error("return 'abc'"), HasSubstr("it returns str"));
-  EXPECT_THAT(error("return [1, float('nan'), 2]"), HasSubstr("completion 2 gets nan: a finite number or None"));
+  EXPECT_THAT(error("return [1, float('nan'), 2]"), HasSubstr("completion 2 gets nan: return a finite number or None"));
   EXPECT_THAT(error("return [1, 2, float('inf')]"), HasSubstr("completion 3 gets inf"));
   EXPECT_THAT(error("return [1, 2, '3']"), HasSubstr("completion 3 gets '3'"));
   EXPECT_THAT(failure("def reward(completions, gold, **kwargs): return [1, 2, 3]\n").error,
-              HasSubstr("its parameter gold is no column of the data (columns: answer, level)"));
+              HasSubstr("its parameter gold is not a column of the data (columns: answer, level)"));
   const Failed syntax = failure("def reward(completions:\n");
   EXPECT_THAT(syntax.error, HasSubstr("it raised SyntaxError: "));
   EXPECT_THAT(syntax.shown, Not(HasSubstr("<frozen")));
@@ -241,8 +242,8 @@ TEST_F(PythonFunction, fails_in_one_line_below_its_traceback) {
 TEST_F(PythonFunction, that_does_not_answer_is_asked_where_it_stands) {
   const std::string source = "import threading\ndef reward(completions, **kwargs):\n    threading.Event().wait()\n";
   Failed late = failure(source, milliseconds(500));
-  EXPECT_THAT(late.error, HasSubstr("no answer within 0.5 s (reward_timeout is the limit)"));
-  // A busy machine may need longer to come into the function.
+  EXPECT_THAT(late.error, HasSubstr("no answer within 0.5 s (reward_timeout sets the limit)"));
+  // A busy machine may take longer to enter the function.
   for (int seconds = 1; seconds < 60 && late.shown.find("in reward") == std::string::npos; seconds *= 3) {
     late = failure(source, std::chrono::seconds(seconds));
   }
@@ -256,8 +257,8 @@ TEST_F(PythonFunction, needs_an_interpreter) {
     ADD_FAILURE() << "accepted";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), ("the reward " + path +
-                                ": it needs no-such-python, which is not in PATH (install it, or name an executable or "
-                                "a .so in its place)")
+                                ": it needs no-such-python, which is not in PATH (install it, or use an executable or "
+                                "a shared object)")
                                    .c_str());
   }
 }

@@ -1,4 +1,4 @@
-// What rewards are made with, keys set as on a command line.
+// Options of rewards with keys set by command-line flags.
 #pragma once
 
 #include <string>

@@ -30,11 +30,11 @@ TEST(TestShelf, what_was_not_asked_for_the_longest_goes) {
   (void)take("b");
   (void)take("a");
   EXPECT_EQ(read, "ab");
-  (void)take("c");  // b goes
+  (void)take("c");  // evicts b
   EXPECT_EQ(take("a"), first);
   (void)take("b");
   EXPECT_EQ(read, "abcb");
-  // What is larger than the shelf stays until the next comes.
+  // Tests that are larger than the cache remain until the next ones are read.
   (void)take("d", 9000);
   (void)take("d", 9000);
   (void)take("a");
@@ -51,13 +51,14 @@ TEST(TestShelf, what_cannot_be_read_is_asked_for_again) {
 TEST(StoredTests, without_a_source_of_rows_the_data_set_is_named) {
   try {
     (void)read_stored_tests({}, {.dataset = "Org/Tests", .columns = {"a", "b", "c"}});
-    FAIL() << "read from nowhere";
+    FAIL() << "read tests without a source of rows";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("Org/Tests"));
   }
 }
 
-// Tests of half the memory each: three of them take two parts, in which completions of one problem share theirs.
+// The tests of each problem take half of the memory, so three problems are judged in two parts. Completions of one
+// problem share their tests.
 TEST(Contest, completions_are_judged_in_parts_that_share_the_memory) {
   std::vector<StoredTests> problems;
   for (int i = 0; i < 3; ++i) {

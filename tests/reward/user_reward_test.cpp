@@ -1,4 +1,4 @@
-// Rewards that a user brings: what they are told, what they may answer, and the examples of docs/rewards.md.
+// Tests rewards that the user provides: what they receive, what they may answer, and the examples of docs/rewards.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPatient{36'000'000};  // for programs that do end
+constexpr milliseconds kPatient{36'000'000};  // time limit for programs that end on their own
 
 class UserReward : public testing::Test {
  protected:
@@ -64,7 +64,7 @@ std::string error_of(const std::string& path, milliseconds limit = kPatient) {
   return "accepted";
 }
 
-// The first block of this language in docs/rewards.md that holds `part`.
+// Returns the first block of this language in docs/rewards.md that contains `part`.
 std::string example(const std::string& language, const std::string& part) {
   std::ifstream in(test::source_dir() / "docs/rewards.md");
   const std::string text(std::istreambuf_iterator<char>(in), {});
@@ -118,24 +118,24 @@ TEST_F(UserReward, says_in_one_line_what_is_wrong) {
   const auto said = [&](const std::string& body, milliseconds limit = kPatient) {
     return error_of(script(body), limit);
   };
-  EXPECT_THAT(said("echo 1; echo 2"), testing::HasSubstr("answers 2 lines for 3 completions"));
-  EXPECT_THAT(said("echo 1; echo 2; echo 3; echo 4"), testing::HasSubstr("answers 4 lines for 3"));
-  EXPECT_THAT(said("true"), testing::HasSubstr("answers 0 lines for 3"));
-  EXPECT_THAT(said("echo 1; echo nan; echo 2"), testing::HasSubstr("line 2 answers 'nan'"));
-  EXPECT_THAT(said("echo 1; echo 2; echo inf"), testing::HasSubstr("line 3 answers 'inf'"));
-  EXPECT_THAT(said("echo 1; echo; echo 2"), testing::HasSubstr("line 2 answers ''"));
-  EXPECT_THAT(said("echo good; echo 2; echo 3"), testing::HasSubstr("line 1 answers 'good'"));
+  EXPECT_THAT(said("echo 1; echo 2"), testing::HasSubstr("printed 2 lines for 3 completions"));
+  EXPECT_THAT(said("echo 1; echo 2; echo 3; echo 4"), testing::HasSubstr("printed 4 lines for 3"));
+  EXPECT_THAT(said("true"), testing::HasSubstr("printed 0 lines for 3"));
+  EXPECT_THAT(said("echo 1; echo nan; echo 2"), testing::HasSubstr("line 2 is 'nan'"));
+  EXPECT_THAT(said("echo 1; echo 2; echo inf"), testing::HasSubstr("line 3 is 'inf'"));
+  EXPECT_THAT(said("echo 1; echo; echo 2"), testing::HasSubstr("line 2 is ''"));
+  EXPECT_THAT(said("echo good; echo 2; echo 3"), testing::HasSubstr("line 1 is 'good'"));
   EXPECT_THAT(said("echo 1; echo 2; echo 3; echo no model >&2; exit 4"),
               testing::AllOf(testing::HasSubstr("status 4"), testing::HasSubstr("no model")));
   EXPECT_THAT(said("kill -SEGV $$"), testing::HasSubstr("signal 11"));
-  EXPECT_THAT(said("yes"), testing::HasSubstr("prints without end"));
+  EXPECT_THAT(said("yes"), testing::HasSubstr("printed too much"));
   EXPECT_THAT(said("sleep 100 & sleep 100", milliseconds(500)),
-              testing::AllOf(testing::HasSubstr("no end within 0.5 s"), testing::HasSubstr("reward_timeout")));
+              testing::AllOf(testing::HasSubstr("did not end within 0.5 s"), testing::HasSubstr("reward_timeout")));
 }
 
 TEST_F(UserReward, a_file_that_is_none_is_refused_at_once) {
   EXPECT_THAT(error_of((folder() / "missing").string()), testing::HasSubstr("there is no such file"));
-  EXPECT_THAT(error_of(write("plain.txt", "x", false)), testing::HasSubstr("cannot be executed"));
+  EXPECT_THAT(error_of(write("plain.txt", "x", false)), testing::HasSubstr("is not executable"));
   EXPECT_THAT(error_of(write("wrong.so", "x")), testing::HasSubstr("status 1"));
 }
 
@@ -146,7 +146,7 @@ TEST_F(UserReward, the_documented_script_works) {
 
 class OwnObject : public UserReward {
  protected:
-  // The documented command, in place.
+  // Runs the documented command in the test's folder.
   std::string build(const std::string& source) const {
     std::string command(trim(example("sh", "-shared")));
     command.replace(command.find("-I include"), 10, "-I '" + (test::source_dir() / "include").string() + "'");
@@ -173,7 +173,7 @@ TEST_F(OwnObject, what_it_prints_is_no_answer_and_its_crash_is_not_ours) {
   };
   EXPECT_EQ(scores(object("puts(\"7\"); *score = 2; return HONE_REWARD_SCORED;")), (RewardScores{2.0, 2.0, 2.0}));
   EXPECT_THAT(error_of(object("abort();")), testing::HasSubstr("signal 6"));
-  EXPECT_THAT(error_of(object("*score = 0; return HONE_REWARD_FAILED;")), testing::HasSubstr("hone_reward answered 2"));
+  EXPECT_THAT(error_of(object("*score = 0; return HONE_REWARD_FAILED;")), testing::HasSubstr("hone_reward returned 2"));
   EXPECT_THAT(error_of(object("*score = 0.0 / (size - size); return 0;")), testing::HasSubstr("nan"));
   EXPECT_THAT(error_of(build("int other(void) { return 0; }")), testing::HasSubstr("no function hone_reward"));
 }

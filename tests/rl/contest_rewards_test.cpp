@@ -135,7 +135,7 @@ TEST_F(ContestRewards, what_is_amiss_with_generated_tests_is_one_line) {
   set(keys, "--cf_tests_folder=" + empty.string());
   EXPECT_THAT(refusal(keys, cf_row("12/A")), AllOf(HasSubstr(empty.string()), HasSubstr("hf download")));
   fs::create_symlink(cf_tests(), empty / "generated_tests");
-  EXPECT_THAT(refusal(keys, cf_row("12/A")), HasSubstr(text_of("name ", (empty / "generated_tests").string())));
+  EXPECT_THAT(refusal(keys, cf_row("12/A")), HasSubstr(text_of("use ", (empty / "generated_tests").string())));
   set(keys, "--cf_tests_folder=" + (empty / "missing").string());
   EXPECT_THAT(refusal(keys, cf_row("12/A")), AllOf(HasSubstr("cf_tests_folder"), HasSubstr("is not a folder")));
   environment_.set("CF_TESTS_FOLDER", empty / "missing");
@@ -146,7 +146,7 @@ TEST_F(ContestRewards, what_is_amiss_with_generated_tests_is_one_line) {
   EXPECT_THAT(refusal(keys, cf_row("14/A")),
               AllOf(HasSubstr("test_cases_0014.parquet row 2"), HasSubstr("the column output is null")));
   EXPECT_THAT(refusal(keys, cf_row("15/A")), HasSubstr("the column input is 1"));
-  EXPECT_THAT(refusal(keys, cf_row("A")), HasSubstr("does not begin with the number of a contest"));
+  EXPECT_THAT(refusal(keys, cf_row("A")), HasSubstr("does not begin with a contest number"));
   const fs::path damaged = home_.path() / "damaged";
   fs::create_directories(damaged);
   write_file(damaged / "test_cases_0012.parquet", "no table");
@@ -180,8 +180,9 @@ TEST_F(ContestRewards, only_the_years_that_are_asked_for_are_fetched) {
 
 TEST_F(ContestRewards, what_is_amiss_with_the_hubs_tests_is_one_line) {
   const RewardKeys keys{.reward_funcs = {"ioi_code"}};
-  EXPECT_THAT(refusal(keys, ioi_row(2020, "unheard")),
-              AllOf(HasSubstr("open-r1/ioi-test-cases"), HasSubstr("no tests of the problem unheard in 2020")));
+  EXPECT_THAT(
+      refusal(keys, ioi_row(2020, "unheard")),
+      AllOf(HasSubstr("open-r1/ioi-test-cases"), HasSubstr("no tests of the problem unheard in the year 2020")));
   Json row = ioi_row(2020, "sums");
   row["test_names"] = {"9-99"};
   EXPECT_THAT(refusal(keys, row), HasSubstr("no test 9-99 of the problem sums"));

@@ -1,5 +1,5 @@
-// What the launcher of sandboxes does where the system refuses a step: a shortage is waited for, a lasting refusal is
-// reported at once. Attempts are counted by the pauses between them, which take no time here.
+// Tests the launcher of sandboxes when the system refuses a step: it waits for the end of a shortage and reports a
+// lasting refusal immediately. Attempts are counted by the pauses between them, which take no time here.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -171,7 +171,7 @@ TEST(LauncherRefused, a_server_that_was_killed_is_replaced) {
   EXPECT_NE(server_of_this_process(), server);
 }
 
-// Of the five descriptors of a request it gets two: the program waits, and so would those that run already.
+// The server receives two of the five descriptors of a request: the program waits, as those that run already would.
 TEST(LauncherRefused, a_server_without_room_for_descriptors_goes_on) {
   SKIP_WITHOUT_SANDBOX();
   if (server_of_this_process() != 0) GTEST_SKIP() << "another test holds its sandbox";

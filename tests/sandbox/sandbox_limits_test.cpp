@@ -1,5 +1,5 @@
-// What a program may use of time, memory and files, and what becomes of programs beside it. Nothing here depends on how
-// fast the machine is: limits of time are either never reached or reached by programs that would go on for ever.
+// Tests the limits on time, memory and files, and their effect on other programs. The tests do not depend on the speed
+// of the machine: a time limit is either never reached or reached by a program that would run forever.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
@@ -73,7 +73,7 @@ TEST_P(SandboxLimitsOf, little_of_standard_error_is_kept) {
   EXPECT_EQ(result.error.size(), 65'536u);
 }
 
-// Bubblewrap and the processes of the sandbox are of one user, in the sandbox as outside.
+// Bubblewrap and the processes of the sandbox belong to the same user, so a program can stop or kill bubblewrap.
 TEST_P(SandboxLimitsOf, a_sandbox_that_is_stopped_ends_at_its_limit) {
   SandboxLimits limits;
   limits.wall_time = milliseconds(200);
@@ -85,8 +85,8 @@ TEST_P(SandboxLimitsOf, a_sandbox_that_is_stopped_ends_at_its_limit) {
   EXPECT_EQ(killed.failure, "");
 }
 
-// An attack that keeps all processors busy with all processes that it may have, and an honest program that needs some
-// time of one: it must have it.
+// Runs an attack that keeps all processors busy with as many processes as it may have, together with an honest program
+// that needs 0.5 s of CPU time and must get it.
 TEST_P(SandboxLimitsOf, spinning_programs_do_not_take_the_time_of_others) {
   const Sandbox sandbox(GetParam());
   const SandboxProgram python = find_python(sandbox);
@@ -118,7 +118,7 @@ TEST_P(SandboxLimitsOf, spinning_programs_do_not_take_the_time_of_others) {
   }
 }
 
-// --- what is hidden
+// --- Hidden files
 
 TEST(HiddenPaths, may_not_lie_below_what_programs_read) {
   const test::TemporaryDirectory folder;
@@ -131,7 +131,7 @@ TEST(HiddenPaths, may_not_lie_below_what_programs_read) {
     try {
       check_hidden(hidden, shown);
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(), testing::HasSubstr("lies below " + lib.string()));
+      EXPECT_THAT(error.what(), testing::HasSubstr("is below " + lib.string()));
       return true;
     }
     return false;
@@ -156,7 +156,8 @@ TEST(HiddenPaths, only_parts_of_usr_are_shown) {
   EXPECT_TRUE(readable_parts("/usr").empty());
 }
 
-// A project whose environment is its own folder, as `python3 -m venv .` makes it: PATH leads to its Python.
+// The virtual environment is the folder of the project itself, as after `python3 -m venv .`, and PATH leads to its
+// Python.
 TEST_P(SandboxLimitsOf, an_environment_shows_nothing_of_its_project) {
   const test::TemporaryDirectory project;
   const fs::path root = project.path();
@@ -186,7 +187,7 @@ TEST_P(SandboxLimitsOf, an_environment_shows_nothing_of_its_project) {
   EXPECT_THAT(result.error, testing::HasSubstr("FileNotFoundError"));
 }
 
-// --- memory
+// --- Memory
 
 TEST(CompilerLimits, large_binaries_and_long_messages_are_cut) {
   SKIP_WITHOUT_SANDBOX();
@@ -206,7 +207,7 @@ TEST(CompilerLimits, large_binaries_and_long_messages_are_cut) {
   EXPECT_GT(messages->messages.size(), 10'000u);
 }
 
-// The peak of resident memory begins anew when 5 is written there.
+// Returns the peak resident memory in KiB. Writing 5 to /proc/self/clear_refs resets it.
 std::size_t peak_kib() {
   std::ifstream in("/proc/self/status");
   std::string line;
@@ -216,7 +217,7 @@ std::size_t peak_kib() {
   return 0;
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which keep memory that was given back
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers keep freed memory
 TEST(CodeMemory, outputs_are_compared_and_dropped) {
   SKIP_WITHOUT_SANDBOX();
   constexpr int kCases = 60;
@@ -228,14 +229,15 @@ TEST(CodeMemory, outputs_are_compared_and_dropped) {
   register_all_reward(registry);
   const Reward code = registry.make("code", {});
   const RewardInput input{.completion = completion, .row = &row};
-  if (!(std::ofstream("/proc/self/clear_refs") << "5" << std::flush)) GTEST_SKIP() << "no peak of memory to be read";
+  if (!(std::ofstream("/proc/self/clear_refs") << "5" << std::flush))
+    GTEST_SKIP() << "the peak of resident memory cannot be reset";
   const std::size_t before = peak_kib();
   EXPECT_EQ(code.score({&input, 1}), RewardScores{0.0});
   EXPECT_LT(peak_kib(), before + kCases * 1000 / 2);
 }
 #endif
 
-// In folders that look like groups.
+// Uses ordinary folders with the files of control groups.
 TEST(ControlGroups, each_program_has_one_with_limits) {
   const test::TemporaryDirectory folder;
   const auto group = [&](int index) { return folder.path() / text_of("hone-program-", getpid(), "-", index); };
@@ -262,18 +264,18 @@ TEST(ControlGroups, each_program_has_one_with_limits) {
   EXPECT_EQ(content(0, "memory.oom.group"), "1");
   EXPECT_EQ(content(0, "cgroup.procs"), "");
   EXPECT_EQ(content(1, "cgroup.procs"), "0");
-  EXPECT_GE(groups.take({}).processes(), 0);  // the first one, once more
+  EXPECT_GE(groups.take({}).processes(), 0);  // reuses the first group
   const ControlGroups::Place again = groups.take({});
   const ControlGroups::Place other = groups.take({});
-  EXPECT_THROW((void)groups.take({}), Error);  // no third folder with such files
+  EXPECT_THROW((void)groups.take({}), Error);  // there is no third folder
 }
 
-// --- starting programs
+// --- Starting programs
 
-// The count of descriptors under way is the user's: of all processes of it.
+// The limit on descriptors in flight applies to all processes of a user together.
 TEST(Launcher, waits_where_descriptors_of_the_user_are_under_way) {
   SKIP_WITHOUT_SANDBOX();
-  if (geteuid() == 0) GTEST_SKIP() << "for root there is no such limit";
+  if (geteuid() == 0) GTEST_SKIP() << "the limit does not apply to root";
   const pid_t child = fork();
   if (child == 0) {
     constexpr int kFew = 256;
@@ -297,7 +299,7 @@ TEST(Launcher, waits_where_descriptors_of_the_user_are_under_way) {
     int sent = 0;
     while (sendmsg(ends[0], &message, MSG_DONTWAIT) > 0) ++sent;
     if (sent == 0 || errno != ETOOMANYREFS) ::_exit(3);
-    std::thread receiving([&] {  // later: what is received closes at once
+    std::thread receiving([&] {  // closing the socket later drops the descriptors in flight
       usleep(100'000);
       close(ends[1]);
     });

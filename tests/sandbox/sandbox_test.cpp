@@ -1,4 +1,4 @@
-// Hostile programs in the sandbox: each ends without what it wanted, and nothing of it is left.
+// Tests the sandbox with hostile programs: each fails to reach its goal and leaves no process and no file behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -45,7 +45,7 @@ const Machine& machine(SandboxMode mode) {
   return bubblewrap;
 }
 
-// Every kind of sandbox must hold.
+// Runs each test with every kind of sandbox.
 class SandboxOf : public testing::TestWithParam<SandboxMode> {
  protected:
   void SetUp() override { SKIP_WITHOUT_SANDBOX(); }
@@ -70,7 +70,7 @@ std::string content(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Processes of the machine whose command line holds `mark`.
+// Counts the processes of the machine whose command line contains `mark`.
 int processes_with(const std::string& mark) {
   int count = 0;
   for (const auto& entry : fs::directory_iterator("/proc")) {
@@ -78,18 +78,18 @@ int processes_with(const std::string& mark) {
     if (name.find_first_not_of("0123456789") != std::string::npos || name == std::to_string(getpid())) continue;
     try {
       count += content(entry.path() / "cmdline").find(mark) != std::string::npos ? 1 : 0;
-    } catch (const std::ios_base::failure&) {  // it has just ended
+    } catch (const std::ios_base::failure&) {  // the process has just ended
     }
   }
   return count;
 }
 
-// --- attacks
+// --- Attacks
 
 enum class End {
   blocked,
   timed_out,
-  stopped,  // one or the other: threads that get no memory may leave the interpreter waiting
+  stopped,  // blocked or timed out: threads that get no memory may leave the interpreter waiting
   output,
   died
 };
@@ -97,10 +97,11 @@ enum class End {
 struct Attack {
   std::string name;
   End end;
-  std::string body;  // of a function; returns where it had its way, raises where the system refused
+  std::string body;  // body of a Python function that returns if the attack succeeded and raises if it was refused
 };
 
-// "ok" is what the attack wants printed. MARK is in its command line, so that its processes are found.
+// Returns a program that prints "ok" if the attack succeeds. `mark` is in its command line, so that the test finds its
+// processes.
 std::string program_of(const Attack& attack, const std::string& mark) {
   std::string code =
       "# " + mark +
@@ -153,7 +154,7 @@ std::vector<Attack> attacks(const fs::path& outside, const std::string& socket_n
       {"raised_limits", End::blocked, "resource.setrlimit(resource.RLIMIT_NPROC, (10000, 10000))"},
       {"raised_memory", End::blocked, "resource.setrlimit(resource.RLIMIT_AS, (-1, -1))"},
       {"limits_of_parent", End::blocked, "resource.prlimit(" + own + ", resource.RLIMIT_NOFILE, (5, 5))"},
-      // what outlives
+      // processes that outlive the program
       {"sleeping_child", End::died,
        "if os.fork() == 0:\n  os.setsid()\n  if os.fork() == 0: time.sleep(1000)\n  os._exit(0)\nos._exit(3)"},
       {"child_without_streams", End::died,
@@ -207,12 +208,12 @@ std::vector<Attack> attacks(const fs::path& outside, const std::string& socket_n
       {"internet_socket", End::blocked, "socket.socket(socket.AF_INET)"},
       {"netlink", End::blocked, "socket.socket(16, socket.SOCK_RAW, 0)"},
       {"abstract_socket", End::blocked, "socket.socket(socket.AF_UNIX).connect('\\0" + socket_name + "')"},
-      // what it may know
+      // information about the machine
       {"environment", End::blocked, "os.environ['HONE_TEST_SECRET']"},
   };
 }
 
-// What bubblewrap allows.
+// Attacks that bubblewrap does not prevent.
 std::vector<Attack> attacks_on_namespaces() {
   return {
       {"endless_files", End::blocked, "for i in range(10**6): open(f'f{i}', 'w').close()"},
@@ -258,7 +259,7 @@ bool ended_as(End end, const SandboxResult& result) {
   return false;
 }
 
-// A listening socket that has no file, which only the network's name space hides.
+// Listening socket with an abstract address, which only the network namespace hides.
 class AbstractSocket {
  public:
   explicit AbstractSocket(const std::string& name) : number_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -277,7 +278,7 @@ class AbstractSocket {
   int number_;
 };
 
-// What attacks are after.
+// Targets of the attacks.
 class Prey {
  public:
   Prey() : name_("hone-sandbox-test-" + std::to_string(getpid())), socket_(name_) {
@@ -323,7 +324,7 @@ TEST_P(SandboxOf, attacks_get_nothing_and_leave_nothing) {
   std::vector<SandboxTask> tasks;
   for (std::size_t i = 0; i < all.size(); ++i) {
     SandboxTask task{&programs[i], "the input\n", {}};
-    // What ends by itself gets all the time that a busy machine may need.
+    // Programs that end on their own get enough time for a busy machine.
     task.limits.wall_time = all[i].end == End::timed_out ? milliseconds(700)
                             : all[i].end == End::stopped ? milliseconds(5000)
                                                          : milliseconds(60'000);
@@ -344,7 +345,7 @@ TEST_P(SandboxOf, attacks_get_nothing_and_leave_nothing) {
   EXPECT_EQ(content("/proc/sys/kernel/core_pattern"), core_before);
 }
 
-// Each of two at a time listens on a socket without a file, and looks for that of the other.
+// Two concurrent programs listen on abstract sockets, and each tries to connect to the other.
 TEST_P(SandboxOf, programs_do_not_meet) {
   const auto program = [](const std::string& own, const std::string& other) {
     return python(GetParam(),
@@ -371,7 +372,7 @@ TEST_P(SandboxOf, programs_do_not_meet) {
   }
 }
 
-// The attacks are real: without the sandbox these have their way.
+// Shows that the attacks are effective: these succeed without the sandbox.
 TEST_P(SandboxOf, without_it_attacks_succeed) {
   const Prey prey;
   const Sandbox none(SandboxMode::none);
@@ -390,13 +391,13 @@ TEST_P(SandboxOf, without_it_attacks_succeed) {
   EXPECT_EQ(prey.kept(), "x");
 }
 
-// However this process ends, nothing goes on without it.
+// Kills the process that runs the programs; no program may survive it.
 TEST_P(SandboxOf, programs_die_with_the_process_that_runs_them) {
   const std::string mark = "hone-orphan-test-" + std::to_string(getpid());
   const pid_t child = fork();
   if (child == 0) {
-    // The mark is whole only where the program runs: bwrap has the script in its own command line, and a moment before
-    // that in which it does not yet die with its parent.
+    // The shell assembles the mark, so only the running program has it in its command line. bwrap has the script in its
+    // command line even before it is set to die with its parent.
     const SandboxProgram program =
         shell("m=orphan; setsid sh -c \"sleep 1000; : # hone-$m-test-" + std::to_string(getppid()) + "\" & sleep 1000");
     SandboxLimits limits;
@@ -404,7 +405,7 @@ TEST_P(SandboxOf, programs_die_with_the_process_that_runs_them) {
     (void)Sandbox(GetParam()).run(program, {}, limits);
     _exit(0);
   }
-  bool ran = false;  // seen once: between two programs, a process has no command line
+  bool ran = false;  // seen at least once: during exec a process has no command line
   while (!ran && waitpid(child, nullptr, WNOHANG) == 0) {
     ran = processes_with(mark) > 0;
     usleep(1000);
@@ -416,7 +417,7 @@ TEST_P(SandboxOf, programs_die_with_the_process_that_runs_them) {
   EXPECT_EQ(processes_with(mark), 0);
 }
 
-// --- what honest programs see
+// --- Environment of honest programs
 
 TEST_P(SandboxOf, input_output_and_status_pass) {
   const std::string large(300'000, 'y');
@@ -473,18 +474,18 @@ TEST(Sandbox, none_keeps_the_limits_and_its_folder_goes) {
   const std::string folder(trim(slow.output));
   EXPECT_THAT(folder, testing::HasSubstr("hone-program-"));
   EXPECT_FALSE(fs::exists(folder));
-#ifndef __SANITIZE_THREAD__  // which makes vfork a fork, whose child's word about exec is not heard
+#ifndef __SANITIZE_THREAD__  // ThreadSanitizer turns vfork into fork, so that the error of exec is not reported
   EXPECT_THROW((void)none.run({.arguments = {"/no/such/program"}}, {}, {}), Error);
 #endif
 }
 
 TEST(Sandbox, without_bubblewrap_the_error_says_what_to_do) {
   if (fs::exists("/usr/bin/bwrap")) {
-    GTEST_SKIP() << "bubblewrap lies in /usr/bin, where it is always found";
+    GTEST_SKIP() << "bubblewrap is in /usr/bin, which is always searched";
   }
   try {
     const Sandbox sandbox(SandboxMode::bubblewrap);
-    FAIL() << "a sandbox without bubblewrap";
+    FAIL() << "created a sandbox without bubblewrap";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("bubblewrap"));
     EXPECT_THAT(error.what(), testing::HasSubstr("sandbox: none"));

@@ -1,4 +1,4 @@
-// The American Invitational Mathematics Examination of 2024 (HuggingFaceH4/aime_2024).
+// Task aime24: American Invitational Mathematics Examination of 2024 (HuggingFaceH4/aime_2024).
 #include "eval/math_task.h"
 #include "eval/registry.h"
 

@@ -1,4 +1,4 @@
-// The American Invitational Mathematics Examination of 2025 (yentinglin/aime_2025).
+// Task aime25: American Invitational Mathematics Examination of 2025 (yentinglin/aime_2025).
 #include "eval/math_task.h"
 #include "eval/registry.h"
 

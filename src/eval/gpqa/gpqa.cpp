@@ -1,4 +1,4 @@
-// Graduate-level multiple choice (Idavidrein/gpqa, diamond): lighteval's prompt and its extraction of a letter.
+// Task gpqa:diamond: graduate-level multiple-choice questions (Idavidrein/gpqa) with the prompt of lighteval.
 #include <array>
 #include <memory>
 
@@ -22,7 +22,7 @@ constexpr std::string_view kPrompt =
 constexpr std::array<const char*, 4> kColumns = {"Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3",
                                                  "Correct Answer"};
 
-// `place`: of the right answer among the four.
+// Reads a problem. `place` is the index of the correct answer among the four choices.
 EvalProblem read_row(const Json& row, const std::string& prompt_template, std::size_t place) {
   EvalProblem problem;
   problem.id = column_text(row, "Record ID");
@@ -53,7 +53,8 @@ void register_gpqa(TaskRegistry& registry) {
         task.dataset_split = "train";
         task.samples = 8;
         const std::string prompt(options.prompt_template.empty() ? kPrompt : options.prompt_template);
-        // One draw a row, in order, as lighteval's random.randint(0, 3): with seed 1234 the places are its own.
+        // One draw per row, in order, like random.randint(0, 3) in lighteval. With seed 1234 the order of the choices
+        // is the same as in lighteval.
         const auto places = std::make_shared<PythonRandom>(options.seed);
         task.read = [prompt, places](const Json& row) { return read_row(row, prompt, places->up_to(3)); };
         task.judge = [strip = options.strip_thoughts](const EvalProblem& problem, std::string_view completion) {

@@ -30,7 +30,8 @@ Match plain_letter(std::string_view text, std::size_t at) {
   return Found{at + 1, text[at]};
 }
 
-// A letter, "**" or not, then punctuation, a space, or the end (also before a last newline).
+// Matches a letter and an optional "**", followed by punctuation, a space or the end of the text, which may be before a
+// last newline.
 Match letter_and_suffix(std::string_view text, std::size_t at) {
   if (!is_choice(text, at)) return std::nullopt;
   for (const std::size_t end : {behind(text, at + 1, "**"), at + 1}) {
@@ -40,13 +41,13 @@ Match letter_and_suffix(std::string_view text, std::size_t at) {
   return std::nullopt;
 }
 
-// The same behind "**" or not.
+// Matches letter_and_suffix() after an optional "**".
 Match starred(std::string_view text, std::size_t at) {
   if (Match match = letter_and_suffix(text, behind(text, at, "**"))) return match;
   return letter_and_suffix(text, at);
 }
 
-// The same behind a space, or the text's beginning.
+// Matches starred() after a space or at the beginning of the text.
 Match letter_word(std::string_view text, std::size_t at) {
   if (at == 0) {
     if (Match match = starred(text, 0)) return match;
@@ -54,7 +55,7 @@ Match letter_word(std::string_view text, std::size_t at) {
   return at < text.size() && text[at] == ' ' ? starred(text, at + 1) : std::nullopt;
 }
 
-// ":? X", white space before X.
+// Matches an optional colon, white space and a letter.
 Match letter_behind_is(std::string_view text, std::size_t at) {
   return plain_letter(text, skip_spaces(text, behind(text, at, ":")));
 }
@@ -83,7 +84,7 @@ Match final_answer_is(std::string_view text, std::size_t at) {
   return std::nullopt;
 }
 
-// The first letter that is a word, on the line, within 50 characters.
+// Returns the first letter that is a word, within 50 characters on the same line.
 Match near(std::string_view text, std::size_t place) {
   for (int skipped = 0; skipped <= 50 && place < text.size(); ++skipped) {
     if (Match match = letter_word(text, place)) return match;
@@ -103,7 +104,7 @@ Match behind_answer(std::string_view text, std::size_t at) {
 
 Match first_word(std::string_view text, std::size_t at) { return at == 0 ? starred(text, 0) : std::nullopt; }
 
-// Of the matches from the left that do not overlap, the one that ends last.
+// Searches for non-overlapping matches from the left and returns the letter of the last one.
 std::optional<char> last_match(std::string_view text, Match (*match_at)(std::string_view, std::size_t)) {
   std::optional<char> letter;
   for (std::size_t at = 0; at < text.size();) {

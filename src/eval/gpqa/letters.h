@@ -1,4 +1,4 @@
-// The letter that a completion chooses.
+// Finds the letter that a completion chooses in a multiple-choice question.
 #pragma once
 
 #include <optional>
@@ -6,9 +6,10 @@
 
 namespace hone {
 
-// Of A to D, as lighteval's patterns for indices find it (extractive_match_utils.py at d3da6b9, English): by priority
-// "final answer is X. I hope", "final answer ... is X", "answer: ... X", "answer ... X", the text's first word, a
-// letter that is a word, any capital A to D; within a priority the match that ends last, then that begins first.
+// Returns the chosen letter, A to D; nothing if there is none. The patterns are tried in this order: "final answer is
+// X. I hope", "final answer ... is X", "answer: ... X", "answer ... X", the first word of the text, a letter that is a
+// word, any capital letter A to D. Within a pattern the match that ends last counts, then the one that begins first.
+// Source: the patterns for indices of lighteval (extractive_match_utils.py at d3da6b9, English).
 [[nodiscard]] std::optional<char> chosen_letter(std::string_view text);
 
 }  // namespace hone

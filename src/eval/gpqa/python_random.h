@@ -1,4 +1,4 @@
-// Python's random.Random, as far as lighteval's prompts depend on it.
+// Reimplements the part of Python's random.Random on which the prompts of lighteval depend.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ class PythonRandom {
  public:
   explicit PythonRandom(std::uint64_t seed);
 
-  // random.randint(0, most), most below 2^31: the topmost bits of a number, drawn again while they exceed it.
+  // Returns random.randint(0, most) for most < 2^31: the top bits of a number, drawn again while they exceed `most`.
   [[nodiscard]] std::uint32_t up_to(std::uint32_t most);
 
  private:

@@ -1,4 +1,5 @@
-// Grade-school word problems (openai/gsm8k): lighteval's math prompt, the gold behind "####".
+// Task gsm8k: grade-school word problems (openai/gsm8k) with the math prompt of lighteval. The gold answer follows
+// "####".
 #include "eval/math_task.h"
 #include "eval/registry.h"
 

@@ -1,4 +1,4 @@
-// A user's own problems: any file of rows with a problem and an answer.
+// Task jsonl: problems of the user, from a file with columns for the problem and the answer.
 #include <initializer_list>
 
 #include "core/characters.h"
@@ -12,7 +12,7 @@
 namespace hone {
 namespace {
 
-// The named column, or the first of the usual ones.
+// Returns the text of the named column or, if none is named, of the first usual column that has a text.
 std::string text_of_column(const Json& row, const std::string& named, std::initializer_list<const char*> usual,
                            std::string_view option) {
   if (!named.empty()) {
@@ -25,7 +25,7 @@ std::string text_of_column(const Json& row, const std::string& named, std::initi
     if (std::string text = column_text(row, column); !text.empty()) return text;
     names.append(names.empty() ? "" : ", ").append(column);
   }
-  throw Error("", "none of the columns " + names + " holds text", "name the column with " + std::string(option));
+  throw Error("", "none of the columns " + names + " contains text", "name the column with " + std::string(option));
 }
 
 EvalProblem read_row(const Json& row, const TaskOptions& options) {
@@ -45,7 +45,7 @@ EvalProblem read_row(const Json& row, const TaskOptions& options) {
   return problem;
 }
 
-// The whole answer, without white space around it, must be the gold.
+// Scores 1 if the whole stripped answer is the gold answer.
 Judgement judge_exact(std::string_view gold, std::string_view completion, bool strip_thoughts) {
   const std::string_view answer = strip(strip_thoughts ? without_thoughts(completion) : completion);
   return {std::string(answer), answer == strip(gold) ? 1.0 : 0.0};

@@ -1,4 +1,5 @@
-// LiveCodeBench's code generation (livecodebench/code_generation_lite): programs and functions, run in the sandbox.
+// Tasks lcb and lcb_v4: code generation of LiveCodeBench (livecodebench/code_generation_lite). Programs and functions
+// run in the sandbox.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -17,7 +18,7 @@
 namespace hone {
 namespace {
 
-constexpr int kSeconds = 6;  // a test, and what comes before the first one
+constexpr int kSeconds = 6;  // time limit of one test, and of loading the solution
 
 std::string prompt_of(const Json& row) {
   const std::string question = column_text(row, "question_content");
@@ -40,7 +41,7 @@ std::string prompt_of(const Json& row) {
          starter + "\n```\n\n";
 }
 
-// The lines between the last two that hold a fence.
+// Returns the lines between the last two lines that contain a fence; empty if there are fewer than two.
 std::string code_in(std::string_view text) {
   std::vector<std::string> lines = split(text, '\n');
   std::vector<std::size_t> fences;
@@ -66,7 +67,7 @@ class ProgramJudge {
     const SandboxResult result =
         sandbox_.run(program, task.dump(-1, ' ', true, Json::error_handler_t::replace), limits(tests));
     if (result.failure.empty()) return all_right(result.output, tests);
-    log_warning(text_of("lcb: a program could not be run, its answer scores 0: ", result.failure));
+    log_warning(text_of("lcb: a program could not be run; its answer scores 0: ", result.failure));
     return false;
   }
 
@@ -76,7 +77,7 @@ class ProgramJudge {
     std::size_t expected = 0;
     for (const std::string& output : tests.outputs) expected += output.size();
     SandboxLimits limits;
-    limits.cpu_seconds = (kSeconds + 1) * count + 5;  // the reference's limit for all tests together
+    limits.cpu_seconds = (kSeconds + 1) * count + 5;  // LiveCodeBench's limit for all tests together
     limits.wall_time = std::chrono::seconds(limits.cpu_seconds);
     limits.silence = std::chrono::seconds(kSeconds);
     limits.memory_bytes = std::uint64_t{4} << 30;
@@ -104,7 +105,7 @@ class ProgramJudge {
   SandboxProgram python_;
 };
 
-// The problem keeps the columns with the tests as they are, compressed: they can be large.
+// Reads a problem. It keeps the columns with the tests in their compressed form, because tests can be large.
 EvalProblem read_row(const Json& row, const std::string& prompt_template) {
   const ProgramTests tests = read_program_tests(row);
   EvalProblem problem;

@@ -16,11 +16,11 @@
 namespace hone {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // of one problem's cases, decompressed
+constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // decompressed size of one problem's cases
 
 std::string inflated(std::string_view bytes) {
   z_stream stream{};
-  if (inflateInit(&stream) != Z_OK) throw Error("", "zlib cannot begin");
+  if (inflateInit(&stream) != Z_OK) throw Error("", "zlib cannot be initialised");
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());
   std::string text;
@@ -34,11 +34,11 @@ std::string inflated(std::string_view bytes) {
     text.resize(text.size() - stream.avail_out);
   }
   inflateEnd(&stream);
-  if (status != Z_STREAM_END) throw Error("", "private_test_cases is not what zlib compressed");
+  if (status != Z_STREAM_END) throw Error("", "private_test_cases is not valid zlib data");
   return text;
 }
 
-// Behind `size` bytes of a length, least significant first.
+// Removes a little-endian number of `size` bytes from the beginning of `bytes` and returns it.
 std::uint64_t take_number(std::string_view& bytes, std::size_t size) {
   if (bytes.size() < size) throw Error("", "private_test_cases ends within a pickle");
   std::uint64_t value = 0;
@@ -69,7 +69,7 @@ void add_cases(ProgramTests& tests, const Json& cases) {
   for (const Json& test : cases) {
     for (const char* key : {"input", "output"}) {
       if (!test.is_object() || !test.contains(key) || !test[key].is_string()) {
-        throw Error("", text_of("a test case has no text '", key, "'"));
+        throw Error("", text_of("a test case has no text field '", key, "'"));
       }
     }
     tests.inputs.push_back(test["input"].get<std::string>());
@@ -77,10 +77,10 @@ void add_cases(ProgramTests& tests, const Json& cases) {
   }
 }
 
-// Python's Decimal of a word, brought to one form: a sign, digits without zeros at either end, an exponent.
+// Python's Decimal in a canonical form: a sign, digits without leading and trailing zeros, and an exponent.
 struct DecimalNumber {
   bool negative = false;
-  std::string digits;  // empty: zero; or "inf", "nan"
+  std::string digits;  // empty: zero; "inf" and "nan" are special values
   std::int64_t exponent = 0;
 
   [[nodiscard]] bool equals(const DecimalNumber& other) const {
@@ -179,7 +179,7 @@ std::string unpickled_text(std::string_view bytes) {
       case 'X':     // BINUNICODE
       case '\x8d': {
         const std::uint64_t size = take_number(bytes, code == 'X' ? 4 : code == '\x8c' ? 1 : 8);
-        if (text || size > bytes.size()) throw Error("", "the pickle of private_test_cases is no text");
+        if (text || size > bytes.size()) throw Error("", "the pickle in private_test_cases is not a single text");
         text = std::string(bytes.substr(0, size));
         bytes.remove_prefix(size);
         break;
@@ -196,7 +196,7 @@ std::string unpickled_text(std::string_view bytes) {
         if (text) return *text;
         [[fallthrough]];
       default:
-        throw Error("", "the pickle of private_test_cases is no text");
+        throw Error("", "the pickle in private_test_cases is not a single text");
     }
   }
   throw Error("", "private_test_cases ends within a pickle");

@@ -1,4 +1,4 @@
-// LiveCodeBench's test cases, and what counts as passing one.
+// Reads the test cases of LiveCodeBench and compares results with the expected ones.
 #pragma once
 
 #include <string>
@@ -10,24 +10,25 @@
 namespace hone {
 
 struct ProgramTests {
-  std::vector<std::string> inputs;   // standard input; for a function, its arguments, one JSON value a line
-  std::vector<std::string> outputs;  // what is to be printed; for a function, what it is to return, as JSON
-  std::string function;              // that is called; empty: the program is run
+  std::vector<std::string> inputs;   // standard input; for a function its arguments, one JSON value per line
+  std::vector<std::string> outputs;  // expected output; for a function the expected result as JSON
+  std::string function;              // name of the function to call; empty: run the program
 };
 
-// From a row of code_generation_lite: the public cases, then the private ones (JSON, or base64 of what zlib made of a
-// pickled text of JSON), and metadata's func_name. Throws Error with the reason alone.
+// Reads a row of code_generation_lite: the public cases, then the private ones (JSON, or base64 of a zlib-compressed
+// pickle of a JSON text), and func_name of the column metadata. Throws Error with the reason only.
 [[nodiscard]] ProgramTests read_program_tests(const Json& row);
 
-// The text that Python pickled, of any protocol; throws Error where it is something else.
+// Returns the text in a Python pickle of any protocol. Throws Error if the pickle contains anything else.
 [[nodiscard]] std::string unpickled_text(std::string_view bytes);
 
-// Whether the texts, stripped, have the same number of lines, and each two, stripped, are the same or hold the same
-// decimal numbers between white space (as Python's Decimal reads and compares them).
+// Returns true if the stripped texts have the same number of lines and all stripped lines are equal or contain the same
+// decimal numbers separated by white space, as Python's Decimal reads and compares them.
 [[nodiscard]] bool same_lines(std::string_view printed, std::string_view expected);
 
-// Whether a value that the runner tells is the expected one, as Python's == has it: 1, 1.0 and True are equal. Told
-// are lists, maps, and words: "n" None, "i:12" an integral number, "f:0.5" another one, "s:text".
+// Returns true if a value reported by the runner equals the expected one by Python's ==, for which 1, 1.0 and True are
+// equal. The runner reports lists, maps and these strings: "n" for None, "i:12" for an integral number, "f:0.5" for
+// another number, "s:TEXT" for a text.
 [[nodiscard]] bool same_value(const Json& told, const Json& expected);
 
 }  // namespace hone

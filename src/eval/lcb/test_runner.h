@@ -1,16 +1,18 @@
-// The Python program that runs a solution on its tests, inside the sandbox.
+// Python program that runs a solution on its tests in the sandbox.
 #pragma once
 
 #include <string_view>
 
 namespace hone {
 
-// Reads {"inputs": [...], "function": TEXT or null} from standard input and the solution from solution.py; writes one
-// line of JSON when the solution is loaded and one a test, {"out": TEXT} or {"value": ...} (same_value tells the form),
-// or {"error": TEXT}, after which it ends. Whoever runs it ends it where a line is late: a solution could ignore an
-// alarm. It runs a solution as LiveCodeBench's own runner does, so that scores compare:
-// the usual modules are imported; a program becomes the body of a function, `if __name__ == '__main__'` opened, and is
-// called anew for each test with its input in sys.stdin and open(); a function is called on the arguments.
+// The runner reads {"inputs": [...], "function": TEXT or null} from standard input and the solution from solution.py.
+// It writes one line of JSON when the solution is loaded and one per test: {"out": TEXT}, {"value": ...} (in the form
+// that same_value() reads), or {"error": TEXT}, after which it exits. The caller must kill it when a line is late
+// (SandboxLimits::silence), because a solution could ignore an alarm.
+//
+// It runs solutions like the runner of LiveCodeBench, so that scores are comparable. The usual modules are imported. A
+// program becomes the body of a function, including the body of `if __name__ == '__main__'`; the function is called for
+// each test with the input in sys.stdin and open(). If the problem names a function, it is called with the arguments.
 inline constexpr std::string_view kTestRunner = R"python(
 import ast, json, os, sys
 from io import StringIO

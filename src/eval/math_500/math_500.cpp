@@ -1,4 +1,5 @@
-// 500 problems of MATH (HuggingFaceH4/MATH-500); the gold is extracted from the solution, as lighteval does.
+// Task math_500: 500 problems of MATH (HuggingFaceH4/MATH-500). The gold answer is extracted from the solution, as in
+// lighteval.
 #include "eval/math_task.h"
 #include "eval/registry.h"
 

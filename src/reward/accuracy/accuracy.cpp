@@ -1,4 +1,5 @@
-// open-r1's accuracy reward: does the completion's answer mean the row's gold?
+// Reward accuracy of open-r1: 1 if the completion's answer is equal to the row's gold answer, otherwise 0; no score if
+// the gold answer does not parse.
 #include "reward/answers.h"
 #include "reward/registry.h"
 

@@ -1,11 +1,11 @@
-// open-r1's binary code reward: 1 where the completion's program passes all of the row's test cases.
+// Reward binary_code of open-r1: 1 if the completion's program passes all test cases of the row, otherwise 0.
 #include "reward/judging/judge_code.h"
 #include "reward/registry.h"
 
 namespace hone {
 namespace {
 
-constexpr double kPassed = 0.99;
+constexpr double kPassed = 0.99;  // minimum fraction of passed cases, as in open-r1
 
 }  // namespace
 

@@ -1,8 +1,16 @@
-// open-r1's reward for Codeforces problems (rewards.py, competitive_programming/cf_scoring.py at 1416fa0; programs are
-// run and judged as by the package `codeforces` of the execution server that open-r1 names), in hone's own sandbox. The
-// row: official_tests [{input, output}, ...]; language "cpp" or "python"; time_limit in seconds, memory_limit in MiB,
-// input_mode "stdio" or "file"; generated_checker, a Python program or null; generated_tests, how many more tests there
-// are in a folder of their own, by the row's id.
+// Reward cf_code of open-r1, for Codeforces problems, run in hone's sandbox.
+//
+// Columns of the row:
+//   official_tests     [{input, output}, ...]
+//   language           "cpp" or "python"
+//   time_limit         seconds, 2 if missing
+//   memory_limit       MiB, 256 if missing
+//   input_mode         "stdio" or "file"
+//   generated_checker  a Python program, or null
+//   generated_tests    number of tests that are stored in a separate folder under the row's id
+//
+// Source: rewards.py and competitive_programming/cf_scoring.py of open-r1 at 1416fa0. Programs are run and judged as in
+// the package `codeforces` of the execution server that open-r1 uses.
 #include <memory>
 #include <string>
 #include <utility>
@@ -20,11 +28,11 @@
 
 namespace hone {
 
-// What is made of the tests that pass.
+// Score as a function of the tests that pass.
 enum class CodeScoring : std::uint8_t {
-  pass_fail,     // 1 where all pass
-  partial,       // passed/total
-  weighted_sum,  // pass_fail + 0.1 partial
+  pass_fail,     // 1 if all pass, otherwise 0
+  partial,       // passed / total
+  weighted_sum,  // pass_fail + 0.1 * partial
 };
 template <>
 inline constexpr EnumTable kEnumTable<CodeScoring>{.names = "pass_fail|partial|weighted_sum"};
@@ -35,13 +43,13 @@ constexpr std::string_view kName = "cf_code";
 constexpr double kNoCode = -1.0;
 constexpr double kDoesNotCompile = -0.1;
 constexpr double kPartialWeight = 0.1;
-constexpr double kSeconds = 2;  // the usual limits of the site, where the row has none
+constexpr double kSeconds = 2;  // usual limits of Codeforces, for rows without limits
 constexpr double kMebibytes = 256;
 
 struct Problem {
-  std::vector<std::pair<std::string_view, std::string_view>> tests;  // input and output; in the row or in `generated`
+  std::vector<std::pair<std::string_view, std::string_view>> tests;  // input and output; views into row and `generated`
   StoredTests generated;
-  std::string checker;  // Python; empty: words are compared
+  std::string checker;  // Python program; empty: outputs are compared by words
   double seconds = kSeconds;
   double memory_bytes = 0;
   bool reads_files = false;
@@ -52,20 +60,20 @@ std::string optional_text(const Json& row, const char* name, std::string otherwi
   return place == row.end() || place->is_null() ? std::move(otherwise) : text_column(row, name, kName);
 }
 
-// The official tests; null where the row has a null.
+// Returns the official tests, a list or null.
 const Json& official_tests(const Json& row) {
   const Json& tests = column(row, "official_tests", kName);
   if (tests.is_null() || tests.is_array()) return tests;
   throw Error("the cf_code reward", text_of("the column official_tests is ", tests.dump().substr(0, 40)),
-              "a list of {input, output} is wanted");
+              "it must be a list of {input, output}");
 }
 
-// One of the two that open-r1 judges; empty where the row has none or another.
+// Returns the row's language, "cpp" or "python"; empty if it is missing or another one, which open-r1 does not judge.
 std::string judged_language(const Json& row) {
   std::string language = optional_text(row, "language", "");
   if (language == "cpp" || language == "python") return language;
-  log_once(language.empty() ? std::string("cf_code: rows without a language, cpp or python, have no score")
-                            : text_of("cf_code: programs of the language ", language, " are not judged"));
+  log_once(language.empty() ? std::string("cf_code: rows without a language (cpp or python) get no score")
+                            : text_of("cf_code: programs in the language ", language, " get no score"));
   return {};
 }
 
@@ -86,7 +94,8 @@ Problem problem_of(const Json& row, const StoredTests& generated) {
   return problem;
 }
 
-// Old problems are solved by reading input.txt and writing output.txt; what the program prints is dropped.
+// Wraps the program for problems with files: it reads input.txt and writes output.txt, which is then printed. The
+// program's standard output is dropped.
 void print_file(SandboxProgram& program) {
   std::vector<std::string> all = {"/bin/sh", "-c",
                                   R"("$@" >/dev/null 2>&1 || exit; cat output.txt 2>/dev/null; exit 0)", "sh"};
@@ -96,7 +105,7 @@ void print_file(SandboxProgram& program) {
 
 struct CodeforcesKeys {
   CodeScoring scoring_mode = CodeScoring::weighted_sum;
-  std::string tests_folder;  // empty: CF_TESTS_FOLDER of the environment, if it is set
+  std::string tests_folder;  // empty: the environment variable CF_TESTS_FOLDER, if it is set
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -135,7 +144,7 @@ class CodeforcesJudge {
     return verdict;
   }
 
-  // Only where they can change the score.
+  // Returns the generated tests only if they can change the score, because reading them is slow.
   StoredTests generated_tests(const RewardInput& input) {
     const Json& tests = official_tests(*input.row);
     const std::string language = judged_language(*input.row);
@@ -161,7 +170,8 @@ class CodeforcesJudge {
                                     .files = {{"main.cpp", code}},
                                     .sources = {"main.cpp"}});
       if (!compiled->failure.empty()) {
-        log_warning(text_of("the cf_code reward: the compiler could not be run: ", compiled->failure));
+        log_warning(text_of("the cf_code reward: the compiler could not be run, a completion gets no score: ",
+                            compiled->failure));
         return settled(std::nullopt);
       }
       if (compiled->binary.empty()) return settled(kDoesNotCompile);
@@ -192,7 +202,7 @@ class CodeforcesJudge {
     return check(problem, given, expected, printed);
   }
 
-  // Away from the program that it judges.
+  // Runs the checker in a separate sandbox, after the program that it judges has ended.
   std::optional<double> check(const Problem& problem, std::string_view input, std::string_view expected,
                               std::string_view printed) const {
     SandboxProgram checker = python_;

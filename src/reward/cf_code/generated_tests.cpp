@@ -38,20 +38,20 @@ void check_folder(const fs::path& folder, const std::string& named_by) {
   if (has_tests(folder)) return;
   const fs::path below = folder / "generated_tests";
   if (is_folder(below) && has_tests(below)) {
-    throw Error(where, "holds no test_cases_*.parquet, the folder generated_tests in it does",
-                text_of("name ", below.string()));
+    throw Error(where, "contains no test_cases_*.parquet, but its folder generated_tests does",
+                text_of("use ", below.string()));
   }
-  throw Error(where, "holds no test_cases_*.parquet", std::string(kHowToGetThem));
+  throw Error(where, "contains no test_cases_*.parquet", std::string(kHowToGetThem));
 }
 
-// "1234/A": test_cases_1234.parquet; "12/A": test_cases_0012.parquet.
+// Returns the file name for a problem id: "1234/A" -> test_cases_1234.parquet, "12/A" -> test_cases_0012.parquet.
 std::string file_name(std::string_view id) {
   std::int64_t contest = 0;
   const std::string_view number = id.substr(0, id.find('/'));
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), contest);
   if (error != std::errc{} || end != number.data() + number.size() || contest < 0) {
-    throw Error("the cf_code reward", text_of("the id ", id, " of a row does not begin with the number of a contest"),
-                "\"CONTEST/INDEX\" is wanted where tests were generated");
+    throw Error("the cf_code reward", text_of("the id ", id, " of a row does not begin with a contest number"),
+                "a row with generated tests needs an id \"CONTEST/INDEX\"");
   }
   std::array<char, 40> name{};
   std::snprintf(name.data(), name.size(), "test_cases_%04lld.parquet", static_cast<long long>(contest));
@@ -72,15 +72,15 @@ StoredTests GeneratedTests::of(const Json& row) {
   const std::string id = text_column(row, "id", "cf_code");
   if (folder_.empty()) {
     throw Error("the cf_code reward",
-                text_of("the problem ", id, " has ", count.value_or(0), " generated tests, and neither ",
-                        "cf_tests_folder nor ", kVariable, " names the folder of them"),
+                text_of("the problem ", id, " has ", count.value_or(0), " generated tests, but neither ",
+                        "cf_tests_folder nor ", kVariable, " names their folder"),
                 std::string(kHowToGetThem));
   }
   const fs::path path = folder_ / file_name(id);
   if (!is_file(path)) {
     if (count) {
       log_once(text_of("cf_code: ", path.string(), " is missing: the problem ", id, " and others of its contest are ",
-                       "judged by their official tests alone"));
+                       "judged by their official tests only"));
     }
     return nullptr;
   }
@@ -93,7 +93,7 @@ StoredTests GeneratedTests::of(const Json& row) {
   });
   if (tests->empty() && count) {
     log_once(text_of("cf_code: ", path.string(), " has no tests of the problem ", id,
-                     ", which is judged by its official ", "tests alone"));
+                     ", which is judged by its official ", "tests only"));
   }
   return tests;
 }

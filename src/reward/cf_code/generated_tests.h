@@ -1,4 +1,4 @@
-// The tests of Codeforces problems that open-r1 generated: its CF_TESTS_FOLDER, a Parquet file a contest.
+// Reads the tests that open-r1 generated for Codeforces problems: a folder with one Parquet file per contest.
 #pragma once
 
 #include <filesystem>
@@ -12,18 +12,18 @@ namespace hone {
 
 class GeneratedTests {
  public:
-  // `folder`: empty for that of the environment's CF_TESTS_FOLDER, if it is set. Throws Error where a folder is named
-  // that is not there or holds no tests.
+  // `folder` holds files test_cases_CONTEST.parquet; if it is empty, the environment variable CF_TESTS_FOLDER names the
+  // folder. Throws Error if the folder does not exist or contains no such file.
   GeneratedTests(const std::string& folder, RowSource rows);
 
-  // Those of the row's problem, which its `id` "CONTEST/INDEX" names; null where the row says with generated_tests that
-  // it has none, or where it says nothing and no folder is named. A file, or a problem in it, that is missing although
-  // the row counts its tests is warned of once. Throws Error where there are such tests and no folder is named, and
-  // where a file cannot be read.
+  // Returns the generated tests of the row's problem, which its column `id`, "CONTEST/INDEX", names. The column
+  // `generated_tests` holds their number. Returns null if the number is 0, if the column is missing and no folder is
+  // given, or if the contest's file is missing. Logs once if tests that the row counts are missing. Throws Error if the
+  // row counts tests and no folder is given, or if a file cannot be read.
   [[nodiscard]] StoredTests of(const Json& row);
 
  private:
-  std::filesystem::path folder_;  // empty: none is named
+  std::filesystem::path folder_;  // empty: no folder is given
   RowSource rows_;
   TestShelf shelf_;
 };

@@ -1,4 +1,4 @@
-// open-r1's code reward: the share of the row's test cases that the completion's program passes.
+// Reward code of open-r1: the fraction of the row's test cases that the completion's program passes.
 #include "reward/judging/judge_code.h"
 #include "reward/registry.h"
 

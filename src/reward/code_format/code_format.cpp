@@ -1,4 +1,4 @@
-// open-r1's code format reward: the format reward's pattern, with a code block of the language within the answer:
+// Reward code_format of open-r1: like the reward format, but the answer must contain a code block in the language:
 // re.match(r"^<think>\n.*?\n</think>\n<answer>\n.*?```LANG.*?```.*?\n</answer>$", DOTALL | MULTILINE).
 #include <string>
 
@@ -21,7 +21,8 @@ struct CodeFormatKeys {
   }
 };
 
-// The first place of each part loses nothing: whatever follows a later one follows the first one too.
+// Searches for the first occurrence of each part. This is enough: everything after a later occurrence is also after the
+// first one.
 bool has_code_format(std::string_view text, std::string_view language, bool opened) {
   const std::size_t answer = answer_start(text, opened);
   if (answer == std::string_view::npos) return false;
@@ -32,12 +33,12 @@ bool has_code_format(std::string_view text, std::string_view language, bool open
   return close != std::string_view::npos && answer_ends(text, close + kFence.size());
 }
 
-// The row's column `language` outranks code_language.
+// Returns the row's column `language`, which overrides code_language.
 std::string language_of(const RewardInput& input, const std::string& otherwise) {
   if (input.row == nullptr || !input.row->contains("language")) return otherwise;
   const Json& language = (*input.row)["language"];
   if (!language.is_string())
-    throw Error("code_format", text_of("the column `language` is ", language.dump()), "a text is wanted");
+    throw Error("code_format", text_of("the column `language` is ", language.dump()), "it must be a text");
   return language.get<std::string>();
 }
 

@@ -1,5 +1,6 @@
-// The cosine-scaled length reward (arXiv 2502.03373), as in open-r1: the longer a right answer, the less it earns; the
-// longer a wrong one, the less it costs. Not clamped beyond cosine_max_len.
+// Reward cosine: the cosine-scaled length reward (arXiv 2502.03373), as in open-r1. A correct answer scores less the
+// longer the completion is, and a wrong answer scores higher the longer it is. As in open-r1, the length is not clamped
+// to cosine_max_len.
 #include <cmath>
 #include <numbers>
 

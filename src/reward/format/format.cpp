@@ -1,4 +1,5 @@
-// open-r1's format reward: re.match(r"^<think>\n.*?\n</think>\n<answer>\n.*?\n</answer>$", DOTALL | MULTILINE).
+// Reward format of open-r1: 1 if the completion matches
+// re.match(r"^<think>\n.*?\n</think>\n<answer>\n.*?\n</answer>$", DOTALL | MULTILINE), otherwise 0.
 #include "reward/registry.h"
 #include "reward/tags.h"
 

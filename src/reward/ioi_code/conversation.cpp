@@ -19,7 +19,7 @@ namespace hone {
 namespace {
 namespace fs = std::filesystem;
 
-// A folder of named pipes that goes with this object.
+// Temporary folder of named pipes; removed by the destructor.
 class PipeFolder {
  public:
   PipeFolder() {
@@ -35,7 +35,7 @@ class PipeFolder {
     fs::remove_all(path_, ignored);
   }
 
-  // Where this process is root, programs run as "nobody", to whom the pipe is given.
+  // Creates a named pipe. If this process is root, the programs run as "nobody", which becomes the owner of the pipe.
   [[nodiscard]] SandboxPipe make(const std::string& name) const {
     const std::string path = (path_ / name).string();
     if (mkfifo(path.c_str(), 0600) != 0 || (geteuid() == 0 && chown(path.c_str(), kNobody, kNobody) != 0)) {
@@ -48,7 +48,7 @@ class PipeFolder {
   fs::path path_;
 };
 
-// Also where the manager could not be run.
+// Stops the processes of the program when the manager has ended or could not be run.
 class StopAtEnd {
  public:
   explicit StopAtEnd(const Descriptor& stop) : stop_(stop) {}
@@ -60,8 +60,9 @@ class StopAtEnd {
   const Descriptor& stop_;
 };
 
-// Opening a pipe waits for its other side, and managers open theirs in either order: the third descriptor, which the
-// program keeps, lets neither wait for the other.
+// Script that connects the program's standard streams to its pipes. Opening a pipe blocks until its other end is
+// opened, and managers open their pipes in either order. The extra descriptor 3 opens the output pipe in both
+// directions, which does not block, so that neither side waits for the other.
 constexpr std::string_view kUserScript =
     R"(in=$1; out=$2; shift 2; exec 3<>"$out"; exec ./program "$@" <"$in" >"$out" 2>/dev/null)";
 
@@ -97,9 +98,10 @@ SandboxResult converse(const Sandbox& sandbox, const IoiProblem& problem, std::s
   for (const std::string& argument : split(problem.manager_arguments, ' ')) {
     if (!argument.empty()) judge.arguments.push_back(argument);
   }
-  // Programs that wait for a manager that waits for a processor are not late. The manager's end is theirs.
+  // The program may wait for a manager that waits for a processor, so its time limit is three times as long. It is
+  // killed when the manager ends.
   const Descriptor stop(eventfd(0, EFD_CLOEXEC));
-  if (!stop.open()) throw Error("a conversation of programs", std::strerror(errno));
+  if (!stop.open()) throw Error("running a program with its manager", std::strerror(errno));
   SandboxLimits user_limits = limits;
   user_limits.wall_time *= 3;
   user_limits.stop = stop.number();

@@ -1,4 +1,4 @@
-// A program and its manager, each in a sandbox of its own, that talk by named pipes.
+// Runs a program and its manager in separate sandboxes that are connected by named pipes (IOI Communication tasks).
 #pragma once
 
 #include <string_view>
@@ -8,9 +8,11 @@
 
 namespace hone {
 
-// The manager's result, which read `input`; `program` is ended, at its limit at the latest. The manager is told the
-// pipes as in the Contest Management System: for each process the one that it reads, then the one that it writes.
-// Throws Error where the pipes cannot be made.
+// Runs the manager on `input` together with `problem.processes` processes of the program, and returns the manager's
+// result. `program` and `manager` are binaries. The arguments of the manager name its pipes as in the Contest
+// Management System: for each process the pipe that the manager reads, then the pipe that it writes. The processes of
+// the program are killed when the manager ends, and at the latest after three times limits.wall_time. Throws Error if
+// the pipes cannot be created.
 [[nodiscard]] SandboxResult converse(const Sandbox& sandbox, const IoiProblem& problem, std::string_view program,
                                      std::string_view manager, std::string_view input, const SandboxLimits& limits);
 

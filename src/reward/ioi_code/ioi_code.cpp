@@ -1,7 +1,8 @@
-// open-r1's reward for problems of the International Olympiad in Informatics (rewards.py,
-// competitive_programming/ioi_scoring.py at 1416fa0; programs are compiled, run and judged as by the package `cms_ioi`
-// of the execution server that open-r1 names), in hone's own sandbox: the least score over a subtask's tests, rounded.
-// The submission, the manager and the checker run in sandboxes of their own.
+// Reward ioi_code of open-r1, for problems of the International Olympiad in Informatics: the lowest score over the
+// tests of a subtask, rounded. The submission, the manager and the checker run in separate sandboxes.
+//
+// Source: rewards.py and competitive_programming/ioi_scoring.py of open-r1 at 1416fa0. Programs are compiled, run and
+// judged as in the package `cms_ioi` of the execution server that open-r1 uses.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -26,9 +27,9 @@ using Binary = std::shared_ptr<const CompiledProgram>;
 
 struct Subtask {
   IoiProblem problem;
-  StoredTests stored;  // what the problem's tests lie in; null: they lie in the row
+  StoredTests stored;  // owns the tests that `problem` refers to; null: the row owns them
   Binary program;
-  Binary checker;  // null: outputs are compared
+  Binary checker;  // null: outputs are compared with same_but_for_blanks()
   Binary manager;  // null: a Batch task
 };
 
@@ -59,14 +60,15 @@ class IoiJudge {
     return verdict;
   }
 
-  // As open-r1's load_ioi_tests: of the row's year and problem.
+  // Returns the tests of the row's year and problem, as open-r1's load_ioi_tests does; null if the row contains its
+  // tests or the completion contains no program.
   StoredTests stored_tests(const RewardInput& input) {
     const Json& row = *input.row;
     if (has_test_cases(row) || last_code_block(input.completion, "cpp").value_or("").empty()) return nullptr;
     const std::optional<double> year = number_column(row, "year", kIoiCode);
     if (!year) {
-      throw Error("the ioi_code reward", "the row has neither test_cases nor a year to find them by",
-                  "test_cases: {test_name: [input, output]}, or the year in open-r1/ioi-test-cases");
+      throw Error("the ioi_code reward", "the row has neither test_cases nor a year",
+                  "add test_cases: {test_name: [input, output]}, or the year in open-r1/ioi-test-cases");
     }
     const std::string problem = text_column(row, "id", kIoiCode);
     const std::string config = std::to_string(static_cast<std::int64_t>(std::clamp(*year, 0.0, 9999.0)));
@@ -78,7 +80,7 @@ class IoiJudge {
                                        .columns = {"test_name", "test_input", "test_output"}});
     });
     if (!tests->empty()) return tests;
-    throw Error(std::string(kTestCases), text_of("no tests of the problem ", problem, " in ", config));
+    throw Error(std::string(kTestCases), text_of("no tests of the problem ", problem, " in the year ", config));
   }
 
   ContestVerdict prepare(const RewardInput& input, const StoredTests& stored) {
@@ -111,7 +113,7 @@ class IoiJudge {
   static ContestVerdict infrastructure(std::string_view what, const CompiledProgram& program) {
     const std::string& messages = program.failure.empty() ? program.messages : program.failure;
     log_warning(text_of("the ioi_code reward: ", what,
-                        " does not work, its completion has no score: ", messages.substr(0, 300)));
+                        " does not work; the completion gets no score: ", messages.substr(0, 300)));
     return settled(std::nullopt);
   }
 
@@ -130,7 +132,7 @@ class IoiJudge {
     if (!result.succeeded()) return 0.0;
     const bool expected = test.output.find_first_not_of('\n') != std::string_view::npos;
     if (expected && subtask.checker) return check(*subtask.checker, test, result.output);
-    // A manager, or a grader that knows the answer, prints the score.
+    // A manager, or a grader of a test without expected output, prints the score.
     if (!expected || subtask.manager) return score_in(result.output);
     return same_but_for_blanks(result.output, test.output) ? 1.0 : 0.0;
   }

@@ -29,19 +29,19 @@ std::string lower(std::string text) {
 const Json& array_column(const Json& row, const char* name) {
   const Json& value = column(row, name, kIoiCode);
   if (value.is_array()) return value;
-  throw Error(kWhere, text_of("the column ", name, " is ", value.dump().substr(0, 40)), "a list is wanted");
+  throw Error(kWhere, text_of("the column ", name, " is ", value.dump().substr(0, 40)), "it must be a list");
 }
 
 IoiTest test_of(const Json& test, std::string_view name) {
   if (!test.is_array() || test.size() < 2) {
-    throw Error(kWhere, text_of("the test ", name, " is ", test.dump().substr(0, 40)), "[input, output] is wanted");
+    throw Error(kWhere, text_of("the test ", name, " is ", test.dump().substr(0, 40)), "it must be [input, output]");
   }
   return {text_in(test[0], "a test's input", kIoiCode),
           test[1].is_null() ? std::string_view() : text_in(test[1], "a test's output", kIoiCode)};
 }
 
 IoiTest stored_test(const std::vector<StoredTest>& stored, std::string_view name, std::string_view problem) {
-  // Of two with one name the later counts, as in open-r1's dictionary.
+  // The last test of a name counts, as in open-r1's dictionary.
   const auto found = std::find_if(stored.rbegin(), stored.rend(), [&](const auto& test) { return test.name == name; });
   if (found != stored.rend()) return {found->input, found->output};
   throw Error(kWhere, text_of("open-r1/ioi-test-cases has no test ", name, " of the problem ", problem));
@@ -69,7 +69,8 @@ std::string_view content_of(const IoiProblem& problem, std::string_view name) {
   return place == problem.grader_files.end() ? std::string_view() : place->second;
 }
 
-// The judge goes by the limits of the task; those of the row are how long it is let run, and three seconds more.
+// Applies the limits of the task's configuration. The limits of the row, with three seconds more of time, are upper
+// bounds.
 void read_limits(const Json& config, IoiProblem& problem) {
   constexpr double kGrace = 3;
   if (const auto seconds = number_column(config, "time_limit", kIoiCode)) {
@@ -80,19 +81,20 @@ void read_limits(const Json& config, IoiProblem& problem) {
   }
 }
 
-// Written by the contest's own system: {"task_type": "Batch", "task_type_parameters_Communication_...": ...}.
+// Reads graders/grader_config.json, which the Contest Management System writes: {"task_type": "Batch",
+// "task_type_parameters_Communication_...": ...}.
 void read_config(IoiProblem& problem) {
   const std::string_view text = content_of(problem, kConfig);
   if (text.empty()) return;
   const Json config = parse_json(text, kConfig);
-  if (!config.is_object()) throw Error(kWhere, text_of(kConfig, " is no object"));
+  if (!config.is_object()) throw Error(kWhere, text_of(kConfig, " is not a JSON object"));
   const std::string type = config.value("task_type", "Batch");
   if (type == "Communication") {
     problem.task = IoiTask::communication;
   } else if (type != "Batch") {
     problem.task = IoiTask::other;
-    log_once(text_of(kWhere, ": tasks of the type ", type, " (", problem.id,
-                     ") score 0, as open-r1's judge has it: it ", "knows Batch and Communication"));
+    log_once(text_of(kWhere, ": tasks of the type ", type, " (", problem.id, ") score 0, as in open-r1's judge, which ",
+                     "supports Batch and Communication"));
   }
   read_limits(config, problem);
   const std::string prefix = "task_type_parameters_Communication_";
@@ -100,7 +102,8 @@ void read_config(IoiProblem& problem) {
   problem.pipes_named = config.value(prefix + "user_io", "std_io") == "fifo_io";
   problem.manager_arguments = config.value(prefix + "manager_args", "");
   if (problem.processes < 1 || problem.processes > kMostProcesses) {
-    throw Error(kWhere, text_of(kConfig, ": ", problem.processes, " processes"), text_of("1 to ", kMostProcesses));
+    throw Error(kWhere, text_of(kConfig, ": a task with ", problem.processes, " processes is not supported"),
+                text_of("num_processes must be 1 to ", kMostProcesses));
   }
 }
 
@@ -131,7 +134,7 @@ IoiProblem ioi_problem(const Json& row, const StoredTests& stored) {
   problem.tests = tests_of(row, stored, problem.id);
   for (const Json& file : array_column(row, "grader_files")) {
     if (!file.is_array() || file.size() != 2) {
-      throw Error(kWhere, text_of("grader_files holds ", file.dump().substr(0, 40)), "[name, content] is wanted");
+      throw Error(kWhere, text_of("grader_files contains ", file.dump().substr(0, 40)), "it must be [name, content]");
     }
     if (file[1].is_null()) continue;
     const std::string_view content = text_in(file[1], "a grader file's content", kIoiCode);
@@ -140,7 +143,7 @@ IoiProblem ioi_problem(const Json& row, const StoredTests& stored) {
   }
   const std::optional<double> seconds = number_column(row, "time_limit", kIoiCode);
   const std::optional<double> memory = number_column(row, "memory_limit", kIoiCode);
-  if (!seconds || !memory) throw Error(kWhere, "the row has no time_limit or no memory_limit", "seconds and bytes");
+  if (!seconds || !memory) throw Error(kWhere, "the row has no time_limit or no memory_limit", "in seconds and bytes");
   problem.seconds = *seconds;
   problem.memory_bytes = *memory;
   problem.score_precision = static_cast<int>(
@@ -151,7 +154,7 @@ IoiProblem ioi_problem(const Json& row, const StoredTests& stored) {
     throw Error(kWhere, text_of(kConfig, ": ", error.what()));
   }
   if (problem.task == IoiTask::communication && !problem.has("graders/manager.cpp")) {
-    throw Error(kWhere, "a Communication task without graders/manager.cpp");
+    throw Error(kWhere, "grader_files of a Communication task lacks graders/manager.cpp");
   }
   return problem;
 }
@@ -170,7 +173,7 @@ CppProgram submission_source(const IoiProblem& problem, std::string_view code) {
   const std::string name = text_of("graders/", lower(problem.id), ".cpp");
   CppProgram program{.flags = {"-DEVAL", "-std=gnu++17", "-O2", "-pipe", "-s"}, .files = {}, .sources = {name}};
   add_grader_files(problem, program);
-  // What judges it is not for it to see.
+  // The submission must not see the files that judge it.
   std::erase_if(program.files, [&](const SandboxFile& file) {
     return file.name == name || file.name == "graders/manager.cpp" || file.name.starts_with("checker/");
   });

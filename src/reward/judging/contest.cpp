@@ -18,9 +18,10 @@ namespace {
 constexpr std::uint64_t kLeastMemory = 64ULL << 20;
 constexpr double kMostMemory = 64.0 * (1ULL << 30);
 constexpr double kMostSeconds = 600;
-// The sandbox's own one, a shell, the program and a thread of it: contests allow one process.
+// The sandbox's first process, a shell, the program and one thread of it: contests allow one process.
 constexpr std::int64_t kContestProcesses = 4;
 
+// One test of one completion, in the order of execution.
 struct Turn {
   std::size_t batch = 0;
   std::size_t run = 0;
@@ -38,10 +39,11 @@ std::vector<Turn> turns_of(std::span<const ContestRun> runs, std::int64_t batch_
   return turns;
 }
 
-// Binaries of a part lie in memory together.
+// Maximum number of completions in a part, whose binaries are in memory together.
 constexpr std::size_t kMostInPart = (std::size_t{512} << 20) / kMostBinaryBytes;
 
-// The tests of as many of the first completions as share the memory for stored tests and for binaries, at least of one.
+// Returns the stored tests of the next part: of as many of the first completions as the limits on memory permit, but of
+// at least one.
 std::vector<StoredTests> stored_tests_of_part(const ContestJudge& judge, std::span<const RewardInput> rest) {
   std::vector<StoredTests> stored;
   std::unordered_set<const void*> counted;
@@ -67,7 +69,7 @@ void judge_part(const ContestJudge& judge, std::span<const RewardInput> batch, s
     if (verdicts[i].has_settled) {
       scores.push_back(verdicts[i].settled);
     } else if (ran[i].failed_to_run) {
-      log_warning(text_of("the ", judge.reward, " reward: a program could not be run, its completion has no score"));
+      log_warning(text_of("the ", judge.reward, " reward: a program could not be run; its completion gets no score"));
       scores.emplace_back();
     } else {
       scores.emplace_back(verdicts[i].score(ran[i].tests));
@@ -82,7 +84,7 @@ std::vector<ContestScores> run_contest(std::span<const ContestRun> runs, std::in
   for (std::size_t i = 0; i < runs.size(); ++i) scores[i].tests.assign(runs[i].tests, 0.0);
   const std::vector<Turn> turns = turns_of(runs, batch_size);
   constexpr std::size_t kNever = static_cast<std::size_t>(-1);
-  std::vector<std::atomic<std::size_t>> stopped_in(runs.size());  // the batch
+  std::vector<std::atomic<std::size_t>> stopped_in(runs.size());  // [runs] batch with the first failure
   std::vector<std::atomic<bool>> broken(runs.size());
   for (std::atomic<std::size_t>& batch : stopped_in) batch = kNever;
   run_many(turns.size(), 0, [&](std::size_t i) {
@@ -111,7 +113,7 @@ RewardScores judge_contest(const ContestJudge& judge, std::span<const RewardInpu
 
 void check_batch_size(std::int64_t batch_size) {
   if (batch_size == -1 || batch_size >= 1) return;
-  throw Error("code_eval_test_batch_size", text_of(batch_size), "at least 1, or -1 for all tests at once");
+  throw Error("code_eval_test_batch_size", text_of(batch_size), "use at least 1, or -1 for all tests");
 }
 
 const Json& column(const Json& row, const char* name, std::string_view reward) {
@@ -123,7 +125,7 @@ const Json& column(const Json& row, const char* name, std::string_view reward) {
 std::string_view text_in(const Json& value, std::string_view what, std::string_view reward) {
   if (value.is_string()) return value.get_ref<const std::string&>();
   throw Error(text_of("the ", reward, " reward"), text_of(what, " is ", value.dump().substr(0, 40)),
-              "a text is wanted");
+              "it must be a text");
 }
 
 std::string text_column(const Json& row, const char* name, std::string_view reward) {
@@ -135,7 +137,7 @@ std::optional<double> number_column(const Json& row, const char* name, std::stri
   if (place == row.end() || place->is_null()) return std::nullopt;
   if (place->is_number()) return place->get<double>();
   throw Error(text_of("the ", reward, " reward"), text_of("the column ", name, " is ", place->dump().substr(0, 40)),
-              "a number is wanted");
+              "it must be a number");
 }
 
 SandboxLimits contest_limits(double seconds, double memory_bytes, std::size_t expected_bytes) {

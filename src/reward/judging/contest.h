@@ -1,4 +1,4 @@
-// What the rewards for contest problems share: programs, tests that stop at a failure, and columns of rows.
+// Shared parts of the rewards for programming contests: runs tests in parallel, stops at failures and reads columns.
 #pragma once
 
 #include <cstddef>
@@ -18,55 +18,60 @@
 
 namespace hone {
 
-// One completion's tests.
+// Tests of one completion.
 struct ContestRun {
-  std::size_t tests = 0;
-  // Runs one test: its score, or nothing where it could not be run. From any thread, several tests at a time.
+  std::size_t tests = 0;  // number of tests
+  // Runs one test and returns its score, or nothing if it could not be run. Called concurrently from several threads.
   std::function<std::optional<double>(std::size_t test)> run;
-  bool stops = false;  // after a test of score 0 no later batch is begun
+  bool stops = false;  // after a test with score 0, do not begin later batches of this completion
 };
 
 struct ContestScores {
-  std::vector<double> tests;   // 0 for those that were not begun
+  std::vector<double> tests;   // [tests]; 0 for tests that were not begun
   bool failed_to_run = false;  // a test could not be run
 };
 
-// Runs all tests, `batch_size` of a completion after each other in turn with other completions' (-1: all), as many at a
-// time as there are threads. What stops a run changes none of the scores that come from it: a failure makes them 0.
+// Runs all tests on thread_count() threads: first the first `batch_size` tests of every completion, then the next ones,
+// and so on (-1: all tests in one batch). Which tests of a stopped run are skipped may depend on timing, but its final
+// score may not: callers set `stops` only if one failure makes the score 0.
 [[nodiscard]] std::vector<ContestScores> run_contest(std::span<const ContestRun> runs, std::int64_t batch_size);
 
-// A reward that judges by tests: prepares each completion's run, then runs all, then scores.
+// Prepared judgement of one completion: either a score that is known without tests, or a run and the function that
+// computes the score from its tests.
 struct ContestVerdict {
-  std::optional<double> settled;  // the score, where no test needs to run
-  bool has_settled = false;
+  std::optional<double> settled;  // score if `has_settled`; nothing: no score
+  bool has_settled = false;       // no test needs to run
   ContestRun run;
   std::function<double(std::span<const double> tests)> score;
 };
+// Reward that judges by tests.
 struct ContestJudge {
-  std::string_view reward;      // its name
-  std::int64_t batch_size = 1;  // as in run_contest
-  // The tests of a completion that are kept apart from its row; null where there are none. One call at a time.
+  std::string_view reward;      // name of the reward
+  std::int64_t batch_size = 1;  // as in run_contest()
+  // Returns the tests of a completion that are stored outside of its row, or null. Never called concurrently.
   std::function<StoredTests(const RewardInput&)> stored_tests;
-  std::function<ContestVerdict(const RewardInput&, const StoredTests&)> prepare;  // from any thread
+  // Prepares the judgement of a completion. Called concurrently from several threads.
+  std::function<ContestVerdict(const RewardInput&, const StoredTests&)> prepare;
   std::size_t most_stored_bytes = kMostStoredBytes;
 };
-// Completions are judged in parts, so that stored tests of a part are not many more bytes than that (one problem's at
-// most) and their binaries no more than 512 MiB.
+// Judges a batch: prepares the completions, runs their tests and computes the scores. Works in parts to bound memory:
+// the stored tests of a part exceed most_stored_bytes by at most those of one problem, and its binaries take at most
+// 512 MiB.
 [[nodiscard]] RewardScores judge_contest(const ContestJudge& judge, std::span<const RewardInput> batch);
 
-// Throws Error where the key is neither -1 nor at least 1.
+// Throws Error unless the value of code_eval_test_batch_size is -1 or at least 1.
 void check_batch_size(std::int64_t batch_size);
 
-// Columns. `reward` stands in the Error that they throw where the column is missing or of another kind.
+// Return a column of the row. Throw Error, naming `reward`, if the column is missing or has another type.
 [[nodiscard]] const Json& column(const Json& row, const char* name, std::string_view reward);
 [[nodiscard]] std::string text_column(const Json& row, const char* name, std::string_view reward);
-// Nothing where it is missing or null.
+// Like column(), but returns nothing if the column is missing or null.
 [[nodiscard]] std::optional<double> number_column(const Json& row, const char* name, std::string_view reward);
-// The text, a view into the row.
+// Returns the text of `value`, a view into it. Throws Error, naming `what` and `reward`, if it is not a text.
 [[nodiscard]] std::string_view text_in(const Json& value, std::string_view what, std::string_view reward);
 
-// Seconds of wall time and bytes of address space as limits of a program that is judged. Some memory is always given,
-// for a program to start in. Its output may be some times what is expected.
+// Returns sandbox limits for a judged program with this wall time in seconds (at most 600) and address space in bytes
+// (64 MiB, so that the program can start, to 64 GiB). Its output may be 1 MiB plus four times `expected_bytes`.
 [[nodiscard]] SandboxLimits contest_limits(double seconds, double memory_bytes, std::size_t expected_bytes);
 
 }  // namespace hone

@@ -30,12 +30,12 @@ struct TestCase {
 
 std::string text_at(const Json& test, const char* key) {
   if (!test.is_object() || !test.contains(key) || !test[key].is_string()) {
-    refuse(text_of("a test case has no text `", key, "`"));
+    refuse(text_of("a test case has no text field `", key, "`"));
   }
   return test[key].get<std::string>();
 }
 
-// The column may hold its object as JSON in a string, as data sets with rows of several forms do.
+// Reads the column verification_info: an object, or a string that contains the object as JSON.
 std::vector<TestCase> test_cases(const Json& row) {
   if (!row.contains(kColumn)) refuse(text_of("the row has no column ", kColumn));
   const Json& column = row[kColumn];
@@ -51,18 +51,18 @@ std::vector<TestCase> test_cases(const Json& row) {
   return cases;
 }
 
-// One completion: its program and its cases.
+// Program of one completion and its test cases.
 struct Submission {
   SandboxProgram program;
   std::shared_ptr<const std::vector<TestCase>> cases;
-  bool runs = false;
+  bool runs = false;  // false: the completion contains no program
 };
 
 struct Run {
   const Submission* submission = nullptr;
   const TestCase* test = nullptr;
   bool passed = false;
-  std::string failure;  // why it could not be run; else empty
+  std::string failure;  // why the program could not be run; empty if it ran
 };
 
 class Judge {
@@ -77,7 +77,7 @@ class Judge {
       if (!submission.runs) continue;
       for (const TestCase& test : *submission.cases) runs.push_back({.submission = &submission, .test = &test});
     }
-    // What they print is compared at once and dropped.
+    // Each output is compared as soon as it is complete and then dropped, which bounds the memory.
     run_many(runs.size(), 0, [&](std::size_t i) { run(runs[i]); });
     std::vector<std::optional<double>> shares;
     shares.reserve(submissions.size());
@@ -94,7 +94,7 @@ class Judge {
   std::vector<Submission> submissions_of(std::span<const RewardInput> batch) const {
     std::vector<Submission> submissions;
     submissions.reserve(batch.size());
-    const Json* row = nullptr;  // completions of a group follow each other and share it
+    const Json* row = nullptr;  // row of the previous completion; completions of a group are adjacent and share it
     for (const RewardInput& input : batch) {
       Submission submission;
       submission.cases = row != nullptr && input.row == row
@@ -143,7 +143,7 @@ CodeJudge make_code_judge(const RewardOptions& options) {
       [judge = std::make_shared<const Judge>(options)](std::span<const RewardInput> batch) { return (*judge)(batch); };
 }
 
-// re.findall("```LANGUAGE\n(.*?)```", DOTALL)[-1]: matches from the left that do not overlap, the last of them.
+// Equivalent to re.findall("```LANGUAGE\n(.*?)```", DOTALL)[-1]: the last of the non-overlapping matches from the left.
 std::optional<std::string_view> last_code_block(std::string_view text, std::string_view language) {
   constexpr std::string_view kFence = "```";
   const std::string opening = text_of(kFence, language, "\n");

@@ -11,7 +11,7 @@ bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 bool is_word(char c) { return c == '_' || (c >= '0' && c <= '9') || (lower(c) >= 'a' && lower(c) <= 'z'); }
 
-// The line without its break; `text` then begins behind it.
+// Removes the first line from `text` and returns it without its line break.
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = text.find('\n');
   const std::string_view line = text.substr(0, end);
@@ -21,7 +21,7 @@ std::string_view take_line(std::string_view& text) {
 
 bool same_lower(std::string_view a, std::string_view b) { return std::ranges::equal(a, b, {}, lower); }
 
-// Runs of blanks as one blank, none at the ends, and every whole word yes or no in capitals.
+// Replaces each run of blanks by one space, strips the text, and writes the words yes and no in capitals.
 std::string normal_words(std::string_view text) {
   std::string words;
   for (std::size_t at = 0; at < text.size();) {
@@ -41,6 +41,7 @@ std::string normal_words(std::string_view text) {
   return words;
 }
 
+// Replaces each run of blanks by one space and removes blanks at the end of the line.
 std::string single_blanks(std::string_view line) {
   std::string single;
   for (std::size_t at = 0; at < line.size(); ++at) {

@@ -1,4 +1,4 @@
-// How a program's output is compared with the expected one.
+// Compares the output of a program with the expected output.
 #pragma once
 
 #include <string>
@@ -6,17 +6,19 @@
 
 namespace hone {
 
-// Whether the texts, stripped, have the same number of lines and the lines, stripped, are the same.
+// Returns true if the stripped texts have the same number of lines and all stripped lines are equal.
 [[nodiscard]] bool same_output(std::string_view printed, std::string_view expected);
-// Whether they have the same words, "yes" and "no" in whatever case: how open-r1's judge of Codeforces compares.
+// Returns true if the texts contain the same words, ignoring the case of "yes" and "no". This is the comparison of
+// open-r1's Codeforces judge.
 [[nodiscard]] bool same_words(std::string_view printed, std::string_view expected);
-// Whether `diff -b` finds no difference, once the expected text ends in exactly one line break: how open-r1's judge of
-// IOI compares. Runs of blanks are one blank, and none at the end of a line.
+// Returns true if `diff -b` finds no difference after the expected text has been ended with exactly one line break:
+// runs of blanks count as one blank, and blanks at the end of a line are ignored. This is the comparison of open-r1's
+// IOI judge.
 [[nodiscard]] bool same_but_for_blanks(std::string_view printed, std::string_view expected);
 
-// Without the carriage return at the end of a line.
+// Removes the carriage return at the end of each line.
 [[nodiscard]] std::string unix_lines(std::string_view text);
-// Without empty lines.
+// Removes empty lines.
 [[nodiscard]] std::string filled_lines(std::string_view text);
 
 }  // namespace hone

@@ -18,7 +18,7 @@ std::size_t bytes_of(const std::vector<StoredTest>& tests) {
 
 std::vector<StoredTest> read_stored_tests(const RowSource& rows, const RowQuery& query) {
   HONE_ASSERT(query.columns.size() == 3, query.dataset, ": ", query.columns.size(), " columns");
-  if (!rows) throw Error(query.dataset, "rows of other data sets cannot be read here");
+  if (!rows) throw Error(query.dataset, "this command cannot read rows of other datasets");
   std::vector<StoredTest> tests;
   rows(query, [&](std::span<const std::string_view> values) {
     tests.push_back({std::string(values[0]), std::string(values[1]), std::string(values[2])});

@@ -1,4 +1,4 @@
-// Tests of problems that are kept apart from the rows that are judged.
+// Reads and caches tests that are stored in another dataset than the rows that are judged.
 #pragma once
 
 #include <cstddef>
@@ -20,22 +20,23 @@ struct StoredTest {
 };
 using StoredTests = std::shared_ptr<const std::vector<StoredTest>>;
 
-// What may lie in memory before some of it must go.
+// Default size of the cache of tests in memory.
 inline constexpr std::size_t kMostStoredBytes = std::size_t{1} << 30;
 
+// Returns the memory that the tests take, in bytes.
 [[nodiscard]] std::size_t bytes_of(const std::vector<StoredTest>& tests);
 
-// `query.columns` are three: what is a test's name, input and output. Throws Error as `rows` does, and where there is
-// no such source of rows.
+// Reads the tests that match a query. `query.columns` must name three columns: name, input and output of a test. Throws
+// Error if `rows` is empty, and the errors of `rows`.
 [[nodiscard]] std::vector<StoredTest> read_stored_tests(const RowSource& rows, const RowQuery& query);
 
-// The tests that were last asked for. Not to be used from two threads at a time.
+// Cache of the most recently used tests. Not thread-safe.
 class TestShelf {
  public:
   explicit TestShelf(std::size_t most_bytes = kMostStoredBytes) : most_bytes_(most_bytes) {}
 
-  // Those called `key`, which `read` reads where they are not here. What was not asked for the longest goes, until the
-  // rest are at most `most_bytes`; the last ones stay.
+  // Returns the tests with this key, calling `read` if they are not in the cache. Then evicts the least recently used
+  // tests until at most `most_bytes` remain; the returned tests always remain.
   [[nodiscard]] StoredTests take(const std::string& key, const std::function<std::vector<StoredTest>()>& read);
 
  private:
@@ -47,7 +48,7 @@ class TestShelf {
 
   std::size_t most_bytes_;
   std::size_t bytes_ = 0;
-  std::list<Place> places_;  // the last asked for first
+  std::list<Place> places_;  // the most recently used first
   std::unordered_map<std::string, std::list<Place>::iterator> by_key_;
 };
 

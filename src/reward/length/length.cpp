@@ -1,5 +1,5 @@
-// The length reward of Kimi k1.5 (arXiv 2501.12599), as in open-r1: lambda = 0.5 - (length - min)/(max - min) in
-// characters where the answer is right, min(0, lambda) where it is wrong.
+// Reward length: the length reward of Kimi k1.5 (arXiv 2501.12599), as in open-r1. With lengths in characters, lambda =
+// 0.5 - (length - min) / (max - min). A correct answer scores lambda, a wrong one min(0, lambda).
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -28,7 +28,7 @@ struct LengthKeys {
 RewardScores score_lengths(std::span<const RewardInput> batch, const RewardOptions& options, MathWorkers& workers) {
   const std::vector<Verdict> verdicts = judge_answers(batch, options, workers);
   std::vector<std::int64_t> lengths;
-  std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> range;  // of a group, or of the whole call
+  std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> range;  // scope -> minimum and maximum length
   const auto scope = [&](const RewardInput& input) {
     return options.keys.get<LengthKeys>().scope == LengthScope::group ? input.group : 0;
   };
@@ -47,7 +47,7 @@ RewardScores score_lengths(std::span<const RewardInput> batch, const RewardOptio
       continue;
     }
     const double lambda = 0.5 - static_cast<double>(lengths[i] - shortest) / static_cast<double>(longest - shortest);
-    const bool wrong = verdicts[i] == Verdict::wrong;  // a gold that does not parse counts as right
+    const bool wrong = verdicts[i] == Verdict::wrong;  // Verdict::no_gold counts as correct, as in open-r1
     scores.emplace_back(wrong ? std::min(0.0, lambda) : lambda);
   }
   return scores;

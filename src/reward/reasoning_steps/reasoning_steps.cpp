@@ -1,4 +1,4 @@
-// open-r1's reasoning_steps reward: min(1, n/3), n the matches of
+// Reward reasoning_steps of open-r1: min(1, n / 3), where n is the number of matches of
 // (Step \d+:|^\d+\.|\n-|\n\*|First,|Second,|Next,|Finally,), where ^ is the beginning of the text.
 #include <algorithm>
 
@@ -13,7 +13,7 @@ std::size_t digits_end(std::string_view text, std::size_t at) {
   return at;
 }
 
-// The length of the step mark at `at`; 0 where there is none.
+// Returns the length of the match at offset `at`; 0 if there is none.
 std::size_t mark_length(std::string_view text, std::size_t at) {
   const std::string_view rest = text.substr(at);
   if (rest.starts_with("Step ")) {

@@ -1,5 +1,5 @@
-// The n-gram repetition penalty (arXiv 2502.03373, appendix C.2), as in open-r1: (1 - unique/total) x max_penalty over
-// lower-cased words between white space.
+// Reward repetition_penalty: the n-gram penalty of arXiv 2502.03373, appendix C.2, as in open-r1. The score is (1 -
+// unique / total) * max_penalty, where unique and total count n-grams of lower-case words separated by white space.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -23,7 +23,7 @@ struct RepetitionKeys {
   }
 };
 
-// Each distinct word gets a number, so that an n-gram is a short list of numbers.
+// Replaces each word by the index of that word among the distinct words, so that n-grams compare as lists of numbers.
 std::vector<std::size_t> numbered_words(std::string_view text) {
   std::vector<std::string_view> words;
   for (std::size_t at = skip_spaces(text, 0); at < text.size(); at = skip_spaces(text, at)) {

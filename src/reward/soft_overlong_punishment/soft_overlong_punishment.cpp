@@ -1,5 +1,6 @@
-// The soft overlong punishment of DAPO (arXiv 2503.14476, equation 13), as in open-r1: on completion tokens, 0 up to
-// max_completion_len - soft_punish_cache, falling to -1 at max_completion_len, -1 beyond.
+// Reward soft_overlong_punishment of DAPO (arXiv 2503.14476, equation 13), as in open-r1. It is 0 up to
+// max_completion_len - soft_punish_cache completion tokens, falls linearly to -1 at max_completion_len tokens and is -1
+// beyond.
 #include "core/error.h"
 #include "reward/registry.h"
 

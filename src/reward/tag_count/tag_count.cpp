@@ -1,4 +1,4 @@
-// open-r1's tag_count reward: a quarter for each of the four tags that occurs exactly once.
+// Reward tag_count of open-r1: 0.25 for each of the four tags that occurs exactly once.
 #include "reward/registry.h"
 #include "reward/tags.h"
 
@@ -8,7 +8,8 @@ namespace {
 double count_tags(std::string_view text, bool opened) {
   const std::size_t openings = count_occurrences(text, kThinkOpening) + (opened ? 1 : 0);
   double score = openings == 1 ? 0.25 : 0.0;
-  // A completion that closes its thoughts at once has, after a prefill, the prefill's newline before the tag.
+  // After a prefilled "<think>\n", a completion that begins with the closing tag has the newline of the prefill before
+  // it.
   const bool closes_at_once = opened && text.starts_with("</think>\n");
   if (count_occurrences(text, "\n</think>\n") + (closes_at_once ? 1 : 0) == 1) score += 0.25;
   if (count_occurrences(text, "\n<answer>\n") == 1) score += 0.25;

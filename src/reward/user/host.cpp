@@ -1,4 +1,4 @@
-// What this executable does where it is started to be the process of a user's shared object.
+// Host process for a reward in a shared object: reads one JSON object per line and prints one score per line.
 #include "reward/user/host.h"
 
 #include <dlfcn.h>
@@ -13,10 +13,11 @@ namespace {
 
 using Judge = int (*)(const char* json, std::size_t size, double* score);
 
-constexpr int kScored = 0;
-constexpr int kNoOpinion = 1;
+constexpr int kScored = 0;     // HONE_REWARD_SCORED
+constexpr int kNoOpinion = 1;  // HONE_REWARD_NO_OPINION
 
-// What the object prints on standard output must not be taken for an answer.
+// Returns a stream to the original standard output and redirects standard output to standard error, so that text
+// printed by the shared object is not read as an answer.
 std::FILE* take_standard_output() {
   const int answers = dup(STDOUT_FILENO);
   if (answers < 0) return nullptr;
@@ -28,7 +29,7 @@ int serve(const char* path) {
   void* object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (object == nullptr) return (void)std::fprintf(stderr, "%s\n", dlerror()), 1;
   const auto judge = reinterpret_cast<Judge>(dlsym(object, "hone_reward"));
-  if (judge == nullptr) return (void)std::fprintf(stderr, "it has no function hone_reward\n"), 1;
+  if (judge == nullptr) return (void)std::fprintf(stderr, "it defines no function hone_reward\n"), 1;
   std::FILE* answers = take_standard_output();
   if (answers == nullptr) return 1;
   char* line = nullptr;
@@ -38,7 +39,7 @@ int serve(const char* path) {
     double score = 0;
     const int answer = judge(line, static_cast<std::size_t>(size), &score);
     if (answer != kScored && answer != kNoOpinion) {
-      std::fprintf(stderr, "hone_reward answered %d\n", answer);
+      std::fprintf(stderr, "hone_reward returned %d\n", answer);
       return 1;
     }
     if (answer == kScored) std::fprintf(answers, "%.17g\n", score);
@@ -48,7 +49,7 @@ int serve(const char* path) {
   return std::fclose(answers) == 0 ? 0 : 1;
 }
 
-// Before main, which knows nothing of this.
+// Runs before main() if the environment names a shared object, and exits.
 [[gnu::constructor]] void host_where_asked() {
   const char* path = std::getenv(kHostVariable);
   if (path == nullptr) return;

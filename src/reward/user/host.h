@@ -1,11 +1,11 @@
-// A process of this executable that loads a shared object and answers for it.
+// Host process for a reward in a shared object: this executable, started a second time, loads the object and calls it.
 #pragma once
 
 namespace hone {
 
-inline constexpr const char* kHostVariable = "HONE_REWARD_OBJECT";  // in its environment: the object's path
+inline constexpr const char* kHostVariable = "HONE_REWARD_OBJECT";  // environment variable with the object's path
 
-// kHostVariable; who calls this has the host linked in.
+// Returns kHostVariable. A call also makes the linker keep the host, which runs from a constructor before main().
 [[nodiscard]] const char* host_variable();
 
 }  // namespace hone

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMostLines = 100;
 constexpr std::size_t kTailLines = 20;
-constexpr std::size_t kMostOfLine = 500;  // bytes
+constexpr std::size_t kMostOfLine = 500;  // bytes of a line that are shown
 
 std::vector<std::string> lines_of_text(std::string_view text) {
   std::vector<std::string> lines;
@@ -35,7 +35,7 @@ void show_said(std::string_view name, std::string_view text) {
   for (const std::string& line : std::span(lines).first(std::min(lines.size(), kMostLines))) {
     log_info(text_of(name, ": ", line));
   }
-  if (lines.size() > kMostLines) log_info(text_of(name, ": ... ", lines.size() - kMostLines, " lines more"));
+  if (lines.size() > kMostLines) log_info(text_of(name, ": ... ", lines.size() - kMostLines, " more lines"));
 }
 
 void show_tail(std::string_view text) {

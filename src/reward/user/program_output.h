@@ -1,4 +1,4 @@
-// What a user's reward says on standard error, for people.
+// Shows the standard error of a user's reward.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,9 @@
 
 namespace hone {
 
-// Logs each line as "NAME: LINE", the first hundred of them.
+// Logs the first 100 lines as "NAME: LINE".
 void show_said(std::string_view name, std::string_view text);
-// Prints the last lines, where a traceback stands, whether quiet or not.
+// Prints the last 20 lines, which contain the traceback of a Python reward, even if hone is quiet.
 void show_tail(std::string_view text);
 
 }  // namespace hone

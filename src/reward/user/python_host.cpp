@@ -1,6 +1,6 @@
-// The script that serves one Python function: run by python3, spoken to over its standard input, a socket, in lines of
-// JSON. It loads the function, answers {"ready": NAME}, and then a line for each batch: {"scores": [...]}. What goes
-// wrong is {"error": TEXT}, behind a traceback on standard error.
+// Python script that serves one reward function. Its standard input is a socket that carries requests and answers as
+// lines of JSON. The first request names the function; the answer is {"ready": NAME}. Each further request is a batch;
+// the answer is {"scores": [...]}. After a failure the answer is {"error": TEXT}, with a traceback on standard error.
 #include "reward/user/python_reward.h"
 
 namespace hone {
@@ -10,7 +10,7 @@ import asyncio, copy, faulthandler, importlib, importlib.util, inspect, json, ma
 
 
 class Refusal(Exception):
-    """Something that the reward's author mends without a traceback."""
+    """Error of the reward's author that is clear without a traceback."""
 
 
 def parameters_of(function):
@@ -50,18 +50,18 @@ def load(target):
     if name is None:
         if len(rewards) != 1:
             found = "functions " + ", ".join(rewards) if rewards else "no function with the parameter completions"
-            raise Refusal(f"it has {found}: name one as FILE.py:FUNCTION")
+            raise Refusal(f"the file has {found}: name one as FILE.py:FUNCTION")
         name = rewards[0]
     function = getattr(module, name, None)
     if function is None:
         raise Refusal(f"it has no function {name}" + (f", but {', '.join(rewards)}" if rewards else ""))
     if not callable(function):
-        raise Refusal(f"{name} is no function, but {type(function).__name__}")
+        raise Refusal(f"{name} is not a function but {type(function).__name__}")
     return name, function
 
 
 def spread(values, row_of):
-    """One value a completion; those of one prompt share nothing that can be changed."""
+    """Returns one value per completion. Copies keep completions of one prompt from sharing mutable values."""
     return [copy.deepcopy(values[row]) for row in row_of]
 
 
@@ -79,7 +79,7 @@ def call(function, request, loop):
     missing = [p.name for p in named if p.default is p.empty and p.name not in given]
     if missing:
         have = ", ".join(sorted(columns)) or "none"
-        raise Refusal(f"its parameter {missing[0]} is no column of the data (columns: {have})")
+        raise Refusal(f"its parameter {missing[0]} is not a column of the data (columns: {have})")
     if not any(p.kind == p.VAR_KEYWORD for p in parameters):
         names = {p.name for p in named}
         given = {name: value for name, value in given.items() if name in names}
@@ -91,7 +91,7 @@ def scores_of(result, count):
     if hasattr(result, "tolist"):
         result = result.tolist()
     if isinstance(result, (str, bytes, dict)) or not hasattr(result, "__iter__"):
-        raise Refusal(f"it returns {type(result).__name__}: a list of {count} numbers or None is wanted")
+        raise Refusal(f"it returns {type(result).__name__}: return a list of {count} numbers or None")
     scores = list(result)
     if len(scores) != count:
         raise Refusal(f"it returns {len(scores)} rewards for {count} completions")
@@ -103,7 +103,7 @@ def scores_of(result, count):
         except (TypeError, ValueError):
             value = math.nan
         if not math.isfinite(value):
-            raise Refusal(f"completion {i + 1} gets {score!r:.60}: a finite number or None is wanted")
+            raise Refusal(f"completion {i + 1} gets {score!r:.60}: return a finite number or None")
         scores[i] = value
     return scores
 
@@ -127,7 +127,7 @@ def guarded(work):
 
 
 def main():
-    channel = os.dup(0)  # what the reward reads and prints is not the conversation
+    channel = os.dup(0)  # keep the socket; the reward gets an empty standard input and prints to standard error
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)

@@ -21,14 +21,14 @@ namespace hone {
 namespace {
 namespace fs = std::filesystem;
 
-constexpr std::size_t kScoreBytes = 64;        // of an answer, at most
-constexpr std::chrono::seconds kToStart{120};  // at least: what a module imports may be large
-constexpr std::size_t kLeastAnswer = 1 << 20;  // bytes that any answer may have
+constexpr std::size_t kScoreBytes = 64;        // maximum length of one score in an answer
+constexpr std::chrono::seconds kToStart{120};  // minimum limit on the import: a module may import large packages
+constexpr std::size_t kLeastAnswer = 1 << 20;  // minimum of the limit on the length of an answer, in bytes
 
 struct PythonTarget {
-  std::string file;      // empty: a module is named
+  std::string file;      // empty: the name is that of a module
   std::string module;    // "package.module"
-  std::string function;  // empty: the file's only one
+  std::string function;  // empty: the only function of the file
 };
 
 bool is_identifier(std::string_view text) {
@@ -37,7 +37,7 @@ bool is_identifier(std::string_view text) {
          std::ranges::all_of(text, [&](char c) { return is_letter_or_line(c) || (c >= '0' && c <= '9'); });
 }
 
-// What the system runs by its first line.
+// Returns true if the file is executable and begins with "#!".
 bool is_program(const std::string& path) {
   if (access(path.c_str(), X_OK) != 0) return false;
   std::array<char, 2> begin{};
@@ -45,6 +45,7 @@ bool is_program(const std::string& path) {
   return begin[0] == '#' && begin[1] == '!';
 }
 
+// Parses a name in reward_funcs; returns nothing if it does not name a Python function.
 std::optional<PythonTarget> target_of(std::string_view name) {
   constexpr std::string_view kEnd = ".py";
   if (name.ends_with(kEnd)) {
@@ -70,8 +71,8 @@ std::optional<PythonTarget> target_of(std::string_view name) {
 
 bool is_conversation(const RewardInput& input) { return input.prompt != nullptr && input.prompt->is_array(); }
 
-// Rows and prompts go once each, with the number of each completion's: tests in a row may be large, and a group shares
-// them.
+// Encodes a batch as JSON. Each row and prompt is sent once, with the index of the row for each completion, because
+// rows may contain large tests and a group shares one row.
 std::string request_of(std::span<const RewardInput> batch) {
   Json rows = Json::array();
   Json questions = Json::array();
@@ -111,12 +112,12 @@ class PythonReward {
       : name_(name), time_limit_(time_limit) {
     std::error_code error;
     if (!target.file.empty() && !fs::is_regular_file(target.file, error)) {
-      refuse(text_of("there is no file ", target.file), "FILE.py:FUNCTION is a function of that file");
+      refuse(text_of("there is no file ", target.file), "FILE.py:FUNCTION names a function in FILE.py");
     }
     const std::vector<std::string> found = executables_named(interpreter);
     if (found.empty()) {
       refuse(text_of("it needs ", interpreter, ", which is not in PATH"),
-             "install it, or name an executable or a .so in its place");
+             "install it, or use an executable or a shared object");
     }
     process_ =
         std::make_unique<HostedProcess>(std::vector<std::string>{found.front(), "-u", "-X", "utf8", "-c", kPythonHost});
@@ -136,7 +137,8 @@ class PythonReward {
     for (const Json& score : answer.at("scores")) {
       scores.push_back(score.is_null() ? std::nullopt : std::optional(score.get<double>()));
     }
-    HONE_ASSERT(scores.size() == batch.size(), "the host lets ", scores.size(), " of ", batch.size(), " pass");
+    HONE_ASSERT(scores.size() == batch.size(), "the host returned ", scores.size(), " scores for ", batch.size(),
+                " completions");
     return scores;
   }
 
@@ -151,11 +153,12 @@ class PythonReward {
       line = process_->ask(std::move(request), limit, kLeastAnswer + kScoreBytes * scores);
     } catch (const HostedProcess::Failure& failure) {
       show_tail(process_->take_said());
-      refuse(failure.what, failure.timed_out ? "reward_timeout is the limit" : "");
+      refuse(failure.what, failure.timed_out ? "reward_timeout sets the limit" : "");
     }
     const std::string said = process_->take_said();
     Json answer = Json::parse(line, nullptr, false);
-    if (!answer.is_object()) refuse("its process does not answer as it should", "nothing but hone's script may answer");
+    if (!answer.is_object())
+      refuse("its process answered with invalid JSON", "the reward must not write to the socket");
     if (const auto error = answer.find("error"); error != answer.end()) {
       show_tail(said);
       refuse(error->get<std::string>());
@@ -176,7 +179,7 @@ bool is_python_reward(std::string_view name) { return target_of(name).has_value(
 
 Reward make_python_reward(const std::string& name, std::chrono::milliseconds time_limit, std::string_view interpreter) {
   const std::optional<PythonTarget> target = target_of(name);
-  HONE_ASSERT(target.has_value(), name, " names no Python function");
+  HONE_ASSERT(target.has_value(), name, " does not name a Python function");
   const auto reward = std::make_shared<PythonReward>(name, *target, time_limit, interpreter);
   return {name, reward->function(), [reward](std::span<const RewardInput> batch) { return reward->judge(batch); }};
 }

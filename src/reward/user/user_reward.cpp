@@ -21,8 +21,9 @@ namespace hone {
 namespace {
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kAnswerBytes = 256;       // on average; what a batch may answer
-constexpr std::uint64_t kLeastOutput = 64 << 10;  // of a stream
+// A batch of n completions may print kLeastOutput + n * kAnswerBytes bytes.
+constexpr std::uint64_t kAnswerBytes = 256;
+constexpr std::uint64_t kLeastOutput = 64 << 10;
 
 std::string lines_of(std::span<const RewardInput> batch) {
   std::string lines;
@@ -42,9 +43,9 @@ class UserReward {
   UserReward(std::string path, std::chrono::milliseconds time_limit)
       : path_(std::move(path)), is_object_(path_.ends_with(".so")), time_limit_(time_limit) {
     std::error_code error;
-    if (!fs::is_regular_file(path_, error)) refuse("there is no such file", "a path in reward_funcs is a reward's");
+    if (!fs::is_regular_file(path_, error)) refuse("there is no such file", "a name with a slash is a path");
     if (!is_object_ && access(path_.c_str(), X_OK) != 0) {
-      refuse("it cannot be executed", "chmod +x, or a shared object whose name ends in .so");
+      refuse("it is not executable", "run chmod +x, or name a shared object *.so");
     }
     path_ = fs::absolute(path_).string();
     if (is_object_) (void)judge({});
@@ -53,13 +54,14 @@ class UserReward {
   [[nodiscard]] RewardScores judge(std::span<const RewardInput> batch) const {
     const SandboxResult result = run(batch);
     const std::string said = printable(last_line(result.error).substr(0, 300));
-    const std::string why = said.empty() ? std::string() : text_of("; it said: ", said);
+    const std::string why = said.empty() ? std::string() : text_of("; last line on standard error: ", said);
     const bool failed = result.timed_out || result.output_exceeded || result.signal != 0 || result.exit_status != 0;
     if (failed) show_tail(result.error);
-    if (result.timed_out) refuse(text_of("no end within ", format_seconds(), why), "reward_timeout is the limit");
-    if (result.output_exceeded) refuse("it prints without end", "one line a completion is wanted");
-    if (result.signal != 0) refuse(text_of("it was ended by signal ", result.signal, why));
-    if (result.exit_status != 0) refuse(text_of("it ended with status ", result.exit_status, why));
+    if (result.timed_out)
+      refuse(text_of("it did not end within ", format_seconds(), why), "reward_timeout sets the limit");
+    if (result.output_exceeded) refuse("it printed too much", "print one line per completion");
+    if (result.signal != 0) refuse(text_of("it was killed by signal ", result.signal, why));
+    if (result.exit_status != 0) refuse(text_of("it exited with status ", result.exit_status, why));
     show_said(path_, result.error);
     return scores_in(result.output, batch.size());
   }
@@ -102,9 +104,10 @@ class UserReward {
     std::vector<std::string> lines = split(output, '\n');
     if (!lines.empty() && trim(lines.back()).empty()) lines.pop_back();
     if (lines.size() != wanted) {
-      refuse(text_of("it answers ", lines.size(), " lines for ", wanted, " completions"),
-             path_.ends_with(".py") ? "one number or null a line, in order; a function of it is FILE.py:FUNCTION"
-                                    : "one number or null a line, in order");
+      refuse(text_of("it printed ", lines.size(), " lines for ", wanted, " completions"),
+             path_.ends_with(".py")
+                 ? "print one number or null per line, in order; to call a function instead, use FILE.py:FUNCTION"
+                 : "print one number or null per line, in order");
     }
     RewardScores scores;
     for (const std::string& line : lines) scores.push_back(score_in(trim(line), scores.size() + 1));
@@ -116,8 +119,7 @@ class UserReward {
     double score = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), score);
     if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(score)) {
-      refuse(text_of("line ", line, " answers '", printable(text.substr(0, 60)), "'"),
-             "a finite number or null is wanted");
+      refuse(text_of("line ", line, " is '", printable(text.substr(0, 60)), "'"), "print a finite number or null");
     }
     return score;
   }
@@ -129,7 +131,9 @@ class UserReward {
 
 }  // namespace
 
-bool is_user_reward(std::string_view name) { return name.find('/') != std::string_view::npos || is_python_reward(name); }
+bool is_user_reward(std::string_view name) {
+  return name.find('/') != std::string_view::npos || is_python_reward(name);
+}
 
 Reward make_user_reward(const std::string& path, std::chrono::milliseconds time_limit) {
   if (is_python_reward(path)) return make_python_reward(path, time_limit);
