@@ -25,8 +25,8 @@ MathTree make(Op op, std::string_view text, std::vector<MathTree> arguments) {
   return std::make_shared<const MathNode>(std::move(node));
 }
 
-// Returns the tree "a op b", with the arguments of `a` merged if it has the same operator. Those of `b` need no merging,
-// because chains are parsed from the left.
+// Returns the tree "a op b", with the arguments of `a` merged if it has the same operator. Those of `b` need no
+// merging, because chains are parsed from the left.
 MathTree joined(Op op, const MathTree& a, const MathTree& b) {
   std::vector<MathTree> arguments;
   if (a->op == op) {

@@ -87,7 +87,7 @@ void make_parents(const std::string& path) {
 }
 
 void attach(const OpenMount& mount) {
-  struct stat status{};
+  struct stat status {};
   ensure(fstat(mount.from.number(), &status) == 0, mount.to);
   make_parents(mount.to);
   const char* place = place_of(mount.to);
@@ -164,8 +164,7 @@ void give_up_rights(const std::string& filter) {
          "dropping capabilities");
   // Not dumpable: programs cannot read or change this process through /proc or ptrace. The seccomp filter needs
   // no_new_privs.
-  ensure(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0,
-         "dropping privileges");
+  ensure(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "dropping privileges");
   std::vector<sock_filter> rules(filter.size() / sizeof(sock_filter));
   std::memcpy(rules.data(), filter.data(), rules.size() * sizeof(sock_filter));
   const sock_fprog program{static_cast<unsigned short>(rules.size()), rules.data()};

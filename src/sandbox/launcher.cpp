@@ -102,6 +102,8 @@ void wait_for_request(Networks& networks) {
   const int refused = is_entered ? 0 : errno;
   Networks networks;
   constexpr unsigned long kSpaces = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;
+  // One request per message: the plan and the streams as descriptors. The answer is a pidfd, or errno without
+  // descriptor.
   for (;;) {
     wait_for_request(networks);
     NumberedDescriptors asked;

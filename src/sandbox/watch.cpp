@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kSetupTime{60};  // limit on building the sandbox, generous for a very busy machine
+constexpr std::chrono::seconds kSetupTime{60};        // limit on building the sandbox, generous for a very busy machine
 constexpr std::chrono::milliseconds kLeastSlice{20};  // minimum time between two checks of an expired limit
 constexpr int kIdleLooks = 5;  // consecutive checks without a runnable process after which a program counts as idle
 // Factor by which a runnable program may exceed its time on the clock. Other programs cannot delay it by as much: at

@@ -100,7 +100,7 @@ TEST_F(RunStory, ARewardThatFailsOnTheFirstPromptEndsTheRunBeforeItBegins) {
   for (const bool dry : {false, true}) {
     const Ended ended = grpo("never", {"--reward_funcs", path("broken.py"), dry ? "--dry_run" : "--seed=42"});
     EXPECT_EQ(ended.code, 1);
-    EXPECT_THAT(ended.output, HasSubstr("broken.py: its parameter gold is no column of the data (columns: answer"));
+    EXPECT_THAT(ended.output, HasSubstr("broken.py: its parameter gold is not a column of the data (columns: answer"));
     EXPECT_THAT(ended.output, HasSubstr("it was tried on the first prompt with made-up completions"));
     EXPECT_FALSE(is_file(path("never/metrics.jsonl")));
   }
@@ -112,7 +112,7 @@ TEST_F(RunStory, GenerationTriesItsRewardsBeforeItGenerates) {
       run_program({"generate", "--model_name_or_path", path("model"), "--dataset_name", path("data/prompts.jsonl"),
                    "--reward_funcs", path("late.py"), "--max_new_tokens", "4", "--output_dir", path("generated")});
   EXPECT_EQ(ended.code, 1);
-  EXPECT_THAT(ended.output, HasSubstr("its parameter gold is no column of the data"));
+  EXPECT_THAT(ended.output, HasSubstr("its parameter gold is not a column of the data"));
   EXPECT_FALSE(is_file(path("generated/generations.jsonl"))) << "the error came before any generation";
 }
 

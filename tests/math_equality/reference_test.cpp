@@ -31,7 +31,8 @@ std::string shown(std::optional<double> value) { return value ? std::to_string(*
 const std::map<std::pair<std::string, std::string>, std::string>& known_differences() {
   static const std::map<std::pair<std::string, std::string>, std::string> differences = {
       {{R"($\frac{1}{3}$)", R"(\frac{0.1}{0.3})"}, "decimals are exact, not floating point"},
-      {{R"($\arcsin x + \arccos x$)", R"(\frac{\pi}{2})"}, "an identity that the simplification of sympy does not find"},
+      {{R"($\arcsin x + \arccos x$)", R"(\frac{\pi}{2})"},
+       "an identity that the simplification of sympy does not find"},
       {{R"($\emptyset$)", R"(\varnothing)"}, "both are the empty set"},
       {{R"($x > 3$)", R"(2x > 6)"}, "the same inequality"},
       {{R"($[-1,1] \cap [0,2]$)", R"([0,1])"}, "intersections are computed"},

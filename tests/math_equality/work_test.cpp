@@ -58,7 +58,7 @@ TEST(Work, what_a_comparison_may_take_is_bounded) {
     return "[\\sqrt{" + std::to_string(4 * k + 1) + "},\\sqrt{" + std::to_string(4 * k + 2) + "}]";
   };
   EXPECT_EQ(verdict(joined(1, 32, "\\cup", interval), joined(32, 1, "\\cup", interval)), MathVerdict::too_long);
-  EXPECT_EQ(verdict(nested_sum(3), "1"), MathVerdict::no_gold) << "a gold answer that exceeds the work limit does not parse";
+  EXPECT_EQ(verdict(nested_sum(3), "1"), MathVerdict::no_gold) << "a gold answer beyond the work limit";
 }
 
 // All pairs of elements of two sets share one limit, although a single pair costs very little.
@@ -94,7 +94,8 @@ TEST(Work, what_was_too_much_is_not_tried_again) {
   }
   EXPECT_EQ(workers.processes(), before);
   ASSERT_EQ(::kill(before.at(1), SIGCONT), 0);
-  EXPECT_EQ(workers.compare(reward_comparison("42", slow, true)).verdict, MathVerdict::too_long) << "a different comparison";
+  EXPECT_EQ(workers.compare(reward_comparison("42", slow, true)).verdict, MathVerdict::too_long)
+      << "a different comparison";
   EXPECT_EQ(workers.compare(reward_comparison("42", "\\boxed{42}")).verdict, MathVerdict::equal);
 }
 

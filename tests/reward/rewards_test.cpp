@@ -116,7 +116,8 @@ TEST(Accuracy, reads_the_gold_from_solution_then_answer) {
   EXPECT_EQ(reward_score("accuracy", kGood, {{"solution", "7"}, {"answer", "6"}}), 0.0);
   EXPECT_EQ(reward_score("accuracy", kGood, {{"solution", nullptr}, {"answer", "6"}}), 1.0);
   EXPECT_EQ(reward_score("accuracy", kGood, {{"answer", "The answer is <<2*5=10>>10, or $10.\n#### 6"}}), 1.0);
-  EXPECT_EQ(reward_score("accuracy", kGood, {{"answer", "2 #### 7 is 6"}}), 1.0) << "#### must be at the beginning of a line";
+  EXPECT_EQ(reward_score("accuracy", kGood, {{"answer", "2 #### 7 is 6"}}), 1.0)
+      << "#### must be at the beginning of a line";
 }
 
 TEST(Accuracy, has_no_opinion_where_the_gold_does_not_parse) {

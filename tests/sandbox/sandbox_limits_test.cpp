@@ -229,7 +229,8 @@ TEST(CodeMemory, outputs_are_compared_and_dropped) {
   register_all_reward(registry);
   const Reward code = registry.make("code", {});
   const RewardInput input{.completion = completion, .row = &row};
-  if (!(std::ofstream("/proc/self/clear_refs") << "5" << std::flush)) GTEST_SKIP() << "the peak of resident memory cannot be reset";
+  if (!(std::ofstream("/proc/self/clear_refs") << "5" << std::flush))
+    GTEST_SKIP() << "the peak of resident memory cannot be reset";
   const std::size_t before = peak_kib();
   EXPECT_EQ(code.score({&input, 1}), RewardScores{0.0});
   EXPECT_LT(peak_kib(), before + kCases * 1000 / 2);
