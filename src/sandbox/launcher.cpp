@@ -167,6 +167,8 @@ Refusal prepare_server(bool drops_root, Descriptor& self, LaunchServer& server) 
   const Refusal unprepared = prepare_server(drops_root, self, server);
   Networks networks;
   constexpr unsigned long kSpaces = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;
+  // One request per message: the plan and the streams as descriptors. The answer is a pidfd, or errno without
+  // descriptor.
   for (;;) {
     wait_for_request(networks);
     NumberedDescriptors asked;

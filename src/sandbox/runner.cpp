@@ -184,6 +184,7 @@ Sandbox::Sandbox(SandboxMode mode, std::vector<std::string> hidden)
   check_readable(folders_of(*world_));
   filter_ = seccomp_filter();
   groups_ = ControlGroups::create();
+  // Run a program once, so that problems are reported now. If it fails with control groups, try again without them.
   try {
     try_out();
   } catch (const Error& error) {
@@ -272,7 +273,7 @@ SandboxResult Sandbox::run_launched(const SandboxProgram& program, std::string_v
 
 SandboxResult Sandbox::run_wrapped(const SandboxProgram& program, std::string_view input,
                                    const SandboxLimits& limits) const {
-  std::vector<Descriptor> kept;
+  std::vector<Descriptor> kept;  // files that bwrap reads; they must stay open until it has started
   kept.push_back(sealed_file(input));
   Pipe output = make_pipe();
   Pipe error = make_pipe();
@@ -288,6 +289,7 @@ SandboxResult Sandbox::run_wrapped(const SandboxProgram& program, std::string_vi
                  .dies_with_thread = true,
                  .control_group = place.processes(),
                  .drop_root = is_root_};
+  // The order of the arguments is the order of the mounts: the world, /tmp, then files and pipes in /tmp.
   add_world(plan.arguments, *world_);
   add(plan.arguments, {"--size", std::to_string(disk_bytes(program, limits)), "--tmpfs", "/tmp"});
   for (const std::string& folder : program.readable) add(plan.arguments, {"--ro-bind", folder, folder});

@@ -108,6 +108,7 @@ SandboxResult converse(const Sandbox& sandbox, const IoiProblem& problem, std::s
   std::vector<std::string> failures(users.size());
   SandboxResult result;
   const std::size_t programs = users.size() + 1;
+  // One thread per program, because all of them must run concurrently. Thread 0 runs the manager.
   run_many(programs, static_cast<int>(programs), [&](std::size_t i) {
     if (i == 0) {
       const StopAtEnd stopping(stop);

@@ -87,6 +87,7 @@ std::vector<ContestScores> run_contest(std::span<const ContestRun> runs, std::in
   std::vector<std::atomic<std::size_t>> stopped_in(runs.size());  // [runs] batch with the first failure
   std::vector<std::atomic<bool>> broken(runs.size());
   for (std::atomic<std::size_t>& batch : stopped_in) batch = kNever;
+  // run_many() begins the turns in order, so all tests of a batch begin before those of later batches.
   run_many(turns.size(), 0, [&](std::size_t i) {
     const Turn& turn = turns[i];
     if (turn.batch > stopped_in[turn.run]) return;

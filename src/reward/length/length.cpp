@@ -1,5 +1,5 @@
-// Reward length: the length reward of Kimi k1.5 (arXiv 2501.12599), as in open-r1. With lengths in characters, lambda =
-// 0.5 - (length - min) / (max - min). A correct answer scores lambda, a wrong one min(0, lambda).
+// Reward length: the length reward of Kimi k1.5 (arXiv 2501.12599), as in open-r1. A correct answer scores
+// lambda = 0.5 - (length - min) / (max - min), with lengths in characters, and a wrong one min(0, lambda).
 #include <algorithm>
 #include <map>
 #include <utility>

@@ -1,5 +1,5 @@
-// Reward repetition_penalty: the n-gram penalty of arXiv 2502.03373, appendix C.2, as in open-r1. The score is (1 -
-// unique / total) * max_penalty, where unique and total count n-grams of lower-case words separated by white space.
+// Reward repetition_penalty: the n-gram penalty of arXiv 2502.03373, appendix C.2, as in open-r1.
+// score = (1 - unique / total) * max_penalty, with the numbers of unique and of all n-grams of lower-case words.
 #include <algorithm>
 #include <set>
 #include <string>
