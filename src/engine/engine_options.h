@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "model/model.h"
@@ -15,6 +16,9 @@ struct EngineOptions {
   std::int64_t block_size = 16;         // tokens per KV-cache block
   std::int64_t num_blocks = 0;          // KV-cache blocks; 0: enough for max_num_seqs requests of max_model_len
   bool repetition_penalty = false;      // requests may set a repetition penalty
+  // Launch a step before the tokens of the step before have been read. A request that ends then computes a token in
+  // vain. Unset: on a GPU, where the host would otherwise wait. Penalties turn it off, since they need the tokens.
+  std::optional<bool> launch_ahead = std::nullopt;
 };
 
 // Checks the options and fills in num_blocks. Throws Error if a value is not positive or if the blocks cannot hold one

@@ -1,7 +1,6 @@
 #include "cli/bench/train.h"
 
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <vector>
@@ -51,9 +50,6 @@ struct BenchTrainOptions : StepOptions {
 const CommandText kTrainText{.name = "bench train", .summary = {}};
 
 constexpr double kLimitSeconds = 0.5;  // duration of the measurement of a limit that is not stored yet
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // Model FLOPs per token, forward and backward: 6 for each parameter except those of an untied input embedding, plus
 // 6 x layers x width x length for causal attention, where width is heads x head size and length is that of the token's

@@ -1,6 +1,7 @@
 // Measures how long work takes on a device.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <span>
 #include <string>
@@ -9,6 +10,11 @@
 #include "backend/device.h"
 
 namespace hone {
+
+using Clock = std::chrono::steady_clock;
+[[nodiscard]] inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 // Returns the median seconds of one call of each of `runs`, functions that launch work on the device. Each is measured
 // for about `budget` seconds after a warm-up. The runs alternate in short rounds, so that all of them see the same
