@@ -49,6 +49,7 @@ __global__ void __launch_bounds__(kElementwiseThreads)
   constexpr int kBlock = kElementwiseThreads * kElementwisePacks * kPack;
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kBlock;
   const std::int64_t elements = rows.capacity * row_size;
+  begin_dependent_kernel();
   if (begin + kBlock <= elements) {
     // The loads do not depend on the count, so that they do not wait for it.
     const std::int64_t mine = begin + static_cast<int>(threadIdx.x) * kPack;
@@ -76,8 +77,8 @@ void launch_elementwise(const KernelCall& call, To* to, const Function& function
   constexpr int kBlock = kElementwiseThreads * kElementwisePacks * kCommonPack<To, From...>;
   const std::int64_t blocks = ceil_div(view.elements(), kBlock);
   if (blocks == 0) return;
-  elementwise_kernel<To><<<static_cast<unsigned>(blocks), kElementwiseThreads, 0, stream_of(call)>>>(
-      to, row_count(view), view.row_size(), function, from...);
+  launch_dependent({static_cast<unsigned>(blocks), kElementwiseThreads}, stream_of(call),
+                   elementwise_kernel<To, Function, From...>, to, row_count(view), view.row_size(), function, from...);
   check_launch("elementwise kernel");
 }
 

@@ -244,6 +244,7 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups, kDeep>::kThread
   auto* slot = reinterpret_cast<AttentionItem*>(items);
   const auto kv_heads = static_cast<unsigned>(queries.kv_heads);
   int kv_head = static_cast<int>(blockIdx.x % kv_heads);
+  begin_dependent_kernel();
   AttentionItem item{};
   ForwardTurns turns{0, 1};
   if constexpr (!kScheduled) {
@@ -378,12 +379,12 @@ template <int kWidth, int kGroups, bool kDeep, class Keys>
   if constexpr (kGroups > 1) {
     blocks = std::min<std::int64_t>(blocks, cuda_device().sm_count());
     schedule = AttentionSchedule::in(workspace);
-    attention_schedule<<<1, kScheduleBins, 0, stream>>>(queries.sequences, ForwardOrder<Keys>{keys}, item_tokens,
-                                                        schedule);
+    launch_dependent({1, kScheduleBins}, stream, attention_schedule<ForwardOrder<Keys>>, queries.sequences,
+                     ForwardOrder<Keys>{keys}, item_tokens, schedule);
     check_launch("attention: schedule");
   }
-  kernel<<<static_cast<unsigned>(blocks), Plan::kThreads, static_cast<std::size_t>(bytes), stream>>>(
-      queries, keys, schedule, splits, item_tokens, maps);
+  launch_dependent({static_cast<unsigned>(blocks), Plan::kThreads, static_cast<std::size_t>(bytes)}, stream, kernel,
+                   queries, keys, schedule, splits, item_tokens, maps);
   check_launch("attention");
   return true;
 }
