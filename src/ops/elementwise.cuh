@@ -64,7 +64,19 @@ __global__ void __launch_bounds__(kElementwiseThreads)
   }
   const std::int64_t used = rows.get() * row_size;
   const std::int64_t end = begin + kBlock < elements ? begin + kBlock : elements;
-  for (std::int64_t i = begin + threadIdx.x; i < end; i += kElementwiseThreads) {
+  // The block at the end of the rows in use, or of the tensor: packs as far as they are whole.
+  const std::int64_t whole = (used < end ? used : end) / kPack * kPack;
+#pragma unroll 2
+  for (std::int64_t i = begin + static_cast<int>(threadIdx.x) * kPack; i < whole; i += kElementwiseThreads * kPack) {
+    Pack<To, kPack> result;
+    const auto apply = [&](const auto&... packs) {
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) result[k] = function(packs[k]...);
+    };
+    apply(load_streamed<From, kPack>(from + i)...);
+    *reinterpret_cast<Pack<To, kPack>*>(to + i) = result;
+  }
+  for (std::int64_t i = (whole > begin ? whole : begin) + threadIdx.x; i < end; i += kElementwiseThreads) {
     to[i] = i < used ? static_cast<To>(function(from[i]...)) : To(0);
   }
 }
