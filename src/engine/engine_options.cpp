@@ -37,7 +37,8 @@ std::vector<Capacity> engine_capacities(const EngineOptions& options) {
   std::vector<std::int64_t> tokens;
   for (std::int64_t size = 8; size < options.max_batch_tokens; size *= 2) tokens.push_back(size);
   tokens.push_back(options.max_batch_tokens);
-  const std::int64_t widest_decode = (options.max_num_seqs + 7) / 8 * 8;
+  const std::int64_t widest_decode =
+      options.max_num_seqs < 8 ? options.max_num_seqs : (options.max_num_seqs + 7) / 8 * 8;
   if (widest_decode < options.max_batch_tokens) tokens.push_back(widest_decode);
   std::ranges::sort(tokens);
   tokens.erase(std::ranges::unique(tokens).begin(), tokens.end());

@@ -45,8 +45,7 @@ Program trace_generation(const Model& model, const GenerationProgramOptions& opt
     program.output("token", sampled.token);
     program.output("logp", sampled.logp);
   }
-  // Fuse within layers only: fusing further would change the memory that these programs take.
-  const Compiler compiler({.dtype = options.dtype, .inference_reach = FusionScope::layer});
+  const Compiler compiler({.dtype = options.dtype});
   return compiler.inference(model.adapted(std::move(program), {}));
 }
 

@@ -54,8 +54,8 @@ void add_column_sums(const KernelCall& call, const A* partials, std::int64_t sli
                      A* second_sums = nullptr) {
   if (n == 0) return;
   const dim3 blocks(static_cast<unsigned>(ceil_div(n, kColumnSumColumns)), second_sums != nullptr ? 2 : 1);
-  launch_dependent(call, column_sum_kernel<A>, blocks, dim3(kColumnSumColumns, kColumnSumGroups), partials, slices, n,
-                   sums, second_sums);
+  launch_dependent({blocks, dim3(kColumnSumColumns, kColumnSumGroups)}, stream_of(call), column_sum_kernel<A>, partials,
+                   slices, n, sums, second_sums);
   check_launch("column sum over slices");
 }
 

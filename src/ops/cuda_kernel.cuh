@@ -159,19 +159,35 @@ __device__ inline void wait_for_prior_kernels() {
 #endif
 }
 
-// Launches a kernel after another kernel of the same call so that its first blocks may start before all blocks of that
-// kernel have ended, on compute capability 9.0 and later. It saves about a microsecond.
+// Both: how a kernel that reads nothing in advance begins. All its blocks do so, because kernels after it rely on it:
+// when one kernel has ended, so have all before it.
+__device__ inline void begin_dependent_kernel() {
+  allow_dependent_launch();
+  wait_for_prior_kernels();
+}
+
+// Grid, block and dynamic shared memory of a launch.
+struct LaunchShape {
+  dim3 grid;
+  dim3 block;
+  std::size_t shared_bytes = 0;
+};
+
+// Launches a kernel so that its blocks may start before the kernel before it in the stream has ended, on compute
+// capability 9.0 and later. The kernel must wait (begin_dependent_kernel) before it reads what earlier kernels write
+// and before it writes anything. It saves the one to three microseconds between two kernels, also in recorded launches.
 template <class... Parameters, class... Arguments>
-void launch_dependent(const KernelCall& call, void (*kernel)(Parameters...), dim3 grid, dim3 block,
-                      Arguments... arguments) {
+void launch_dependent(const LaunchShape& shape, cudaStream_t stream, void (*kernel)(Parameters...),
+                      const Arguments&... arguments) {
   cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = block;
-  config.stream = stream_of(call);
+  config.gridDim = shape.grid;
+  config.blockDim = shape.block;
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = stream;
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
-  if (cuda_device_of(call).compute_capability() >= 90) {
+  if (cuda_device().compute_capability() >= 90) {
     config.attrs = &early;
     config.numAttrs = 1;
   }

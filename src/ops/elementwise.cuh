@@ -49,6 +49,7 @@ __global__ void __launch_bounds__(kElementwiseThreads)
   constexpr int kBlock = kElementwiseThreads * kElementwisePacks * kPack;
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kBlock;
   const std::int64_t elements = rows.capacity * row_size;
+  begin_dependent_kernel();
   if (begin + kBlock <= elements) {
     // The loads do not depend on the count, so that they do not wait for it.
     const std::int64_t mine = begin + static_cast<int>(threadIdx.x) * kPack;
@@ -63,7 +64,19 @@ __global__ void __launch_bounds__(kElementwiseThreads)
   }
   const std::int64_t used = rows.get() * row_size;
   const std::int64_t end = begin + kBlock < elements ? begin + kBlock : elements;
-  for (std::int64_t i = begin + threadIdx.x; i < end; i += kElementwiseThreads) {
+  // The block at the end of the rows in use, or of the tensor: packs as far as they are whole.
+  const std::int64_t whole = (used < end ? used : end) / kPack * kPack;
+#pragma unroll 2
+  for (std::int64_t i = begin + static_cast<int>(threadIdx.x) * kPack; i < whole; i += kElementwiseThreads * kPack) {
+    Pack<To, kPack> result;
+    const auto apply = [&](const auto&... packs) {
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) result[k] = function(packs[k]...);
+    };
+    apply(load_streamed<From, kPack>(from + i)...);
+    *reinterpret_cast<Pack<To, kPack>*>(to + i) = result;
+  }
+  for (std::int64_t i = (whole > begin ? whole : begin) + threadIdx.x; i < end; i += kElementwiseThreads) {
     to[i] = i < used ? static_cast<To>(function(from[i]...)) : To(0);
   }
 }
@@ -76,8 +89,8 @@ void launch_elementwise(const KernelCall& call, To* to, const Function& function
   constexpr int kBlock = kElementwiseThreads * kElementwisePacks * kCommonPack<To, From...>;
   const std::int64_t blocks = ceil_div(view.elements(), kBlock);
   if (blocks == 0) return;
-  elementwise_kernel<To><<<static_cast<unsigned>(blocks), kElementwiseThreads, 0, stream_of(call)>>>(
-      to, row_count(view), view.row_size(), function, from...);
+  launch_dependent({static_cast<unsigned>(blocks), kElementwiseThreads}, stream_of(call),
+                   elementwise_kernel<To, Function, From...>, to, row_count(view), view.row_size(), function, from...);
   check_launch("elementwise kernel");
 }
 

@@ -13,6 +13,7 @@ __global__ void __launch_bounds__(kGatherThreads)
     gather_kernel(const Unit* from, RowCount from_rows, const std::int32_t* index, RowCount rows, std::int64_t units,
                   Unit* to) {
   const std::int64_t row = blockIdx.x;
+  begin_dependent_kernel();
   const bool is_used = row < rows.get();
   const std::int64_t found = index[row];  // loaded before the count is known; there is memory for every row
   const bool is_there = found >= 0 && found < from_rows.get();
@@ -45,9 +46,9 @@ inline void launch_gather(const KernelCall& call, const TensorView& from, const 
     const std::int64_t units = row_bytes / static_cast<std::int64_t>(sizeof(Unit));
     const dim3 grid(static_cast<unsigned>(to.capacity()),
                     static_cast<unsigned>(ceil_div(units, kGatherThreads * kGatherUnits)));
-    gather_kernel<<<grid, kGatherThreads, 0, stream_of(call)>>>(reinterpret_cast<const Unit*>(from.data),
-                                                                row_count(from), cuda_data<std::int32_t>(index),
-                                                                row_count(to), units, reinterpret_cast<Unit*>(to.data));
+    launch_dependent({grid, kGatherThreads}, stream_of(call), gather_kernel<Unit>,
+                     reinterpret_cast<const Unit*>(from.data), row_count(from), cuda_data<std::int32_t>(index),
+                     row_count(to), units, reinterpret_cast<Unit*>(to.data));
   };
   if (row_bytes % 16 == 0) {
     launch.template operator()<Pack<std::uint32_t, 4>>();

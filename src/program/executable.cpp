@@ -48,6 +48,7 @@ struct Executable::Impl {
   InputBuffer inputs;
   std::vector<std::size_t> input_offset;  // [values], bytes into `inputs`; kNoOffset for other roles
   std::vector<std::int64_t> counts;       // [program.counts()], values that the host sets
+  std::vector<ValueId> written;           // values that nodes write, with their aliases; ascending
   std::size_t counts_offset = 0;          // of the device's copy of `counts`, after the inputs
   std::vector<Launch> launches;           // [nodes]; empty until the first run
   bool recording = !is_launch_blocking();
@@ -80,10 +81,14 @@ struct Executable::Impl {
     return arena->base() + plan.value_offset[static_cast<std::size_t>(root)];
   }
 
+  [[nodiscard]] bool is_constant(ValueId root) const {
+    return program.value(root).role == Role::weight && !std::ranges::binary_search(written, root);
+  }
+
   [[nodiscard]] TensorView view(ValueId id) {
     if (id == kNoValue) return {};
     const Type& type = program.value(id).type;
-    TensorView view{storage(id), &type};
+    TensorView view{.data = storage(id), .type = &type, .constant = is_constant(program.storage_of(id))};
     if (type.count() == Count::none) return view;
     const CountSpec* spec = program.find_count(type.count());
     if (spec->source == kNoValue) {
@@ -170,10 +175,13 @@ Executable::Executable(Program program, MemoryPlan plan, std::shared_ptr<Arena> 
   impl.counts_offset = offset;
   for (const Node& node : impl.program.nodes()) {
     for (const ValueId id : node.outputs) {
-      HONE_ASSERT(node.op->is_view() || impl.program.value(impl.program.storage_of(id)).role != Role::input,
-                  node.op->name(), " writes to an input; inputs keep what the host has set");
+      if (node.op->is_view()) continue;
+      impl.written.push_back(impl.program.storage_of(id));
+      HONE_ASSERT(impl.program.value(impl.written.back()).role != Role::input, node.op->name(),
+                  " writes to an input; inputs keep what the host has set");
     }
   }
+  std::ranges::sort(impl.written);
   // The default of each count is its capacity: all rows are in use.
   for (const CountSpec& spec : impl.program.counts()) impl.counts.push_back(spec.capacity);
 }

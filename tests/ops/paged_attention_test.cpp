@@ -23,8 +23,8 @@ TEST(KvAppend, Cases) {
   OpCase op_case{
       .name = "kv_append",
       .inputs = {{"qkv", {DType::f32, {{kRows, Count::tokens}, 7 * 8}}},
-                 {"k_cache", cache},
-                 {"v_cache", cache},
+                 {.name = "k_cache", .type = cache, .weight = true, .differentiable = false},
+                 {.name = "v_cache", .type = cache, .weight = true, .differentiable = false},
                  {"slots", {DType::i32, {{kRows, Count::tokens}}}}},
       .below = {{Count::tokens, 4}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {

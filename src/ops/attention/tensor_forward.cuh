@@ -200,6 +200,7 @@ inline constexpr int kMergeRows = 4;  // rows (token and head) of a block
 template <class Keys>
 __global__ void __launch_bounds__(kMergeRows * 32)
     attention_merge(TileQueries<__nv_bfloat16> queries, Keys keys, ForwardSplits splits) {
+  begin_dependent_kernel();
   const SequenceTile tile = sequence_tile(queries.sequences, queries.heads, kMergeRows, blockIdx.x);
   const int row = tile.first + static_cast<int>(threadIdx.x) / 32;
   if (tile.outside || row >= tile.end) return;
@@ -309,7 +310,8 @@ void launch_attention_forward(const TileQueries<__nv_bfloat16>& queries, const K
   plan.share_splits(queries.sequences.count.capacity * queries.kv_heads, cuda_device().sm_count());
   const auto merge = [&] {
     const std::int64_t tiles = tiles_capacity(queries.sequences, queries.heads, kMergeRows);
-    attention_merge<<<static_cast<unsigned>(tiles), kMergeRows * 32, 0, stream>>>(queries, keys, plan.splits);
+    launch_dependent({static_cast<unsigned>(tiles), kMergeRows * 32}, stream, attention_merge<Keys>, queries, keys,
+                     plan.splits);
     check_launch("attention: merge");
   };
   if (launch_wgmma_attention_forward(queries, keys, plan, workspace.data(), stream)) {

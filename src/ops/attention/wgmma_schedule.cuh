@@ -80,6 +80,7 @@ __global__ void __launch_bounds__(kScheduleBins)
   __shared__ int sums[32];
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
+  begin_dependent_kernel();
   const auto count = static_cast<std::int32_t>(sequences.count.get());
   // Calls body(item, bin) for each item; bin 0 has the most work.
   const auto for_items = [&](const auto& body) {

@@ -254,20 +254,20 @@ void gradient(const KernelCall& call) {
   zero_kernel<<<static_cast<unsigned>(ceil_div(packs, kThreads)), kThreads, 0, stream>>>(
       reinterpret_cast<uint4*>(call.workspace.data()), packs);
   check_launch("embedding_gradient: zero");
-  launch_dependent(call, list_kernel, static_cast<unsigned>(ceil_div(rows.capacity, kThreads)), kThreads, tokens, rows,
-                   vocab, groups);
+  launch_dependent({static_cast<unsigned>(ceil_div(rows.capacity, kThreads)), kThreads}, stream, list_kernel, tokens,
+                   rows, vocab, groups);
   with_pack<T>(n, [&]<int kPack>() {
     auto* dweight = cuda_data<G>(call.out(0));
     const std::int64_t threads = std::min<std::int64_t>(ceil_div(ceil_div(n, kPack), 32) * 32, kMostThreads);
     const std::int64_t longs = rows.capacity / (kLong + 1);
-    launch_dependent(call, short_kernel<T, G, kPack>, static_cast<unsigned>(longs + rows.capacity),
-                     static_cast<unsigned>(threads), tokens, cuda_data<T>(dy), rows, n, vocab, static_cast<int>(longs),
+    launch_dependent({static_cast<unsigned>(longs + rows.capacity), static_cast<unsigned>(threads)}, stream,
+                     short_kernel<T, G, kPack>, tokens, cuda_data<T>(dy), rows, n, vocab, static_cast<int>(longs),
                      groups, dweight);
     if (longs == 0) return;
     const std::int64_t tiles = ceil_div(n, 32 * kPack);
-    launch_dependent(call, long_kernel<T, G, kPack>,
-                     static_cast<unsigned>(std::min(longs * tiles, kLongBlocks * cuda_device_of(call).sm_count())),
-                     kThreads, cuda_data<T>(dy), n, static_cast<int>(tiles), groups, dweight);
+    const std::int64_t blocks = std::min(longs * tiles, kLongBlocks * cuda_device_of(call).sm_count());
+    launch_dependent({static_cast<unsigned>(blocks), kThreads}, stream, long_kernel<T, G, kPack>, cuda_data<T>(dy), n,
+                     static_cast<int>(tiles), groups, dweight);
   });
 }
 

@@ -20,6 +20,7 @@ template <class Unit>
 __global__ void __launch_bounds__(kThreads) append_kernel(const Unit* qkv, const std::int32_t* slots, RowCount rows,
                                                           Layout layout, Unit* k_cache, Unit* v_cache) {
   const std::int64_t row = blockIdx.x;
+  begin_dependent_kernel();
   if (row >= rows.get()) return;
   const std::int64_t slot = slots[row];
   if (slot < 0 || slot >= layout.slots) return;
@@ -45,9 +46,10 @@ void append(const KernelCall& call) {
   const auto launch = [&]<int kPack>() {
     using Unit = Pack<T, kPack>;
     const Layout layout{qkv.row_size() / kPack, key / kPack, width / kPack, keys.dim(0) * keys.dim(1)};
-    append_kernel<<<static_cast<unsigned>(qkv.capacity()), kThreads, 0, stream_of(call)>>>(
-        reinterpret_cast<const Unit*>(qkv.data), cuda_data<std::int32_t>(call.in(KvAppendIn::slots)), row_count(qkv),
-        layout, reinterpret_cast<Unit*>(keys.data), reinterpret_cast<Unit*>(call.out(KvAppendOut::v_cache).data));
+    launch_dependent({static_cast<unsigned>(qkv.capacity()), kThreads}, stream_of(call), append_kernel<Unit>,
+                     reinterpret_cast<const Unit*>(qkv.data), cuda_data<std::int32_t>(call.in(KvAppendIn::slots)),
+                     row_count(qkv), layout, reinterpret_cast<Unit*>(keys.data),
+                     reinterpret_cast<Unit*>(call.out(KvAppendOut::v_cache).data));
   };
   if (key % kPackSize<T> == 0) {
     with_pack<T>(width, launch);

@@ -50,7 +50,8 @@ void forward(const KernelCall& call) {
   few.a = call.in(LinearIn::x).data;
   few.b = call.in(LinearIn::weight).data;
   few.c = y.data;
-  const bool done = launch_few_rows(few, static_cast<CudaDevice&>(*call.device).stream());
+  const bool done =
+      launch_few_rows(few, call.in(LinearIn::weight).constant, static_cast<CudaDevice&>(*call.device).stream());
   const std::int64_t stride = gemm_row_stride(*call.in(LinearIn::x).type, *y.type);
   if (done) {
     // All rows are there.

@@ -33,6 +33,7 @@
 #include "backend/cuda/check.h"
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/wgmma.cuh"
+#include "ops/cuda_kernel.cuh"
 #include "ops/linear/few_rows_cuda.h"
 
 namespace hone {
@@ -62,6 +63,7 @@ struct FewRowsArgs {
   std::int64_t ldy;
   int m, n, k;
   int tile_rows, tiles;
+  bool constant_weight;
 };
 
 __device__ inline void store(float* to, float value) { *to = value; }
@@ -78,6 +80,7 @@ __global__ void HONE_WGMMA_BOUNDS(kThreads, 1)
   const std::uint32_t full = shared_address(barriers);
   const std::uint32_t empty = full + 8 * Plan::kStages;
   const int thread = static_cast<int>(threadIdx.x);
+  allow_dependent_launch();
   if (thread == 0) {
     for (int s = 0; s < Plan::kStages; ++s) {
       barrier_init(full + 8 * s, 1);
@@ -93,13 +96,29 @@ __global__ void HONE_WGMMA_BOUNDS(kThreads, 1)
   if (thread >= kComputingThreads) {
     if (thread > kComputingThreads) return;
     const int bytes = args.tile_rows * kStageColumns * 2 + Plan::kTokenBytes;
+    // A constant W is read before the kernel before this one has ended: so many steps of it as the ring has stages.
+    int early = 0;
+    if (args.constant_weight) {
+      for (int tile = static_cast<int>(blockIdx.x); tile < args.tiles; tile += static_cast<int>(gridDim.x)) {
+        for (int step = 0; step < steps && early < Plan::kStages; ++step, ++early) {
+          barrier_expect(full + 8 * early, bytes);
+          bulk_copy_box(ring + early * Plan::kStageBytes, weight, step * kStageColumns, 0, tile * args.tile_rows,
+                        full + 8 * early);
+        }
+      }
+    }
+    wait_for_prior_kernels();
     int parity = 1;
     for (int tile = static_cast<int>(blockIdx.x); tile < args.tiles; tile += static_cast<int>(gridDim.x)) {
       for (int step = 0; step < steps; ++step) {
-        barrier_wait(empty + 8 * stage, parity);
-        barrier_expect(full + 8 * stage, bytes);
         const std::uint32_t at = ring + stage * Plan::kStageBytes;
-        bulk_copy_box(at, weight, step * kStageColumns, 0, tile * args.tile_rows, full + 8 * stage);
+        if (early > 0) {
+          --early;
+        } else {
+          barrier_wait(empty + 8 * stage, parity);
+          barrier_expect(full + 8 * stage, bytes);
+          bulk_copy_box(at, weight, step * kStageColumns, 0, tile * args.tile_rows, full + 8 * stage);
+        }
         bulk_copy_box(at + kWeightBytes, x, step * kStageColumns, 0, 0, full + 8 * stage);
         if (++stage == Plan::kStages) {
           stage = 0;
@@ -179,7 +198,7 @@ int tile_rows_for(std::int64_t n, int groups, int sm_count) {
 }
 
 template <int kGroups, class Out>
-bool launch(const GemmArgs& args, int sm_count, cudaStream_t stream) {
+bool launch(const GemmArgs& args, bool constant_weight, int sm_count, cudaStream_t stream) {
   const auto kernel = few_rows<kGroups, Out>;
   cudaFuncAttributes attributes{};
   check_cuda(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
@@ -193,23 +212,25 @@ bool launch(const GemmArgs& args, int sm_count, cudaStream_t stream) {
                               .n = static_cast<int>(args.n),
                               .k = static_cast<int>(args.k),
                               .tile_rows = tile_rows,
-                              .tiles = tiles};
+                              .tiles = tiles,
+                              .constant_weight = constant_weight};
   const CUtensorMap weight = row_boxes(args.b, args.n, args.ldb, 1, args.k, tile_rows);
   const CUtensorMap x = row_boxes(args.a, args.m, args.lda, 1, args.k, kGroups * 8);
   constexpr int kBytes = FewRows<kGroups>::kBytes;
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "cudaFuncSetAttribute");
-  kernel<<<std::min(tiles, sm_count), kThreads, kBytes, stream>>>(weight, x, rows);
+  launch_dependent({static_cast<unsigned>(std::min(tiles, sm_count)), kThreads, kBytes}, stream, kernel, weight, x,
+                   rows);
   check_launch("few_rows");
   return true;
 }
 
 template <class Out>
-bool launch_groups(const GemmArgs& args, int sm_count, cudaStream_t stream) {
-  if (args.m <= 8) return launch<1, Out>(args, sm_count, stream);
-  if (args.m <= 16) return launch<2, Out>(args, sm_count, stream);
-  if (args.m <= 32) return launch<4, Out>(args, sm_count, stream);
-  if (args.m <= 64) return launch<8, Out>(args, sm_count, stream);
-  return launch<16, Out>(args, sm_count, stream);
+bool launch_groups(const GemmArgs& args, bool constant_weight, int sm_count, cudaStream_t stream) {
+  if (args.m <= 8) return launch<1, Out>(args, constant_weight, sm_count, stream);
+  if (args.m <= 16) return launch<2, Out>(args, constant_weight, sm_count, stream);
+  if (args.m <= 32) return launch<4, Out>(args, constant_weight, sm_count, stream);
+  if (args.m <= 64) return launch<8, Out>(args, constant_weight, sm_count, stream);
+  return launch<16, Out>(args, constant_weight, sm_count, stream);
 }
 
 // An n that is no multiple of kCublasAlignment is left to the library: it computes the last columns by another kernel,
@@ -226,7 +247,7 @@ bool takes(const GemmArgs& args) {
 
 }  // namespace
 
-bool launch_few_rows(const GemmArgs& args, cudaStream_t stream) {
+bool launch_few_rows(const GemmArgs& args, bool constant_weight, cudaStream_t stream) {
   if (!takes(args)) return false;
   int device = 0;
   int major = 0;
@@ -235,8 +256,8 @@ bool launch_few_rows(const GemmArgs& args, cudaStream_t stream) {
   check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
   check_cuda(cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
   if (major != 9) return false;
-  return args.c_type == DType::f32 ? launch_groups<float>(args, sm_count, stream)
-                                   : launch_groups<__nv_bfloat16>(args, sm_count, stream);
+  return args.c_type == DType::f32 ? launch_groups<float>(args, constant_weight, sm_count, stream)
+                                   : launch_groups<__nv_bfloat16>(args, constant_weight, sm_count, stream);
 }
 
 }  // namespace hone

@@ -119,6 +119,7 @@ __global__ void __launch_bounds__(kThreads)
   const Place<T, kPack, kHeld> place(heads, group);
   const bool exists = place.row < rows.capacity;
   const bool normed = place.head < heads.normed;
+  begin_dependent_kernel();
   // One thread reads the count while the heads are being loaded, which is safe because there is memory for every row.
   __shared__ std::int64_t used;
   if (threadIdx.x == 0) used = rows.get();
@@ -245,11 +246,10 @@ void forward(const KernelCall& call) {
   const auto& a = call.attributes_as<QkNormAttributes>();
   if (qkv.capacity() == 0) return;
   with_held_head<T, 2>(a.head_dim, [&]<int kPack, int kHeld>(int group) {
-    forward_kernel<T, kPack, kHeld>
-        <<<Place<T, kPack, kHeld>::blocks(qkv.capacity(), heads_of(a), group), kThreads, 0, stream_of(call)>>>(
-            cuda_data<T>(qkv), cuda_data<T>(call.in(QkNormIn::q_weight)), cuda_data<T>(call.in(QkNormIn::k_weight)),
-            row_count(qkv), heads_of(a), static_cast<A>(a.epsilon), group, cuda_data<T>(call.out(QkNormOut::y)),
-            cuda_data<A>(call.out(QkNormOut::rstd)));
+    launch_dependent({Place<T, kPack, kHeld>::blocks(qkv.capacity(), heads_of(a), group), kThreads}, stream_of(call),
+                     forward_kernel<T, kPack, kHeld>, cuda_data<T>(qkv), cuda_data<T>(call.in(QkNormIn::q_weight)),
+                     cuda_data<T>(call.in(QkNormIn::k_weight)), row_count(qkv), heads_of(a), static_cast<A>(a.epsilon),
+                     group, cuda_data<T>(call.out(QkNormOut::y)), cuda_data<A>(call.out(QkNormOut::rstd)));
   });
   check_launch("qk_norm");
 }

@@ -63,6 +63,7 @@ __global__ void __launch_bounds__(kMaxThreads, kHeld == 2 ? 3 : 1) rms_norm_kern
   const std::int64_t row = blockIdx.x;
   const std::int64_t at = row * p.n;
   const int packs = static_cast<int>(p.n / kPack);
+  begin_dependent_kernel();
   // One thread reads the count while the row is being loaded, which is safe because there is memory for every row.
   __shared__ std::int64_t used;
   if (threadIdx.x == 0) used = p.rows.get();
@@ -111,8 +112,8 @@ void launch_rms_norm(const KernelCall& call) {
   }
   if (p.rows.capacity == 0) return;
   with_held_row<T, 2, 8, 512>(p.n, [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
-    rms_norm_kernel<T, kPack, kHeld, kMaxThreads, kAdd>
-        <<<static_cast<unsigned>(p.rows.capacity), threads, 0, stream_of(call)>>>(p);
+    launch_dependent({static_cast<unsigned>(p.rows.capacity), static_cast<unsigned>(threads)}, stream_of(call),
+                     rms_norm_kernel<T, kPack, kHeld, kMaxThreads, kAdd>, p);
   });
   check_launch("rms_norm");
 }

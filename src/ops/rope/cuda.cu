@@ -22,6 +22,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t item = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const std::int64_t row = item / count;
   const int i = static_cast<int>(item % count);
+  begin_dependent_kernel();
   if (row >= rows.capacity) return;
   double cosine = 0;
   double sine = 0;
@@ -44,9 +45,8 @@ void table(const KernelCall& call) {
     Frequencies frequencies{};
     std::copy_n(all.begin() + first, count, frequencies.values);
     const auto blocks = static_cast<unsigned>(ceil_div(positions.capacity() * count, kThreads));
-    table_kernel<<<blocks, kThreads, 0, stream_of(call)>>>(cuda_data<std::int32_t>(positions), row_count(positions),
-                                                           frequencies, first, count, half,
-                                                           cuda_data<float>(call.out(0)));
+    launch_dependent({blocks, kThreads}, stream_of(call), table_kernel, cuda_data<std::int32_t>(positions),
+                     row_count(positions), frequencies, first, count, half, cuda_data<float>(call.out(0)));
     check_launch("rope_table");
   }
 }
@@ -64,6 +64,7 @@ __global__ void rope_kernel(const T* x, const float* table, RowCount rows, std::
   using Elements = Pack<T, kPack>;
   using Rotations = Pack<float, kPack>;
   const std::int64_t row = blockIdx.x;
+  begin_dependent_kernel();
   const bool used = row < rows.get();
   const int half = heads.head_dim / 2;
   const int packs_a_half = half / kPack;
@@ -114,9 +115,10 @@ void rotate(const KernelCall& call) {
   const auto launch = [&]<int kPack>() {
     const std::int64_t items = (n - a.heads * a.head_dim / 2) / kPack;
     const auto threads = static_cast<unsigned>(std::clamp<std::int64_t>(ceil_div(items, 32) * 32, 32, 512));
-    rope_kernel<T, kPack><<<static_cast<unsigned>(x.capacity()), threads, 0, stream_of(call)>>>(
-        cuda_data<T>(x), cuda_data<float>(call.in(RopeIn::table)), row_count(x), n,
-        {static_cast<int>(a.heads), static_cast<int>(a.head_dim), a.inverse}, cuda_data<T>(call.out(0)));
+    launch_dependent({static_cast<unsigned>(x.capacity()), threads}, stream_of(call), rope_kernel<T, kPack>,
+                     cuda_data<T>(x), cuda_data<float>(call.in(RopeIn::table)), row_count(x), n,
+                     Heads{static_cast<int>(a.heads), static_cast<int>(a.head_dim), a.inverse},
+                     cuda_data<T>(call.out(0)));
   };
   if (a.head_dim / 2 % kPackSize<T> == 0) {
     with_pack<T>(n, launch);

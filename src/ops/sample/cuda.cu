@@ -281,6 +281,7 @@ __global__ void __launch_bounds__(kSampleThreads)
                   std::int64_t vocab, std::int32_t* tokens, A* logps) {
   __shared__ SampleShared<A> shared;
   const std::int64_t row = blockIdx.x;
+  begin_dependent_kernel();
   if (row >= rows.get()) {
     if (threadIdx.x == 0) {
       tokens[row] = 0;
@@ -323,10 +324,11 @@ void forward(const KernelCall& call) {
   if (logits.capacity() == 0) return;
   HONE_ASSERT(ceil_div(vocab, kVocabChunk) <= kSampleChunks,
               "the vocabulary is too large to sample from on a GPU: ", vocab);
-  sample_kernel<<<static_cast<unsigned>(logits.capacity()), kSampleThreads, 0, stream_of(call)>>>(
-      cuda_data<A>(logits), cuda_data<A>(call.in(SampleIn::penalized)), cuda_data<A>(call.in(SampleIn::parameters)),
-      cuda_data<std::int64_t>(call.in(SampleIn::keys)), row_count(logits), vocab,
-      cuda_data<std::int32_t>(call.out(SampleOut::token)), cuda_data<A>(call.out(SampleOut::logp)));
+  launch_dependent({static_cast<unsigned>(logits.capacity()), kSampleThreads}, stream_of(call), sample_kernel<A>,
+                   cuda_data<A>(logits), cuda_data<A>(call.in(SampleIn::penalized)),
+                   cuda_data<A>(call.in(SampleIn::parameters)), cuda_data<std::int64_t>(call.in(SampleIn::keys)),
+                   row_count(logits), vocab, cuda_data<std::int32_t>(call.out(SampleOut::token)),
+                   cuda_data<A>(call.out(SampleOut::logp)));
   check_launch("sample");
 }
 

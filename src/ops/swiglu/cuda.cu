@@ -29,6 +29,7 @@ __global__ void __launch_bounds__(kThreads)
     swiglu_kernel(const T* gate_up, RowCount rows, std::int64_t n, int packs_a_row, T* y) {
   const auto [row, at] = place_of<kPack>(packs_a_row);
   if (row >= rows.capacity) return;
+  begin_dependent_kernel();
   // The loads do not wait for the count, which is safe because there is memory for every row.
   const T* gates = gate_up + row * 2 * n + at;
   const auto gate = load_streamed<T, kPack>(gates);
@@ -91,8 +92,8 @@ template <class T>
 void forward(const KernelCall& call) {
   const TensorView& y = call.out(0);
   over_rows<T>(y, [&]<int kPack>(unsigned blocks, int packs_a_row) {
-    swiglu_kernel<T, kPack><<<blocks, kThreads, 0, stream_of(call)>>>(cuda_data<T>(call.in(0)), row_count(y),
-                                                                      y.row_size(), packs_a_row, cuda_data<T>(y));
+    launch_dependent({blocks, kThreads}, stream_of(call), swiglu_kernel<T, kPack>, cuda_data<T>(call.in(0)),
+                     row_count(y), y.row_size(), packs_a_row, cuda_data<T>(y));
   });
   check_launch("swiglu");
 }
