@@ -13,6 +13,7 @@
 #include "core/json_value.h"
 #include "core/strings.h"
 #include "hub/hub.h"
+#include "hub/url.h"
 #include "support/environment.h"
 #include "support/paths.h"
 #include "support/small_hub.h"
@@ -302,7 +303,7 @@ TEST_F(PushTest, AHubThatNamesNonsenseIsRefused) {
               HasSubstr("0 parts of '0' bytes"));
   EXPECT_THAT(batch(R"("actions": {"upload": {)" + url + R"({"chunk_size": 9000, "2": "u", "3": "u", "4": "u"}}})"),
               HasSubstr("3 parts of '9000' bytes for 20001 bytes"));
-  EXPECT_THAT(batch(R"("actions": {"upload": {)" + url + R"({"a": "b\r\nc: d"}}})"), HasSubstr("impossible header"));
+  EXPECT_THAT(batch(R"("actions": {"upload": {)" + url + R"({"a": "b\r\nc: d"}}})"), HasSubstr("invalid header"));
 }
 
 TEST_F(PushTest, OriginsAreWhoMaySeeTheToken) {
