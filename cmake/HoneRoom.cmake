@@ -29,6 +29,11 @@ function(hone_room name)
   endif()
   if(NOT name STREQUAL "backend")  # its sources differ in their instruction sets
     hone_unite(hone_${name} ${sources})
+    if(name STREQUAL "ops")  # has compile options of its own
+      hone_precompile(hone_ops hone_ops ${HONE_COMMON_HEADERS})
+    else()
+      hone_precompile(hone_${name} hone_core ${HONE_COMMON_HEADERS} <nlohmann/json.hpp>)
+    endif()
   endif()
   foreach(room IN LISTS ROOM_USES)
     target_link_libraries(hone_${name} PUBLIC hone_${room})
@@ -65,6 +70,29 @@ function(hone_unite target)
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()
+
+# hone_precompile(TARGET FIRST HEADER...): with HONE_UNITE the headers of libraries that most sources include are parsed
+# once. FIRST is a target with the same compile options that has parsed them, or TARGET itself. The headers are those of
+# libraries only, never of a room: what a source may include is not widened. Builds without HONE_UNITE show that each
+# source includes what it uses.
+function(hone_precompile target first)
+  if(NOT HONE_UNITE)
+    return()
+  endif()
+  if(target STREQUAL first)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  else()
+    target_precompile_headers(${target} REUSE_FROM ${first})
+  endif()
+  # ccache needs -fpch-preprocess. g++ 12 does not know a precompiled <string> as a system header and shows its own false
+  # alarms about it.
+  target_compile_options(${target} PRIVATE
+    $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess;-Wno-array-bounds;-Wno-stringop-overflow>)
+endfunction()
+
+set(HONE_COMMON_HEADERS <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <cstdint> <cstdio> <cstdlib> <cstring>
+  <filesystem> <fstream> <functional> <limits> <map> <memory> <mutex> <numeric> <optional> <ranges> <set> <span> <sstream>
+  <string> <string_view> <thread> <unordered_map> <utility> <variant> <vector>)
 
 # hone_registry(ROOM [SUFFIX cpu|cuda])
 #
@@ -125,6 +153,7 @@ function(hone_test name)
   target_link_libraries(${name}_test PRIVATE hone_test_support)
   target_compile_options(${name}_test PRIVATE -O1)
   hone_unite(${name}_test ${sources})
+  hone_precompile(${name}_test core_test ${HONE_COMMON_HEADERS} <nlohmann/json.hpp> <gmock/gmock.h> <gtest/gtest.h>)
   set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   hone_discover_tests(${name}_test ${name})
 endfunction()

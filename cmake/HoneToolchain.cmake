@@ -30,7 +30,8 @@ find_path(HONE_CURL_HEADERS curl/curl.h REQUIRED)  # libcurl itself is loaded at
 
 find_program(HONE_CCACHE ccache)
 if(HONE_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${HONE_CCACHE})
+  # Precompiled headers (HONE_UNITE) are cached with this sloppiness only, as ccache's manual says.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${HONE_CCACHE})
 endif()
 # Use the system's default linker, not lld. With lld 14 (Debian 12) a program terminates when an exception leaves
 # certain functions that g++ 12 splits into a hot and a cold part; the test Jinja.EndlessTemplatesStop shows it.

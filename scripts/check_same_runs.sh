@@ -88,10 +88,10 @@ plan() {
     program=$old
     if [[ $which == new ]]; then program=$new; fi
     (cd "$root/$which" && "$program" plan "${@//@\//$root/$which/}" --output_dir planned --device "$device") \
-      2> /dev/null | grep -E '[0-9] bytes$' > "$root/$which/$name.plan"
+      2> /dev/null | sed -n -E 's/.* ([0-9,]+ bytes)$/\1/p' > "$root/$which/$name.plan"
   done
   if [[ -s $root/new/$name.plan ]] && cmp -s "$root/old/$name.plan" "$root/new/$name.plan"; then
-    report "$name" same "$(grep -E '^ *total' "$root/new/$name.plan")"
+    report "$name" same "$(tail -n 1 "$root/new/$name.plan") in the last line"
   else
     report "$name" "DIFFERENT plan"
   fi

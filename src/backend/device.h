@@ -51,6 +51,11 @@ class Recording {
   virtual void launch() = 0;
 };
 
+// A place in the sequence of a device's work.
+struct DeviceMark {
+  std::uint64_t number = 0;
+};
+
 // A device executes its work in the order of the calls, possibly asynchronously: a call may return before its work is
 // done.
 class Device {
@@ -64,13 +69,20 @@ class Device {
   // Copies from device to host after all earlier work; returns when the copy is done.
   virtual void download(void* host, const std::byte* device, std::size_t bytes) = 0;
   // Copies a few bytes like download(), but may return earlier: the host's bytes are valid after the next synchronize()
-  // or download().
+  // or download(), or after wait() for a later mark().
   virtual void download_later(void* host, const std::byte* device, std::size_t bytes) { download(host, device, bytes); }
   // Copies within the device, in order with other work. The ranges must not overlap.
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
   virtual void fill(std::byte* device, int byte, std::size_t bytes) = 0;
   // Waits until all work is done; throws Error if some of it failed.
   virtual void synchronize() = 0;
+  // Marks the end of the work submitted so far.
+  [[nodiscard]] virtual DeviceMark mark() { return {}; }
+  // Waits until the work before a mark is done; later work may go on. Throws Error if some of it failed.
+  virtual void wait(DeviceMark mark) {
+    (void)mark;
+    synchronize();
+  }
   // Calls launches() and records the work that it submits instead of executing it. Returns null, without calling
   // launches(), if the device does not support recording.
   [[nodiscard]] virtual std::unique_ptr<Recording> record(const std::function<void()>& launches) {

@@ -8,7 +8,7 @@ namespace {
 // Rates per second as in DeviceModel; 0: unknown.
 struct DeviceRow {
   std::string_view name;
-  double promised_flops = 0;
+  double peak_flops = 0;
   double bf16_flops = 0;
   double f32_flops = 0;
   double copy_bytes = 0;
@@ -18,35 +18,35 @@ struct DeviceRow {
 // One CPU core and its share of the memory bandwidth.
 constexpr DeviceRow kHostCore{.name = "a core", .bf16_flops = 1e11, .f32_flops = 1e11, .copy_bytes = 1e10};
 // An H100 within a training step.
-constexpr DeviceRow kGpuInAStep{.name = "a GPU", .bf16_flops = 6.5e14, .copy_bytes = 2.6e12};
+constexpr DeviceRow kGpuInTrainingStep{.name = "a GPU", .bf16_flops = 6.5e14, .copy_bytes = 2.6e12};
 
 // Lookup takes the first row whose name is contained in the device's name, so longer names precede their substrings.
-// promised_flops is from data sheets, the other figures are from bench/results; the link is PCIe 5 x16
+// peak_flops is from data sheets, the other figures are from bench/results; the link is PCIe 5 x16
 // (docs/performance.md).
 constexpr DeviceRow kDevices[] = {
-    {.name = "GB200", .promised_flops = 2500e12},
-    {.name = "B200", .promised_flops = 2250e12},
-    {.name = "GH200", .promised_flops = 989.4e12},
-    {.name = "H200", .promised_flops = 989.4e12, .bf16_flops = 680e12, .copy_bytes = 4.24e12, .link_bytes = 53e9},
-    {.name = "H100 PCIe", .promised_flops = 756e12},
-    {.name = "H100 NVL", .promised_flops = 835.5e12},
-    {.name = "H100", .promised_flops = 989.4e12, .bf16_flops = 710e12, .copy_bytes = 3.01e12, .link_bytes = 53e9},
-    {.name = "H800", .promised_flops = 989.4e12},
-    {.name = "H20", .promised_flops = 148e12},
-    {.name = "A100", .promised_flops = 312e12},
-    {.name = "A800", .promised_flops = 312e12},
-    {.name = "A40", .promised_flops = 149.7e12},
-    {.name = "A30", .promised_flops = 165e12},
-    {.name = "A10G", .promised_flops = 70e12},
-    {.name = "A10", .promised_flops = 125e12},
-    {.name = "RTX A6000", .promised_flops = 154.8e12},
-    {.name = "L40S", .promised_flops = 362.1e12},
-    {.name = "L40", .promised_flops = 181e12},
-    {.name = "L4", .promised_flops = 121e12},
-    {.name = "RTX 5090", .promised_flops = 209.5e12},
-    {.name = "RTX 4090", .promised_flops = 165.2e12},
-    {.name = "RTX 4080", .promised_flops = 97.5e12},
-    {.name = "RTX 3090", .promised_flops = 71e12},
+    {.name = "GB200", .peak_flops = 2500e12},
+    {.name = "B200", .peak_flops = 2250e12},
+    {.name = "GH200", .peak_flops = 989.4e12},
+    {.name = "H200", .peak_flops = 989.4e12, .bf16_flops = 680e12, .copy_bytes = 4.24e12, .link_bytes = 53e9},
+    {.name = "H100 PCIe", .peak_flops = 756e12},
+    {.name = "H100 NVL", .peak_flops = 835.5e12},
+    {.name = "H100", .peak_flops = 989.4e12, .bf16_flops = 710e12, .copy_bytes = 3.01e12, .link_bytes = 53e9},
+    {.name = "H800", .peak_flops = 989.4e12},
+    {.name = "H20", .peak_flops = 148e12},
+    {.name = "A100", .peak_flops = 312e12},
+    {.name = "A800", .peak_flops = 312e12},
+    {.name = "A40", .peak_flops = 149.7e12},
+    {.name = "A30", .peak_flops = 165e12},
+    {.name = "A10G", .peak_flops = 70e12},
+    {.name = "A10", .peak_flops = 125e12},
+    {.name = "RTX A6000", .peak_flops = 154.8e12},
+    {.name = "L40S", .peak_flops = 362.1e12},
+    {.name = "L40", .peak_flops = 181e12},
+    {.name = "L4", .peak_flops = 121e12},
+    {.name = "RTX 5090", .peak_flops = 209.5e12},
+    {.name = "RTX 4090", .peak_flops = 165.2e12},
+    {.name = "RTX 4080", .peak_flops = 97.5e12},
+    {.name = "RTX 3090", .peak_flops = 71e12},
 };
 
 DeviceRate built_in(double per_second) {
@@ -59,13 +59,13 @@ DeviceModel model_of_row(std::string_view name, const DeviceRow& row) {
           .bf16_flops = built_in(row.bf16_flops),
           .copy_bytes = built_in(row.copy_bytes),
           .link_bytes = built_in(row.link_bytes),
-          .promised_flops = built_in(row.promised_flops)};
+          .peak_flops = built_in(row.peak_flops)};
 }
 
 }  // namespace
 
 DeviceModel built_in_model(DeviceKind kind) {
-  const DeviceRow& row = kind == DeviceKind::cpu ? kHostCore : kGpuInAStep;
+  const DeviceRow& row = kind == DeviceKind::cpu ? kHostCore : kGpuInTrainingStep;
   return model_of_row(row.name, row);
 }
 
@@ -78,7 +78,7 @@ DeviceModel built_in_model(std::string_view name) {
 DeviceModel merged(const DeviceModel& measured, const DeviceModel& built_in) {
   DeviceModel model = measured;
   for (const auto rate : {&DeviceModel::f32_flops, &DeviceModel::bf16_flops, &DeviceModel::copy_bytes,
-                          &DeviceModel::link_bytes, &DeviceModel::promised_flops}) {
+                          &DeviceModel::link_bytes, &DeviceModel::peak_flops}) {
     if (!(model.*rate).is_known()) model.*rate = built_in.*rate;
   }
   return model;

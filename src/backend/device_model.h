@@ -38,7 +38,7 @@ struct DeviceModel {
   DeviceRate bf16_flops;           // FLOP/s of a large bf16 GEMM with f32 accumulation
   DeviceRate copy_bytes;           // byte/s, read plus written, of a large copy within the device; CPU: all threads
   DeviceRate link_bytes;           // byte/s of a copy between the device and pinned host memory, one direction
-  DeviceRate promised_flops;       // peak FLOP/s of dense bf16 with f32 accumulation, from the data sheet
+  DeviceRate peak_flops;           // peak FLOP/s of dense bf16 with f32 accumulation, from the data sheet
   std::vector<CopyRate> copies{};  // measured rates by ascending size, up to the size of copy_bytes; may be empty
 
   // Rate of GEMMs of this dtype: bf16_flops for bf16, otherwise f32_flops.

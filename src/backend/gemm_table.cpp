@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kHeader =
     "device,cublaslt,m,n,k,lda,ldb,ldc,transpose_a,transpose_b,accumulate,bias,a_type,b_type,c_type,algorithm,"
-    "description,microseconds,first_microseconds,tflops,check";
+    "description,microseconds,default_microseconds,tflops,check";
 constexpr std::size_t kFields = 21;
 constexpr std::size_t kHexOfWord = 16;
 constexpr std::uintmax_t kLargestFile = std::uintmax_t{64} << 20;  // bytes; hone writes no file that large
@@ -129,7 +129,7 @@ std::string row_text(const std::string& device, std::int64_t version, const Gemm
       text_of(device, ",", version, ",", key.m, ",", key.n, ",", key.k, ",", key.lda, ",", key.ldb, ",", key.ldc, ",",
               key.transpose_a, ",", key.transpose_b, ",", key.accumulate, ",", key.bias, ",", name_of(key.a_type), ",",
               name_of(key.b_type), ",", name_of(key.c_type), ",", algorithm, ",", field_of(choice.description), ",",
-              decimal(choice.microseconds), ",", decimal(choice.first_microseconds), ",",
+              decimal(choice.microseconds), ",", decimal(choice.default_microseconds), ",",
               decimal(flops_of(key) / choice.microseconds * 1e-6), ",");
   return row + hex(checksum(row));
 }
@@ -191,7 +191,7 @@ void GemmTable::read(const fs::path& path) {
     choice.algorithm = row.words();
     choice.description = row.text();
     choice.microseconds = row.positive();
-    choice.first_microseconds = row.positive();
+    choice.default_microseconds = row.positive();
     choices[key] = std::move(choice);
   }
   choices_ = std::move(choices);

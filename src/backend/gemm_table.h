@@ -30,7 +30,7 @@ struct GemmChoice {
   std::array<std::uint64_t, 8> algorithm{};  // the bytes of cublasLtMatmulAlgo_t
   std::string description;                   // for readers: "id 66 tile 24 cluster 2"; commas become blanks in the file
   double microseconds = 0;                   // time of this algorithm
-  double first_microseconds = 0;             // time of the library's default algorithm
+  double default_microseconds = 0;           // time of the library's default algorithm
 };
 
 // Choices for one device and one version of the library. Rows of other devices or versions in a file are kept, but not
@@ -52,7 +52,7 @@ class GemmTable {
   [[nodiscard]] const GemmChoice* find(const GemmKey& key) const;
   void set(const GemmKey& key, GemmChoice choice) { choices_[key] = std::move(choice); }
   [[nodiscard]] std::size_t size() const { return choices_.size(); }
-  [[nodiscard]] std::size_t foreign_rows() const { return foreign_.size(); }  // of other devices or versions
+  [[nodiscard]] std::size_t rows_of_other_devices() const { return foreign_.size(); }  // of other devices or versions
 
  private:
   std::string device_;

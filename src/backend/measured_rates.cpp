@@ -81,7 +81,7 @@ Json read_entries(const fs::path& path) {
   return file["devices"];
 }
 
-Json entries_or_none(const fs::path& path) {
+Json read_entries_or_empty(const fs::path& path) {
   if (path.empty() || !is_file(path)) return Json::object();
   try {
     return read_entries(path);
@@ -114,7 +114,7 @@ fs::path measured_rates_path() {
 
 DeviceModel measured_model(const Device& device) {
   const std::string key = device_key(device);
-  const Json entries = entries_or_none(measured_rates_path());
+  const Json entries = read_entries_or_empty(measured_rates_path());
   DeviceModel model = entries.contains(key) ? model_from(key, entries[key]) : DeviceModel{};
   model.name = device.name();
   return model;
@@ -122,11 +122,11 @@ DeviceModel measured_model(const Device& device) {
 
 DeviceModel device_model(const Device& device) { return merged(measured_model(device), built_in_model(device.name())); }
 
-void keep_measured(const Device& device, const DeviceModel& model) {
+void store_measured(const Device& device, const DeviceModel& model) {
   const fs::path path = measured_rates_path();
   if (path.empty()) return;
   try {
-    Json entries = entries_or_none(path);
+    Json entries = read_entries_or_empty(path);
     Json& entry = entries[device_key(device)];
     if (entry.is_null()) entry = Json::object();
     entry.update(entry_of(model));

@@ -24,6 +24,6 @@ namespace hone {
 
 // Stores the measured rates of `model`. Other rates of this device and those of other devices are kept. The file is
 // replaced atomically, also if it was damaged. If it cannot be written, logs a warning.
-void keep_measured(const Device& device, const DeviceModel& model);
+void store_measured(const Device& device, const DeviceModel& model);
 
 }  // namespace hone

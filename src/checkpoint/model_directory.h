@@ -70,7 +70,7 @@ void write_model_directory(const std::filesystem::path& path, const ModelContent
 // downloading missing files from the hub unless HF_HUB_OFFLINE is set. Throws Error with the places searched.
 [[nodiscard]] std::filesystem::path resolve_model(std::string_view name, std::string_view revision = "main");
 // Returns true if resolve_model() would find all files locally, without a download.
-[[nodiscard]] bool is_model_here(std::string_view name, std::string_view revision = "main");
+[[nodiscard]] bool is_model_local(std::string_view name, std::string_view revision = "main");
 // Like resolve_model(), for callers that only need config.json: downloads no other file.
 [[nodiscard]] std::filesystem::path resolve_config(std::string_view name, std::string_view revision = "main");
 

@@ -95,7 +95,7 @@ fs::path resolve_model(std::string_view name, std::string_view revision) {
   return resolve(name, revision, Wanted::whole_model);
 }
 
-bool is_model_here(std::string_view name, std::string_view revision) {
+bool is_model_local(std::string_view name, std::string_view revision) {
   if (is_folder(expand_home(std::string(name)))) return true;
   if (!is_repo_name(name)) return false;
   const HubRepo repo{.kind = RepoKind::model, .name = std::string(name), .revision = std::string(revision)};

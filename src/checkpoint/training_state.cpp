@@ -101,7 +101,7 @@ std::int64_t format_of(const SafetensorsFile& tensors) {
 std::vector<CheckpointFolder> checkpoints_in(const fs::path& output_dir) {
   std::vector<CheckpointFolder> folders;
   if (!is_folder(output_dir)) return folders;
-  for (const std::string& name : names_in(output_dir)) {
+  for (const std::string& name : list_folder(output_dir)) {
     const auto step = step_of(name);
     if (step && is_folder(output_dir / name)) folders.push_back({*step, output_dir / name});
   }
@@ -142,7 +142,7 @@ CheckpointStore::CheckpointStore(fs::path output_dir)
 }
 
 void CheckpointStore::recover() {
-  for (const std::string& name : names_in(output_dir_)) {
+  for (const std::string& name : list_folder(output_dir_)) {
     if (const auto step = hidden_step_of(name, kReplaced); step && !is_folder(output_dir_ / folder_name(*step))) {
       rename_path(output_dir_ / name, output_dir_ / folder_name(*step));
     } else if (step || hidden_step_of(name, kPartial) || hidden_step_of(name, kRemoved)) {

@@ -53,7 +53,7 @@ bool is_shard_name(const std::string& name) {
 }
 
 std::vector<std::string> shards_in(const fs::path& folder) {
-  std::vector<std::string> names = names_in(folder);
+  std::vector<std::string> names = list_folder(folder);
   std::erase_if(names, [](const std::string& name) { return !is_shard_name(name); });
   return names;
 }

@@ -25,11 +25,11 @@ void print_error(std::string_view kind, std::string_view message) {
 }
 
 // A name that users of other tools try, with the hone command to suggest.
-struct CommandWord {
+struct CommandSynonym {
   std::string_view word;
   std::string_view meant;  // ends with the name of a command
 };
-constexpr CommandWord kCommandWords[] = {
+constexpr CommandSynonym kCommandWords[] = {
     {"train", "pretrain, sft or grpo"},
     {"training", "pretrain, sft or grpo"},
     {"finetune", "sft"},
@@ -52,17 +52,17 @@ constexpr CommandWord kCommandWords[] = {
     {"manual", "man"},
 };
 
-const Command& command_called(const CommandRegistry& registry, const std::string& name) {
+const Command& find_command(const CommandRegistry& registry, const std::string& name) {
   if (const Command* command = registry.find(name)) return *command;
   std::vector<std::string> names;
   for (const Command& known : registry.commands()) names.push_back(known.name);
-  for (const CommandWord& word : kCommandWords) {
+  for (const CommandSynonym& word : kCommandWords) {
     const bool is_there = std::ranges::any_of(registry.commands(),
                                               [&](const Command& known) { return word.meant.ends_with(known.name); });
     if (is_there) names.emplace_back(word.word);
   }
   std::string meant = nearest_name(name, names);
-  const auto word = std::ranges::find(kCommandWords, meant, &CommandWord::word);
+  const auto word = std::ranges::find(kCommandWords, meant, &CommandSynonym::word);
   if (word != std::end(kCommandWords)) meant = word->meant;
   throw Error(text_of("hone ", shown(name)), "no such command",
               meant.empty() ? "hone --help lists them" : text_of("did you mean ", meant, "?"));
@@ -86,7 +86,7 @@ int dispatch(const CommandRegistry& registry, std::span<const std::string> argum
     print(text_of("hone ", HONE_VERSION, "\n"));
     return kDone;
   }
-  const Command& command = command_called(registry, help ? arguments[1] : arguments[0]);
+  const Command& command = find_command(registry, help ? arguments[1] : arguments[0]);
   if (help) expect_no_more(arguments, 2);
   const auto rest = arguments.subspan(1);
   const auto end = std::ranges::find(rest, "--");

@@ -12,7 +12,7 @@ namespace hone {
 namespace {
 
 // Returns the fused program with its backward pass from the output named `loss`, fused again across both passes.
-Program with_gradients(const Program& program, std::string_view loss, GradientSums sums, FusionReach reach) {
+Program with_gradients(const Program& program, std::string_view loss, GradientAccumulation sums, FusionScope reach) {
   Program result = fuse(program, reach);
   for (const Output& output : result.outputs()) {
     if (output.name != loss) continue;
@@ -28,35 +28,35 @@ Program with_gradients(const Program& program, std::string_view loss, GradientSu
 
 Program Compiler::inference(Program traced) const {
   constexpr ProgramKind kKind = ProgramKind::inference;
-  Program program = with_precision(with(std::move(traced), PassPlace::traced, kKind), options_.dtype);
-  program = fuse(with(std::move(program), PassPlace::typed, kKind), options_.inference_reach);
-  return with(std::move(program), PassPlace::finished, kKind);
+  Program program = with_precision(with(std::move(traced), PassStage::traced, kKind), options_.dtype);
+  program = fuse(with(std::move(program), PassStage::typed, kKind), options_.inference_reach);
+  return with(std::move(program), PassStage::finished, kKind);
 }
 
 Program Compiler::training(Program traced, std::string_view loss) const {
   constexpr ProgramKind kKind = ProgramKind::training;
-  Program program = with_precision(with(std::move(traced), PassPlace::traced, kKind), options_.dtype);
-  program = differentiated(with(std::move(program), PassPlace::typed, kKind), loss);
-  return with(std::move(program), PassPlace::finished, kKind);
+  Program program = with_precision(with(std::move(traced), PassStage::traced, kKind), options_.dtype);
+  program = differentiated(with(std::move(program), PassStage::typed, kKind), loss);
+  return with(std::move(program), PassStage::finished, kKind);
 }
 
 Program Compiler::update(Program traced) const {
   constexpr ProgramKind kKind = ProgramKind::update;
-  Program program = with(with(std::move(traced), PassPlace::traced, kKind), PassPlace::typed, kKind);
-  return with(std::move(program), PassPlace::finished, kKind);
+  Program program = with(with(std::move(traced), PassStage::traced, kKind), PassStage::typed, kKind);
+  return with(std::move(program), PassStage::finished, kKind);
 }
 
 Program Compiler::differentiated(const Program& typed, std::string_view loss) const {
   // Fusing across layers is possible only if no pass keeps values layer by layer. Try the program without recomputation
   // first and take it if its arena fits the budget.
   if (options_.recompute != Recompute::layers && !options_.offload) {
-    Program whole = with_gradients(typed, loss, options_.gradients, FusionReach::program);
+    Program whole = with_gradients(typed, loss, options_.gradients, FusionScope::program);
     if (options_.recompute == Recompute::none ||
         plan_memory(whole, options_.device).arena <= options_.activation_budget) {
       return whole;
     }
   }
-  Program program = with_gradients(typed, loss, options_.gradients, FusionReach::layer);
+  Program program = with_gradients(typed, loss, options_.gradients, FusionScope::layer);
   // With offload, values kept inside layers would only travel to the host and back, so recompute as much as possible.
   const bool keeps_least = options_.offload && options_.recompute == Recompute::layers;
   program = recompute(program, options_.recompute, keeps_least ? 0 : options_.activation_budget, options_.device);

@@ -19,9 +19,9 @@ struct CompileOptions {
   DeviceKind device = DeviceKind::cpu;  // device for which recomputation plans memory
   Recompute recompute = Recompute::none;
   std::size_t activation_budget = 0;  // bytes that the arena may take, for recomputation
-  GradientSums gradients = GradientSums::wide;
+  GradientAccumulation gradients = GradientAccumulation::wide;
   bool offload = false;                                // keep activations in host memory (passes/offload.h)
-  FusionReach inference_reach = FusionReach::program;  // fusion in programs without gradients
+  FusionScope inference_reach = FusionScope::program;  // fusion in programs without gradients
 };
 
 // Applies the passes of hone and those of `passes` to traced programs. The registry must outlive the compiler.
@@ -43,7 +43,7 @@ class Compiler {
  private:
   // Adds gradients, recomputation and offload to a program whose types are final.
   [[nodiscard]] Program differentiated(const Program& typed, std::string_view loss) const;
-  [[nodiscard]] Program with(Program program, PassPlace place, ProgramKind kind) const {
+  [[nodiscard]] Program with(Program program, PassStage place, ProgramKind kind) const {
     return passes_.run(std::move(program), place, kind, options_);
   }
 

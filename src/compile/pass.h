@@ -12,7 +12,7 @@ namespace hone {
 struct CompileOptions;
 
 // The point in the compiler's order (compile/compiler.cpp) at which a pass runs.
-enum class PassPlace : std::uint8_t {
+enum class PassStage : std::uint8_t {
   traced,    // before all built-in passes: every value has the type that it was traced with
   typed,     // element types are final, nothing is fused and there are no gradients yet
   finished,  // after all built-in passes
@@ -25,7 +25,7 @@ class CompilePass {
  public:
   virtual ~CompilePass() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
-  [[nodiscard]] virtual PassPlace place() const = 0;
+  [[nodiscard]] virtual PassStage place() const = 0;
   // Returns a program with the same outputs.
   [[nodiscard]] virtual Program run(const Program& program, ProgramKind kind, const CompileOptions& options) const = 0;
 };

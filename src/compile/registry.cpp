@@ -9,7 +9,7 @@ void PassRegistry::add(const CompilePass& pass) {
   HONE_ASSERT(added, "pass ", pass.name(), " is registered twice");
 }
 
-Program PassRegistry::run(Program program, PassPlace place, ProgramKind kind, const CompileOptions& options) const {
+Program PassRegistry::run(Program program, PassStage place, ProgramKind kind, const CompileOptions& options) const {
   for (const auto& [name, pass] : passes_) {
     if (pass->place() == place) program = pass->run(program, kind, options);
   }

@@ -14,7 +14,7 @@ class PassRegistry {
   // Adds a pass, which must outlive the registry. Throws Defect if its name is taken.
   void add(const CompilePass& pass);
   // Runs the passes registered for `place`, in the order of their names.
-  [[nodiscard]] Program run(Program program, PassPlace place, ProgramKind kind, const CompileOptions& options) const;
+  [[nodiscard]] Program run(Program program, PassStage place, ProgramKind kind, const CompileOptions& options) const;
 
  private:
   std::map<std::string, const CompilePass*, std::less<>> passes_;

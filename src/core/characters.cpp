@@ -4,7 +4,7 @@
 
 namespace hone {
 
-std::size_t space_at(std::string_view text, std::size_t at) {
+std::size_t white_space_length(std::string_view text, std::size_t at) {
   if (at >= text.size()) return 0;
   const auto byte = [&](std::size_t i) { return at + i < text.size() ? static_cast<std::uint8_t>(text[at + i]) : 0u; };
   const unsigned first = byte(0);
@@ -21,7 +21,7 @@ std::size_t space_at(std::string_view text, std::size_t at) {
 }
 
 std::size_t skip_spaces(std::string_view text, std::size_t at) {
-  while (const std::size_t length = space_at(text, at)) at += length;
+  while (const std::size_t length = white_space_length(text, at)) at += length;
   return at;
 }
 
@@ -30,7 +30,7 @@ std::string_view strip(std::string_view text) {
   for (;;) {
     std::size_t shorter = text.size();
     for (std::size_t length = 1; length <= 3 && length <= text.size(); ++length) {
-      if (space_at(text, text.size() - length) == length) shorter = text.size() - length;
+      if (white_space_length(text, text.size() - length) == length) shorter = text.size() - length;
     }
     if (shorter == text.size()) return text;
     text = text.substr(0, shorter);

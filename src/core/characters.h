@@ -13,7 +13,7 @@ namespace hone {
 
 // Length in bytes of the white-space character at `at` (Python's str.isspace, Unicode included); 0 if the character is
 // not white space.
-[[nodiscard]] std::size_t space_at(std::string_view text, std::size_t at);
+[[nodiscard]] std::size_t white_space_length(std::string_view text, std::size_t at);
 // Returns the position after the white space that begins at `at`, which is `at` if there is none.
 [[nodiscard]] std::size_t skip_spaces(std::string_view text, std::size_t at);
 // Removes white space at both ends, as Python's str.strip() does.

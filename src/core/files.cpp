@@ -53,7 +53,7 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
-std::vector<std::string> names_in(const fs::path& folder) {
+std::vector<std::string> list_folder(const fs::path& folder) {
   std::error_code error;
   std::vector<std::string> names;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
@@ -102,7 +102,7 @@ void create_directories(const fs::path& path) {
   if (error) throw Error(path.string(), text_of("cannot create the folder: ", error.message()));
 }
 
-void claim_folder(const fs::path& folder, std::string_view key) {
+void ensure_writable_folder(const fs::path& folder, std::string_view key) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw Error(key, text_of("cannot create the folder ", folder.string(), ": ", error.message()));

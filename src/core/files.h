@@ -18,10 +18,10 @@ namespace hone {
 // All functions and classes below throw Error with the path and the system's reason.
 
 // Names of the entries of a folder, sorted, without "." and "..".
-[[nodiscard]] std::vector<std::string> names_in(const std::filesystem::path& folder);
+[[nodiscard]] std::vector<std::string> list_folder(const std::filesystem::path& folder);
 // Creates the folder if necessary and checks that it is writable, so that a command fails before its work and not when
 // it saves the results. Error messages begin with `key`, the option that names the folder.
-void claim_folder(const std::filesystem::path& folder, std::string_view key);
+void ensure_writable_folder(const std::filesystem::path& folder, std::string_view key);
 [[nodiscard]] std::string read_file(const std::filesystem::path& path);
 // Replaces the file atomically and durably, through a FileWriter.
 void write_file(const std::filesystem::path& path, std::string_view content);

@@ -17,7 +17,7 @@ namespace hone {
 
 bool is_too_deep_json(std::string_view text) {
   const auto opens = [](char c) { return c == '[' || c == '{'; };
-  if (std::count_if(text.begin(), text.end(), opens) <= kDeepestJson) return false;
+  if (std::count_if(text.begin(), text.end(), opens) <= kMaxJsonDepth) return false;
   int depth = 0;
   bool in_string = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -28,7 +28,7 @@ bool is_too_deep_json(std::string_view text) {
     } else if (c == '"') {
       in_string = true;
     } else if (opens(c)) {
-      if (++depth > kDeepestJson) return true;
+      if (++depth > kMaxJsonDepth) return true;
     } else if (c == ']' || c == '}') {
       --depth;
     }
@@ -37,7 +37,7 @@ bool is_too_deep_json(std::string_view text) {
 }
 
 Json parse_json(std::string_view text, std::string_view where) {
-  if (is_too_deep_json(text)) throw Error(where, text_of("JSON nested deeper than ", kDeepestJson, " levels"));
+  if (is_too_deep_json(text)) throw Error(where, text_of("JSON nested deeper than ", kMaxJsonDepth, " levels"));
   try {
     return Json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {

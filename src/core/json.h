@@ -11,12 +11,12 @@ namespace hone {
 using Json = nlohmann::ordered_json;
 
 // Maximum nesting depth of arrays and objects. The code that walks a value recurses, so the depth bounds its stack.
-inline constexpr int kDeepestJson = 256;
-// Returns true if the text, valid JSON or not, nests arrays and objects deeper than kDeepestJson.
+inline constexpr int kMaxJsonDepth = 256;
+// Returns true if the text, valid JSON or not, nests arrays and objects deeper than kMaxJsonDepth.
 [[nodiscard]] bool is_too_deep_json(std::string_view text);
 
 // Parses one JSON text. Throws Error if it is not valid, with `where`, the line and the column, or if it is nested
-// deeper than kDeepestJson.
+// deeper than kMaxJsonDepth.
 [[nodiscard]] Json parse_json(std::string_view text, std::string_view where);
 // Reads and parses a file; `where` is its path.
 [[nodiscard]] Json read_json(const std::filesystem::path& path);

@@ -12,10 +12,10 @@ namespace {
 
 constexpr std::size_t kMostMeant = 6;  // longest list of suggestions in an error
 
-bool asks_for_nothing(const ForeignKey& key, const YamlValue& value) {
+bool is_disabling(const ForeignKey& key, const YamlValue& value) {
   if (value.kind == YamlValue::Kind::null) return true;
   if (value.kind != YamlValue::Kind::scalar) {
-    return std::ranges::all_of(value.items, [&](const YamlValue& item) { return asks_for_nothing(key, item); });
+    return std::ranges::all_of(value.items, [&](const YamlValue& item) { return is_disabling(key, item); });
   }
   const std::string& text = value.scalar;
   if (text.empty() || text == "none" || text == "None" || yaml_boolean(text) == false) return true;
@@ -30,7 +30,7 @@ std::string OptionPlace::text() const {
 
 void OptionAssigner::assign(const std::string& key, const YamlValue& value, const OptionPlace& place) {
   if (key == "env") return read_environment(value, place);
-  if (!left_out_.empty() && left_out_.contains(canonical(key))) return;
+  if (!skipped_keys_.empty() && skipped_keys_.contains(canonical(key))) return;
   if (const Option* option = table_.find(key)) {
     set_option(*option, value, place.text());
     input_.places[option->name] = place.text();
@@ -66,7 +66,7 @@ void OptionAssigner::fail_unknown(const std::string& key, const OptionPlace& pla
   std::vector<std::string> known = table_.names();
   for (const ForeignKey& other : foreign_) known.emplace_back(other.name);
   std::vector<std::string> meant;
-  for (const std::string_view name : keys_meant_by(key)) {
+  for (const std::string_view name : suggested_keys(key)) {
     if (table_.find(name) != nullptr) meant.emplace_back(name);
   }
   if (meant.empty()) {  // a prefix of a key is more likely an abbreviation than a typo
@@ -106,7 +106,7 @@ void OptionAssigner::read_map(const std::string& key, const YamlValue& value, co
 }
 
 void OptionAssigner::read_foreign(const ForeignKey& key, const YamlValue& value, const OptionPlace& place) {
-  if (asks_for_nothing(key, value)) return;
+  if (is_disabling(key, value)) return;
   switch (key.kind) {
     case ForeignKey::Kind::no_effect:
       input_.notices.push_back({std::string(key.name), std::string(key.note)});

@@ -30,7 +30,7 @@ class OptionAssigner {
       : table_(table), foreign_(foreign), input_(input) {}
 
   // Makes assign() skip these keys without checking their values, because a source of higher priority sets them.
-  void leave_out(OptionKeySet keys) { left_out_ = std::move(keys); }
+  void skip_keys(OptionKeySet keys) { skipped_keys_ = std::move(keys); }
   // Sets the option that `key` names. Throws Error if the key is unknown or the value does not fit the option.
   void assign(const std::string& key, const YamlValue& value, const OptionPlace& place);
   // Adds the keys that assign() would set to `keys`. A map counts as the keys in it, so that options of the same map
@@ -48,7 +48,7 @@ class OptionAssigner {
   const OptionTable& table_;
   std::span<const ForeignKey> foreign_;
   OptionInput& input_;
-  OptionKeySet left_out_;
+  OptionKeySet skipped_keys_;
 };
 
 }  // namespace hone

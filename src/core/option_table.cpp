@@ -20,7 +20,7 @@ void OptionTable::add(std::string_view name, OptionTarget target, std::string_vi
   text = enumeration != nullptr ? alternatives(enumeration->table->names)[enumeration->get(enumeration->value)]
                                 : value_text(option);
   if (std::holds_alternative<double*>(option.target) && text.ends_with(".0")) text.resize(text.size() - 2);
-  option.of_run = of_run_;
+  option.run_only = of_run_;
   options_.push_back(std::move(option));
 }
 

@@ -17,7 +17,7 @@ std::string placeholder_of(const Option& option) {
   if (std::holds_alternative<EnumTarget>(option.target)) return " NAME";
   if (takes_no_value(option)) return "";
   if (is_list(option)) return " LIST";
-  if (has_any_shape(option)) return " MAP";
+  if (is_untyped(option)) return " MAP";
   const bool text = std::holds_alternative<std::string*>(option.target) ||
                     std::holds_alternative<std::optional<std::string>*>(option.target);
   return text ? " TEXT" : " N";

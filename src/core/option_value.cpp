@@ -200,7 +200,7 @@ bool is_list(const Option& option) {
          std::holds_alternative<std::vector<std::int64_t>*>(option.target);
 }
 
-bool has_any_shape(const Option& option) { return std::holds_alternative<YamlValue*>(option.target); }
+bool is_untyped(const Option& option) { return std::holds_alternative<YamlValue*>(option.target); }
 
 bool may_be_unset(const Option& option) {
   return std::visit(
@@ -216,7 +216,7 @@ bool may_be_unset(const Option& option) {
       option.target);
 }
 
-bool is_value_of_switch(const Option& option, std::string_view word) {
+bool is_switch_value(const Option& option, std::string_view word) {
   const auto* target = std::get_if<EnumTarget>(&option.target);
   return target == nullptr ? is_boolean_word(word)
                            : find_name(*target->table, word) < alternatives(target->table->names).size();

@@ -11,10 +11,10 @@ namespace hone {
 
 [[nodiscard]] bool takes_no_value(const Option& option);  // `--key` alone means true
 [[nodiscard]] bool is_list(const Option& option);
-[[nodiscard]] bool has_any_shape(const Option& option);  // the member is a YamlValue: a map or list of any shape
-[[nodiscard]] bool may_be_unset(const Option& option);   // null is a value: the member is a std::optional or YamlValue
+[[nodiscard]] bool is_untyped(const Option& option);    // the member is a YamlValue: a map or list of any shape
+[[nodiscard]] bool may_be_unset(const Option& option);  // null is a value: the member is a std::optional or YamlValue
 // Returns true if `word` after `--key` is the value of the key, for options with takes_no_value().
-[[nodiscard]] bool is_value_of_switch(const Option& option, std::string_view word);
+[[nodiscard]] bool is_switch_value(const Option& option, std::string_view word);
 // Describes the accepted values for a message: "a number above 0", "one of a, b".
 [[nodiscard]] std::string expectation_of(const Option& option);
 // Sets the member. Throws Error "PLACE: expected ..., saw ..." if the value does not fit. Null leaves an option that

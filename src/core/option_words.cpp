@@ -131,7 +131,7 @@ constexpr WordMeaning kWordMeanings[] = {
 
 }  // namespace
 
-std::span<const std::string_view> keys_meant_by(std::string_view word) {
+std::span<const std::string_view> suggested_keys(std::string_view word) {
   const auto at = std::ranges::find(kWordMeanings, word, &WordMeaning::word);
   if (at == std::end(kWordMeanings)) return {};
   return {at->keys.begin(), std::ranges::find(at->keys, std::string_view())};

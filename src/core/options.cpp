@@ -70,7 +70,7 @@ class FlagReader {
 
     const Option* option = table_.find(key);
     if (option != nullptr && takes_no_value(*option) &&
-        !(value_follows() && is_value_of_switch(*option, arguments_[at_]))) {
+        !(value_follows() && is_switch_value(*option, arguments_[at_]))) {
       return add(key, scalar("true"), place);
     }
     if (option != nullptr && is_list(*option)) return read_list(key, place);
@@ -117,7 +117,7 @@ class FlagReader {
   // Parses the text of a flag: lists and maps as YAML, "null" for an option that may be unset; other text is a scalar.
   [[nodiscard]] YamlValue value_of(const std::string& key, const std::string& text) const {
     const Option* option = table_.find(key);
-    const bool structured = option == nullptr || is_list(*option) || has_any_shape(*option);
+    const bool structured = option == nullptr || is_list(*option) || is_untyped(*option);
     if (structured && (text.starts_with('[') || text.starts_with('{'))) return parse_flag(key, text);
     if (text == "null" && (option == nullptr || may_be_unset(*option))) return {};
     return scalar(text);
@@ -229,7 +229,7 @@ OptionInput read_options(const OptionTable& table, std::span<const std::string> 
   }
   if (file) {
     OptionAssigner assigner(table, foreign, input);
-    assigner.leave_out(reader.keys());
+    assigner.skip_keys(reader.keys());
     read_keys(table, read_yaml(*file), *file, assigner);
   }
   reader.apply();

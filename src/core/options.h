@@ -95,7 +95,7 @@ struct Option {
   OptionTarget target;
   std::string default_text;  // as help shows it; empty if there is no default
   bool secret = false;       // a password or token: neither its value in effect nor a message prints it
-  bool of_run = false;       // affects where or how a run executes, not what it computes
+  bool run_only = false;     // affects where or how a run executes, not what it computes
 };
 
 class OptionTable;
@@ -133,10 +133,10 @@ class OptionTable {
   void alias(std::string_view other, std::string_view name);
   // Marks an option that is already declared as secret.
   void secret(std::string_view name);
-  // Calls body() and marks the options that it declares as of_run: they affect where or how a run executes, not what it
-  // computes, and model cards omit them.
+  // Calls body() and marks the options that it declares as run_only: they affect where or how a run executes, not what
+  // it computes, and model cards omit them.
   template <class Body>
-  void of_run(const Body& body) {
+  void run_only(const Body& body) {
     const bool outer = std::exchange(of_run_, true);
     body();
     of_run_ = outer;
@@ -215,7 +215,7 @@ enum class RecipeArgument : std::uint8_t { refused, taken };
 
 // Keys of hone that a common key of other tools ("lr", "batch_size") may mean, most likely first; empty for an unknown
 // word. Used for suggestions in error messages only.
-[[nodiscard]] std::span<const std::string_view> keys_meant_by(std::string_view word);
+[[nodiscard]] std::span<const std::string_view> suggested_keys(std::string_view word);
 
 // Formats the help text: the options by group, aligned, with their defaults.
 [[nodiscard]] std::string option_help(const OptionTable& table);

@@ -32,7 +32,7 @@ int default_thread_count() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMostThreads);
 }
 
-std::atomic<int>& threads_wanted() {
+std::atomic<int>& configured_threads() {
   static std::atomic<int> count = default_thread_count();
   return count;
 }
@@ -130,8 +130,8 @@ ThreadPool& pool() {
 
 }  // namespace
 
-int thread_count() { return threads_wanted().load(std::memory_order_relaxed); }
-void set_thread_count(int count) { threads_wanted().store(std::clamp(count, 1, kMostThreads)); }
+int thread_count() { return configured_threads().load(std::memory_order_relaxed); }
+void set_thread_count(int count) { configured_threads().store(std::clamp(count, 1, kMostThreads)); }
 
 void run_parts(int parts, void (*run)(const void*, int), const void* context) { pool().run(parts, run, context); }
 

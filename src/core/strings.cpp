@@ -36,12 +36,12 @@ std::string printed(const char* format, Values... values) {
 
 // Returns true for characters that can change what a terminal shows around them: control characters, line and
 // paragraph separators, and the marks, embeddings, overrides and isolates of bidirectional text.
-bool changes_terminal(char32_t c) {
+bool is_unsafe_on_terminal(char32_t c) {
   return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x200E || c == 0x200F || c == 0x061C ||
          (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
 }
 
-std::string spelled_out(std::string_view text, bool one_line) {
+std::string escaped_for_terminal(std::string_view text, bool one_line) {
   std::string shown;
   shown.reserve(text.size());
   while (!text.empty()) {
@@ -52,7 +52,7 @@ std::string spelled_out(std::string_view text, bool one_line) {
       shown += ' ';
     } else if (!is_valid) {
       shown += printed("\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-    } else if (c == '\n' || c == '\t' || !changes_terminal(point.value)) {
+    } else if (c == '\n' || c == '\t' || !is_unsafe_on_terminal(point.value)) {
       shown += text.substr(0, point.size);
     } else {
       shown += printed(point.value < 0x100 ? "\\x%02x" : "\\u%04x", static_cast<unsigned>(point.value));
@@ -77,8 +77,8 @@ std::string encode_base64(std::string_view bytes) {
   return text;
 }
 
-std::string printable(std::string_view text) { return spelled_out(text, false); }
-std::string printable_line(std::string_view text) { return spelled_out(text, true); }
+std::string printable(std::string_view text) { return escaped_for_terminal(text, false); }
+std::string printable_line(std::string_view text) { return escaped_for_terminal(text, true); }
 
 std::string html_text(std::string_view text) {
   std::string html;

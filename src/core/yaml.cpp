@@ -56,7 +56,7 @@ class Reader final : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto named = anchors_.find(anchor);
     if (named == anchors_.end()) fail(mark.line + 1, "a value holds itself");
-    check_place(named->second.kind, mark.line + 1);
+    check_position(named->second.kind, mark.line + 1);
     count(named->second, static_cast<int>(open_.size()), mark.line + 1);
     add(named->second, 0);
   }
@@ -70,18 +70,20 @@ class Reader final : public YAML::EventHandler {
     std::unordered_set<std::string> keys = {};
     int key_line = 0;
 
-    [[nodiscard]] bool wants_key() const { return value.kind == Kind::map && value.keys.size() == value.items.size(); }
+    [[nodiscard]] bool expects_key() const {
+      return value.kind == Kind::map && value.keys.size() == value.items.size();
+    }
   };
 
   // Checks that a value of this kind may start here: a text has one document, and keys are scalars.
-  void check_place(Kind kind, int line) const {
+  void check_position(Kind kind, int line) const {
     if (open_.empty() && done_) fail(line, "a second document starts here, one is expected");
-    if (!open_.empty() && open_.back().wants_key() && kind != Kind::scalar) fail(line, "a key must be a plain word");
+    if (!open_.empty() && open_.back().expects_key() && kind != Kind::scalar) fail(line, "a key must be a plain word");
   }
 
   YamlValue begin(Kind kind, const YAML::Mark& mark) {
     YamlValue value{.kind = kind, .line = mark.line + 1};
-    check_place(kind, value.line);
+    check_position(kind, value.line);
     count(value, static_cast<int>(open_.size()), value.line);
     return value;
   }
@@ -96,7 +98,7 @@ class Reader final : public YAML::EventHandler {
   void close() {
     Open closed = std::move(open_.back());
     open_.pop_back();
-    HONE_ASSERT(closed.value.kind != Kind::map || closed.wants_key(), "a key without a value");
+    HONE_ASSERT(closed.value.kind != Kind::map || closed.expects_key(), "a key without a value");
     add(std::move(closed.value), closed.anchor);
   }
 
@@ -111,7 +113,7 @@ class Reader final : public YAML::EventHandler {
       return;
     }
     Open& outer = open_.back();
-    if (outer.wants_key()) {
+    if (outer.expects_key()) {
       if (!outer.keys.insert(value.scalar).second) {
         fail(value.line, text_of("the key ", shown(value.scalar), " is given twice"));
       }

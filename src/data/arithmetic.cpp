@@ -164,11 +164,11 @@ ArithmeticProblem make_problem(std::uint64_t seed, std::string_view stream, std:
 
 std::string question_of(const ArithmeticProblem& problem) { return text_of("What is ", problem.expression(), "?"); }
 
-std::string careful_trace(const ArithmeticProblem& problem) {
+std::string correct_trace(const ArithmeticProblem& problem) {
   return tagged(join_steps(problem, "\n"), problem.answer());
 }
 
-std::string clumsy_trace(const ArithmeticProblem& problem, std::uint64_t seed, std::uint64_t index) {
+std::string flawed_trace(const ArithmeticProblem& problem, std::uint64_t seed, std::uint64_t index) {
   const RandomStream random(seed, "clumsy", index);
   const auto off = static_cast<std::int64_t>(1 + random.below(1, 9)) * (random.below(2, 2) == 0 ? 1 : -1);
   switch (random.below(0, 3)) {
@@ -221,7 +221,7 @@ void write_arithmetic(const std::filesystem::path& folder, const ArithmeticOptio
   const RandomStream kind(options.seed, "trace");
   write("sft", options.traces, options.small, [&](const ArithmeticProblem& problem, std::uint64_t i) {
     const bool clumsy = static_cast<double>(kind.uniform(i)) < options.clumsy;
-    return conversation(problem, clumsy ? clumsy_trace(problem, options.seed, i) : careful_trace(problem));
+    return conversation(problem, clumsy ? flawed_trace(problem, options.seed, i) : correct_trace(problem));
   });
   write("prompts", options.prompts, options.small,
         [](const ArithmeticProblem& problem, std::uint64_t) { return question_row(problem); });

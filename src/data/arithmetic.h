@@ -43,9 +43,9 @@ struct ArithmeticOptions {
 // Returns the question that a user message contains.
 [[nodiscard]] std::string question_of(const ArithmeticProblem& problem);
 // Returns a correct tagged trace that solves the problem step by step.
-[[nodiscard]] std::string careful_trace(const ArithmeticProblem& problem);
+[[nodiscard]] std::string correct_trace(const ArithmeticProblem& problem);
 // Returns a flawed trace: (seed, index) decides whether it makes a mistake, guesses or omits its tags.
-[[nodiscard]] std::string clumsy_trace(const ArithmeticProblem& problem, std::uint64_t seed, std::uint64_t index);
+[[nodiscard]] std::string flawed_trace(const ArithmeticProblem& problem, std::uint64_t seed, std::uint64_t index);
 
 // Writes four files into `folder`: corpus.jsonl (text), sft.jsonl (messages), prompts.jsonl (problem, answer) and
 // held_out.jsonl (problem, answer, operations, size).

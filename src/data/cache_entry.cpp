@@ -79,17 +79,17 @@ CacheEntry parse_entry(const std::shared_ptr<const MappedFile>& file, std::strin
 }
 
 // A new temporary folder, used by this process only; the destructor removes it with its contents.
-class OwnFolder {
+class TemporaryFolder {
  public:
-  explicit OwnFolder(const fs::path& parent) {
+  explicit TemporaryFolder(const fs::path& parent) {
     std::string name = (parent / "new-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr)
       throw Error(parent.string(), text_of("cannot write: ", std::strerror(errno)));
     path_ = name;
   }
-  OwnFolder(const OwnFolder&) = delete;
-  OwnFolder& operator=(const OwnFolder&) = delete;
-  ~OwnFolder() {
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
   }
@@ -124,7 +124,7 @@ void write_cache_entry(const fs::path& path, std::string_view key, std::string_v
   const Preamble preamble{.magic = kMagic, .head_bytes = text.size(), .head_checksum = checksum_of(bytes_of(text))};
 
   hone::create_directories(path.parent_path());
-  const OwnFolder folder(path.parent_path());
+  const TemporaryFolder folder(path.parent_path());
   FileWriter file(folder.path() / "entry");
   const std::string padding(kAlignment, '\0');
   const auto pad_from = [&](std::size_t size) {

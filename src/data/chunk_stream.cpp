@@ -123,9 +123,9 @@ class ZstdChunks final : public ChunkStream {
 };
 
 // Skips a UTF-8 byte order mark at the start of a text.
-class WithoutMark final : public ChunkStream {
+class ByteOrderMarkSkipper final : public ChunkStream {
  public:
-  explicit WithoutMark(std::unique_ptr<ChunkStream> chunks) : chunks_(std::move(chunks)) {}
+  explicit ByteOrderMarkSkipper(std::unique_ptr<ChunkStream> chunks) : chunks_(std::move(chunks)) {}
   std::string_view next() override {
     std::string_view chunk = chunks_->next();
     if (!std::exchange(begun_, true) && chunk.starts_with("\xEF\xBB\xBF")) {
@@ -149,7 +149,7 @@ std::unique_ptr<ChunkStream> open_chunks(const fs::path& path, Compression compr
 }
 
 std::unique_ptr<ChunkStream> open_text_chunks(const fs::path& path, Compression compression) {
-  return std::make_unique<WithoutMark>(open_chunks(path, compression));
+  return std::make_unique<ByteOrderMarkSkipper>(open_chunks(path, compression));
 }
 
 LineScanner::LineScanner(const fs::path& path, Compression compression)

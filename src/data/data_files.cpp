@@ -173,7 +173,7 @@ SplitFiles files_of_config(const CardConfig& config, const DataFilesQuery& query
 }
 
 // Returns the splits that README.md or file names define. `rest` receives the files to use if neither defines any.
-SplitFiles said_splits(const DataFilesQuery& query, std::vector<std::string>& rest) {
+SplitFiles declared_splits(const DataFilesQuery& query, std::vector<std::string>& rest) {
   rest.assign(query.paths.begin(), query.paths.end());
   const std::vector<CardConfig> configs = card_configs(query);
   if (const CardConfig* config = chosen_config(configs, query)) {
@@ -292,14 +292,14 @@ bool glob_matches(std::string_view pattern, std::string_view path) {
 
 SplitFiles data_files_of(const DataFilesQuery& query) {
   std::vector<std::string> rest;
-  SplitFiles splits = said_splits(query, rest);
+  SplitFiles splits = declared_splits(query, rest);
   if (splits.empty() && !rest.empty()) splits.emplace_back("train", std::move(rest));
   return splits;
 }
 
 bool names_splits(const DataFilesQuery& query) {
   std::vector<std::string> rest;
-  return !said_splits(query, rest).empty();
+  return !declared_splits(query, rest).empty();
 }
 
 std::vector<std::string> files_of_split(const SplitFiles& splits, std::string_view split, std::string_view name) {

@@ -34,7 +34,7 @@ std::optional<std::pair<std::string, std::size_t>> shards_of(const std::string& 
   return std::pair(path.substr(0, at - kDigits), static_cast<std::size_t>(std::stoul(count)));
 }
 
-bool are_all_there(const std::vector<std::string>& paths) {
+bool has_all_shards(const std::vector<std::string>& paths) {
   return std::ranges::all_of(paths, [&](const std::string& path) {
     const auto shards = shards_of(path);
     if (!shards) return true;
@@ -85,7 +85,7 @@ std::vector<fs::path> cached_files(const DatasetName& dataset, std::string_view 
   const Contents contents = contents_of(snapshot);
   try {
     const auto paths = files_of_split(data_files_of(contents.query(dataset)), split, dataset.name);
-    if (are_all_there(paths)) return below(snapshot, paths);
+    if (has_all_shards(paths)) return below(snapshot, paths);
   } catch (const Error&) {
     return {};  // the hub may have the split
   }
@@ -112,7 +112,7 @@ std::vector<fs::path> prepared_files(const DatasetName& dataset, std::string_vie
   if (!is_folder(cache)) return {};
   std::vector<fs::path> newest;
   fs::file_time_type newest_time;
-  for (const std::string& name : names_in(cache)) {
+  for (const std::string& name : list_folder(cache)) {
     if (folded(name) != folded(dataset.name.substr(0, dataset.name.find('/'))) +
                             folded(dataset.name.substr(dataset.name.find('/') + 1)) ||
         !is_folder(cache / name)) {
@@ -126,10 +126,10 @@ std::vector<fs::path> prepared_files(const DatasetName& dataset, std::string_vie
       const auto time = fs::last_write_time(folder);
       if (!newest.empty() && (newest.front().parent_path() == folder || time <= newest_time)) continue;
       std::vector<std::string> files;
-      for (const std::string& file : names_in(folder)) {
+      for (const std::string& file : list_folder(folder)) {
         if (is_prepared_split(file, split)) files.push_back(file);
       }
-      if (!are_all_there(files)) continue;
+      if (!has_all_shards(files)) continue;
       newest = below(folder, files);
       newest_time = time;
     }

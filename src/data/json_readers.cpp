@@ -42,7 +42,7 @@ class JsonLines final : public RowReader {
 
  private:
   static std::string parse(std::string_view line, Json& row) {
-    if (is_too_deep_json(line)) return text_of("nested deeper than ", kDeepestJson);
+    if (is_too_deep_json(line)) return text_of("nested deeper than ", kMaxJsonDepth);
     try {
       row = Json::parse(line);
     } catch (const nlohmann::json::parse_error& error) {
@@ -121,7 +121,7 @@ class JsonArray final : public RowReader {
       } else if (c == '"') {
         in_string = true;
       } else if (c == '[' || c == '{') {
-        if (++depth >= kDeepestJson) fail(text_of("nested deeper than ", kDeepestJson));
+        if (++depth >= kMaxJsonDepth) fail(text_of("nested deeper than ", kMaxJsonDepth));
       } else if (depth == 0 && (c == ',' || c == ']')) {
         return true;
       } else if (c == ']' || c == '}') {

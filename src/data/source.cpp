@@ -143,13 +143,13 @@ void Source::for_each_row(BadRows& bad, const std::function<void(Json&, const Ro
   }
 }
 
-void Source::for_each_row_of(const RowFilter& filter, BadRows& bad,
-                             const std::function<void(Json&, const RowPlace&)>& visit) const {
+void Source::for_each_matching_row(const RowFilter& filter, BadRows& bad,
+                                   const std::function<void(Json&, const RowPlace&)>& visit) const {
   for (const SourcePart& part : parts_) {
     HONE_ASSERT(part.kept.empty(), name_, ": rows are chosen already");
     for (const fs::path& file : part.files) {
       const std::unique_ptr<RowReader> reader = reader_of(file, options_);
-      reader->wants_only(filter);
+      reader->set_filter(filter);
       Json row;
       RowPlace place;
       while (reader->next(row, place, bad)) {

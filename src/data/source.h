@@ -68,7 +68,7 @@ class RowReader {
  public:
   virtual ~RowReader() = default;
   // Announces a filter before the first row is read. The reader may then skip rows and columns that do not pass.
-  virtual void wants_only(const RowFilter& filter) { (void)filter; }
+  virtual void set_filter(const RowFilter& filter) { (void)filter; }
   // Reads the next usable row and its place; returns false at the end. Unusable rows are added to `bad`. Throws Error
   // if the file as a whole cannot be read.
   [[nodiscard]] virtual bool next(Json& row, RowPlace& place, BadRows& bad) = 0;
@@ -99,8 +99,8 @@ class Source {
   void for_each_row(BadRows& bad, const std::function<void(Json& row, const RowPlace& place)>& visit) const;
   // Calls `visit` for the rows that pass the filter; readers may skip the others without parsing them. Requires a
   // source without a selection of rows. Throws Error, also if a row lacks one of the columns.
-  void for_each_row_of(const RowFilter& filter, BadRows& bad,
-                       const std::function<void(Json& row, const RowPlace& place)>& visit) const;
+  void for_each_matching_row(const RowFilter& filter, BadRows& bad,
+                             const std::function<void(Json& row, const RowPlace& place)>& visit) const;
 
  private:
   std::string name_;

@@ -28,7 +28,7 @@ std::int64_t nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'
 
 // Returns the file's status once the clock that stamps files is past its last change, after some milliseconds at most.
 // Any later change then has a different timestamp. A timestamp in the future is not waited for.
-struct stat settled_status(const fs::path& path) {
+struct stat settled_file_status(const fs::path& path) {
   struct stat status{};
   for (int wait = 0; wait < 50; ++wait) {
     if (::stat(path.c_str(), &status) != 0) throw Error(path.string(), text_of("cannot read: ", std::strerror(errno)));
@@ -44,7 +44,7 @@ void add_file(Fingerprint& fingerprint, const fs::path& path) {
   std::error_code error;
   const fs::path real = fs::canonical(path, error);
   if (error) throw Error(path.string(), text_of("cannot read: ", error.message()));
-  const struct stat status = settled_status(real);
+  const struct stat status = settled_file_status(real);
   fingerprint.add(real.string());
   fingerprint.add(std::int64_t{status.st_size});
   fingerprint.add(nanoseconds(status.st_mtim));

@@ -133,7 +133,7 @@ std::string EndpointClient::post(const std::string& url, const std::string& body
       throw Error(url, what, is_access ? options_.token_help : answer.status == 404 ? options_.not_found_help : "");
     }
     if (tries > options_.retries && Clock::now() >= patient_until) {
-      const std::string help = text_of("tried ", tries, " times; ", options_.given_up_help);
+      const std::string help = text_of("tried ", tries, " times; ", options_.retries_exhausted_help);
       if (malformed == tries) throw MalformedAnswers(url, problem, help);
       throw Error(url, problem, help);
     }

@@ -40,7 +40,7 @@ struct EndpointOptions {
   std::string token;                                            // API key; may be empty
   std::string token_help;                                       // advice if the server rejects the key
   std::string not_found_help;                                   // advice if the path does not exist
-  std::string given_up_help;                                    // advice if all tries failed
+  std::string retries_exhausted_help;                           // advice if all tries failed
   std::chrono::milliseconds timeout{std::chrono::minutes(10)};  // limit for one try
   std::int64_t retries = 8;                                     // retries after the first try
   std::chrono::milliseconds patience{0};  // retries continue until this time has passed, even beyond `retries`

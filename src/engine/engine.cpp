@@ -1,16 +1,17 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
-#include <string>
 #include <utility>
 
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "engine/generation_program.h"
+#include "engine/request_stream.h"
+#include "engine/step_inputs.h"
 #include "model/weights.h"
-#include "ops/sample/sample.h"
-#include "text/detokenizer.h"
+#include "ops/token_feedback/token_feedback.h"
 
 namespace hone {
 
@@ -54,52 +55,26 @@ void add_generation(Workspace& workspace, const Model& model, DType dtype, const
     workspace.add(program_name(capacity),
                   trace_generation(model, {.capacity = capacity,
                                            .layout = kv_layout(options),
+                                           .max_num_seqs = options.max_num_seqs,
                                            .dtype = dtype,
                                            .repetition_penalty = options.repetition_penalty}),
                   {.phase = Region::rollout, .states = {.name = kKvStore, .region = Region::rollout}});
   }
 }
 
-// The client's view of a request: its completion so far and the text handed out in updates.
-struct RequestStream {
-  RequestStream(const Tokenizer& tokenizer, SamplingParams params)
-      : detokenizer(tokenizer, true), sampling(std::move(params)) {}
-
-  Detokenizer detokenizer;
-  SamplingParams sampling;
-  Completion completion;
-  std::size_t released = 0;  // bytes of completion.text handed out in updates
-
-  // Length in bytes of the text that can no longer become part of a stop string.
-  [[nodiscard]] std::size_t safe_length() const {
-    std::size_t safe = completion.text.size();
-    for (const std::string& stop : sampling.stop) {
-      for (std::size_t length = std::min(stop.size() - 1, completion.text.size()); length > 0; --length) {
-        if (completion.text.ends_with(std::string_view(stop).substr(0, length))) {
-          safe = std::min(safe, completion.text.size() - length);
-          break;
-        }
-      }
-    }
-    return safe;
-  }
-
-  // Appends text and cuts it at the first stop string. Returns true if there is one.
-  bool add_text(const std::string& piece) {
-    const std::size_t before = completion.text.size();
-    completion.text += piece;
-    std::size_t cut = std::string::npos;
-    for (const std::string& stop : sampling.stop) {
-      const std::size_t from = before > stop.size() ? before - stop.size() : 0;
-      cut = std::min(cut, completion.text.find(stop, from));
-    }
-    if (cut == std::string::npos) return false;
-    completion.text.resize(cut);
-    return true;
-  }
-};
-
 struct Engine::Impl {
+  // A step that was launched and whose samples have not been read.
+  struct LaunchedStep {
+    struct Sample {
+      RequestId id = 0;
+      std::size_t index = 0;  // of the token in the sequence
+    };
+    std::vector<Sample> samples;
+    std::vector<std::int32_t> tokens;  // [samples], filled when the device has reached the mark
+    std::vector<float> logps;          // [samples], likewise
+    DeviceMark end;
+  };
+
   const Model& model;
   const Tokenizer& tokenizer;
   EngineOptions options;
@@ -107,8 +82,10 @@ struct Engine::Impl {
   Workspace& workspace;
   std::vector<Capacity> capacities;
   std::vector<Executable*> programs;  // [capacities]
+  std::size_t most_launched = 1;      // steps that may be under way
   Scheduler scheduler;
   std::map<RequestId, RequestStream> streams;
+  std::deque<LaunchedStep> launched;  // oldest first; the device writes into the elements
   RequestId next_id = 0;
   Statistics statistics;
 
@@ -122,7 +99,20 @@ struct Engine::Impl {
         capacities(engine_capacities(options)),
         scheduler({options.max_num_seqs, options.max_batch_tokens, options.block_size}, options.num_blocks) {
     for (const Capacity& capacity : capacities) programs.push_back(&workspace.executable(program_name(capacity)));
+    const bool ahead = options.launch_ahead.value_or(device().kind() != DeviceKind::cpu);
+    most_launched = ahead && !options.repetition_penalty ? 2 : 1;
   }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() {
+    try {
+      discard_launched();
+    } catch (const Error&) {
+      return;  // the next use of the device reports the error again
+    }
+  }
+
+  [[nodiscard]] Device& device() const { return programs.front()->device(); }
 
   // Returns the smallest program that holds the step.
   Executable& program_for(std::int64_t tokens, std::int64_t sequences) {
@@ -132,89 +122,62 @@ struct Engine::Impl {
     throw Defect(text_of("no program holds ", tokens, " tokens of ", sequences, " sequences"));
   }
 
-  // Writes the inputs of a step. Returns the sequences that get a token, in the order of the program's samples.
-  std::vector<Sequence*> feed(Executable& program, const std::vector<ScheduledChunk>& chunks);
-  void feed_penalties(Executable& program, std::span<Sequence* const> sampled) const;
-  // Appends a token to its sequence. Returns the reason why the request finished, or none.
-  FinishReason accept(Sequence& sequence, RequestStream& stream, TokenId token, float logp) const;
+  // Schedules and launches a step. Returns false if there is nothing to compute.
+  bool launch();
+  // Waits for the oldest launched step and gives its tokens to their requests.
+  std::vector<Update> read_oldest();
+  // Waits for all launched steps and drops their samples.
+  void discard_launched() {
+    if (!launched.empty()) device().wait(launched.back().end);
+    launched.clear();
+  }
 };
 
-std::vector<Sequence*> Engine::Impl::feed(Executable& program, const std::vector<ScheduledChunk>& chunks) {
-  const std::int64_t max_blocks = kv_layout(options).max_blocks;
-  const ValueId cu_id = program.program().find(Role::input, "cu_seqlens");
-  const auto cu_entries = static_cast<std::size_t>(program.program().value(cu_id).type.elements());
-  // tokens, positions, slots: [tokens]; starts: [sequences]; cu_seqlens: [sequences + 1];
-  // table: [sequences, max_blocks]; rows: [samples].
-  std::vector<std::int32_t> tokens, positions, slots, starts, cu_seqlens{0}, table, rows;
-  std::vector<float> parameters;   // [samples, 4]: temperature, top_p, min_p, top_k
-  std::vector<std::int64_t> keys;  // [samples, 2]: seed, index of the token to draw
-  std::vector<Sequence*> sampled;
+bool Engine::Impl::launch() {
+  const std::vector<ScheduledChunk> chunks = scheduler.schedule();
+  if (chunks.empty()) return false;
+  std::int64_t tokens = 0;
+  for (const ScheduledChunk& chunk : chunks) tokens += chunk.count;
+  Executable& program = program_for(tokens, static_cast<std::int64_t>(chunks.size()));
+  set_step_inputs(program, chunks, options);
+  program.run();
+  ++statistics.steps;
+
+  LaunchedStep& step = launched.emplace_back();
   for (const ScheduledChunk& chunk : chunks) {
-    const Sequence& sequence = *chunk.sequence;
-    starts.push_back(static_cast<std::int32_t>(sequence.computed));
-    for (std::int64_t i = sequence.computed; i < sequence.computed + chunk.count; ++i) {
-      tokens.push_back(sequence.tokens[static_cast<std::size_t>(i)]);
-      positions.push_back(static_cast<std::int32_t>(i));
-      const BlockId block = sequence.blocks[static_cast<std::size_t>(i / options.block_size)];
-      slots.push_back(static_cast<std::int32_t>(block * options.block_size + i % options.block_size));
-    }
-    cu_seqlens.push_back(static_cast<std::int32_t>(tokens.size()));
-    table.insert(table.end(), sequence.blocks.begin(), sequence.blocks.end());
-    table.resize(starts.size() * static_cast<std::size_t>(max_blocks), 0);
+    Sequence& sequence = *chunk.sequence;
+    sequence.computed += chunk.count;
     if (!chunk.samples) continue;
-    rows.push_back(static_cast<std::int32_t>(tokens.size()) - 1);
-    const SamplingParams& s = sequence.sampling;
-    parameters.insert(parameters.end(), {static_cast<float>(s.temperature), static_cast<float>(s.top_p),
-                                         static_cast<float>(s.min_p), static_cast<float>(s.top_k)});
-    keys.insert(keys.end(), {static_cast<std::int64_t>(s.seed), sequence.length()});
-    sampled.push_back(chunk.sequence);
+    const TokenId unread = token_of_sample(static_cast<std::int64_t>(step.samples.size()));
+    step.samples.push_back({sequence.id, sequence.tokens.size()});
+    sequence.tokens.push_back(unread);
+    sequence.complete =
+        sequence.generated() >= sequence.sampling.max_tokens || sequence.length() >= options.max_model_len;
   }
-  cu_seqlens.resize(cu_entries, cu_seqlens.back());
-  program.set_count(Count::tokens, static_cast<std::int64_t>(tokens.size()));
-  program.set_count(Count::sequences, static_cast<std::int64_t>(starts.size()));
-  program.set_count(Count::samples, static_cast<std::int64_t>(rows.size()));
-  program.set<std::int32_t>("tokens", tokens);
-  program.set<std::int32_t>("positions", positions);
-  program.set<std::int32_t>("slots", slots);
-  program.set<std::int32_t>("starts", starts);
-  program.set<std::int32_t>("cu_seqlens", cu_seqlens);
-  program.set<std::int32_t>("block_table", table);
-  program.set<std::int32_t>("sample_rows", rows);
-  program.set<float>("parameters", parameters);
-  program.set<std::int64_t>("keys", keys);
-  if (options.repetition_penalty) feed_penalties(program, sampled);
-  return sampled;
+  step.tokens.resize(step.samples.size());
+  step.logps.resize(step.samples.size());
+  program.get_later<std::int32_t>("token", step.tokens);
+  program.get_later<float>("logp", step.logps);
+  step.end = device().mark();
+  return true;
 }
 
-void Engine::Impl::feed_penalties(Executable& program, std::span<Sequence* const> sampled) const {
-  std::vector<float> penalties;          // [samples]
-  std::vector<std::int32_t> offsets{0};  // [samples + 1]
-  std::vector<std::int32_t> ids;         // occurred ids of all samples
-  for (const Sequence* sequence : sampled) {
-    penalties.push_back(static_cast<float>(sequence->sampling.repetition_penalty));
-    if (sequence->occurred) {
-      const std::span<const TokenId> occurred = sequence->occurred->ids();
-      ids.insert(ids.end(), occurred.begin(), occurred.end());
-    }
-    offsets.push_back(static_cast<std::int32_t>(ids.size()));
+std::vector<Engine::Update> Engine::Impl::read_oldest() {
+  const LaunchedStep& step = launched.front();
+  device().wait(step.end);
+  std::vector<Update> updates;
+  for (std::size_t i = 0; i < step.samples.size(); ++i) {
+    const auto [id, index] = step.samples[i];
+    const auto found = streams.find(id);
+    if (found == streams.end() || found->second.finished()) continue;  // it ended after this step was launched
+    RequestStream& stream = found->second;
+    stream.accept(index, step.tokens[i], step.logps[i], options.max_model_len);
+    ++statistics.generated_tokens;
+    if (stream.finished()) scheduler.remove(id);
+    updates.push_back({id, stream.new_text(), stream.completion.finish_reason});
   }
-  program.set<float>("penalties", penalties);
-  program.set<std::int32_t>("occurred_offsets", offsets);
-  program.set<std::int32_t>("occurred_ids", ids);
-}
-
-FinishReason Engine::Impl::accept(Sequence& sequence, RequestStream& stream, TokenId token, float logp) const {
-  sequence.tokens.push_back(token);
-  if (sequence.occurred) sequence.occurred->add(token);
-  stream.completion.tokens.push_back(token);
-  stream.completion.logps.push_back(logp);
-  const std::vector<TokenId>& stops = sequence.sampling.stop_token_ids;
-  const bool stopped = std::find(stops.begin(), stops.end(), token) != stops.end();
-  const bool full = sequence.generated() >= sequence.sampling.max_tokens || sequence.length() >= options.max_model_len;
-  std::string piece = stopped ? std::string() : stream.detokenizer.add(token);
-  if (stopped || full) piece += stream.detokenizer.flush();
-  if (stream.add_text(piece) || stopped) return FinishReason::stop;
-  return full ? FinishReason::length : FinishReason::none;
+  launched.pop_front();
+  return updates;
 }
 
 Engine::Engine(const Model& model, const Tokenizer& tokenizer, const TensorStore& weights,
@@ -249,20 +212,11 @@ RequestId Engine::add(Request request) {
     throw Error("repetition_penalty", text_of("is ", penalty, ", expected above 0"), "1 turns it off");
   HONE_ASSERT(penalty == 1 || impl.options.repetition_penalty,
               "the engine was created without EngineOptions::repetition_penalty");
-  std::erase_if(request.sampling.stop, [](const std::string& stop) { return stop.empty(); });
-  auto sequence = std::make_unique<Sequence>();
-  sequence->id = impl.next_id++;
-  sequence->sampling = request.sampling;
-  sequence->tokens = std::move(request.prompt);
-  sequence->prompt_length = length;
-  if (penalty != 1) {
-    OccurredIds& occurred = sequence->occurred.emplace(impl.model.shape().vocab_size);
-    for (const TokenId token : sequence->tokens) occurred.add(token);
-  }
-  const RequestId id = sequence->id;
+  const RequestId id = impl.next_id++;
   impl.statistics.prompt_tokens += length;
-  impl.streams.try_emplace(id, impl.tokenizer, std::move(request.sampling));
-  impl.scheduler.add(std::move(sequence));
+  const auto added =
+      impl.streams.try_emplace(id, impl.tokenizer, id, std::move(request), impl.model.shape().vocab_size);
+  impl.scheduler.add(added.first->second.sequence);
   return id;
 }
 
@@ -272,42 +226,19 @@ void Engine::cancel(RequestId id) {
   if (found == impl_->streams.end()) return;
   FinishReason& reason = found->second.completion.finish_reason;
   if (reason == FinishReason::none) reason = FinishReason::abort;
+  if (!has_work()) impl_->discard_launched();
 }
 
 bool Engine::has_work() const { return impl_->scheduler.has_work(); }
 
 std::vector<Engine::Update> Engine::step() {
   Impl& impl = *impl_;
-  const std::vector<ScheduledChunk> chunks = impl.scheduler.schedule();
-  std::int64_t tokens = 0;
-  for (const ScheduledChunk& chunk : chunks) tokens += chunk.count;
-  Executable& program = impl.program_for(tokens, static_cast<std::int64_t>(chunks.size()));
-  const std::vector<Sequence*> sampled = impl.feed(program, chunks);
-  program.run();
-  ++impl.statistics.steps;
-  for (const ScheduledChunk& chunk : chunks) chunk.sequence->computed += chunk.count;
-
-  // Read the sampled tokens back and update their requests. Text that could begin a stop string is held back until the
-  // request finishes or the text continues differently.
-  std::vector<std::int32_t> drawn(sampled.size());
-  std::vector<float> logps(sampled.size());
-  program.get<std::int32_t>("token", drawn);
-  program.get<float>("logp", logps);
-  std::vector<Update> updates;
-  for (std::size_t i = 0; i < sampled.size(); ++i) {
-    RequestStream& stream = impl.streams.at(sampled[i]->id);
-    const RequestId id = sampled[i]->id;
-    const FinishReason reason = impl.accept(*sampled[i], stream, drawn[i], logps[i]);
-    ++impl.statistics.generated_tokens;
-    stream.completion.finish_reason = reason;
-    if (reason != FinishReason::none) impl.scheduler.remove(id);
-    const std::size_t safe =
-        std::max(stream.released, reason == FinishReason::none ? stream.safe_length() : stream.completion.text.size());
-    const std::string_view text =
-        std::string_view(stream.completion.text).substr(stream.released, safe - stream.released);
-    stream.released = safe;
-    updates.push_back({id, text, reason});
+  while (impl.launched.size() < impl.most_launched && impl.launch()) {
   }
+  if (impl.launched.empty()) return {};
+  std::vector<Update> updates = impl.read_oldest();
+  // A caller that sees no work left may change the weights or reuse the memory.
+  if (!has_work()) impl.discard_launched();
   return updates;
 }
 

@@ -51,7 +51,8 @@ class Engine {
     std::string_view text;  // new text, never an incomplete character; valid until the next call
     FinishReason finish_reason = FinishReason::none;
   };
-  // Runs one forward pass and returns an update for each request that got a token.
+  // Waits for one forward pass and returns an update for each request that got a token. If options.launch_ahead, the
+  // next pass has been launched by then.
   [[nodiscard]] std::vector<Update> step();
   // Steps until no request is left and passes each update to on_update. Calls `refill` before each step; it may add
   // requests. On Ctrl+C, cancels all requests and throws Interrupted.

@@ -32,15 +32,21 @@ KvLayout kv_layout(const EngineOptions& options) {
 }
 
 std::vector<Capacity> engine_capacities(const EngineOptions& options) {
+  // A GPU multiplies all rows of a capacity, so that a step costs at most twice what its tokens cost. The common step
+  // has one token of each of max_num_seqs sequences and gets a capacity without padding.
+  std::vector<std::int64_t> tokens;
+  for (std::int64_t size = 8; size < options.max_batch_tokens; size *= 2) tokens.push_back(size);
+  tokens.push_back(options.max_batch_tokens);
+  const std::int64_t widest_decode = (options.max_num_seqs + 7) / 8 * 8;
+  if (widest_decode < options.max_batch_tokens) tokens.push_back(widest_decode);
+  std::ranges::sort(tokens);
+  tokens.erase(std::ranges::unique(tokens).begin(), tokens.end());
   std::vector<Capacity> capacities;
-  for (std::int64_t tokens = 8; tokens < options.max_batch_tokens; tokens *= 4) {
-    capacities.push_back({tokens, std::min(tokens, options.max_num_seqs)});
-  }
-  capacities.push_back({options.max_batch_tokens, std::min(options.max_batch_tokens, options.max_num_seqs)});
+  for (const std::int64_t size : tokens) capacities.push_back({size, std::min(size, options.max_num_seqs)});
   return capacities;
 }
 
-EngineOptions engine_options(const EngineDemand& demand) {
+EngineOptions engine_options(const EngineWorkload& demand) {
   EngineOptions options;
   options.max_model_len = demand.max_model_len;
   options.max_num_seqs = demand.max_num_seqs;

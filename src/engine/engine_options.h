@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "model/model.h"
@@ -15,6 +16,9 @@ struct EngineOptions {
   std::int64_t block_size = 16;         // tokens per KV-cache block
   std::int64_t num_blocks = 0;          // KV-cache blocks; 0: enough for max_num_seqs requests of max_model_len
   bool repetition_penalty = false;      // requests may set a repetition penalty
+  // Launch a step before the tokens of the step before have been read. A request that ends then computes a token in
+  // vain. Unset: on a GPU, where the host would otherwise wait. Penalties turn it off, since they need the tokens.
+  std::optional<bool> launch_ahead = std::nullopt;
 };
 
 // Checks the options and fills in num_blocks. Throws Error if a value is not positive or if the blocks cannot hold one
@@ -27,14 +31,14 @@ struct EngineOptions {
 [[nodiscard]] std::vector<Capacity> engine_capacities(const EngineOptions& options);
 
 // The requests that an engine is to serve, as far as they are known in advance.
-struct EngineDemand {
+struct EngineWorkload {
   std::int64_t max_model_len = 0;  // tokens of the longest prompt and its completion
   std::int64_t max_num_seqs = 64;  // requests that run concurrently
   std::int64_t full_length = 0;    // requests of max_model_len that the KV cache holds; 0: max_num_seqs of them
   double repetition_penalty = 1;   // penalty that requests may have; 1: none of them has one
 };
 // Returns resolved options of an engine for such requests. A step has room for one token of each running request.
-[[nodiscard]] EngineOptions engine_options(const EngineDemand& demand);
+[[nodiscard]] EngineOptions engine_options(const EngineWorkload& demand);
 
 // Most tokens of prompt and answer together in an evaluation, if the model has that many positions.
 inline constexpr std::int64_t kLongestAnswer = 32768;

@@ -7,6 +7,7 @@
 #include "ops/linear/linear.h"
 #include "ops/repetition_penalty/repetition_penalty.h"
 #include "ops/sample/sample.h"
+#include "ops/token_feedback/token_feedback.h"
 
 namespace hone {
 
@@ -27,6 +28,8 @@ Tensor penalized_logits(Program& program, Tensor logits, const KvLayout& layout)
 Program trace_generation(const Model& model, const GenerationProgramOptions& options) {
   Program program;
   PagedBatch batch(program, options.capacity, options.layout, DType::f32);
+  const Tensor last_sampled = program.state("sampled_tokens", {DType::i32, {options.max_num_seqs}});
+  batch.tokens = token_feedback(batch.tokens, last_sampled);
   WeightBinder weights(program, model.weights(), false);
   const Tensor hidden = model.forward(weights, batch);
   {
@@ -38,11 +41,12 @@ Program trace_generation(const Model& model, const GenerationProgramOptions& opt
     const Tensor logits = linear(gather_rows(hidden, rows), weights(model.head()), {}, {.f32_output = true});
     const Tensor penalized = options.repetition_penalty ? penalized_logits(program, logits, options.layout) : Tensor();
     const Sampled sampled = sample(logits, parameters, keys, penalized);
+    token_feedback_store(sampled.token, last_sampled);
     program.output("token", sampled.token);
     program.output("logp", sampled.logp);
   }
   // Fuse within layers only: fusing further would change the memory that these programs take.
-  const Compiler compiler({.dtype = options.dtype, .inference_reach = FusionReach::layer});
+  const Compiler compiler({.dtype = options.dtype, .inference_reach = FusionScope::layer});
   return compiler.inference(model.adapted(std::move(program), {}));
 }
 

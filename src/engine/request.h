@@ -20,6 +20,7 @@ struct SamplingParams {
   std::uint64_t seed = 0;               // together with the prompt and the weights it determines every token
   std::vector<TokenId> stop_token_ids;  // the first of these ends the completion and is part of its tokens
   std::vector<std::string> stop;        // the text ends before the first of these strings
+  bool detokenize = true;               // false: the completion has tokens and no text, and `stop` has no effect
 };
 
 struct Request {

@@ -10,10 +10,10 @@ Scheduler::Scheduler(const SchedulerLimits& limits, std::int64_t num_blocks) : l
   HONE_ASSERT(limits.max_num_seqs > 0 && limits.max_batch_tokens > 0 && limits.block_size > 0);
 }
 
-void Scheduler::add(std::unique_ptr<Sequence> sequence) { waiting_.push_back(std::move(sequence)); }
+void Scheduler::add(Sequence& sequence) { waiting_.push_back(&sequence); }
 
 void Scheduler::remove(RequestId id) {
-  const auto is_it = [id](const std::unique_ptr<Sequence>& sequence) { return sequence->id == id; };
+  const auto is_it = [id](const Sequence* sequence) { return sequence->id == id; };
   if (const auto found = std::find_if(running_.begin(), running_.end(), is_it); found != running_.end()) {
     pool_.give_back((*found)->blocks);
     running_.erase(found);
@@ -34,12 +34,12 @@ void Scheduler::take_blocks(Sequence& sequence, std::int64_t count) {
 }
 
 void Scheduler::preempt_last() {
-  std::unique_ptr<Sequence> sequence = std::move(running_.back());
+  Sequence* sequence = running_.back();
   running_.pop_back();
   pool_.give_back(sequence->blocks);
   sequence->blocks.clear();
   sequence->computed = 0;
-  waiting_.push_front(std::move(sequence));
+  waiting_.push_front(sequence);
   ++preemptions_;
 }
 
@@ -69,14 +69,14 @@ std::vector<ScheduledChunk> Scheduler::schedule() {
   // prompts.
   for (const bool decoding : {true, false}) {
     for (std::size_t i = 0; i < running_.size() && budget > 0; ++i) {
-      if ((running_[i]->pending() == 1) != decoding) continue;
+      if (running_[i]->complete || (running_[i]->pending() == 1) != decoding) continue;
       const auto planned = [&](const Sequence* sequence) {
         return std::any_of(chunks.begin(), chunks.end(),
                            [&](const ScheduledChunk& c) { return c.sequence == sequence; });
       };
       const std::int64_t count = std::min(running_[i]->pending(), budget);
       // If the last sequence is a planned decode, it must not be preempted: the prompt waits for free blocks.
-      if (missing_blocks(*running_[i], count) > pool_.free_blocks() && planned(running_.back().get())) continue;
+      if (missing_blocks(*running_[i], count) > pool_.free_blocks() && planned(running_.back())) continue;
       if (!make_room(i, count)) break;
       plan(i);
     }
@@ -84,12 +84,15 @@ std::vector<ScheduledChunk> Scheduler::schedule() {
   // Admit waiting sequences with what is left of the budget and the blocks. Admission never preempts.
   while (!waiting_.empty() && budget > 0 && running() < limits_.max_num_seqs) {
     Sequence& next = *waiting_.front();
+    if (next.complete) break;  // preempted after its last step; it leaves when its token has been read
     if (missing_blocks(next, std::min(next.pending(), budget)) > pool_.free_blocks()) break;
-    running_.push_back(std::move(waiting_.front()));
+    running_.push_back(&next);
     waiting_.pop_front();
     plan(running_.size() - 1);
   }
-  HONE_ASSERT(!chunks.empty() || !has_work(), "nothing can be scheduled");
+  const auto complete = [](const Sequence* sequence) { return sequence->complete; };
+  HONE_ASSERT(!chunks.empty() || std::ranges::any_of(waiting_, complete) || std::ranges::all_of(running_, complete),
+              "nothing can be scheduled");
   return chunks;
 }
 

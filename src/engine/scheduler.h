@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -23,11 +22,14 @@ struct SchedulerLimits {
 struct Sequence {
   RequestId id = 0;
   SamplingParams sampling;
-  std::vector<TokenId> tokens;  // the prompt, then the generated tokens
+  // The prompt, then the generated tokens. A token that was sampled in the step before, and that the host has not read
+  // yet, is token_of_sample() of its sample (ops/token_feedback/token_feedback.h).
+  std::vector<TokenId> tokens;
   std::int64_t prompt_length = 0;
   std::int64_t computed = 0;            // tokens whose keys and values are in the KV cache
   std::vector<BlockId> blocks;          // KV-cache blocks in the order of the tokens
   std::optional<OccurredIds> occurred;  // ids in `tokens`; set only with a repetition penalty
+  bool complete = false;                // its last token is being sampled, so nothing more is to be computed
 
   [[nodiscard]] std::int64_t length() const { return static_cast<std::int64_t>(tokens.size()); }
   [[nodiscard]] std::int64_t pending() const { return length() - computed; }
@@ -48,12 +50,14 @@ class Scheduler {
  public:
   Scheduler(const SchedulerLimits& limits, std::int64_t num_blocks);
 
-  // Adds a sequence. The pool must have enough blocks for all tokens that this sequence alone can reach.
-  void add(std::unique_ptr<Sequence> sequence);
+  // Adds a sequence, which must not move until it is removed. The pool must have enough blocks for all tokens that this
+  // sequence alone can reach.
+  void add(Sequence& sequence);
   // Removes a waiting or running sequence and returns its blocks. Does nothing if the id is unknown.
   void remove(RequestId id);
   [[nodiscard]] bool has_work() const { return !running_.empty() || !waiting_.empty(); }
-  // Plans the next step and allocates the blocks that its chunks write to. Returns at least one chunk if has_work().
+  // Plans the next step and allocates the blocks that its chunks write to. Returns at least one chunk if a sequence is
+  // not complete.
   [[nodiscard]] std::vector<ScheduledChunk> schedule();
 
   [[nodiscard]] const BlockPool& pool() const { return pool_; }
@@ -73,8 +77,8 @@ class Scheduler {
 
   SchedulerLimits limits_;
   BlockPool pool_;
-  std::vector<std::unique_ptr<Sequence>> running_;  // in order of arrival
-  std::deque<std::unique_ptr<Sequence>> waiting_;
+  std::vector<Sequence*> running_;  // in order of arrival
+  std::deque<Sequence*> waiting_;
   std::int64_t preemptions_ = 0;
 };
 

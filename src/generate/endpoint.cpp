@@ -76,7 +76,7 @@ EndpointOptions endpoint_options(const GenerateOptions& options, const std::atom
   return {.token = key,
           .token_help = (key.empty() ? "set " : "check the key in ") + variable,
           .not_found_help = text_of("is ", shown(options.model_name_or_path), " served there?"),
-          .given_up_help = "finished completions are kept; run again to continue",
+          .retries_exhausted_help = "finished completions are kept; run again to continue",
           .timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.endpoint_timeout * 1000)),
           .retries = options.endpoint_retries,
           .patience = {},

@@ -251,7 +251,7 @@ std::vector<GeneratePrompt> prompts_of(const GenerateOptions& options, GenerateC
 
 GenerateCounts generate(const GenerateOptions& options) {
   const fs::path folder = output_folder(options);
-  claim_folder(folder, "output_dir");
+  ensure_writable_folder(folder, "output_dir");
   GenerateCounts counts;
   std::vector<GeneratePrompt> prompts = prompts_of(options, counts);
   claim_settings(folder, options);

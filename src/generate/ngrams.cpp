@@ -12,7 +12,7 @@ std::string normalized_words(std::string_view text) {
   std::string words;
   for (std::size_t at = skip_spaces(all, 0); at < all.size(); at = skip_spaces(all, at)) {
     if (!words.empty()) words += ' ';
-    while (at < all.size() && space_at(all, at) == 0) {
+    while (at < all.size() && white_space_length(all, at) == 0) {
       const std::size_t next = next_code_point(all, at);
       words += all.substr(at, next - at);
       at = next;

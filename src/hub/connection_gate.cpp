@@ -5,7 +5,7 @@ namespace hone {
 bool ConnectionGate::enter(const std::function<bool()>& is_over) {
   std::unique_lock lock(mutex_);
   while (!is_over()) {
-    const auto now = ConnectionPace::Clock::now();
+    const auto now = ConnectionRateLimiter::Clock::now();
     const auto when = pace_.open(now);
     if (when <= now) return true;
     changed_.wait_until(lock, when);

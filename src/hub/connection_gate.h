@@ -13,7 +13,7 @@ namespace hone {
 // connections of a larger burst, and the kernel retries each only after 1, 3 and 7 seconds. Therefore at most
 // kMostUnanswered connections may be unanswered; the next one is opened when one of these is answered, or after kPause,
 // so that servers with slow answers still get one connection after another.
-class ConnectionPace {
+class ConnectionRateLimiter {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr int kMostUnanswered = 4;
@@ -34,7 +34,7 @@ class ConnectionPace {
   Clock::time_point last_{};
 };
 
-// A thread-safe ConnectionPace that blocks.
+// A thread-safe ConnectionRateLimiter that blocks.
 class ConnectionGate {
  public:
   // Waits until a connection may be opened and returns true, or returns false as soon as `is_over` returns true.
@@ -44,7 +44,7 @@ class ConnectionGate {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  ConnectionPace pace_;
+  ConnectionRateLimiter pace_;
 };
 
 }  // namespace hone

@@ -51,7 +51,7 @@ class Opening {
 };
 
 // Logs that a server does not accept connections; with many requests, one line from time to time.
-void say_no_connection(const std::string& origin) {
+void log_no_connection(const std::string& origin) {
   static std::mutex mutex;
   static Clock::time_point said;
   const std::scoped_lock lock(mutex);
@@ -159,7 +159,7 @@ int on_progress(void* context, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   if (!transfer.connecting_to.empty() && Clock::now() >= transfer.start + kSilence) {
     curl_off_t microseconds = 0;
     transfer.curl.getinfo(transfer.handle, CURLINFO_CONNECT_TIME_T, &microseconds);
-    if (microseconds == 0) say_no_connection(transfer.connecting_to);
+    if (microseconds == 0) log_no_connection(transfer.connecting_to);
     transfer.connecting_to.clear();
   }
   return transfer.is_over() ? 1 : 0;

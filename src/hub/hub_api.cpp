@@ -16,7 +16,7 @@ constexpr std::int64_t kLongestAnswer = std::int64_t{64} << 20;
 constexpr std::size_t kLongestMessage = 300;
 
 // Returns the hub's error message: that of a header, or of the JSON object in the body.
-std::string hub_words(const HttpAnswer& answer) {
+std::string hub_error_message(const HttpAnswer& answer) {
   if (const auto header = answer.headers.find("x-error-message"); header != answer.headers.end()) {
     return header->second;
   }
@@ -46,7 +46,7 @@ std::string escaped_revision(std::string_view revision) {
 bool is_good(const HttpAnswer& answer) { return answer.failure.empty() && answer.status >= 200 && answer.status < 300; }
 
 // An error status that arrived before the whole body was sent (413) counts as an answer.
-bool may_pass(const HttpAnswer& answer) {
+bool is_retryable(const HttpAnswer& answer) {
   if (answer.status >= 400) return answer.status == 408 || answer.status == 429 || answer.status >= 500;
   return !answer.failure.empty();
 }
@@ -70,7 +70,7 @@ HttpAnswer HubApi::call(const Call& call) const {
                                                .accept = call.accept,
                                                .most = kLongestAnswer});
     if (is_good(answer)) return answer;
-    const bool passing = may_pass(answer) || (call.is_passing != nullptr && call.is_passing(answer));
+    const bool passing = is_retryable(answer) || (call.is_passing != nullptr && call.is_passing(answer));
     if (!passing || tries >= patience_.tries) fail(call, answer, tries);
     pause_before_retry(tries - 1, patience_.first_pause);
   }
@@ -93,7 +93,7 @@ void HubApi::fail(const Call& call, const HttpAnswer& answer, int tries) const {
     refuse(text_of("no answer from ", origin, " to ", call.action, asked, ": ", answer.failure),
            "check the network; HF_ENDPOINT selects another hub");
   }
-  std::string words = hub_words(answer);
+  std::string words = hub_error_message(answer);
   if (words.size() > kLongestMessage) words = words.substr(0, kLongestMessage) + "...";
   words = text_of("the hub refuses to ", call.action, " (", answer.status, ")", words.empty() ? "" : ": " + words);
   switch (answer.status) {
@@ -120,7 +120,7 @@ void HubApi::fail(const Call& call, const HttpAnswer& answer, int tries) const {
       refuse(words, "it is larger than the hub accepts");
       break;
     default:
-      if (may_pass(answer))
+      if (is_retryable(answer))
         refuse(text_of("the hub answers ", answer.status, " to ", call.action, asked), "try again later");
       refuse(words, "");
   }

@@ -25,7 +25,7 @@ class HubRefusal : public Error {
 };
 
 // Retry policy.
-struct HubPatience {
+struct RetryPolicy {
   int tries = 8;  // for a request that may succeed when repeated
   std::chrono::milliseconds first_pause{500};
 };
@@ -38,9 +38,9 @@ struct HubPatience {
 // Sends requests to the hub with one token.
 class HubApi {
  public:
-  HubApi(std::string token, HubPatience patience) : token_(std::move(token)), patience_(patience) {}
+  HubApi(std::string token, RetryPolicy patience) : token_(std::move(token)), patience_(patience) {}
 
-  [[nodiscard]] const HubPatience& patience() const { return patience_; }
+  [[nodiscard]] const RetryPolicy& patience() const { return patience_; }
 
   struct Call {
     std::string url;     // complete URL; the token is sent only to the hub's endpoint
@@ -65,11 +65,11 @@ class HubApi {
   [[nodiscard]] std::string without_token(std::string text) const;
 
   std::string token_;
-  HubPatience patience_;
+  RetryPolicy patience_;
 };
 
 // Returns true if the request may succeed when repeated.
-[[nodiscard]] bool may_pass(const HttpAnswer& answer);
+[[nodiscard]] bool is_retryable(const HttpAnswer& answer);
 [[nodiscard]] bool is_good(const HttpAnswer& answer);
 
 }  // namespace hone

@@ -199,7 +199,7 @@ class LfsUpload {
         const auto etag = answer.headers.find("etag");
         return etag == answer.headers.end() ? "" : etag->second;
       }
-      if (!may_pass(answer) || tries >= api_.patience().tries) {
+      if (!is_retryable(answer) || tries >= api_.patience().tries) {
         api_.fail({.url = url, .body = {}, .action = "store its content", .where = place(file)}, answer, tries);
       }
       log_info(text_of(place(file), ": ",

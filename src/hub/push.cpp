@@ -118,7 +118,7 @@ std::string commit_body(const HubCommit& commit, const CommitFiles& files) {
 
 }  // namespace
 
-HubWriter::HubWriter(std::string token, HubPatience patience) : api_(checked_token(std::move(token)), patience) {}
+HubWriter::HubWriter(std::string token, RetryPolicy patience) : api_(checked_token(std::move(token)), patience) {}
 
 std::string HubWriter::user() const {
   const Json answer = api_.json(

@@ -29,7 +29,7 @@ struct HubPushed {
 class HubWriter {
  public:
   // Throws Error if HF_HUB_OFFLINE is set, or if the token is empty or malformed.
-  explicit HubWriter(std::string token, HubPatience patience = {});
+  explicit HubWriter(std::string token, RetryPolicy patience = {});
 
   // Returns the name of the token's owner. Throws if the token is invalid or read-only.
   [[nodiscard]] std::string user() const;

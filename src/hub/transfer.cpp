@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kLongestPause{60'000};
 }  // namespace
 
 TransferBar::TransferBar(const std::string& label, std::int64_t bytes, bool in_background)
-    : label_(label), total_(bytes), says_quarters_(in_background && bytes >= kSaidInBackground) {
+    : label_(label), total_(bytes), logs_quarters_(in_background && bytes >= kSaidInBackground) {
   if (bytes >= kMebibyte && !in_background) bar_.emplace(label, bytes / kMebibyte, "MiB");
 }
 
@@ -26,7 +26,7 @@ void TransferBar::add(std::int64_t bytes) {
   const std::int64_t before = bytes_ / kMebibyte;
   const std::int64_t quarter = total_ > 0 ? 4 * bytes_ / total_ : 0;
   bytes_ += bytes;
-  if (says_quarters_ && bytes_ < total_ && 4 * bytes_ / total_ > quarter) {
+  if (logs_quarters_ && bytes_ < total_ && 4 * bytes_ / total_ > quarter) {
     log_info(
         text_of(label_, ": ", 25 * (4 * bytes_ / total_), "% of ", format_bytes(static_cast<std::uint64_t>(total_))));
   }

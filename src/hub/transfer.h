@@ -22,7 +22,7 @@ class TransferBar {
  private:
   std::string label_;
   std::int64_t total_ = 0;
-  bool says_quarters_ = false;
+  bool logs_quarters_ = false;
   std::optional<Progress> bar_;
   std::int64_t bytes_ = 0;
 };

@@ -13,13 +13,13 @@
 namespace hone {
 namespace {
 
-TemplateValue default_filter(TemplateMeter&, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue default_filter(TemplateBudget&, const TemplateValue& subject, TemplateArguments& arguments) {
   const TemplateValue fallback = arguments.get(0, "default_value", "");
   const bool also_false = arguments.get_bool(1, "boolean", false);
   return subject.is_undefined() || (also_false && !subject.truthy()) ? fallback : subject;
 }
 
-TemplateValue trim_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue trim_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const TemplateValue* characters = arguments.find(0, "chars");
   std::optional<std::string> set;
   if (characters != nullptr && !characters->is<None>()) set = arguments.get_text(0, "chars", {});
@@ -28,7 +28,7 @@ TemplateValue trim_filter(TemplateMeter& meter, const TemplateValue& subject, Te
   return python_strip(text, set, StripSide::kBoth);
 }
 
-TemplateValue tojson_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue tojson_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   JsonStyle style;
   style.ensure_ascii = arguments.get_bool(0, "ensure_ascii", false);
   const TemplateValue indent = arguments.get(1, "indent", None{});
@@ -56,7 +56,7 @@ TemplateValue tojson_filter(TemplateMeter& meter, const TemplateValue& subject, 
   return text;
 }
 
-TemplateValue replace_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue replace_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const std::string text = printed(meter, subject), from = printed(meter, arguments.get(0, "old", "")),
                     to = printed(meter, arguments.get(1, "new", ""));
   const TemplateValue count = arguments.get(2, "count", None{});
@@ -65,7 +65,7 @@ TemplateValue replace_filter(TemplateMeter& meter, const TemplateValue& subject,
   return python_replace(text, from, to, count.is<None>() ? -1 : arguments.get_integer(2, "count", -1));
 }
 
-TemplateValue int_filter(TemplateMeter&, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue int_filter(TemplateBudget&, const TemplateValue& subject, TemplateArguments& arguments) {
   TemplateValue fallback = arguments.get(0, "default", std::int64_t{0});
   const std::int64_t base = arguments.get_integer(1, "base", 10);
   double number = 0;
@@ -88,7 +88,7 @@ TemplateValue int_filter(TemplateMeter&, const TemplateValue& subject, TemplateA
   return static_cast<std::int64_t>(number);
 }
 
-TemplateValue float_filter(TemplateMeter&, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue float_filter(TemplateBudget&, const TemplateValue& subject, TemplateArguments& arguments) {
   TemplateValue fallback = arguments.get(0, "default", 0.0);
   if (subject.is_number()) return subject.number();
   if (!subject.is_string()) return fallback;
@@ -99,14 +99,14 @@ TemplateValue float_filter(TemplateMeter&, const TemplateValue& subject, Templat
                                                                                           : fallback;
 }
 
-TemplateValue abs_filter(TemplateMeter&, const TemplateValue& subject, TemplateArguments&) {
+TemplateValue abs_filter(TemplateBudget&, const TemplateValue& subject, TemplateArguments&) {
   if (subject.is<double>()) return std::fabs(subject.number());
   if (!subject.is_integral() || subject.integer() == INT64_MIN)
     throw TemplateFailure(text_of("abs of a value of type ", subject.type_name()));
   return std::abs(subject.integer());
 }
 
-TemplateValue round_filter(TemplateMeter&, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue round_filter(TemplateBudget&, const TemplateValue& subject, TemplateArguments& arguments) {
   if (!subject.is_number()) throw TemplateFailure(text_of("round of a value of type ", subject.type_name()));
   const std::int64_t precision = arguments.get_integer(0, "precision", 0);
   const std::string method = arguments.get_text(1, "method", "common");
@@ -120,7 +120,7 @@ TemplateValue round_filter(TemplateMeter&, const TemplateValue& subject, Templat
   return std::nearbyint(number) / scale;
 }
 
-TemplateValue indent_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue indent_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const TemplateValue width = arguments.get(0, "width", std::int64_t{4});
   const bool first = arguments.get_bool(1, "first", false);
   const bool blank = arguments.get_bool(2, "blank", false);
@@ -157,7 +157,7 @@ std::string title_text(const std::string& text) {
   return out;
 }
 
-TemplateValue truncate_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue truncate_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const std::int64_t length = arguments.get_integer(0, "length", 255);
   const bool kills_words = arguments.get_bool(1, "killwords", false);
   const std::string end = arguments.get_text(2, "end", "...");
@@ -173,7 +173,7 @@ TemplateValue truncate_filter(TemplateMeter& meter, const TemplateValue& subject
   return cut + end;
 }
 
-TemplateValue format_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue format_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const std::string text = printed(meter, subject);
   const TemplateValue positional = arguments.take_rest();
   const TemplateValue named = arguments.take_named_rest();
@@ -183,13 +183,13 @@ TemplateValue format_filter(TemplateMeter& meter, const TemplateValue& subject, 
   return format_percent(meter, text, named.dict_data().items.empty() ? positional : named);
 }
 
-TemplateValue center_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue center_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   TemplateArguments width;
   width.positional.emplace_back(arguments.get_integer(0, "width", 80));
   return call_method(meter, printed(meter, subject), "center", width);
 }
 
-TemplateValue escape_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments&) {
+TemplateValue escape_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments&) {
   std::string out;
   for (const char c : printed(meter, subject)) {
     switch (c) {
@@ -219,13 +219,13 @@ TemplateValue escape_filter(TemplateMeter& meter, const TemplateValue& subject, 
 constexpr NamedFilter kFilters[] = {
     {"abs", abs_filter},
     {"attr",
-     [](TemplateMeter&, const TemplateValue& v, TemplateArguments& a) {
+     [](TemplateBudget&, const TemplateValue& v, TemplateArguments& a) {
        return v.is_dict() && !has_method(v, a.get_text(0, "name", ""))
                   ? TemplateValue(Undefined{"a dict has no such attribute"})
                   : get_attribute(v, a.get_text(0, "name", ""));
      }},
     {"capitalize",
-     [](TemplateMeter& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
+     [](TemplateBudget& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
        return python_capitalize(printed(meter, v));
      }},
     {"center", center_filter},
@@ -239,32 +239,32 @@ constexpr NamedFilter kFilters[] = {
     {"indent", indent_filter},
     {"int", int_filter},
     {"lower",
-     [](TemplateMeter& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
+     [](TemplateBudget& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
        return to_lower(printed(meter, v));
      }},
     {"replace", replace_filter},
     {"round", round_filter},
     {"safe",
-     [](TemplateMeter& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
+     [](TemplateBudget& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
        return printed(meter, v);
      }},
     {"string",
-     [](TemplateMeter& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
+     [](TemplateBudget& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
        return printed(meter, v);
      }},
     {"title",
-     [](TemplateMeter& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
+     [](TemplateBudget& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
        return title_text(printed(meter, v));
      }},
     {"tojson", tojson_filter},
     {"trim", trim_filter},
     {"truncate", truncate_filter},
     {"upper",
-     [](TemplateMeter& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
+     [](TemplateBudget& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
        return to_upper(printed(meter, v));
      }},
     {"wordcount",
-     [](TemplateMeter& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
+     [](TemplateBudget& meter, const TemplateValue& v, TemplateArguments&) -> TemplateValue {
        return static_cast<std::int64_t>(python_split(printed(meter, v), std::nullopt, -1, false).size());
      }},
 };
@@ -282,7 +282,7 @@ const NamedFilter* find_filter(std::string_view name) {
 
 bool has_filter(std::string_view name) { return find_filter(name) != nullptr; }
 
-TemplateValue apply_filter(TemplateMeter& meter, std::string_view name, const TemplateValue& subject,
+TemplateValue apply_filter(TemplateBudget& meter, std::string_view name, const TemplateValue& subject,
                            TemplateArguments& arguments) {
   meter.charge_bytes(subject.is_string() ? subject.text().size() : 0);
   const NamedFilter* filter = find_filter(name);

@@ -11,7 +11,7 @@ namespace hone {
 // A filter and its name in templates.
 struct NamedFilter {
   std::string_view name;
-  TemplateValue (*apply)(TemplateMeter&, const TemplateValue& subject, TemplateArguments&);
+  TemplateValue (*apply)(TemplateBudget&, const TemplateValue& subject, TemplateArguments&);
 };
 
 // Filters that take or return sequences and mappings.

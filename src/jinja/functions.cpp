@@ -36,9 +36,9 @@ TemplateValue loop_field(const LoopState& loop, std::string_view name) {
 
 }  // namespace
 
-void TemplateMeter::give_up() { throw TemplateFailure("the template takes too many steps"); }
+void TemplateBudget::give_up() { throw TemplateFailure("the template takes too many steps"); }
 
-void TemplateMeter::charge_containment(const TemplateValue& container, const TemplateValue& item) {
+void TemplateBudget::charge_containment(const TemplateValue& container, const TemplateValue& item) {
   if (container.is_string() && item.is_string()) {
     charge_search(container.text(), item.text());
   } else if (container.is_list() || container.is_dict()) {
@@ -46,7 +46,7 @@ void TemplateMeter::charge_containment(const TemplateValue& container, const Tem
   }
 }
 
-std::string printed(TemplateMeter& meter, const TemplateValue& value) {
+std::string printed(TemplateBudget& meter, const TemplateValue& value) {
   meter.charge_bytes(value.shape().size);
   return to_text(value);
 }
@@ -146,7 +146,7 @@ TemplateValue get_attribute(const TemplateValue& object, std::string_view name) 
   return no_attribute(object, name);
 }
 
-TemplateValue get_item(TemplateMeter& meter, const TemplateValue& object, const TemplateValue& key) {
+TemplateValue get_item(TemplateBudget& meter, const TemplateValue& object, const TemplateValue& key) {
   if (object.is_undefined()) fail_undefined(object);
   if (object.is_string()) meter.charge_bytes(object.text().size());
   if (object.is_dict()) {
@@ -168,7 +168,7 @@ TemplateValue get_item(TemplateMeter& meter, const TemplateValue& object, const 
                            key.is_undefined() ? "of an undefined key" : to_repr(key))};
 }
 
-TemplateValue get_path(TemplateMeter& meter, const TemplateValue& object, const TemplateValue& path) {
+TemplateValue get_path(TemplateBudget& meter, const TemplateValue& object, const TemplateValue& path) {
   if (!path.is_string()) return get_item(meter, object, path);
   TemplateValue value = object;
   for (const std::string& part : python_split(path.text(), ".", -1, false)) {

@@ -13,7 +13,7 @@
 namespace hone {
 
 // Limits the work of one rendering. Throws TemplateFailure when the limit is exceeded.
-class TemplateMeter {
+class TemplateBudget {
  public:
   void step() { charge(1); }
   // Charges work or memory in proportion to `bytes`.
@@ -69,24 +69,24 @@ class TemplateArguments {
 };
 
 // The functions below throw TemplateFailure on an error.
-[[nodiscard]] TemplateValue apply_filter(TemplateMeter& meter, std::string_view name, const TemplateValue& subject,
+[[nodiscard]] TemplateValue apply_filter(TemplateBudget& meter, std::string_view name, const TemplateValue& subject,
                                          TemplateArguments& arguments);
-[[nodiscard]] bool apply_test(TemplateMeter& meter, std::string_view name, const TemplateValue& subject,
+[[nodiscard]] bool apply_test(TemplateBudget& meter, std::string_view name, const TemplateValue& subject,
                               TemplateArguments& arguments);
 [[nodiscard]] bool has_filter(std::string_view name);
 [[nodiscard]] bool has_test(std::string_view name);
 [[nodiscard]] bool has_method(const TemplateValue& self, std::string_view name);
-[[nodiscard]] TemplateValue call_method(TemplateMeter& meter, const TemplateValue& self, std::string_view name,
+[[nodiscard]] TemplateValue call_method(TemplateBudget& meter, const TemplateValue& self, std::string_view name,
                                         TemplateArguments& arguments);
 
 // object.name and object[key] as Jinja resolves them; Undefined if there is no such item.
 [[nodiscard]] TemplateValue get_attribute(const TemplateValue& object, std::string_view name);
-[[nodiscard]] TemplateValue get_item(TemplateMeter& meter, const TemplateValue& object, const TemplateValue& key);
+[[nodiscard]] TemplateValue get_item(TemplateBudget& meter, const TemplateValue& object, const TemplateValue& key);
 // Value at a path "a.b.0", as in the filters' attribute argument.
-[[nodiscard]] TemplateValue get_path(TemplateMeter& meter, const TemplateValue& object, const TemplateValue& path);
+[[nodiscard]] TemplateValue get_path(TemplateBudget& meter, const TemplateValue& object, const TemplateValue& path);
 // a + b with Python's meaning: numbers, strings, lists, tuples.
 [[nodiscard]] TemplateValue add_values(const TemplateValue& a, const TemplateValue& b);
 // Python's str() of a value, with its cost charged.
-[[nodiscard]] std::string printed(TemplateMeter& meter, const TemplateValue& value);
+[[nodiscard]] std::string printed(TemplateBudget& meter, const TemplateValue& value);
 
 }  // namespace hone

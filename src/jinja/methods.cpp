@@ -9,7 +9,7 @@
 namespace hone {
 namespace {
 
-TemplateValue index_of(TemplateMeter& meter, const TemplateValue& self, TemplateArguments& arguments) {
+TemplateValue index_of(TemplateBudget& meter, const TemplateValue& self, TemplateArguments& arguments) {
   const TemplateValue wanted = arguments.get(0, "value", {});
   meter.charge_containment(self, wanted);
   for (std::size_t i = 0; i < self.items().size(); ++i) {
@@ -18,7 +18,7 @@ TemplateValue index_of(TemplateMeter& meter, const TemplateValue& self, Template
   throw TemplateFailure("index: the item is not in the list");
 }
 
-TemplateValue count_items(TemplateMeter& meter, const TemplateValue& self, TemplateArguments& arguments) {
+TemplateValue count_items(TemplateBudget& meter, const TemplateValue& self, TemplateArguments& arguments) {
   const TemplateValue wanted = arguments.get(0, "value", {});
   meter.charge_containment(self, wanted);
   return static_cast<std::int64_t>(std::count_if(self.items().begin(), self.items().end(),
@@ -27,7 +27,7 @@ TemplateValue count_items(TemplateMeter& meter, const TemplateValue& self, Templ
 
 constexpr NamedMethod kListMethods[] = {{"index", index_of}, {"count", count_items}};
 
-TemplateValue dict_items(TemplateMeter& meter, const TemplateValue& self, TemplateArguments&) {
+TemplateValue dict_items(TemplateBudget& meter, const TemplateValue& self, TemplateArguments&) {
   std::vector<TemplateValue> items;
   for (const auto& [key, value] : self.dict_data().items) {
     meter.charge_bytes(64);
@@ -36,7 +36,7 @@ TemplateValue dict_items(TemplateMeter& meter, const TemplateValue& self, Templa
   return TemplateValue::list(std::move(items));
 }
 
-TemplateValue dict_values(TemplateMeter& meter, const TemplateValue& self, TemplateArguments&) {
+TemplateValue dict_values(TemplateBudget& meter, const TemplateValue& self, TemplateArguments&) {
   std::vector<TemplateValue> items;
   for (const auto& [key, value] : self.dict_data().items) {
     meter.step();
@@ -45,7 +45,7 @@ TemplateValue dict_values(TemplateMeter& meter, const TemplateValue& self, Templ
   return TemplateValue::list(std::move(items));
 }
 
-TemplateValue dict_get(TemplateMeter& meter, const TemplateValue& self, TemplateArguments& arguments) {
+TemplateValue dict_get(TemplateBudget& meter, const TemplateValue& self, TemplateArguments& arguments) {
   const TemplateValue key = arguments.get(0, "key", {});
   meter.charge_containment(self, key);
   const TemplateValue* item = self.dict_data().find(key);
@@ -56,20 +56,20 @@ TemplateValue dict_get(TemplateMeter& meter, const TemplateValue& self, Template
 constexpr NamedMethod kDictMethods[] = {
     {"items", dict_items},
     {"keys",
-     [](TemplateMeter&, const TemplateValue& self, TemplateArguments&) { return TemplateValue::list(iterate(self)); }},
+     [](TemplateBudget&, const TemplateValue& self, TemplateArguments&) { return TemplateValue::list(iterate(self)); }},
     {"values", dict_values},
     {"get", dict_get},
-    {"copy", [](TemplateMeter&, const TemplateValue& self, TemplateArguments&) { return self; }},
+    {"copy", [](TemplateBudget&, const TemplateValue& self, TemplateArguments&) { return self; }},
 };
 
-TemplateValue loop_cycle(TemplateMeter&, const TemplateValue& self, TemplateArguments& arguments) {
+TemplateValue loop_cycle(TemplateBudget&, const TemplateValue& self, TemplateArguments& arguments) {
   if (arguments.positional.empty()) throw TemplateFailure("loop.cycle needs an item");
   const std::size_t place = self.as<TemplateValue::Loop>()->index % arguments.positional.size();
   (void)arguments.find(arguments.positional.size() - 1, "items");
   return arguments.positional[place];
 }
 
-TemplateValue loop_changed(TemplateMeter& meter, const TemplateValue& self, TemplateArguments& arguments) {
+TemplateValue loop_changed(TemplateBudget& meter, const TemplateValue& self, TemplateArguments& arguments) {
   LoopState& loop = *self.as<TemplateValue::Loop>();
   for (const TemplateValue& value : arguments.positional) {
     if (value.shape().holds_reference) throw TemplateFailure("loop.changed of a function or namespace");
@@ -113,7 +113,7 @@ bool has_method(const TemplateValue& self, std::string_view name) {
          std::any_of(methods.begin(), methods.end(), [&](const NamedMethod& method) { return method.name == name; });
 }
 
-TemplateValue call_method(TemplateMeter& meter, const TemplateValue& self, std::string_view name,
+TemplateValue call_method(TemplateBudget& meter, const TemplateValue& self, std::string_view name,
                           TemplateArguments& arguments) {
   if (changes(self, name)) {
     throw TemplateFailure(

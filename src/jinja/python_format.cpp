@@ -150,7 +150,7 @@ class PercentArguments {
   std::size_t used_ = 0;
 };
 
-std::string percent_value(TemplateMeter& meter, const TemplateValue& value, Field& field) {
+std::string percent_value(TemplateBudget& meter, const TemplateValue& value, Field& field) {
   const char type = field.type;
   if (type == 's' || type == 'r') {
     meter.charge_bytes(value.shape().size);
@@ -241,7 +241,7 @@ Field read_specification(std::string_view spec) {
   return field;
 }
 
-std::string formatted(TemplateMeter& meter, const TemplateValue& value, std::string_view spec) {
+std::string formatted(TemplateBudget& meter, const TemplateValue& value, std::string_view spec) {
   meter.charge_bytes(value.shape().size);
   if (spec.empty()) return to_text(value);
   Field field = read_specification(spec);
@@ -266,7 +266,7 @@ std::string formatted(TemplateMeter& meter, const TemplateValue& value, std::str
 }
 
 // Resolves {0.name[key]}, starting from the argument.
-TemplateValue field_value(TemplateMeter& meter, std::string_view name, TemplateArguments& arguments,
+TemplateValue field_value(TemplateBudget& meter, std::string_view name, TemplateArguments& arguments,
                           std::size_t& automatic) {
   std::size_t at = std::min(name.find_first_of(".["), name.size());
   const std::string first(name.substr(0, at));
@@ -299,7 +299,7 @@ TemplateValue field_value(TemplateMeter& meter, std::string_view name, TemplateA
 
 }  // namespace
 
-std::string format_percent(TemplateMeter& meter, std::string_view format, const TemplateValue& values) {
+std::string format_percent(TemplateBudget& meter, std::string_view format, const TemplateValue& values) {
   PercentArguments arguments(values);
   std::string out;
   for (std::size_t at = 0; at < format.size();) {
@@ -324,7 +324,7 @@ std::string format_percent(TemplateMeter& meter, std::string_view format, const 
   return out;
 }
 
-std::string format_braces(TemplateMeter& meter, std::string_view format, TemplateArguments& arguments) {
+std::string format_braces(TemplateBudget& meter, std::string_view format, TemplateArguments& arguments) {
   std::string out;
   std::size_t automatic = 0;
   for (std::size_t at = 0; at < format.size();) {

@@ -96,7 +96,7 @@ class TemplateRenderer {
   ScopePtr globals_;
   ScopePtr scope_;
   std::int64_t local_time_;
-  TemplateMeter meter_;
+  TemplateBudget meter_;
   int depth_ = 0;
   RenderedTemplate result_;
   std::string* out_ = nullptr;  // result_.text, or the buffer that captures a block's output

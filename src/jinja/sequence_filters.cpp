@@ -8,13 +8,13 @@
 namespace hone {
 namespace {
 
-std::vector<TemplateValue> items_of(TemplateMeter& meter, const TemplateValue& subject) {
+std::vector<TemplateValue> items_of(TemplateBudget& meter, const TemplateValue& subject) {
   std::vector<TemplateValue> items = iterate(subject);
   meter.charge_bytes(items.size() * 32);
   return items;
 }
 
-TemplateValue join_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue join_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const std::string separator = printed(meter, arguments.get(0, "d", ""));
   const TemplateValue attribute = arguments.get(1, "attribute", None{});
   std::string out;
@@ -30,14 +30,14 @@ TemplateValue join_filter(TemplateMeter& meter, const TemplateValue& subject, Te
 }
 
 template <bool kLast>
-TemplateValue end_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments&) {
+TemplateValue end_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments&) {
   const std::vector<TemplateValue> items = items_of(meter, subject);
   if (items.empty())
     return Undefined{kLast ? "No last item, sequence was empty." : "No first item, sequence was empty."};
   return kLast ? items.back() : items.front();
 }
 
-TemplateValue items_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments&) {
+TemplateValue items_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments&) {
   if (subject.is_undefined()) return TemplateValue::list({});
   if (!subject.is_dict())
     throw TemplateFailure(text_of("items of a value of type ", subject.type_name(), ", expected a mapping"));
@@ -50,7 +50,7 @@ TemplateValue sort_key(const TemplateValue& value, bool case_sensitive) {
   return value.is_string() && !case_sensitive ? TemplateValue(to_lower(value.text())) : value;
 }
 
-std::vector<TemplateValue> sorted(TemplateMeter& meter, std::vector<TemplateValue> items,
+std::vector<TemplateValue> sorted(TemplateBudget& meter, std::vector<TemplateValue> items,
                                   const TemplateValue& attribute, bool case_sensitive, bool reverse) {
   std::vector<std::pair<TemplateValue, TemplateValue>> keyed;
   for (TemplateValue& item : items) {
@@ -68,14 +68,14 @@ std::vector<TemplateValue> sorted(TemplateMeter& meter, std::vector<TemplateValu
   return items;
 }
 
-TemplateValue sort_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue sort_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const bool reverse = arguments.get_bool(0, "reverse", false);
   const bool case_sensitive = arguments.get_bool(1, "case_sensitive", false);
   return TemplateValue::list(
       sorted(meter, items_of(meter, subject), arguments.get(2, "attribute", None{}), case_sensitive, reverse));
 }
 
-TemplateValue dictsort_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue dictsort_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const bool case_sensitive = arguments.get_bool(0, "case_sensitive", false);
   const std::string by = arguments.get_text(1, "by", "key");
   const bool reverse = arguments.get_bool(2, "reverse", false);
@@ -83,7 +83,7 @@ TemplateValue dictsort_filter(TemplateMeter& meter, const TemplateValue& subject
                                     TemplateValue(std::int64_t{by == "value" ? 1 : 0}), case_sensitive, reverse));
 }
 
-TemplateValue unique_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue unique_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const bool case_sensitive = arguments.get_bool(0, "case_sensitive", false);
   const TemplateValue attribute = arguments.get(1, "attribute", None{});
   std::vector<TemplateValue> seen, kept;
@@ -98,7 +98,7 @@ TemplateValue unique_filter(TemplateMeter& meter, const TemplateValue& subject, 
 }
 
 template <bool kLargest>
-TemplateValue extreme_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue extreme_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const bool case_sensitive = arguments.get_bool(0, "case_sensitive", false);
   const std::vector<TemplateValue> items =
       sorted(meter, items_of(meter, subject), arguments.get(1, "attribute", None{}), case_sensitive, kLargest);
@@ -106,7 +106,7 @@ TemplateValue extreme_filter(TemplateMeter& meter, const TemplateValue& subject,
 }
 
 // Groups in the order of their keys. By default text is grouped without case, under the key of the group's first item.
-TemplateValue groupby_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue groupby_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const TemplateValue attribute = arguments.get(0, "attribute", {});
   if (attribute.is_undefined()) throw TemplateFailure("groupby needs an attribute");
   const TemplateValue fallback = arguments.get(1, "default", None{});
@@ -138,7 +138,7 @@ TemplateValue groupby_filter(TemplateMeter& meter, const TemplateValue& subject,
   return TemplateValue::list(std::move(groups));
 }
 
-TemplateValue reverse_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments&) {
+TemplateValue reverse_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments&) {
   std::vector<TemplateValue> items = items_of(meter, subject);
   std::reverse(items.begin(), items.end());
   if (!subject.is_string()) return TemplateValue::list(std::move(items));
@@ -147,7 +147,7 @@ TemplateValue reverse_filter(TemplateMeter& meter, const TemplateValue& subject,
   return text;
 }
 
-TemplateValue sum_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue sum_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const TemplateValue attribute = arguments.get(0, "attribute", None{});
   TemplateValue sum = arguments.get(1, "start", std::int64_t{0});
   if (sum.is_string()) throw TemplateFailure("sum of strings");
@@ -171,7 +171,7 @@ void use_all(TemplateArguments& arguments) {
   if (!arguments.positional.empty()) (void)arguments.find(arguments.positional.size() - 1, {});
 }
 
-TemplateValue map_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue map_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const TemplateValue attribute = arguments.get_named("attribute", None{});
   const TemplateValue fallback = arguments.get_named("default", Undefined{"there is no such attribute"});
   use_all(arguments);
@@ -192,7 +192,7 @@ TemplateValue map_filter(TemplateMeter& meter, const TemplateValue& subject, Tem
 }
 
 template <bool kWanted, bool kAttribute>
-TemplateValue select_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue select_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   use_all(arguments);
   if (!subject.truthy()) return TemplateValue::list({});
   constexpr std::size_t kTest = kAttribute ? 1 : 0;
@@ -212,7 +212,7 @@ TemplateValue select_filter(TemplateMeter& meter, const TemplateValue& subject, 
   return TemplateValue::list(std::move(kept));
 }
 
-TemplateValue batch_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue batch_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const std::int64_t size = arguments.get_integer(0, "linecount", 0);
   const TemplateValue fill = arguments.get(1, "fill_with", None{});
   if (size < 1 || size > 100'000) throw TemplateFailure("batch: the size is not between 1 and 100000");
@@ -229,7 +229,7 @@ TemplateValue batch_filter(TemplateMeter& meter, const TemplateValue& subject, T
   return TemplateValue::list(std::move(batches));
 }
 
-TemplateValue slice_filter(TemplateMeter& meter, const TemplateValue& subject, TemplateArguments& arguments) {
+TemplateValue slice_filter(TemplateBudget& meter, const TemplateValue& subject, TemplateArguments& arguments) {
   const std::int64_t slices = arguments.get_integer(0, "slices", 0);
   const TemplateValue fill = arguments.get(1, "fill_with", None{});
   if (slices < 1 || slices > 100'000) throw TemplateFailure("slice: the count is not between 1 and 100000");
@@ -252,15 +252,15 @@ TemplateValue slice_filter(TemplateMeter& meter, const TemplateValue& subject, T
 
 constexpr NamedFilter kSequenceFilters[] = {
     {"batch", batch_filter},
-    {"count", [](TemplateMeter&, const TemplateValue& v, TemplateArguments&) -> TemplateValue { return length(v); }},
+    {"count", [](TemplateBudget&, const TemplateValue& v, TemplateArguments&) -> TemplateValue { return length(v); }},
     {"dictsort", dictsort_filter},
     {"first", end_filter<false>},
     {"groupby", groupby_filter},
     {"items", items_filter},
     {"join", join_filter},
     {"last", end_filter<true>},
-    {"length", [](TemplateMeter&, const TemplateValue& v, TemplateArguments&) -> TemplateValue { return length(v); }},
-    {"list", [](TemplateMeter& meter, const TemplateValue& v,
+    {"length", [](TemplateBudget&, const TemplateValue& v, TemplateArguments&) -> TemplateValue { return length(v); }},
+    {"list", [](TemplateBudget& meter, const TemplateValue& v,
                 TemplateArguments&) { return TemplateValue::list(items_of(meter, v)); }},
     {"map", map_filter},
     {"max", extreme_filter<true>},

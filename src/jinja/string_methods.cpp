@@ -18,14 +18,14 @@ std::optional<std::string> optional_text(TemplateArguments& arguments, std::size
 }
 
 template <StripSide kSide>
-TemplateValue strip(TemplateMeter& meter, const TemplateValue& self, TemplateArguments& arguments) {
+TemplateValue strip(TemplateBudget& meter, const TemplateValue& self, TemplateArguments& arguments) {
   const auto characters = optional_text(arguments, 0, "chars");
   if (characters) meter.charge_search(self.text(), *characters);
   return python_strip(self.text(), characters, kSide);
 }
 
 template <bool kFromRight>
-TemplateValue split(TemplateMeter& meter, const TemplateValue& self, TemplateArguments& arguments) {
+TemplateValue split(TemplateBudget& meter, const TemplateValue& self, TemplateArguments& arguments) {
   const auto separator = optional_text(arguments, 0, "sep");
   if (separator && separator->empty()) throw TemplateFailure("split by an empty separator");
   if (separator) meter.charge_search(self.text(), *separator);
@@ -37,7 +37,7 @@ TemplateValue split(TemplateMeter& meter, const TemplateValue& self, TemplateArg
   return TemplateValue::list(std::move(parts));
 }
 
-TemplateValue split_lines(TemplateMeter& meter, const TemplateValue& self, TemplateArguments& arguments) {
+TemplateValue split_lines(TemplateBudget& meter, const TemplateValue& self, TemplateArguments& arguments) {
   std::vector<TemplateValue> parts;
   for (std::string& part : python_split_lines(self.text(), arguments.get_bool(0, "keepends", false))) {
     meter.charge_bytes(64);
@@ -53,7 +53,7 @@ struct Window {
   std::int64_t begin;  // in characters
   bool exists;
 };
-Window window_of(TemplateMeter& meter, const TemplateValue& self, TemplateArguments& arguments) {
+Window window_of(TemplateBudget& meter, const TemplateValue& self, TemplateArguments& arguments) {
   const TemplateValue start = arguments.get(1, "start", None{});
   const TemplateValue end = arguments.get(2, "end", None{});
   if (start.is<None>() && end.is<None>()) return {self.text(), 0, true};
@@ -73,7 +73,7 @@ Window window_of(TemplateMeter& meter, const TemplateValue& self, TemplateArgume
 }
 
 template <bool kStart>
-TemplateValue has_affix(TemplateMeter& meter, const TemplateValue& self, TemplateArguments& arguments) {
+TemplateValue has_affix(TemplateBudget& meter, const TemplateValue& self, TemplateArguments& arguments) {
   const TemplateValue* affix = arguments.find(0, "affix");
   if (affix == nullptr) throw TemplateFailure("startswith and endswith need an argument");
   const Window window = window_of(meter, self, arguments);
@@ -89,7 +89,7 @@ TemplateValue has_affix(TemplateMeter& meter, const TemplateValue& self, Templat
   return std::any_of(affix->items().begin(), affix->items().end(), matches);
 }
 
-TemplateValue replace(TemplateMeter& meter, const TemplateValue& self, TemplateArguments& arguments) {
+TemplateValue replace(TemplateBudget& meter, const TemplateValue& self, TemplateArguments& arguments) {
   const std::string from = arguments.get_text(0, "old", {});
   const std::string to = arguments.get_text(1, "new", {});
   const std::int64_t limit = arguments.get_integer(2, "count", -1);
@@ -99,7 +99,7 @@ TemplateValue replace(TemplateMeter& meter, const TemplateValue& self, TemplateA
 }
 
 template <bool kFromRight>
-TemplateValue find(TemplateMeter& meter, const TemplateValue& self, TemplateArguments& arguments) {
+TemplateValue find(TemplateBudget& meter, const TemplateValue& self, TemplateArguments& arguments) {
   const std::string wanted = arguments.get_text(0, "sub", {});
   meter.charge_search(self.text(), wanted);
   const Window window = window_of(meter, self, arguments);
@@ -109,13 +109,13 @@ TemplateValue find(TemplateMeter& meter, const TemplateValue& self, TemplateArgu
 }
 
 template <bool kFromRight>
-TemplateValue index_of_text(TemplateMeter& meter, const TemplateValue& self, TemplateArguments& arguments) {
+TemplateValue index_of_text(TemplateBudget& meter, const TemplateValue& self, TemplateArguments& arguments) {
   TemplateValue at = find<kFromRight>(meter, self, arguments);
   if (at.integer() < 0) throw TemplateFailure("substring not found");
   return at;
 }
 
-TemplateValue count_text(TemplateMeter& meter, const TemplateValue& self, TemplateArguments& arguments) {
+TemplateValue count_text(TemplateBudget& meter, const TemplateValue& self, TemplateArguments& arguments) {
   const std::string wanted = arguments.get_text(0, "sub", {});
   meter.charge_search(self.text(), wanted);
   const Window window = window_of(meter, self, arguments);
@@ -129,12 +129,12 @@ TemplateValue count_text(TemplateMeter& meter, const TemplateValue& self, Templa
 enum class Justify { kLeft, kRight, kCenter };
 
 template <Justify kSide>
-TemplateValue justify(TemplateMeter& meter, const TemplateValue& self, TemplateArguments& arguments) {
-  constexpr std::int64_t kWidest = 1'000'000;
+TemplateValue justify(TemplateBudget& meter, const TemplateValue& self, TemplateArguments& arguments) {
+  constexpr std::int64_t kWidestText = 1'000'000;
   const std::int64_t width = arguments.get_integer(0, "width", 0);
   const std::string fill = arguments.get_text(1, "fillchar", " ");
   if (count_code_points(fill) != 1) throw TemplateFailure("the fill character must be exactly one character long");
-  if (width > kWidest) throw TemplateFailure(text_of("a width over ", kWidest));
+  if (width > kWidestText) throw TemplateFailure(text_of("a width over ", kWidestText));
   const std::int64_t missing = std::max<std::int64_t>(0, width - length(self));
   meter.charge_bytes(static_cast<std::uint64_t>(missing), fill.size());
   // For centred text, Python puts the odd space on the left if the width is odd.
@@ -145,7 +145,7 @@ TemplateValue justify(TemplateMeter& meter, const TemplateValue& self, TemplateA
   return before + self.text() + after;
 }
 
-TemplateValue zero_fill(TemplateMeter& meter, const TemplateValue& self, TemplateArguments& arguments) {
+TemplateValue zero_fill(TemplateBudget& meter, const TemplateValue& self, TemplateArguments& arguments) {
   const std::string& text = self.text();
   const std::size_t sign = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
   TemplateArguments padding;
@@ -155,7 +155,7 @@ TemplateValue zero_fill(TemplateMeter& meter, const TemplateValue& self, Templat
 }
 
 template <bool kFromRight>
-TemplateValue partition(TemplateMeter& meter, const TemplateValue& self, TemplateArguments& arguments) {
+TemplateValue partition(TemplateBudget& meter, const TemplateValue& self, TemplateArguments& arguments) {
   const std::string separator = arguments.get_text(0, "sep", {});
   if (separator.empty()) throw TemplateFailure("partition by an empty separator");
   meter.charge_search(self.text(), separator);
@@ -166,7 +166,7 @@ TemplateValue partition(TemplateMeter& meter, const TemplateValue& self, Templat
   return TemplateValue::tuple({text.substr(0, at), separator, text.substr(at + separator.size())});
 }
 
-TemplateValue swap_case(TemplateMeter&, const TemplateValue& self, TemplateArguments&) {
+TemplateValue swap_case(TemplateBudget&, const TemplateValue& self, TemplateArguments&) {
   std::string out;
   for (std::size_t at = 0; at < self.text().size();) {
     const std::size_t size = decode_utf8(self.text(), at).size;
@@ -179,12 +179,12 @@ TemplateValue swap_case(TemplateMeter&, const TemplateValue& self, TemplateArgum
 
 // Returns true if there are cased letters and all are in the given case.
 template <bool kUpper>
-TemplateValue has_case(TemplateMeter&, const TemplateValue& self, TemplateArguments&) {
+TemplateValue has_case(TemplateBudget&, const TemplateValue& self, TemplateArguments&) {
   const std::string& text = self.text();
   return text == (kUpper ? to_upper(text) : to_lower(text)) && text != (kUpper ? to_lower(text) : to_upper(text));
 }
 
-TemplateValue join_items(TemplateMeter& meter, const TemplateValue& self, TemplateArguments& arguments) {
+TemplateValue join_items(TemplateBudget& meter, const TemplateValue& self, TemplateArguments& arguments) {
   std::string out;
   bool is_first = true;
   for (const TemplateValue& item : iterate(arguments.get(0, "iterable", {}))) {
@@ -238,7 +238,7 @@ constexpr NamedMethod kStringMethods[] = {
     {"rindex", index_of_text<true>},
     {"count", count_text},
     {"format",
-     [](TemplateMeter& meter, const TemplateValue& self, TemplateArguments& a) -> TemplateValue {
+     [](TemplateBudget& meter, const TemplateValue& self, TemplateArguments& a) -> TemplateValue {
        return format_braces(meter, self.text(), a);
      }},
     {"ljust", justify<Justify::kLeft>},
@@ -251,49 +251,49 @@ constexpr NamedMethod kStringMethods[] = {
     {"isupper", has_case<true>},
     {"islower", has_case<false>},
     {"isalnum",
-     [](TemplateMeter&, const TemplateValue& self, TemplateArguments&) {
+     [](TemplateBudget&, const TemplateValue& self, TemplateArguments&) {
        return all_characters(self, [](char32_t c) { return is_letter(c) || properties_of(c).numeric(); });
      }},
     {"isascii",
-     [](TemplateMeter&, const TemplateValue& self, TemplateArguments&) -> TemplateValue {
+     [](TemplateBudget&, const TemplateValue& self, TemplateArguments&) -> TemplateValue {
        return self.text().empty() || all_characters(self, [](char32_t c) { return c < 0x80; }).truthy();
      }},
     {"join", join_items},
     {"upper",
-     [](TemplateMeter&, const TemplateValue& self, TemplateArguments&) -> TemplateValue {
+     [](TemplateBudget&, const TemplateValue& self, TemplateArguments&) -> TemplateValue {
        return to_upper(self.text());
      }},
     {"lower",
-     [](TemplateMeter&, const TemplateValue& self, TemplateArguments&) -> TemplateValue {
+     [](TemplateBudget&, const TemplateValue& self, TemplateArguments&) -> TemplateValue {
        return to_lower(self.text());
      }},
     {"title",
-     [](TemplateMeter&, const TemplateValue& self, TemplateArguments&) -> TemplateValue {
+     [](TemplateBudget&, const TemplateValue& self, TemplateArguments&) -> TemplateValue {
        return python_title(self.text());
      }},
     {"capitalize",
-     [](TemplateMeter&, const TemplateValue& self, TemplateArguments&) -> TemplateValue {
+     [](TemplateBudget&, const TemplateValue& self, TemplateArguments&) -> TemplateValue {
        return python_capitalize(self.text());
      }},
     {"isdigit",
-     [](TemplateMeter&, const TemplateValue& self, TemplateArguments&) {
+     [](TemplateBudget&, const TemplateValue& self, TemplateArguments&) {
        return all_characters(self, [](char32_t c) { return properties_of(c).category() == Category::kNd; });
      }},
     {"isdecimal",
-     [](TemplateMeter&, const TemplateValue& self, TemplateArguments&) {
+     [](TemplateBudget&, const TemplateValue& self, TemplateArguments&) {
        return all_characters(self, [](char32_t c) { return properties_of(c).category() == Category::kNd; });
      }},
     {"isnumeric",
-     [](TemplateMeter&, const TemplateValue& self, TemplateArguments&) {
+     [](TemplateBudget&, const TemplateValue& self, TemplateArguments&) {
        return all_characters(self, [](char32_t c) { return properties_of(c).numeric(); });
      }},
     {"isalpha",
-     [](TemplateMeter&, const TemplateValue& self, TemplateArguments&) { return all_characters(self, is_letter); }},
-    {"isspace", [](TemplateMeter&, const TemplateValue& self,
+     [](TemplateBudget&, const TemplateValue& self, TemplateArguments&) { return all_characters(self, is_letter); }},
+    {"isspace", [](TemplateBudget&, const TemplateValue& self,
                    TemplateArguments&) { return all_characters(self, is_python_space); }},
-    {"removeprefix", [](TemplateMeter&, const TemplateValue& self,
+    {"removeprefix", [](TemplateBudget&, const TemplateValue& self,
                         TemplateArguments& a) { return remove_affix(self, a.get_text(0, "prefix", {}), true); }},
-    {"removesuffix", [](TemplateMeter&, const TemplateValue& self,
+    {"removesuffix", [](TemplateBudget&, const TemplateValue& self,
                         TemplateArguments& a) { return remove_affix(self, a.get_text(0, "suffix", {}), false); }},
 };
 

@@ -8,7 +8,7 @@
 
 namespace hone {
 
-using TemplateMethod = TemplateValue (*)(TemplateMeter&, const TemplateValue& self, TemplateArguments&);
+using TemplateMethod = TemplateValue (*)(TemplateBudget&, const TemplateValue& self, TemplateArguments&);
 struct NamedMethod {
   std::string_view name;
   TemplateMethod method;

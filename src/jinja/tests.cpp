@@ -106,7 +106,7 @@ bool has_test(std::string_view name) {
          std::any_of(std::begin(kAliases), std::end(kAliases), [&](const auto& alias) { return alias.first == name; });
 }
 
-bool apply_test(TemplateMeter& meter, std::string_view name, const TemplateValue& subject,
+bool apply_test(TemplateBudget& meter, std::string_view name, const TemplateValue& subject,
                 TemplateArguments& arguments) {
   meter.step();
   for (const auto& [alias, known] : kAliases) {

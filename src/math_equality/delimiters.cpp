@@ -95,12 +95,12 @@ std::optional<LatexDelimiters::Content> LatexDelimiters::delimited(std::size_t a
   if (rest.starts_with("$")) {
     return escaped || (at > 0 && is_digit(text_[at - 1])) ? std::nullopt : until(dollars_, 1, 1, true);
   }
-  const std::size_t space = space_at(text_, at);
+  const std::size_t space = white_space_length(text_, at);
   if (space == 0 || !rest.substr(space).starts_with("[")) return std::nullopt;
   const std::size_t begin = at + space + 1;
   const std::size_t end = text_.find_first_of("[]\n", begin);
   if (end == std::string_view::npos || end == begin || text_[end] != ']') return std::nullopt;
-  const std::size_t behind = space_at(text_, end + 1);
+  const std::size_t behind = white_space_length(text_, end + 1);
   if (behind == 0) return std::nullopt;
   return Content{begin, end, end + 1 + behind};
 }
@@ -140,7 +140,7 @@ std::optional<std::size_t> LatexDelimiters::begin_after_spaces(std::size_t at, b
   if (match(begin, boxed)) return begin;
   if (begin == at || begin >= text_.size() || text_[begin] != '[') return std::nullopt;
   std::size_t space = begin - 1;
-  while (space > at && space_at(text_, space) != begin - space) --space;
+  while (space > at && white_space_length(text_, space) != begin - space) --space;
   return match(space, boxed) ? std::optional(space) : std::nullopt;
 }
 

@@ -166,7 +166,7 @@ class Finder {
     if (Found found = expression_or_number(end)) return found;
     if (end == at) return std::nullopt;
     std::size_t space = end - 1;
-    while (space > at && space_at(text_, space) != end - space) --space;
+    while (space > at && white_space_length(text_, space) != end - space) --space;
     return expression_or_number(space);
   }
 
@@ -177,7 +177,7 @@ class Finder {
   // Returns the offset after ".? I hope"; npos if it does not follow.
   [[nodiscard]] std::size_t behind_hope(std::size_t at) const {
     if (at < text_.size() && text_[at] == '.') ++at;
-    at += space_at(text_, at);
+    at += white_space_length(text_, at);
     return text_.substr(std::min(at, text_.size())).starts_with("I hope") ? at + 6 : std::string_view::npos;
   }
 

@@ -103,7 +103,7 @@ Replacement rewriting(std::string_view text, std::size_t at, std::size_t space_e
   for (const std::string_view command : {"\\dfrac", "\\tfrac", "\\cfrac"}) {
     if (at_is(text, at, command)) return {command.size(), "\\frac"};
   }
-  const std::size_t one_space = space_at(text, at);
+  const std::size_t one_space = white_space_length(text, at);
   if (one_space > 0 && at_is(text, at + one_space, ".")) return {one_space + 1, " 0."};
   if (at_is(text, at, "{.")) return {2, "{0."};
   if (at_is(text, at, "~=")) return {2, "\\approx"};
@@ -117,8 +117,8 @@ Replacement rewriting(std::string_view text, std::size_t at, std::size_t space_e
   const std::size_t behind = text[at] == ',' ? skip_spaces(text, at + 1) : space_end;
   if (const std::size_t length = conjunction(text, at, behind)) return {length, ","};
   if (const std::size_t length = text_conjunction(text, at, behind)) return {length, ","};
-  if (text[at] == '\\' && (at == 0 || text[at - 1] != '\\') && space_at(text, at + 1) > 0) {
-    return {1 + space_at(text, at + 1), " "};
+  if (text[at] == '\\' && (at == 0 || text[at - 1] != '\\') && white_space_length(text, at + 1) > 0) {
+    return {1 + white_space_length(text, at + 1), " "};
   }
   if (at_is(text, at, "infinity")) return {8, "\\infty"};
   if (at_is(text, at, "\\ldots")) return {6, " "};

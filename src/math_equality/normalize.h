@@ -1,4 +1,4 @@
-// Normalises the LaTeX of an answer for the parser, by the rules of latex2sympy2_extended 1.11 (NormalizationConfig
+// Normalises the LaTeX of an answer before it is parsed, by the rules of latex2sympy2_extended 1.11 (NormalizationConfig
 // with basic_latex, units and boxed), which Math-Verify 0.9 applies.
 #pragma once
 

@@ -19,7 +19,7 @@ std::optional<AnswerMatch> behind_prefix(std::string_view text, std::size_t at, 
   std::array<std::size_t, 2> starts = {std::string_view::npos, std::string_view::npos};
   if (at == 0) starts[0] = 0;
   if (at < text.size()) {
-    if (const std::size_t space = space_at(text, at)) starts[1] = at + space;
+    if (const std::size_t space = white_space_length(text, at)) starts[1] = at + space;
     if (text[at] == '=') starts[1] = at + 1;
   }
   for (const std::size_t start : starts) {
@@ -97,7 +97,7 @@ std::size_t operator_length(std::string_view text, std::size_t at) {
 std::size_t suffix_end(std::string_view text, std::size_t at) {
   const auto closing = [&](std::size_t place) {
     if (place >= text.size()) return place;
-    if (const std::size_t space = space_at(text, place)) return place + space;
+    if (const std::size_t space = white_space_length(text, place)) return place + space;
     return std::string_view(".,:)$").find(text[place]) != std::string_view::npos ? place + 1 : std::string_view::npos;
   };
   if (text.substr(at).starts_with("**")) {
@@ -128,7 +128,7 @@ std::optional<AnswerMatch> expression_from(std::string_view text, std::size_t at
   std::vector<std::size_t> operators;  // indices into ends
   for (std::size_t i = digit + 1; i < text.size() && i < start + kLongestExpression;) {
     const std::size_t sign = operator_length(text, i);
-    const std::size_t length = sign > 0 ? sign : is_digit(text[i]) || text[i] == '.' ? 1 : space_at(text, i);
+    const std::size_t length = sign > 0 ? sign : is_digit(text[i]) || text[i] == '.' ? 1 : white_space_length(text, i);
     if (length == 0) break;
     if (sign > 0) operators.push_back(ends.size());
     ends.push_back(i += length);

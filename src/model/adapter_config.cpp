@@ -150,14 +150,14 @@ AdapterConfig::Numbers AdapterConfig::numbers(const Json& config, std::string_vi
   return read;
 }
 
-ModuleChoice AdapterConfig::choice(const Json& value, std::string_view key) const {
+ModuleSet AdapterConfig::choice(const Json& value, std::string_view key) const {
   if (value.is_null()) return {};
-  if (value.is_string()) return ModuleChoice(NamePattern(value.get<std::string>(), place(key)));
+  if (value.is_string()) return ModuleSet(NamePattern(value.get<std::string>(), place(key)));
   const auto is_text = [](const Json& name) { return name.is_string(); };
   if (!value.is_array() || !std::ranges::all_of(value, is_text)) {
     throw Error(place(key), text_of("is ", shown(value), ", expected a list of names or a regular expression"));
   }
-  return ModuleChoice(value.get<std::vector<std::string>>());
+  return ModuleSet(value.get<std::vector<std::string>>());
 }
 
 void AdapterConfig::read_modules(const Json& config) {

@@ -35,7 +35,7 @@ class AdapterConfig {
 
   void refuse_unknown(const Json& config) const;
   void read_modules(const Json& config);
-  [[nodiscard]] ModuleChoice choice(const Json& value, std::string_view key) const;
+  [[nodiscard]] ModuleSet choice(const Json& value, std::string_view key) const;
   [[nodiscard]] Numbers numbers(const Json& config, std::string_view key) const;
   [[nodiscard]] std::string place(std::string_view key) const;  // "FILE: KEY", for errors
 
@@ -47,7 +47,7 @@ class AdapterConfig {
   bool ties_tables_ = false;
   Numbers ranks_, alphas_;
   bool targets_all_ = false;  // target_modules is null or all-linear: any module with tensors has an adapter
-  ModuleChoice targets_, excluded_;
+  ModuleSet targets_, excluded_;
   std::vector<std::int64_t> layers_;  // layers_to_transform; empty: all layers
   std::vector<NamePattern> layer_prefixes_;
 };

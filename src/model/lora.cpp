@@ -64,7 +64,7 @@ struct Modules {
 
 // Chooses modules by a regular expression. Throws Error if it matches no module that can have an adapter, or a module
 // that cannot.
-ModuleChoice choose_by_pattern(const std::string& source, const Modules& modules) {
+ModuleSet choose_by_pattern(const std::string& source, const Modules& modules) {
   NamePattern pattern(source, kTargets);
   const auto fits = [&](const std::string& module) { return pattern.fits(module); };
   for (const std::vector<std::string>* without : {&modules.others, &modules.refused}) {
@@ -78,7 +78,7 @@ ModuleChoice choose_by_pattern(const std::string& source, const Modules& modules
     throw Error(kTargets, text_of("'", source, "' fits the whole name of no linear layer of this model"),
                 text_of("names are as ", adaptable.front()));
   }
-  return ModuleChoice(std::move(pattern));
+  return ModuleSet(std::move(pattern));
 }
 
 // Downloads a tensor as f32.
@@ -120,21 +120,21 @@ LoraModel::LoraModel(std::unique_ptr<Model> base, LoraConfig config)
   check_specs(specs_);
 }
 
-ModuleChoice LoraModel::choose() const {
+ModuleSet LoraModel::choose() const {
   const Modules modules(*base_);
   std::set<std::string> names;
   for (const std::string& module : modules.linear) names.insert(last_name(module));
   const std::vector<std::string>& wanted = config_.target_modules;
   if (wanted.empty()) {
-    return ModuleChoice(names.contains("q_proj") ? std::vector<std::string>{"q_proj", "v_proj"}
-                                                 : std::vector<std::string>{"c_attn"});
+    return ModuleSet(names.contains("q_proj") ? std::vector<std::string>{"q_proj", "v_proj"}
+                                              : std::vector<std::string>{"c_attn"});
   }
   if (wanted.size() == 1 && is_all_linear(wanted[0]) && !modules.refused.empty()) {
     throw Error(kTargets,
                 text_of("'", wanted[0], "' includes ", modules.refused.front(), ", which can have no adapter"),
                 text_of("some of ", joined(names)));
   }
-  if (wanted.size() == 1 && is_all_linear(wanted[0])) return ModuleChoice({names.begin(), names.end()});
+  if (wanted.size() == 1 && is_all_linear(wanted[0])) return ModuleSet({names.begin(), names.end()});
   const std::vector<std::string> adaptable = modules.adaptable();
   for (const std::string& name : wanted) {
     const auto fits = [&](const std::string& module) { return is_module(module, name); };
@@ -146,11 +146,11 @@ ModuleChoice LoraModel::choose() const {
     throw Error(kTargets, text_of("'", name, "' names no linear layer of this model"),
                 text_of("some of ", joined(names), "; or all-linear, or a regular expression"));
   }
-  return ModuleChoice(wanted);
+  return ModuleSet(wanted);
 }
 
 void LoraModel::add_adapters() {
-  const ModuleChoice choice = choose();
+  const ModuleSet choice = choose();
   const bool tied = has_tied_head(*base_);
   const auto chosen = [&](const std::string& module) {
     if (!choice.fits(module)) return false;

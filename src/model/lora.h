@@ -89,7 +89,7 @@ class LoraModel final : public Model {
  private:
   void add_adapters();
   // Chooses the modules that get an adapter. Throws Error if an entry of target_modules matches no module.
-  [[nodiscard]] ModuleChoice choose() const;
+  [[nodiscard]] ModuleSet choose() const;
   void add_saved();
   void add_biases();
   void save_copy(const WeightSpec& from, std::string copy, const std::string& part, SavedModule::Use use);

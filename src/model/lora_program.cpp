@@ -49,7 +49,7 @@ class Adapting {
       if (op == "embedding" && name == LoraModel::kEmbedding) {
         rewriter_.map(node.outputs[0], look_up(node));
       } else if ((op == "linear" || op == "linear_logprobs") && name == model_.head()) {
-        put_head(node);
+        adapt_head(node);
       } else if (op == "linear" && model_.blocks().contains(name)) {
         rewriter_.map(node.outputs[0], adapt(node, name));
       } else {
@@ -94,7 +94,7 @@ class Adapting {
 
   // Replaces x and W of the head with the concatenations [x | h] and [W | up]. The logits then come from a single
   // operation, as without an adapter, so rollouts and training compute identical log-probabilities.
-  void put_head(const Node& node) {
+  void adapt_head(const Node& node) {
     const Tensor x = rewriter_.mapped(node.inputs[kOperandInput]);
     const Tensor base = rewriter_.mapped(node.inputs[kWeightInput]);
     Tensor head = weight_of(node, SavedModule::Use::head);

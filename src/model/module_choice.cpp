@@ -23,11 +23,11 @@ std::string last_name(std::string_view module) {
   return std::string(dot == std::string_view::npos ? module : module.substr(dot + 1));
 }
 
-bool ModuleChoice::fits(std::string_view module) const {
+bool ModuleSet::fits(std::string_view module) const {
   if (pattern_) return pattern_->fits(module);
   return std::ranges::any_of(names_, [&](const std::string& name) { return is_module(module, name); });
 }
 
-bool ModuleChoice::names(std::string_view module) const { return std::ranges::find(names_, module) != names_.end(); }
+bool ModuleSet::names(std::string_view module) const { return std::ranges::find(names_, module) != names_.end(); }
 
 }  // namespace hone

@@ -18,11 +18,11 @@ namespace hone {
 [[nodiscard]] std::string last_name(std::string_view module);
 
 // A set of modules, given by a list of names or by a regular expression that matches full names.
-class ModuleChoice {
+class ModuleSet {
  public:
-  ModuleChoice() = default;  // no modules
-  explicit ModuleChoice(std::vector<std::string> names) : names_(std::move(names)) {}
-  explicit ModuleChoice(NamePattern pattern) : pattern_(std::move(pattern)) {}
+  ModuleSet() = default;  // no modules
+  explicit ModuleSet(std::vector<std::string> names) : names_(std::move(names)) {}
+  explicit ModuleSet(NamePattern pattern) : pattern_(std::move(pattern)) {}
 
   // Returns true if the module is in the set.
   [[nodiscard]] bool fits(std::string_view module) const;

@@ -44,7 +44,7 @@ const StoredTensor& stored(const Model& model, const ModelDirectory& directory, 
 }
 
 // Throws Error if the folder has a tensor that does not belong to the model.
-void refuse_unexpected(const Model& model, const ModelDirectory& directory) {
+void reject_unexpected_tensors(const Model& model, const ModelDirectory& directory) {
   const WeightFiles& files = directory.weights();
   std::set<std::string, std::less<>> known;
   for (const CheckpointTensor& tensor : checkpoint_tensors(model.weights(), true)) {
@@ -136,7 +136,7 @@ DType model_dtype(const Model& model, const TensorStore& weights) {
 void check_weights(const Model& model, const ModelDirectory& directory, Vocabulary vocabulary) {
   const WeightFiles& files = directory.weights();
   if (files.empty()) throw Error(directory.path().string(), "there are no weights (model.safetensors) in this folder");
-  refuse_unexpected(model, directory);
+  reject_unexpected_tensors(model, directory);
   const std::int64_t stored_vocab = vocabulary == Vocabulary::may_grow ? smaller_vocabulary(model, directory) : 0;
   for (const CheckpointTensor& wanted : checkpoint_tensors(model.weights(), true)) {
     const StoredTensor& tensor = stored(model, directory, wanted.name);

@@ -16,7 +16,7 @@ template <class A>
 __global__ void __launch_bounds__(kColumnSumColumns* kColumnSumGroups)
     column_sum_kernel(const A* partials, std::int64_t slices, std::int64_t n, A* sums, A* second_sums) {
   __shared__ A shared[kColumnSumGroups][kColumnSumColumns];
-  wait_for_previous();
+  wait_for_prior_kernels();
   if (blockIdx.y == 1) {
     partials += slices * n;
     sums = second_sums;
@@ -48,14 +48,14 @@ __global__ void __launch_bounds__(kColumnSumColumns* kColumnSumGroups)
 }
 
 // Adds partials [slices, n] to sums [n], and, if second_sums [n] is given, the next `slices` x n partials to it. The
-// kernel launched just before in this call must be the one that writes the partials (launch_behind).
+// kernel launched just before in this call must be the one that writes the partials (launch_dependent).
 template <class A>
 void add_column_sums(const KernelCall& call, const A* partials, std::int64_t slices, std::int64_t n, A* sums,
                      A* second_sums = nullptr) {
   if (n == 0) return;
   const dim3 blocks(static_cast<unsigned>(ceil_div(n, kColumnSumColumns)), second_sums != nullptr ? 2 : 1);
-  launch_behind(call, column_sum_kernel<A>, blocks, dim3(kColumnSumColumns, kColumnSumGroups), partials, slices, n,
-                sums, second_sums);
+  launch_dependent(call, column_sum_kernel<A>, blocks, dim3(kColumnSumColumns, kColumnSumGroups), partials, slices, n,
+                   sums, second_sums);
   check_launch("column sum over slices");
 }
 

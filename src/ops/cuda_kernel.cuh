@@ -144,16 +144,16 @@ __device__ inline void store_values(T* to, const T (&values)[kSize]) {
   return value;
 }
 
-// Allows the blocks of the next kernel, if launch_behind launches it, to start as blocks of this one end (programmatic
-// dependent launch).
-__device__ inline void let_next_start() {
+// Allows the blocks of the next kernel, if launch_dependent launches it, to start as blocks of this one end
+// (programmatic dependent launch).
+__device__ inline void allow_dependent_launch() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-// Waits until everything that earlier kernels wrote is visible. A kernel that launch_behind launches calls it before it
-// reads any of that.
-__device__ inline void wait_for_previous() {
+// Waits until everything that earlier kernels wrote is visible. A kernel that launch_dependent launches calls it before
+// it reads any of that.
+__device__ inline void wait_for_prior_kernels() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
@@ -162,8 +162,8 @@ __device__ inline void wait_for_previous() {
 // Launches a kernel after another kernel of the same call so that its first blocks may start before all blocks of that
 // kernel have ended, on compute capability 9.0 and later. It saves about a microsecond.
 template <class... Parameters, class... Arguments>
-void launch_behind(const KernelCall& call, void (*kernel)(Parameters...), dim3 grid, dim3 block,
-                   Arguments... arguments) {
+void launch_dependent(const KernelCall& call, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                      Arguments... arguments) {
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;

@@ -18,7 +18,7 @@ struct Match {
 
 class Fuser {
  public:
-  Fuser(const Program& program, FusionReach reach, const OpRegistry& registry)
+  Fuser(const Program& program, FusionScope reach, const OpRegistry& registry)
       : program_(program),
         reach_(reach),
         fused_(registry.fused()),
@@ -45,7 +45,7 @@ class Fuser {
       std::optional<Fusion> fusion = op->fuse(program_, first);
       if (!fusion || !fits(*fusion)) continue;
       Match match{op, std::move(*fusion), {}};
-      if (find_before(match)) return match;
+      if (find_dependencies(match)) return match;
     }
     return std::nullopt;
   }
@@ -54,7 +54,7 @@ class Fuser {
   [[nodiscard]] bool fits(const Fusion& fusion) const {
     const std::string_view layer = layer_of(program_.nodes()[fusion.nodes.front()].scope);
     return !takes_count(fusion) && std::all_of(fusion.nodes.begin(), fusion.nodes.end(), [&](std::size_t node) {
-      return !taken_[node] && (reach_ == FusionReach::program || layer_of(program_.nodes()[node].scope) == layer);
+      return !taken_[node] && (reach_ == FusionScope::program || layer_of(program_.nodes()[node].scope) == layer);
     });
   }
 
@@ -70,7 +70,7 @@ class Fuser {
 
   // Fills match.before. Returns false if an input depends on a node to be fused or on a later in-place update, which
   // may not be reordered.
-  [[nodiscard]] bool find_before(Match& match) const {
+  [[nodiscard]] bool find_dependencies(Match& match) const {
     const Fusion& fusion = match.fusion;
     std::vector<std::size_t> open;
     const auto visit = [&](ValueId id) {
@@ -111,7 +111,7 @@ class Fuser {
   }
 
   const Program& program_;
-  FusionReach reach_;
+  FusionScope reach_;
   std::vector<const FusedOp*> fused_;
   ProgramRewriter rewriter_;
   std::vector<bool> taken_;  // replayed or fused
@@ -119,7 +119,7 @@ class Fuser {
 
 }  // namespace
 
-Program fuse(const Program& program, FusionReach reach, const OpRegistry& registry) {
+Program fuse(const Program& program, FusionScope reach, const OpRegistry& registry) {
   return Fuser(program, reach, registry).run();
 }
 

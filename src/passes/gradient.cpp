@@ -14,7 +14,7 @@ namespace {
 // Builds the backward pass of one program. Gradients that reach the same value are added up.
 class Backward final : public GradientBuilder {
  public:
-  Backward(Program& program, std::span<const Tensor> wanted, GradientSums sums)
+  Backward(Program& program, std::span<const Tensor> wanted, GradientAccumulation sums)
       : program_(program),
         sums_(sums),
         needed_(program.values().size(), false),
@@ -90,7 +90,7 @@ class Backward final : public GradientBuilder {
   }
 
   Program& program_;
-  GradientSums sums_;
+  GradientAccumulation sums_;
   const Node* node_ = nullptr;      // the node whose backward pass is being appended
   std::vector<bool> needed_;        // [values of the forward program]
   std::vector<ValueId> gradients_;  // [values of the forward program]; kNoValue: no gradient so far
@@ -98,13 +98,13 @@ class Backward final : public GradientBuilder {
 
 }  // namespace
 
-Type gradient_type(const Type& weight, GradientSums sums) {
-  const bool narrow = sums == GradientSums::as_weights && weight.shape.size() > 1;
+Type gradient_type(const Type& weight, GradientAccumulation sums) {
+  const bool narrow = sums == GradientAccumulation::as_weights && weight.shape.size() > 1;
   return {narrow ? weight.dtype : accumulator_of(weight.dtype), weight.shape};
 }
 
 std::vector<Tensor> append_gradients(Program& program, std::span<const GradientSeed> seeds,
-                                     std::span<const Tensor> wanted, GradientSums sums) {
+                                     std::span<const Tensor> wanted, GradientAccumulation sums) {
   program.set_phase(Phase::backward);
   Backward backward(program, wanted, sums);
   const std::vector<Node> forward = program.nodes();  // a copy, because the list grows during the loop

@@ -16,11 +16,11 @@ struct GradientSeed {
 };
 
 // The type in which weight gradients accumulate.
-enum class GradientSums : std::uint8_t {
+enum class GradientAccumulation : std::uint8_t {
   wide,        // f32; f64 for f64 weights
   as_weights,  // the weight's type, which halves the memory for bf16; vectors (norms, biases) stay wide
 };
-[[nodiscard]] Type gradient_type(const Type& weight, GradientSums sums);
+[[nodiscard]] Type gradient_type(const Type& weight, GradientAccumulation sums);
 
 // Appends the backward pass of the program's nodes, in reverse order. The gradient of each trainable weight accumulates
 // in place into program.gradient(NAME), which this function declares under the weight's name. Returns the gradients of
@@ -28,6 +28,7 @@ enum class GradientSums : std::uint8_t {
 // no trainable weight and on no wanted value get no backward pass. Throws Defect if the types of a seed's value and
 // gradient differ.
 std::vector<Tensor> append_gradients(Program& program, std::span<const GradientSeed> seeds,
-                                     std::span<const Tensor> wanted = {}, GradientSums sums = GradientSums::wide);
+                                     std::span<const Tensor> wanted = {},
+                                     GradientAccumulation sums = GradientAccumulation::wide);
 
 }  // namespace hone

@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kStatePrefix = "offload.";
 // Activations smaller than 1/16 of the largest candidate stay on the device: their copies would cost launches and save
 // little memory.
-constexpr std::size_t kSmallestShare = 16;
+constexpr std::size_t kMinSizeRatio = 16;
 
 // Divides the program into runs of consecutive nodes of the same layer and phase. Returns the run number of each node,
 // [nodes].
@@ -32,7 +32,7 @@ std::vector<std::size_t> runs_of(const Program& program) {
 }
 
 // The offload of a value. Each step is inserted before the node of the given index.
-struct Trip {
+struct OffloadInterval {
   ValueId value = kNoValue;
   std::size_t start = 0;  // start of the copy to the host, right after the producer
   std::size_t left = 0;   // end of that copy; the storage on the device is free from here on
@@ -41,32 +41,33 @@ struct Trip {
 };
 
 // Finds the values to offload.
-class Travellers {
+class OffloadCandidates {
  public:
-  explicit Travellers(const Program& program) : program_(program), runs_(runs_of(program)) {
+  explicit OffloadCandidates(const Program& program) : program_(program), runs_(runs_of(program)) {
     for (std::size_t n = 0; n < runs_.size(); ++n) {
       if (n == 0 || runs_[n] != runs_[n - 1]) first_of_run_.push_back(n);
     }
   }
 
-  [[nodiscard]] std::vector<Trip> find() const {
-    std::vector<Trip> trips;
+  [[nodiscard]] std::vector<OffloadInterval> find() const {
+    std::vector<OffloadInterval> trips;
     std::size_t largest = 0;
     for (std::size_t id = 0; id < program_.values().size(); ++id) {
-      if (std::optional<Trip> trip = trip_of(static_cast<ValueId>(id))) {
+      if (std::optional<OffloadInterval> trip = offload_interval(static_cast<ValueId>(id))) {
         trips.push_back(*trip);
         largest = std::max(largest, program_.values()[id].type.bytes());
       }
     }
-    std::erase_if(trips,
-                  [&](const Trip& trip) { return program_.value(trip.value).type.bytes() * kSmallestShare < largest; });
+    std::erase_if(trips, [&](const OffloadInterval& trip) {
+      return program_.value(trip.value).type.bytes() * kMinSizeRatio < largest;
+    });
     return trips;
   }
 
  private:
   // Returns no trip if the value is not a forward activation of a layer, shares its storage, is an output, or is read
   // by the backward pass too soon for both copies to overlap with other layers.
-  [[nodiscard]] std::optional<Trip> trip_of(ValueId id) const {
+  [[nodiscard]] std::optional<OffloadInterval> offload_interval(ValueId id) const {
     const Value& value = program_.value(id);
     if (value.role != Role::activation || value.producer < 0 || value.alias_of != kNoValue || is_used_otherwise(id))
       return {};
@@ -87,7 +88,8 @@ class Travellers {
     // first backward reader, and the two must be at least one run apart.
     const std::size_t leaves = runs_[last_forward] + 2;
     if (leaves + 1 >= runs_[*first_backward]) return {};
-    return Trip{id, producer + 1, first_of_run_[leaves], first_of_run_[runs_[*first_backward] - 1], *first_backward};
+    return OffloadInterval{id, producer + 1, first_of_run_[leaves], first_of_run_[runs_[*first_backward] - 1],
+                           *first_backward};
   }
 
   // Returns true if another value aliases the storage, a count is read from the value, or it is an output.
@@ -109,14 +111,14 @@ class Travellers {
 }  // namespace
 
 Program offload_activations(const Program& program) {
-  const std::vector<Trip> trips = Travellers(program).find();
+  const std::vector<OffloadInterval> trips = OffloadCandidates(program).find();
   ProgramRewriter rewriter(program);
   std::vector<Tensor> homes(trips.size());    // states in host memory
   std::vector<Tensor> fetched(trips.size());  // copies back on the device
   for (std::size_t n = 0; n < program.nodes().size(); ++n) {
     const Node& node = program.nodes()[n];
     for (std::size_t t = 0; t < trips.size(); ++t) {
-      const Trip& trip = trips[t];
+      const OffloadInterval& trip = trips[t];
       if (n != trip.start && n != trip.left && n != trip.fetch && n != trip.back) continue;
       rewriter.program().set_scope(program.nodes()[n == trip.start ? n - 1 : n].scope);
       rewriter.program().set_phase(node.phase);

@@ -24,7 +24,7 @@ bool can_repeat(const Program& program, const Node& node) {
 struct Candidate {
   ValueId value = kNoValue;
   double seconds_per_byte = 0;  // time to recompute, per byte of memory saved
-  bool of_pairs = false;        // result of work on pairs of tokens (attention)
+  bool is_attention = false;    // result of work on pairs of tokens (attention)
 };
 
 // Estimated run time of a node. All matmuls count at the bf16 rate whatever their dtype, because only the ratio of FLOP
@@ -124,7 +124,8 @@ class Recomputer {
 // Extends `dropped` to the inputs of recomputed nodes. Recomputing a value reads its inputs again; these are dropped as
 // well, unless they are kept anyway (`kept`) or may not run twice. The nodes are visited backwards, so the inputs of
 // inputs follow.
-std::vector<bool> close_over(const Program& program, std::vector<bool> dropped, const std::vector<bool>& kept) {
+std::vector<bool> drop_inputs_of_recomputed(const Program& program, std::vector<bool> dropped,
+                                            const std::vector<bool>& kept) {
   for (std::size_t n = program.nodes().size(); n-- > 0;) {
     const Node& node = program.nodes()[n];
     if (node.phase != Phase::forward) continue;
@@ -158,7 +159,7 @@ Program drop(const Program& program, const std::vector<Candidate>& candidates, s
     dropped[static_cast<std::size_t>(candidates[i].value)] = true;
     kept[static_cast<std::size_t>(candidates[i].value)] = false;
   }
-  dropped = close_over(program, std::move(dropped), kept);
+  dropped = drop_inputs_of_recomputed(program, std::move(dropped), kept);
   return Recomputer(program, dropped).run();
 }
 
@@ -173,7 +174,8 @@ Program recompute(const Program& program, Recompute policy, std::size_t budget, 
   std::size_t low = 0;
   std::size_t high = candidates.size();
   if (policy == Recompute::layers) {
-    const auto pairs = std::ranges::stable_partition(candidates, [](const Candidate& each) { return !each.of_pairs; });
+    const auto pairs =
+        std::ranges::stable_partition(candidates, [](const Candidate& each) { return !each.is_attention; });
     low = candidates.size() - pairs.size();
   } else {
     std::ranges::stable_sort(candidates, {}, &Candidate::seconds_per_byte);

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "ops/registry.h"
-#include "train/fit.h"
+#include "train/memory_fit.h"
 
 namespace hone {
 namespace {
@@ -85,7 +85,7 @@ std::string device_name(const TrainingOptions& options) {
 void add_fits(RunPlan& plan, const TrainingOptions& options, DType dtype, std::span<const std::size_t> gpus,
               const BytesWith& bytes_with) {
   plan.device = device_name(options);
-  plan.fit = fit_text(options, dtype, device_memory(options), plan.memory.total(), bytes_with);
+  plan.fit = memory_fit_text(options, dtype, device_memory(options), plan.memory.total(), bytes_with);
   for (const std::size_t total : gpus) plan.devices.push_back(fit_gpu(total, options, dtype, bytes_with));
 }
 
@@ -158,7 +158,7 @@ std::int64_t documents_in(std::int64_t length) {
 // Returns true if this build has no CUDA kernels, so plans for GPUs use the workspace sizes of the CPU kernels.
 bool lacks_gpu_kernels() {
   const KernelRegistry& kernels = kernel_registry();
-  return &kernels.get_to_plan("adamw", DeviceKind::cuda) == &kernels.get("adamw", DeviceKind::cpu);
+  return &kernels.get_for_planning("adamw", DeviceKind::cuda) == &kernels.get("adamw", DeviceKind::cpu);
 }
 
 std::string device_table(std::span<const DeviceFit> devices) {

@@ -40,7 +40,7 @@ std::string field_to_text(double value) {
   HONE_ASSERT(error == std::errc());
   return std::string(kNan).append(digits.data(), end);
 }
-std::string field_to_text(const std::string& value) { return quoted(value); }
+std::string field_to_text(const std::string& value) { return in_quotes(value); }
 
 void field_from_text(std::string_view text, bool& value) {
   if (text != "true" && text != "false") throw Error(text_of("'", text, "' is neither true nor false"));

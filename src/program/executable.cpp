@@ -5,6 +5,7 @@
 
 #include "backend/stopwatch.h"
 #include "core/error.h"
+#include "program/input_buffer.h"
 
 namespace hone {
 
@@ -25,7 +26,7 @@ std::byte* Arena::base() {
 namespace {
 
 // Returns true if CUDA_LAUNCH_BLOCKING=1, as in NVIDIA's tools: errors must then surface at the launch that failed.
-bool waits_for_each() {
+bool is_launch_blocking() {
   const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
   return blocking != nullptr && std::string_view(blocking) == "1";
 }
@@ -44,13 +45,12 @@ struct Executable::Impl {
   std::shared_ptr<Arena> arena;
   Bindings bindings;
   MemoryPlan plan;
-  Buffer inputs;
+  InputBuffer inputs;
   std::vector<std::size_t> input_offset;  // [values], bytes into `inputs`; kNoOffset for other roles
   std::vector<std::int64_t> counts;       // [program.counts()], values that the host sets
   std::size_t counts_offset = 0;          // of the device's copy of `counts`, after the inputs
-  bool counts_changed = true;
-  std::vector<Launch> launches;  // [nodes]; empty until the first run
-  bool recording = !waits_for_each();
+  std::vector<Launch> launches;           // [nodes]; empty until the first run
+  bool recording = !is_launch_blocking();
   bool ran = false;                     // true after a run without recording, which loads libraries and kernels
   std::unique_ptr<Recording> recorded;  // of all launches
   NodeObserver* observer = nullptr;
@@ -158,7 +158,7 @@ Executable::Executable(Program program, MemoryPlan plan, std::shared_ptr<Arena> 
   impl.bindings = bindings;
   impl.plan = std::move(plan);
   impl.arena->reserve(impl.plan.arena);
-  impl.inputs = Buffer(impl.device(), impl.plan.inputs);
+  impl.inputs = InputBuffer(impl.device(), impl.plan.inputs);
   impl.input_offset.assign(impl.program.values().size(), kNoOffset);
   std::size_t offset = 0;
   for (std::size_t id = 0; id < impl.program.values().size(); ++id) {
@@ -168,6 +168,12 @@ Executable::Executable(Program program, MemoryPlan plan, std::shared_ptr<Arena> 
     offset += align_up(value.type.bytes());
   }
   impl.counts_offset = offset;
+  for (const Node& node : impl.program.nodes()) {
+    for (const ValueId id : node.outputs) {
+      HONE_ASSERT(node.op->is_view() || impl.program.value(impl.program.storage_of(id)).role != Role::input,
+                  node.op->name(), " writes to an input; inputs keep what the host has set");
+    }
+  }
   // The default of each count is its capacity: all rows are in use.
   for (const CountSpec& spec : impl.program.counts()) impl.counts.push_back(spec.capacity);
 }
@@ -186,8 +192,7 @@ void Executable::set_bytes(std::string_view input, DType dtype, std::span<const 
   const Type& type = impl_->program.value(id).type;
   HONE_ASSERT(type.dtype == dtype && bytes.size() <= type.bytes(), input, " is ", to_text(type), "; ", bytes.size(),
               " bytes of ", name_of(dtype), " were given");
-  impl_->arena->device().upload(impl_->inputs.data() + impl_->input_offset[static_cast<std::size_t>(id)], bytes.data(),
-                                bytes.size());
+  impl_->inputs.set(impl_->input_offset[static_cast<std::size_t>(id)], bytes);
 }
 
 void Executable::set_count(Count count, std::int64_t value) {
@@ -196,9 +201,7 @@ void Executable::set_count(Count count, std::int64_t value) {
               " that the host sets");
   HONE_ASSERT(value >= 0 && value <= spec->capacity, "count ", count.name(), ": ", value, " is not from 0 to ",
               spec->capacity, ", its capacity");
-  std::int64_t& known = impl_->counts[static_cast<std::size_t>(spec - impl_->program.counts().data())];
-  impl_->counts_changed = impl_->counts_changed || known != value;
-  known = value;
+  impl_->counts[static_cast<std::size_t>(spec - impl_->program.counts().data())] = value;
 }
 
 void Executable::set_recording(bool recording) {
@@ -210,11 +213,8 @@ void Executable::run() {
   Impl& impl = *impl_;
   if (impl.launches.empty()) impl.prepare();
   // Kernels read the counts in device memory, so recorded launches see new values without a new recording.
-  if (impl.counts_changed) {
-    impl.device().upload(impl.inputs.data() + impl.counts_offset, impl.counts.data(),
-                         impl.counts.size() * sizeof(std::int64_t));
-    impl.counts_changed = false;
-  }
+  impl.inputs.set(impl.counts_offset, std::as_bytes(std::span(impl.counts)));
+  impl.inputs.upload();
   if (impl.observer != nullptr) {
     impl.run_observed();
     return;

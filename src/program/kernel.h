@@ -81,7 +81,7 @@ class KernelRegistry {
   [[nodiscard]] const Kernel& get(std::string_view op, DeviceKind device) const;
   // Like get(), but returns the CPU kernel if this build has none for the device. Memory for a GPU can then be planned
   // on a machine without one.
-  [[nodiscard]] const Kernel& get_to_plan(std::string_view op, DeviceKind device) const;
+  [[nodiscard]] const Kernel& get_for_planning(std::string_view op, DeviceKind device) const;
 
  private:
   std::map<std::pair<std::string, DeviceKind>, Kernel> kernels_;

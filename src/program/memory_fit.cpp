@@ -22,7 +22,7 @@ std::vector<FitChange> changes_to_fit(std::span<const std::string> changes, std:
   return taken;
 }
 
-std::string in_use_text(DeviceMemory there, std::size_t bytes) {
+std::string memory_in_use_text(DeviceMemory there, std::size_t bytes) {
   const std::size_t used = there.total - there.available;
   if (bytes > there.total || used < kNotable) return {};
   return text_of(format_bytes(used),

@@ -27,7 +27,7 @@ struct FitChange {
 
 // Returns "31.20 GiB are already in use, ...; " if at least 1 GiB is in use and the run would fit into an empty device,
 // otherwise an empty text.
-[[nodiscard]] std::string in_use_text(DeviceMemory there, std::size_t bytes);
+[[nodiscard]] std::string memory_in_use_text(DeviceMemory there, std::size_t bytes);
 // Formats "it fits with gradient_checkpointing: true (takes 31.20 GiB), then optim: adamw_bf16 (takes 20.00 GiB)", or a
 // text that says that these changes are not enough.
 [[nodiscard]] std::string advice_text(std::span<const FitChange> changes, std::size_t available);

@@ -103,7 +103,7 @@ MemoryPlan plan_memory(const Program& program, DeviceKind device) {
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const Node& node = nodes[i];
     if (node.op->is_view()) continue;
-    const Kernel& kernel = kernel_registry().get_to_plan(node.op->name(), device);
+    const Kernel& kernel = kernel_registry().get_for_planning(node.op->name(), device);
     if (!kernel.workspace) continue;
     std::vector<Type> outputs;
     outputs.reserve(node.outputs.size());

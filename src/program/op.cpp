@@ -48,7 +48,7 @@ std::vector<const FusedOp*> OpRegistry::fused() const {
   for (const auto& [name, op] : ops_) {
     const auto* fused = dynamic_cast<const FusedOp*>(op);
     if (fused == nullptr) continue;
-    const auto [at, added] = by_place.emplace(fused->fusion_place(), fused);
+    const auto [at, added] = by_place.emplace(fused->fusion_priority(), fused);
     HONE_ASSERT(added, at->second->name(), " and ", name, " have the same place in fusion, ", at->first);
   }
   std::vector<const FusedOp*> fused;

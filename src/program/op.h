@@ -98,7 +98,7 @@ class FusedOp : public Op {
  public:
   // Priority of the fusion, unique among all fused operations. At each node the fused operations are tried in ascending
   // order, and the first match is used. Values are 100 apart, so that further operations can be placed between them.
-  [[nodiscard]] virtual int fusion_place() const = 0;
+  [[nodiscard]] virtual int fusion_priority() const = 0;
   // Returns a match that begins with the node at index `first`, or nullopt. `outputs` of the match must include every
   // output of its nodes that other nodes use.
   [[nodiscard]] virtual std::optional<Fusion> fuse(const Program& program, std::size_t first) const = 0;
@@ -110,7 +110,7 @@ class OpRegistry {
   void add(const Op& op);                                    // op must live as long as the process
   [[nodiscard]] const Op& get(std::string_view name) const;  // throws Error that suggests the nearest name
   [[nodiscard]] std::vector<std::string> names() const;
-  [[nodiscard]] std::vector<const FusedOp*> fused() const;  // in ascending order of fusion_place()
+  [[nodiscard]] std::vector<const FusedOp*> fused() const;  // in ascending order of fusion_priority()
 
  private:
   std::map<std::string, const Op*, std::less<>> ops_;

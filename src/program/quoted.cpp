@@ -29,7 +29,7 @@ char unescaped(std::string_view& escape) {
 
 }  // namespace
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string result = "\"";
   for (const char c : text) {

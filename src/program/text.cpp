@@ -27,12 +27,12 @@ bool is_word(std::string_view scope) {
 std::string bound_line(const Program& program, std::size_t id) {
   const Value& value = program.values()[id];
   return text_of("%", id, ": ", to_text(value.type), " = ", kRoles[static_cast<std::size_t>(value.role)], " ",
-                 quoted(value.name), value.trainable ? " trainable" : "", value.keeps_dtype ? " keeps_dtype" : "",
+                 in_quotes(value.name), value.trainable ? " trainable" : "", value.keeps_dtype ? " keeps_dtype" : "",
                  value.placement == Placement::host ? " host" : "", "\n");
 }
 
 // Returns true if a bound value declares the count implicitly, so that no line is printed for it.
-bool is_implied(const Program& program, const CountSpec& spec) {
+bool is_declared_implicitly(const Program& program, const CountSpec& spec) {
   return spec.source == kNoValue && std::ranges::any_of(program.values(), [&](const Value& value) {
            return value.producer < 0 && value.type.count() == spec.count;
          });
@@ -57,7 +57,7 @@ std::string node_line(const Program& program, const Node& node) {
   line.append(")");
   if (const std::string attributes = node.attributes.to_text(); !attributes.empty())
     line.append(" {" + attributes + "}");
-  if (!node.scope.empty()) line.append(" @").append(is_word(node.scope) ? node.scope : quoted(node.scope));
+  if (!node.scope.empty()) line.append(" @").append(is_word(node.scope) ? node.scope : in_quotes(node.scope));
   line.append(" ").append(kPhases[static_cast<std::size_t>(node.phase)]).append("\n");
   return line;
 }
@@ -268,7 +268,7 @@ std::string to_text(const Program& program) {
   auto count = program.counts().begin();
   const auto print_counts_before = [&](std::size_t value) {
     for (; count != program.counts().end() && count->before <= value; ++count) {
-      if (!is_implied(program, *count)) text.append(count_line(*count));
+      if (!is_declared_implicitly(program, *count)) text.append(count_line(*count));
     }
   };
   const auto print_bound_before = [&](std::size_t end) {
@@ -286,7 +286,7 @@ std::string to_text(const Program& program) {
   }
   print_bound_before(program.values().size());
   for (const Output& output : program.outputs())
-    text.append(text_of("output ", quoted(output.name), " = ", operand_text(output.value), "\n"));
+    text.append(text_of("output ", in_quotes(output.name), " = ", operand_text(output.value), "\n"));
   return text;
 }
 

@@ -15,13 +15,16 @@
 #include "rl/reward_options.h"
 #include "rl/reward_trial.h"
 #include "rl/server_rollout.h"
-#include "train/fit.h"
+#include "train/memory_fit.h"
 #include "train/setup.h"
 
 namespace hone {
 namespace {
 
-constexpr std::int64_t kMaxSequences = 64;  // requests that the engine runs concurrently
+// Requests that the engine runs concurrently, and how many of full length its KV cache holds. If most completions
+// become longer than a quarter of the full length, the last ones wait for free blocks.
+constexpr std::int64_t kMaxSequences = 256;
+constexpr std::int64_t kFullLengthSequences = 64;
 
 std::int64_t longest_prompt(const GrpoRun& run) {
   return std::max<std::int64_t>({run.prompts.longest(), run.eval_prompts ? run.eval_prompts->longest() : 0, 1});
@@ -60,7 +63,7 @@ bool prefills_think(const GrpoRun& run) {
 void make_rewards(GrpoRun& run) {
   const bool prefilled = prefills_think(run);
   if (prefilled) log_info("the chat template opens <think> itself: the format reward counts it as present");
-  run.rewards = rewards_of(run.options, prefilled, private_paths(run.options));
+  run.rewards = rewards_of(run.options, prefilled, hidden_paths(run.options));
   run.reward_weights = run.options.reward_weights;
   if (run.reward_weights.empty()) run.reward_weights.assign(run.rewards.size(), 1.0);
 }
@@ -122,7 +125,7 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   // The engine is sized for the longest prompt with a full completion.
   run.engine = rollout_engine(options, run.batch, longest_prompt(run));
   check_completions(run, input);
-  run.beside_bytes = beside_bytes(options, *run.model, run.dtype);
+  run.benchmark_bytes_held = benchmark_bytes_held(options, *run.model, run.dtype);
   const std::int64_t micro_steps = GrpoTask::micro_steps_per_epoch(options, run.batch, run.prompts.size());
   const std::int64_t accumulation = options.gradient_accumulation_steps;
   run.total_steps =
@@ -136,6 +139,7 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
 EngineOptions rollout_engine(const GrpoOptions& options, const GrpoBatch& batch, std::int64_t longest_prompt) {
   return engine_options({.max_model_len = longest_prompt + options.max_completion_length,
                          .max_num_seqs = std::min(batch.completions, kMaxSequences),
+                         .full_length = kFullLengthSequences,
                          .repetition_penalty = options.repetition_penalty});
 }
 
@@ -146,11 +150,11 @@ GrpoSizes sizes_of(const GrpoRun& run) {
           .batch = run.batch,
           .engine = run.engine,
           .evaluates = run.eval_prompts.has_value(),
-          .beside_bytes = run.beside_bytes};
+          .benchmark_bytes_held = run.benchmark_bytes_held};
 }
 
 bool needs_forward(const GrpoOptions& options) {
-  return options.top_entropy_quantile < 1 || options.compares_importance();
+  return options.top_entropy_quantile < 1 || options.needs_trainer_logps();
 }
 
 Workspace trace_run(const GrpoSizes& run, const TrainingOptions& training) {
@@ -167,7 +171,7 @@ Workspace trace_run(const GrpoSizes& run, const TrainingOptions& training) {
   }
   const LossProgramOptions options{
       .capacity = {completions * run.engine.max_model_len, completions},
-      .compile = compile_options(training, run.dtype, workspace.store_bytes() + run.beside_bytes)};
+      .compile = compile_options(training, run.dtype, workspace.store_bytes() + run.benchmark_bytes_held)};
   const PolicyLossOptions loss = policy_loss_options(keys, run.batch);
   workspace.add(kPolicyProgram, trace_policy(*run.model, loss, options), training_use());
   if (run.evaluates) workspace.add(kPolicyEvaluationProgram, trace_policy_evaluation(*run.model, loss, options), {});
@@ -196,7 +200,7 @@ std::unique_ptr<RolloutSource> rollout_source(const GrpoRun& run, Workspace& wor
 Workspace trace_run(const GrpoRun& run) { return trace_run(sizes_of(run), run.options); }
 
 std::size_t bytes_with(const GrpoRun& run, const TrainingOptions& options) {
-  return trace_run(sizes_of(run), options).memory().total() + run.beside_bytes;
+  return trace_run(sizes_of(run), options).memory().total() + run.benchmark_bytes_held;
 }
 
 MetricValues train(GrpoRun& run) {
@@ -216,7 +220,7 @@ MetricValues train(GrpoRun& run) {
                        .output_dir = run.options.output_dir},
                       *run.model, run.dtype, device));
   set_gemm_tuning(device, run.options.gemm.tuning());
-  check_fits(run.options, run.dtype, device, bytes + run.beside_bytes,
+  check_fits(run.options, run.dtype, device, bytes + run.benchmark_bytes_held,
              [&](const TrainingOptions& options) { return bytes_with(run, options); });
   // Load the weights, allocate all other memory, and copy the reference model from the initial weights.
   workspace.provide(kWeightStore, load_weights(*run.model, *run.initial, run.dtype, device));

@@ -35,7 +35,7 @@ struct GrpoRun {
   EngineOptions engine;
   std::int64_t total_steps = 0;
   std::vector<RunObserver*> observers = {};  // must outlive the run
-  std::size_t beside_bytes = 0;  // device bytes that benchmarks of checkpoints allocate between steps (setup.h)
+  std::size_t benchmark_bytes_held = 0;  // device bytes that benchmarks of checkpoints allocate between steps (setup.h)
 };
 
 // Reads data, tokenizer, configuration and rewards, but no weights. Throws Error if the options do not fit them.
@@ -60,7 +60,7 @@ struct GrpoSizes {
   GrpoBatch batch;
   EngineOptions engine;
   bool evaluates = false;
-  std::size_t beside_bytes = 0;  // GrpoRun::beside_bytes
+  std::size_t benchmark_bytes_held = 0;  // GrpoRun::benchmark_bytes_held
 };
 [[nodiscard]] GrpoSizes sizes_of(const GrpoRun& run);
 // The same with `training` instead of the training options in sizes.options.

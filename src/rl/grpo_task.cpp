@@ -140,7 +140,7 @@ void GrpoTask::report(std::span<const Rollout> rollouts, const std::string& name
   if (!run_.options.log_completions) return;
   std::int64_t left = run_.options.num_completions_to_print.value_or(std::numeric_limits<std::int64_t>::max());
   for (const Rollout& rollout : rollouts) {
-    for (const JudgedCompletion& judged : rollout.judged) {
+    for (const ScoredCompletion& judged : rollout.judged) {
       if (left-- > 0) log_info(text_of(name, ", ", to_text(judged, run_.rewards)));
     }
   }
@@ -170,7 +170,7 @@ void GrpoTask::add_reference_logps(std::span<PolicySample> samples) const {
 
 void GrpoTask::correct_importance(Rollout& rollout) const {
   const GrpoOptions& options = run_.options;
-  if (!options.compares_importance()) return;
+  if (!options.needs_trainer_logps()) return;
   const ImportanceOptions importance = importance_options(options);
   ImportanceMetrics metrics(importance);
   std::vector<std::vector<float>> logps = logps_of(kForwardProgram, rollout.samples);
@@ -201,8 +201,8 @@ LossNormaliser GrpoTask::normaliser_of(std::span<const PolicySample> samples) co
   return normaliser;
 }
 
-void GrpoTask::weigh(std::vector<PolicyBatch>& batches, std::span<const std::span<const PolicySample>> samples,
-                     const LossNormaliser& normaliser) {
+void GrpoTask::set_weights(std::vector<PolicyBatch>& batches, std::span<const std::span<const PolicySample>> samples,
+                           const LossNormaliser& normaliser) {
   for (std::size_t i = 0; i < batches.size(); ++i) set_loss_weights(batches[i], samples[i], normaliser);
   if (run_.options.top_entropy_quantile >= 1) return;
   std::vector<std::vector<float>> entropies;  // [micro-batches][tokens]
@@ -215,7 +215,7 @@ void GrpoTask::weigh(std::vector<PolicyBatch>& batches, std::span<const std::spa
     }
   }
   const double threshold = entropy_threshold(std::move(unmasked), run_.options.top_entropy_quantile);
-  for (std::size_t i = 0; i < batches.size(); ++i) leave_out_low_entropy(batches[i], entropies[i], threshold);
+  for (std::size_t i = 0; i < batches.size(); ++i) mask_low_entropy(batches[i], entropies[i], threshold);
 }
 
 double GrpoTask::run(const char* name, const PolicyBatch& batch, bool compare, PolicyMetrics& metrics,
@@ -251,21 +251,21 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   // its normaliser is taken over all samples that it reads.
   std::vector<Rollout> rollouts;
   std::vector<bool> fresh;  // [micro-batches] true if the current weights sampled it and log-probabilities are compared
-  read_.clear();
+  step_samples_.clear();
   for (std::int64_t i = 0; i < accumulation; ++i) {
     const std::int64_t at = micro_steps_ + i;
     if (at % reuse == 0) rollouts.push_back(generate());
-    fresh.push_back(updates_since_generation_ == 0 && !options.compares_importance());
+    fresh.push_back(updates_since_generation_ == 0 && !options.needs_trainer_logps());
     const auto samples = micro_batches(samples_)[static_cast<std::size_t>(at % run_.batch.steps_per_generation)];
-    read_.insert(read_.end(), samples.begin(), samples.end());
+    step_samples_.insert(step_samples_.end(), samples.begin(), samples.end());
   }
   report(rollouts, text_of("step-", step + 1), step + 1);
   // Weigh all micro-batches before the first one runs: weights and entropy threshold depend on the whole step.
-  const std::vector<std::span<const PolicySample>> parts = micro_batches(read_);
+  const std::vector<std::span<const PolicySample>> parts = micro_batches(step_samples_);
   std::vector<PolicyBatch> batches;
   batches.reserve(parts.size());
   for (const auto& part : parts) batches.push_back(make_policy_batch(part));
-  weigh(batches, parts, normaliser_of(read_));
+  set_weights(batches, parts, normaliser_of(step_samples_));
   // Forward and backward passes; gradients accumulate in the order of the micro-batches.
   PolicyMetrics policy_metrics(loss_);
   ModelFigures figures(workspace_.executable(kPolicyProgram).program());
@@ -276,8 +276,8 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   }
   micro_steps_ += accumulation;
   MetricValues values{{"loss", loss}};
-  if (!rollouts.empty()) judged_ = rollout_metrics(rollouts, run_.rewards);
-  if (!rollouts.empty()) append(values, judged_);
+  if (!rollouts.empty()) last_rollout_metrics_ = rollout_metrics(rollouts, run_.rewards);
+  if (!rollouts.empty()) append(values, last_rollout_metrics_);
   append(values, policy_metrics.values());
   figures.append_to(values, 1.0);
   if (options.exact_logprobs && options.rollout == RolloutKind::own) check_exact(values, step);
@@ -330,8 +330,8 @@ std::vector<std::string> GrpoTask::shown_metrics() const {
 
 std::string GrpoTask::idle_cause(const MetricValues&, double grad_norm) const {
   const auto value_of = [&](std::string_view name) {
-    const auto at = std::ranges::find(judged_, name, &std::pair<std::string, double>::first);
-    return at == judged_.end() ? std::numeric_limits<double>::quiet_NaN() : at->second;
+    const auto at = std::ranges::find(last_rollout_metrics_, name, &std::pair<std::string, double>::first);
+    return at == last_rollout_metrics_.end() ? std::numeric_limits<double>::quiet_NaN() : at->second;
   };
   const double clipped = value_of("completions/clipped_ratio");
   const std::string cut =
@@ -358,7 +358,7 @@ std::string GrpoTask::idle_cause(const MetricValues&, double grad_norm) const {
 
 void GrpoTask::after_update(std::int64_t step) {
   ++updates_since_generation_;
-  source_.weights_moved();
+  source_.weights_changed();
   const GrpoOptions& options = run_.options;
   if (!options.sync_ref_model || !workspace_.has_store(kReferenceStore)) return;
   if ((step + 1) % options.ref_model_sync_steps == 0) {
@@ -371,7 +371,7 @@ double GrpoTask::epoch() const {
          static_cast<double>(micro_steps_per_epoch(run_.options, run_.batch, run_.prompts.size()));
 }
 
-Json GrpoTask::last_batch() const { return to_json(read_); }
+Json GrpoTask::last_batch() const { return to_json(step_samples_); }
 
 Json GrpoTask::state() const {
   const std::int64_t reuse = run_.batch.steps_per_generation * run_.options.num_iterations;

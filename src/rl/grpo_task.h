@@ -131,8 +131,8 @@ class GrpoTask final : public TrainingTask {
   [[nodiscard]] LossNormaliser normaliser_of(std::span<const PolicySample> samples) const;
   // Sets the loss weights of all micro-batches of a step, and removes the policy term of the tokens that
   // top_entropy_quantile excludes.
-  void weigh(std::vector<PolicyBatch>& batches, std::span<const std::span<const PolicySample>> samples,
-             const LossNormaliser& normaliser);
+  void set_weights(std::vector<PolicyBatch>& batches, std::span<const std::span<const PolicySample>> samples,
+                   const LossNormaliser& normaliser);
   // Runs one micro-batch and returns its share of the step's loss. compare: true if the weights are still those that
   // sampled it, so that the metrics may compare log-probabilities.
   double run(const char* program, const PolicyBatch& batch, bool compare, PolicyMetrics& metrics,
@@ -150,9 +150,9 @@ class GrpoTask final : public TrainingTask {
   std::int64_t updates_since_generation_ = 0;
   std::int64_t tokens_seen_ = 0;
   double flops_ = 0;
-  std::vector<PolicySample> samples_;  // the current generation
-  std::vector<PolicySample> read_;     // samples of the last step, its micro-batches end to end
-  NamedValues judged_;                 // rollout_metrics of the last step that made a generation
+  std::vector<PolicySample> samples_;       // the current generation
+  std::vector<PolicySample> step_samples_;  // samples of the last step, its micro-batches end to end
+  NamedValues last_rollout_metrics_;        // rollout_metrics of the last step that made a generation
 };
 
 }  // namespace hone

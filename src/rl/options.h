@@ -120,7 +120,7 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
     return vllm_importance_sampling_correction.value_or(rollout == RolloutKind::server);
   }
   // Returns true if a forward pass computes the trainer's log-probabilities of each generation before its first update.
-  [[nodiscard]] bool compares_importance() const { return corrects_importance() || rollout == RolloutKind::server; }
+  [[nodiscard]] bool needs_trainer_logps() const { return corrects_importance() || rollout == RolloutKind::server; }
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -135,7 +135,7 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
     loss_fields(v);
     LoraOptions::fields(v);
     TrainingOptions::fields(v);
-    v.of_run(
+    v.run_only(
         [&] { v("log_completions", log_completions, "Print completions with their rewards at each logged step"); });
     v("num_completions_to_print", num_completions_to_print, "How many; unset: all", at_least(1));
   }
@@ -161,14 +161,14 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
     v("rollout", rollout, "What generates: hone's engine in this process, or a server that is sent the weights");
     v("rollout_server", rollout_server,
       "rollout: server: what kind it is of, which decides how it is told of new weights");
-    v.of_run([&] { v("vllm_server_url", vllm_server_url, "rollout: server: its URL, with or without /v1"); });
+    v.run_only([&] { v("vllm_server_url", vllm_server_url, "rollout: server: its URL, with or without /v1"); });
     v.alias("vllm_server_base_url", "vllm_server_url");
     v("vllm_server_host", vllm_server_host, "rollout: server: its host, where no URL is set");
     v("vllm_server_port", vllm_server_port, "rollout: server: its port, beside vllm_server_host", within(1, 65535));
     v("vllm_server_timeout", vllm_server_timeout,
       "rollout: server: seconds that an answer may take, and that a server which gives none is asked again",
       within(0.001, 1e6));
-    v.of_run([&] {
+    v.run_only([&] {
       v("rollout_key_variable", rollout_key_variable, "rollout: server: environment variable that holds its API key");
       v("rollout_weights_dir", rollout_weights_dir,
         "rollout: server: folder of the weights, as the server sees it too; unset: rollout_weights in output_dir");

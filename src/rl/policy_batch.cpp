@@ -92,7 +92,7 @@ double entropy_threshold(std::vector<float> entropies, double share) {
   return low + (at - static_cast<double>(below)) * (high - low);
 }
 
-void leave_out_low_entropy(PolicyBatch& batch, std::span<const float> entropies, double threshold) {
+void mask_low_entropy(PolicyBatch& batch, std::span<const float> entropies, double threshold) {
   for (std::size_t t = 0; t < batch.loss_advantages.size(); ++t) {
     if (static_cast<double>(entropies[t]) < threshold) batch.loss_advantages[t] = 0;
   }

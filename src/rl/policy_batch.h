@@ -59,6 +59,6 @@ void set_loss_weights(PolicyBatch& batch, std::span<const PolicySample> samples,
 // quantile, interpolated linearly as in torch.quantile. `entropies` holds all tokens of a step that are not masked.
 [[nodiscard]] double entropy_threshold(std::vector<float> entropies, double share);
 // Sets loss_advantages to 0 for tokens whose entropy is below the threshold. entropies: [tokens].
-void leave_out_low_entropy(PolicyBatch& batch, std::span<const float> entropies, double threshold);
+void mask_low_entropy(PolicyBatch& batch, std::span<const float> entropies, double threshold);
 
 }  // namespace hone

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "data/mixture.h"
-#include "reward/own/own_reward.h"
 #include "reward/registry.h"
+#include "reward/user/user_reward.h"
 #include "rl/reward_rows.h"
 
 namespace hone {
@@ -29,12 +29,12 @@ std::vector<Reward> rewards_of(const RewardKeys& keys, bool think_prefilled, std
   std::vector<Reward> rewards;
   rewards.reserve(keys.reward_funcs.size());
   for (const std::string& name : keys.reward_funcs) {
-    rewards.push_back(is_own_reward(name) ? make_own_reward(name, limit) : registry.make(name, options));
+    rewards.push_back(is_user_reward(name) ? make_user_reward(name, limit) : registry.make(name, options));
   }
   return rewards;
 }
 
-std::vector<std::string> private_paths(const GrpoOptions& options) {
+std::vector<std::string> hidden_paths(const GrpoOptions& options) {
   std::vector<std::string> paths = {options.dataset_name, options.eval_dataset_name, options.output_dir};
   if (options.dataset_mixture.kind != YamlValue::Kind::null) {
     for (const MixtureDataset& one : read_mixture(options.dataset_mixture, "dataset_mixture").datasets) {

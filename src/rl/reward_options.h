@@ -15,6 +15,6 @@ namespace hone {
 [[nodiscard]] std::vector<Reward> rewards_of(const RewardKeys& keys, bool think_prefilled,
                                              std::vector<std::string> hidden);
 // Returns the data sets, which hold the answers, and the output folder of a run: `hidden` of rewards_of.
-[[nodiscard]] std::vector<std::string> private_paths(const GrpoOptions& options);
+[[nodiscard]] std::vector<std::string> hidden_paths(const GrpoOptions& options);
 
 }  // namespace hone

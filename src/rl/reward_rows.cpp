@@ -26,7 +26,7 @@ void visit_rows(const RowQuery& query, const std::function<void(std::span<const 
   BadRows bad;
   std::vector<std::string_view> values(query.columns.size());
   const RowFilter filter{.key_column = query.key_column, .key = query.key, .columns = query.columns};
-  source_of(query).for_each_row_of(filter, bad, [&](const Json& row, const RowPlace& place) {
+  source_of(query).for_each_matching_row(filter, bad, [&](const Json& row, const RowPlace& place) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const Json& value = row[query.columns[i]];
       if (!value.is_string()) {

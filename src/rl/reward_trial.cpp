@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/json_value.h"
-#include "reward/own/own_reward.h"
+#include "reward/user/user_reward.h"
 
 namespace hone {
 namespace {
@@ -43,7 +43,7 @@ void try_rewards(std::span<const Reward> rewards, const RewardTrial& trial) {
       (void)reward.score(inputs);
     } catch (const Error& error) {
       // The author of a user reward needs to know which input caused the error.
-      if (is_own_reward(reward.name)) {
+      if (is_user_reward(reward.name)) {
         throw Error(text_of(error.what(), "; it was tried on the first prompt with made-up completions"));
       }
       throw;

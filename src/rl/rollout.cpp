@@ -24,7 +24,7 @@ std::vector<Request> make_requests(const PromptSet& prompts, std::span<const std
   return requests;
 }
 
-Json to_json(const JudgedCompletion& judged, std::span<const Reward> rewards, std::int64_t step) {
+Json to_json(const ScoredCompletion& judged, std::span<const Reward> rewards, std::int64_t step) {
   Json scores = Json::object();
   for (std::size_t r = 0; r < rewards.size(); ++r) {
     const std::optional<double>& score = judged.rewards[r];
@@ -58,7 +58,7 @@ Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const Prompt
   const auto group_size = static_cast<std::size_t>(options.num_generations);
   for (std::size_t i = 0; i < completions.size(); ++i) {
     const std::uint32_t prompt = chosen[i / group_size];
-    JudgedCompletion judged;
+    ScoredCompletion judged;
     judged.prompt = prompt;
     judged.prompt_text = tokenizer.decode(requests[i].prompt);
     judged.completion = std::string(prompts.prefill(prompt)) + completions[i].text;
@@ -101,7 +101,7 @@ void write_completions(const std::filesystem::path& path, std::span<const Rollou
                        std::span<const Reward> rewards, std::int64_t step) {
   std::string text;
   for (const Rollout& rollout : rollouts) {
-    for (const JudgedCompletion& judged : rollout.judged) {
+    for (const ScoredCompletion& judged : rollout.judged) {
       text += to_json(judged, rewards, step).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
     }
   }
@@ -109,7 +109,7 @@ void write_completions(const std::filesystem::path& path, std::span<const Rollou
   write_file(path, text);
 }
 
-std::string earned_text(const Json& completion) {
+std::string rewards_text(const Json& completion) {
   std::string text = text_of("advantage ", completion.at("advantage").get<double>());
   for (const auto& [name, value] : completion.at("rewards").items()) {
     text += text_of(", ", name, " ", value.is_null() ? "n/a" : text_of(value.get<double>()));
@@ -117,8 +117,8 @@ std::string earned_text(const Json& completion) {
   return text;
 }
 
-std::string to_text(const JudgedCompletion& judged, std::span<const Reward> rewards) {
-  return text_of(earned_text(to_json(judged, rewards, 0)), "\n", judged.prompt_text, judged.completion);
+std::string to_text(const ScoredCompletion& judged, std::span<const Reward> rewards) {
+  return text_of(rewards_text(to_json(judged, rewards, 0)), "\n", judged.prompt_text, judged.completion);
 }
 
 }  // namespace hone

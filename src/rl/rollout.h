@@ -18,7 +18,7 @@
 namespace hone {
 
 // A completion as text with its rewards, for files and the log.
-struct JudgedCompletion {
+struct ScoredCompletion {
   std::int64_t prompt = 0;  // index in the prompt set
   std::string prompt_text;
   std::string completion;
@@ -29,7 +29,7 @@ struct JudgedCompletion {
 
 struct Rollout {
   std::vector<PolicySample> samples;     // [prompts x num_generations], the completions of a prompt are consecutive
-  std::vector<JudgedCompletion> judged;  // [samples]
+  std::vector<ScoredCompletion> judged;  // [samples]
   std::vector<RewardScores> scores;      // [rewards][samples]
   Advantages advantages;
   std::vector<std::pair<std::string, double>> importance;  // ImportanceMetrics; empty if ratios were not computed
@@ -45,7 +45,7 @@ class RolloutSource {
   // Returns one completion per request, in the same order. Throws Interrupted on Ctrl+C.
   [[nodiscard]] virtual std::vector<Completion> generate(std::span<const Request> requests) = 0;
   // Called after the weights of the policy have changed.
-  virtual void weights_moved() {}
+  virtual void weights_changed() {}
 };
 
 // Generates with hone's engine, which shares the weights of the policy.
@@ -81,8 +81,8 @@ struct RolloutOptions {
 void write_completions(const std::filesystem::path& path, std::span<const Rollout> rollouts,
                        std::span<const Reward> rewards, std::int64_t step);
 // Returns a line like "advantage 0.5, accuracy 1, format n/a", then prompt and completion.
-[[nodiscard]] std::string to_text(const JudgedCompletion& judged, std::span<const Reward> rewards);
+[[nodiscard]] std::string to_text(const ScoredCompletion& judged, std::span<const Reward> rewards);
 // Returns that first line for an object written by write_completions. Throws Json::exception for any other object.
-[[nodiscard]] std::string earned_text(const Json& completion);
+[[nodiscard]] std::string rewards_text(const Json& completion);
 
 }  // namespace hone

@@ -40,9 +40,7 @@ const ServerApi& api_of(RolloutServer server) {
                 .help = "vllm serve needs VLLM_SERVER_DEV_MODE=1 in its environment to load weights, trl vllm-serve "
                         "loads them only over NCCL; for SGLang set rollout_server: sglang"},
       ServerApi{.calls = {{"/update_weights_from_disk",
-                           [](const std::string& folder) {
-                             return Json{{"model_path", folder}};
-                           }}},
+                           [](const std::string& folder) { return Json{{"model_path", folder}}; }}},
                 .help = "for vLLM set rollout_server: vllm"}};
   return apis.at(static_cast<std::size_t>(server));
 }
@@ -52,7 +50,7 @@ EndpointOptions endpoint_options(const GrpoOptions& options, const std::atomic<b
   return {.token = environment_variable(options.rollout_key_variable.c_str()),
           .token_help = "the server's key belongs in the environment's " + options.rollout_key_variable,
           .not_found_help = std::string(api_of(options.rollout_server).help),
-          .given_up_help =
+          .retries_exhausted_help =
               "vllm_server_timeout limits the time; the same command continues from the last "
               "checkpoint",
           .timeout = timeout,
@@ -226,7 +224,7 @@ void ServerRollout::send_weights() {
         });
     if (!refusal.empty()) throw Error(url, refusal);
   }
-  are_sent_ = true;
+  weights_sent_ = true;
 }
 
 std::vector<Completion> ServerRollout::ask(const Request& request, std::size_t count) const {
@@ -246,7 +244,7 @@ std::vector<Completion> ServerRollout::generate(std::span<const Request> request
     if (i == 0 || requests[i].prompt != requests[i - 1].prompt) firsts.push_back(i);
   }
   std::vector<Completion> completions(requests.size());
-  if (!are_sent_) send_weights();
+  if (!weights_sent_) send_weights();
   for_all(firsts.size(), cancelled_, [&](std::size_t group) {
     const std::size_t first = firsts[group];
     const std::size_t end = group + 1 < firsts.size() ? firsts[group + 1] : requests.size();

@@ -36,7 +36,7 @@ class ServerRollout final : public RolloutSource {
   // requests with the same prompt, many requests concurrently. Throws Error if the server refuses, does not answer or
   // gives an invalid answer, and Interrupted on Ctrl+C.
   [[nodiscard]] std::vector<Completion> generate(std::span<const Request> requests) override;
-  void weights_moved() override { are_sent_ = false; }
+  void weights_changed() override { weights_sent_ = false; }
 
  private:
   void send_weights();
@@ -51,7 +51,7 @@ class ServerRollout final : public RolloutSource {
   std::string server_;
   std::atomic<bool> cancelled_ = false;
   EndpointClient client_;
-  bool are_sent_ = false;
+  bool weights_sent_ = false;
 };
 
 }  // namespace hone

@@ -21,7 +21,7 @@ std::vector<std::int64_t> steps_in(const fs::path& folder) {
   if (!fs::is_directory(folder)) return steps;
   constexpr std::string_view kBegin = "step-";
   constexpr std::string_view kEnd = ".jsonl";
-  for (const std::string& name : names_in(folder)) {
+  for (const std::string& name : list_folder(folder)) {
     if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) continue;
     std::int64_t step = 0;
     const char* end = name.data() + name.size() - kEnd.size();
@@ -53,7 +53,7 @@ std::string text_under(const std::string& title, const std::string& text) {
 
 }  // namespace
 
-std::string show_completions(const fs::path& run, std::string_view step, std::optional<std::int64_t> most) {
+std::string format_completions(const fs::path& run, std::string_view step, std::optional<std::int64_t> most) {
   const fs::path path = file_of(run, step);
   const std::vector<std::string> lines = split(read_file(path), '\n');
   std::string text;
@@ -70,7 +70,7 @@ std::string show_completions(const fs::path& run, std::string_view step, std::op
                            json.at("prompt").get<std::string>());
       }
       prompt = number;
-      text += text_under(earned_text(json), json.at("completion").get<std::string>());
+      text += text_under(rewards_text(json), json.at("completion").get<std::string>());
     } catch (const Json::exception&) {
       throw Error(where, "is no completion that hone grpo has written");
     }

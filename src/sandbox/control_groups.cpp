@@ -46,7 +46,7 @@ std::string text_in_file(const std::string& path) {
 
 // Returns the directory of the control group of this process; nothing if cgroup version 2 is not mounted.
 std::optional<std::string> own_group() {
-  struct statfs status {};
+  struct statfs status{};
   if (statfs(kRoot, &status) != 0 || status.f_type != CGROUP2_SUPER_MAGIC) return std::nullopt;
   for (const std::string& line : split(text_in_file("/proc/self/cgroup"), '\n')) {
     if (line.starts_with("0::/")) return kRoot + (line == "0::/" ? std::string() : line.substr(3));

@@ -96,9 +96,8 @@ LaunchPlan decode_plan(std::string_view bytes) {
   LaunchPlan plan;
   from.texts(plan.arguments);
   from.texts(plan.environment);
-  from.list(plan.world.mounts, [&] {
-    return LaunchMount{static_cast<MountKind>(from.number()), from.text(), from.text()};
-  });
+  from.list(plan.world.mounts,
+            [&] { return LaunchMount{static_cast<MountKind>(from.number()), from.text(), from.text()}; });
   from.list(plan.world.links, [&] { return LaunchLink{from.text(), from.text()}; });
   from.list(plan.files, [&] { return SandboxFile{from.text(), from.view(), from.number() != 0}; });
   from.list(plan.pipes, [&] { return SandboxPipe{from.text(), from.text()}; });

@@ -17,10 +17,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <span>
+#include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "core/error.h"
-#include "sandbox/inside.h"
+#include "sandbox/sandbox_init.h"
 #include "system/child.h"
 #include "system/streams.h"
 
@@ -30,8 +33,8 @@ namespace {
 constexpr const char* kVariable = "HONE_SANDBOX_LAUNCHER";  // environment variable that makes the executable the server
 constexpr const char* kDropRoot = "drop-root";              // values of the variable
 constexpr const char* kKeepUser = "keep-user";
-constexpr std::size_t kLeastPassed = 5;  // descriptors per request: plan and streams; a control group may follow
-constexpr int kMostTries = 12;           // the pause between attempts doubles: about 10 s together
+constexpr std::size_t kLeastPassed = 5;  // the plan and the streams; a control group may follow
+constexpr int kMostTries = 12;           // with pauses between them that double: 10 s together
 constexpr std::chrono::milliseconds kFirstPause{5};
 
 // Returns true for errors that are likely to disappear, such as ETOOMANYREFS: the number of descriptors in flight is
@@ -41,7 +44,59 @@ bool is_shortage(int error) {
   return std::ranges::find(kShortages, error) != kShortages.end();
 }
 
-// --- In the server
+// Steps on the way to a sandbox that the system may refuse, in their order.
+enum class Step : std::uint8_t {
+  none,
+  // of the server, before its first program
+  user,
+  dumpable,
+  pidfd,
+  user_namespace,
+  user_map,
+  // for each program
+  descriptors,
+  network,
+  process
+};
+
+const char* name_of(Step step) {
+  switch (step) {
+    case Step::user:
+      return "changing from root to nobody";
+    case Step::dumpable:
+      return "PR_SET_DUMPABLE";
+    case Step::pidfd:
+      return "pidfd_open";
+    case Step::user_namespace:
+      return "a new user namespace";
+    case Step::user_map:
+      return "the user map of a new user namespace";
+    case Step::network:
+      return "a new network namespace";
+    case Step::process:
+      return "a process in new namespaces";
+    case Step::none:
+    case Step::descriptors:
+      break;
+  }
+  return "passing descriptors";
+}
+
+// A step that the system refused. The server sends it as one number.
+struct Refusal {
+  Step step = Step::none;  // none: nothing was refused
+  int error = 0;           // errno
+};
+
+constexpr int kErrors = 4096;  // more than the largest errno
+
+std::int32_t encode(const Refusal& refusal) { return static_cast<int>(refusal.step) * kErrors + refusal.error; }
+Refusal decode(std::int32_t number) { return {static_cast<Step>(number / kErrors), number % kErrors}; }
+
+// The step that has just failed, with errno; a write that is cut short sets none.
+Refusal refused(Step step) { return {step, errno != 0 ? errno : EIO}; }
+
+// --- in the server
 
 // Network namespaces without interfaces, each lent to one program at a time. They are reused, because creating one
 // takes longer than creating all other namespaces together.
@@ -91,15 +146,25 @@ void wait_for_request(Networks& networks) {
   } while (ppoll(&ready, 1, nullptr, &none) < 0);  // SIGCHLD, unblocked only here, interrupts the wait
 }
 
-[[noreturn]] void serve_launches(bool drops_root) {
-  if (drops_root && !become_nobody()) _exit(1);
+// Makes this process ready to start programs, and describes it in `server`, whose pidfd is `self` from then on.
+Refusal prepare_server(bool drops_root, Descriptor& self, LaunchServer& server) {
+  errno = 0;
+  if (drops_root && !become_nobody()) return refused(Step::user);
   // The children write their own user id maps. The files in /proc belong to root if a process is not dumpable.
-  if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0) _exit(1);
-  const Descriptor self = open_process(getpid());
-  const LaunchServer server{.process = self.number(), .user = geteuid(), .group = getegid()};
-  // In its new user namespace the server may create network namespaces and switch between them.
-  const bool is_entered = unshare(CLONE_NEWUSER) == 0 && map_user(server.user, server.group, server);
-  const int refused = is_entered ? 0 : errno;
+  if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0) return refused(Step::dumpable);
+  self = open_process(getpid());
+  if (!self.open()) return refused(Step::pidfd);
+  server = {.process = self.number(), .user = geteuid(), .group = getegid()};
+  // A space of users in which it may make networks and go from one to another.
+  if (unshare(CLONE_NEWUSER) != 0) return refused(Step::user_namespace);
+  if (!map_user(server.user, server.group, server)) return refused(Step::user_map);
+  return {};
+}
+
+[[noreturn]] void serve_launches(bool drops_root) {
+  Descriptor self;
+  LaunchServer server;
+  const Refusal unprepared = prepare_server(drops_root, self, server);
   Networks networks;
   constexpr unsigned long kSpaces = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;
   // One request per message: the plan and the streams as descriptors. The answer is a pidfd, or errno without
@@ -107,14 +172,20 @@ void wait_for_request(Networks& networks) {
   for (;;) {
     wait_for_request(networks);
     NumberedDescriptors asked;
-    if (!receive_numbered(kServerChannel, asked) || asked.descriptors.size() < kLeastPassed) _exit(0);
+    if (!receive_numbered(kServerChannel, asked)) _exit(0);
     const auto number = [&](std::size_t i) { return asked.descriptors[i].number(); };
     int process = -1;
     long id = -1;
-    errno = refused;
-    // The raw system call returns twice like fork(); the wrapper clone() of the C library needs a new stack.
-    if (is_entered && networks.enter()) {
+    // A server that is not prepared starts nothing: it may still be root.
+    Refusal refusal = unprepared;
+    if (refusal.step == Step::none && asked.descriptors.size() != static_cast<std::size_t>(asked.number)) {
+      refusal = {Step::descriptors, EMFILE};  // this process had no room for all of them
+    }
+    if (refusal.step == Step::none && !networks.enter()) refusal = refused(Step::network);
+    if (refusal.step == Step::none) {
+      // The raw system call returns twice like fork(); the wrapper clone() of the C library needs a new stack.
       id = syscall(SYS_clone, kSpaces | CLONE_PIDFD | SIGCHLD, nullptr, &process, nullptr, nullptr);
+      if (id < 0) refusal = refused(Step::process);
     }
     if (id == 0) {
       run_inside(number(0),
@@ -125,11 +196,10 @@ void wait_for_request(Networks& networks) {
                   .control_group = asked.descriptors.size() > kLeastPassed ? number(5) : -1},
                  server);
     }
-    const int error = id < 0 ? errno : 0;
     if (id > 0) networks.begin(static_cast<pid_t>(id));
     asked.descriptors.clear();
     const Descriptor made(process);
-    while (!send_numbered(kServerChannel, error, {&process, id < 0 ? 0U : 1U})) {
+    while (!send_numbered(kServerChannel, encode(refusal), {&process, id < 0 ? 0U : 1U})) {
       if (!is_shortage(errno)) _exit(0);
       (void)poll(nullptr, 0, static_cast<int>(kFirstPause.count()));
     }
@@ -147,38 +217,49 @@ __attribute__((constructor)) void become_launcher_if_asked() {
   serve_launches(std::strcmp(asked, kDropRoot) == 0);
 }
 
+// --- in the process that asks
+
+constexpr std::string_view kStarting = "starting a program";
+
+// Returns true for errors of a channel whose other end is closed.
+bool is_hang_up(int error) {
+  return error == EPIPE || error == ECONNRESET || error == ENOTCONN || error == ECONNREFUSED;
+}
+
+// Describes the end of a process, from its status.
+std::string end_of(int status) {
+  return WIFSIGNALED(status) ? text_of("signal ", WTERMSIG(status)) : text_of("exit status ", WEXITSTATUS(status));
+}
+
 }  // namespace
 
-// --- In the client
-
-Launcher::Launcher(bool drop_root)
-    : server_({.name = "hone-programs",
+Launcher::Launcher(bool drop_root, Wait wait)
+    : wait_(wait ? std::move(wait) : [](std::chrono::milliseconds pause) { std::this_thread::sleep_for(pause); }),
+      server_({.name = "hone-programs",
                .variable = kVariable,
                .value = drop_root ? kDropRoot : kKeepUser,
                .environment = {},
                .socket_type = SOCK_SEQPACKET}) {}
 
-Descriptor Launcher::try_launch(std::span<const int> passed) {
+Launcher::Attempt Launcher::try_launch(std::span<const int> passed) {
   const std::scoped_lock lock(mutex_);
-  server_.start();
-  NumberedDescriptors answer;
-  errno = 0;
-  if (!send_numbered(server_.channel(), 0, passed)) {
-    if (!is_shortage(errno)) server_.stop();  // it died
-    return {};
+  for (bool is_new = server_.id() == 0;; is_new = true) {
+    server_.start();
+    NumberedDescriptors answer;
+    const bool is_sent = send_numbered(server_.channel(), static_cast<std::int32_t>(passed.size()), passed);
+    if (!is_sent && !is_hang_up(errno)) return {{}, name_of(Step::descriptors), errno};
+    if (is_sent && receive_numbered(server_.channel(), answer)) {
+      if (answer.descriptors.size() == 1) return {std::move(answer.descriptors[0]), nullptr, 0};
+      const Refusal refusal = decode(answer.number);
+      // The program runs, but this process had no room for its pidfd. A second one would share its streams.
+      if (refusal.step == Step::none) throw Error(kStarting, text_of("the pidfd: ", std::strerror(EMFILE)));
+      if (refusal.step < Step::descriptors) server_.stop();  // a new one may come further
+      return {{}, name_of(refusal.step), refusal.error};
+    }
+    // A server that has started programs before may have been killed; a new one that ends will end again.
+    const int status = server_.stop();
+    if (is_new) throw Error(kStarting, text_of("the server that starts them ended early: ", end_of(status)));
   }
-  if (!receive_numbered(server_.channel(), answer)) {
-    server_.stop();
-    errno = ECHILD;
-    return {};
-  }
-  if (answer.descriptors.size() == 1) return std::move(answer.descriptors[0]);
-  if (!is_shortage(answer.number)) {
-    throw Error("starting a program",
-                text_of("no new namespaces: ", std::strerror(answer.number == 0 ? EMFILE : answer.number)));
-  }
-  errno = answer.number;
-  return {};
 }
 
 Descriptor Launcher::launch(const LaunchPlan& plan, const LaunchStreams& streams) {
@@ -187,15 +268,12 @@ Descriptor Launcher::launch(const LaunchPlan& plan, const LaunchStreams& streams
   if (streams.control_group >= 0) passed.push_back(streams.control_group);
   std::chrono::milliseconds pause = kFirstPause;
   for (int attempt = 1;; ++attempt, pause *= 2) {
-    Descriptor process = try_launch(passed);
-    if (process.open()) return process;
-    const int error = errno;
-    if (attempt == kMostTries) {
-      const char* reason =
-          error == ECHILD || error == EPIPE ? "the sandbox server exits immediately" : std::strerror(error);
-      throw Error("starting a program", reason);
+    Attempt made = try_launch(passed);
+    if (made.process.open()) return std::move(made.process);
+    if (attempt == kMostTries || !is_shortage(made.error)) {
+      throw Error(kStarting, text_of(made.step, ": ", std::strerror(made.error)));
     }
-    std::this_thread::sleep_for(pause);
+    wait_(pause);
   }
 }
 

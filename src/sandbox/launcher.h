@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+#include <functional>
 #include <mutex>
 #include <span>
 
@@ -27,18 +29,29 @@ struct LaunchStreams {
 // object is destroyed and when this process ends for any reason. Thread-safe.
 class Launcher {
  public:
-  // With drop_root the server runs as "nobody", because some resource limits do not apply to root.
-  explicit Launcher(bool drop_root);
+  using Wait = std::function<void(std::chrono::milliseconds)>;
+
+  // With drop_root the server runs as "nobody", because some resource limits do not apply to root. `wait` is called
+  // between two attempts; if it is empty, the calling thread sleeps.
+  explicit Launcher(bool drop_root, Wait wait = {});
 
   // Creates a sandbox and returns a pidfd of its first process, which exits when the program ends; the kernel then
-  // kills all other processes of the sandbox. Retries for about 10 s while the system lacks processes, memory or
-  // descriptors. Throws Error with the system's reason if no sandbox can be created.
+  // kills all other processes of the sandbox. Throws Error with the refused step and the system's reason if no sandbox
+  // can be created: immediately if the refusal is lasting (EPERM, ENOSYS, ...), after 12 attempts if the system lacks
+  // processes, memory or descriptors.
   [[nodiscard]] Descriptor launch(const LaunchPlan& plan, const LaunchStreams& streams);
 
  private:
-  // Returns the pidfd, or a closed descriptor with errno set if the attempt should be repeated.
-  [[nodiscard]] Descriptor try_launch(std::span<const int> passed);
+  // Result of one request to the server.
+  struct Attempt {
+    Descriptor process;          // the pidfd; not open if a step was refused
+    const char* step = nullptr;  // the refused step
+    int error = 0;               // errno of that step
+  };
+  // Starts the server unless it is running. Throws Error if a new server ends without an answer.
+  [[nodiscard]] Attempt try_launch(std::span<const int> passed);
 
+  Wait wait_;
   std::mutex mutex_;
   ServerProcess server_;
 };

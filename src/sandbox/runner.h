@@ -42,7 +42,8 @@ struct SandboxLimits {
   std::int64_t cpu_seconds = 6;             // CPU time of each process
   std::uint64_t memory_bytes = 1ULL << 30;  // address space of each process; in a control group, memory of all together
   std::int64_t processes = 10;              // processes and threads, including one or two of the sandbox itself
-  std::uint64_t file_bytes = 16ULL << 20;   // each file that it writes; at least the size of its largest given file
+  std::uint64_t file_bytes =
+      16ULL << 20;  // size of each file that it writes; at least the size of its largest given file
   std::uint64_t disk_bytes = 64ULL << 20;   // all files that it writes together; they are in memory (tmpfs)
   std::uint64_t output_bytes = 1ULL << 20;  // each output stream; a program that prints more is killed
   bool deep_stack = false;                  // the stack may take all of memory_bytes, as in programming contests

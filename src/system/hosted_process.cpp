@@ -21,7 +21,7 @@ namespace hone {
 namespace {
 
 constexpr std::size_t kMostSaid = 64 << 10;               // bytes of output that are kept, the last ones
-constexpr std::chrono::milliseconds kLook{200};           // interval between checks for Ctrl+C
+constexpr std::chrono::milliseconds kPollInterval{200};   // interval between checks for Ctrl+C
 constexpr std::chrono::milliseconds kToEnd{2000};         // time to exit after the socket was closed
 constexpr std::chrono::milliseconds kForTraceback{2000};  // time to print a traceback after SIGUSR1
 
@@ -39,7 +39,7 @@ HostedProcess::HostedProcess(const std::vector<std::string>& arguments) {
                      .limits = {},
                      .dies_with_thread = true});
   channel_ = std::move(sockets.ours);
-  said_end_ = std::move(pipe.read);
+  output_pipe_ = std::move(pipe.read);
   process_ = open_process(id_);
   if (!process_.open()) {
     const int error = errno;
@@ -87,8 +87,8 @@ std::string HostedProcess::take_said() {
 void HostedProcess::wait_some(bool writes, Clock::time_point deadline) {
   std::array<pollfd, 3> ready{{{process_.number(), POLLIN, 0},
                                {channel_.number(), static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), 0},
-                               {said_end_.number(), POLLIN, 0}}};
-  poll_until(ready, std::min(deadline, Clock::now() + kLook));
+                               {output_pipe_.number(), POLLIN, 0}}};
+  poll_until(ready, std::min(deadline, Clock::now() + kPollInterval));
 }
 
 void HostedProcess::send_some() {
@@ -109,11 +109,11 @@ bool HostedProcess::read_answers() {
 
 void HostedProcess::read_said() {
   std::array<char, 1 << 16> bytes;
-  while (said_end_.open()) {
-    const ssize_t count = read(said_end_.number(), bytes.data(), bytes.size());
+  while (output_pipe_.open()) {
+    const ssize_t count = read(output_pipe_.number(), bytes.data(), bytes.size());
     if (count < 0) return;
     if (count == 0) {
-      said_end_ = Descriptor();
+      output_pipe_ = Descriptor();
       return;
     }
     said_.append(bytes.data(), static_cast<std::size_t>(count));
@@ -135,8 +135,8 @@ HostedProcess::Failure HostedProcess::ended() {
 
 HostedProcess::Failure HostedProcess::late(std::chrono::milliseconds limit) {
   kill(id_, SIGUSR1);
-  for (const auto wait : {kForTraceback, kLook}) {
-    if (said_end_.open() && wait_readable(said_end_.number(), wait)) read_said();
+  for (const auto wait : {kForTraceback, kPollInterval}) {
+    if (output_pipe_.open() && wait_readable(output_pipe_.number(), wait)) read_said();
   }
   kill(-id_, SIGKILL);
   return {text_of("no answer within ", static_cast<double>(limit.count()) / 1000, " s"), true};

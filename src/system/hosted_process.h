@@ -51,7 +51,7 @@ class HostedProcess {
   pid_t id_ = 0;
   Descriptor process_;  // a pidfd
   Descriptor channel_;
-  Descriptor said_end_;
+  Descriptor output_pipe_;
   std::string out_;   // bytes not sent yet
   std::string in_;    // bytes received and not returned yet
   std::string said_;  // standard output and standard error since the last take_said()

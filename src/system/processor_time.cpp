@@ -62,7 +62,7 @@ std::optional<Stat> stat_at(const std::string& path) {
   return stat;
 }
 
-std::vector<pid_t> numbers_in(const std::string& folder) {
+std::vector<pid_t> numeric_entries(const std::string& folder) {
   std::vector<pid_t> numbers;
   const std::unique_ptr<DIR, int (*)(DIR*)> open_folder(opendir(folder.c_str()), &closedir);
   if (open_folder == nullptr) return numbers;
@@ -77,7 +77,7 @@ std::vector<pid_t> numbers_in(const std::string& folder) {
 
 bool has_running_thread(pid_t process) {
   const std::string folder = text_of("/proc/", process, "/task");
-  for (const pid_t thread : numbers_in(folder)) {
+  for (const pid_t thread : numeric_entries(folder)) {
     const std::optional<Stat> stat = stat_at(text_of(folder, "/", thread, "/stat"));
     if (stat && stat->state == 'R') return true;
   }
@@ -96,7 +96,7 @@ std::chrono::nanoseconds processor_time_of(pid_t process) {
 ProcessorTime processor_time_of_tree(pid_t root) {
   std::unordered_map<pid_t, Stat> all;
   std::unordered_map<pid_t, std::vector<pid_t>> children;
-  for (const pid_t process : numbers_in("/proc")) {
+  for (const pid_t process : numeric_entries("/proc")) {
     const std::optional<Stat> stat = stat_at(text_of("/proc/", process, "/stat"));
     if (!stat) continue;
     all[process] = *stat;

@@ -27,10 +27,11 @@ void ServerProcess::start() {
   channel_ = std::move(sockets.ours);
 }
 
-void ServerProcess::stop() {
+int ServerProcess::stop() {
   channel_ = Descriptor();
-  if (id_ != 0) (void)wait_for_child(id_);
+  const int status = id_ != 0 ? wait_for_child(id_) : 0;
   id_ = 0;
+  return status;
 }
 
 const char* server_value(const char* variable) {

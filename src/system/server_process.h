@@ -34,8 +34,9 @@ class ServerProcess {
 
   // Starts the server unless it is running. Throws Error with the system's reason.
   void start();
-  // Closes the channel and waits for the server to exit.
-  void stop();
+  // Closes the channel and waits for the server to exit. Returns its status, as waitpid() gives it; 0 if it was not
+  // running.
+  int stop();
   [[nodiscard]] int channel() const { return channel_.number(); }
   [[nodiscard]] pid_t id() const { return id_; }  // 0 if it is not running
 

@@ -241,7 +241,7 @@ void BpeModel::append_symbols(std::string_view piece, std::vector<TokenId>& symb
 // as in the reference.
 void BpeModel::append_characters(std::string_view piece, std::vector<TokenId>& symbols) const {
   TokenId waiting = -1;  // none
-  const auto put_down = [&] {
+  const auto append_unknown = [&] {
     if (waiting >= 0) symbols.push_back(waiting);
     waiting = -1;
   };
@@ -250,18 +250,18 @@ void BpeModel::append_characters(std::string_view piece, std::vector<TokenId>& s
     const std::string_view character = piece.substr(at, size);
     const auto is_byte = [&](char byte) { return fallback_ids_[static_cast<unsigned char>(byte)] >= 0; };
     if (const auto found = pieces_.find(character); found != pieces_.end()) {
-      put_down();
+      append_unknown();
       symbols.push_back(found->second);
     } else if (options_.byte_fallback && std::all_of(character.begin(), character.end(), is_byte)) {
       for (const char byte : character) symbols.push_back(fallback_ids_[static_cast<unsigned char>(byte)]);
     } else {
       if (!unknown_) fail_outside(piece, at);
-      if (!options_.fuse_unknown) put_down();
+      if (!options_.fuse_unknown) append_unknown();
       waiting = *unknown_;
     }
     at += size;
   }
-  put_down();
+  append_unknown();
 }
 
 void BpeModel::merge_short(std::vector<TokenId>& symbols) const {

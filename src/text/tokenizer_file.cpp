@@ -87,7 +87,7 @@ Json written(const BpeModel::Merges& merges) {
 }  // namespace
 
 TokenizerFile::TokenizerFile(std::string_view text, std::string_view where) {
-  if (is_too_deep_json(text)) throw Error(where, text_of("JSON nested deeper than ", kDeepestJson, " levels"));
+  if (is_too_deep_json(text)) throw Error(where, text_of("JSON nested deeper than ", kMaxJsonDepth, " levels"));
   Json json;
   try {
     json = Json::parse(text, VocabularyFilter(vocabulary, where));

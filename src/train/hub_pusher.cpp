@@ -19,7 +19,7 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr HubPatience kBeforeTraining{.tries = 3, .first_pause = std::chrono::milliseconds(250)};
+constexpr RetryPolicy kBeforeTraining{.tries = 3, .first_pause = std::chrono::milliseconds(250)};
 constexpr std::array<std::string_view, 2> kStateFiles{"optimizer.safetensors", "training_state.json"};
 
 bool is_pushed(const std::string& name, bool with_state) {
@@ -65,12 +65,12 @@ std::string step_branch(const std::string& revision, std::int64_t step) {
 
 std::vector<UploadFile> model_files(const fs::path& folder, bool with_state) {
   std::vector<UploadFile> files;
-  for (const std::string& name : names_in(folder)) {
+  for (const std::string& name : list_folder(folder)) {
     if (is_file(folder / name) && is_pushed(name, with_state)) files.emplace_back(name, folder / name);
   }
   const fs::path runs = folder / "runs";  // TensorBoard files
   if (is_folder(runs)) {
-    for (const std::string& name : names_in(runs)) {
+    for (const std::string& name : list_folder(runs)) {
       if (is_file(runs / name) && is_pushed(name, false)) files.emplace_back("runs/" + name, runs / name);
     }
   }
@@ -108,7 +108,7 @@ void check_hub(const HubOptions& options, const std::string& output_dir, bool dr
   }
 }
 
-HubPusher::HubPusher(const HubOptions& options, std::string command, std::string defaults, HubPatience patience)
+HubPusher::HubPusher(const HubOptions& options, std::string command, std::string defaults, RetryPolicy patience)
     : options_(options), command_(std::move(command)), defaults_(std::move(defaults)), patience_(patience) {}
 
 HubPusher::~HubPusher() {

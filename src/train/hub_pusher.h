@@ -34,7 +34,7 @@ void check_hub(const HubOptions& options, const std::string& output_dir, bool dr
 class HubPusher final : public RunObserver {
  public:
   // defaults: the default options of the command as JSON (ModelCard::defaults).
-  HubPusher(const HubOptions& options, std::string command, std::string defaults, HubPatience patience = {});
+  HubPusher(const HubOptions& options, std::string command, std::string defaults, RetryPolicy patience = {});
   HubPusher(const HubPusher&) = delete;
   HubPusher& operator=(const HubPusher&) = delete;
   // Waits for queued pushes, except after Ctrl+C.
@@ -66,7 +66,7 @@ class HubPusher final : public RunObserver {
   HubOptions options_;
   std::string command_;
   std::string defaults_;  // JSON
-  HubPatience patience_;
+  RetryPolicy patience_;
   std::string name_;       // name of the repository, possibly without its owner
   std::string full_name_;  // name with its owner, set by the first push; only the pushing thread reads it
   bool is_ready_ = false;  // the repository exists; used by the pushing thread only

@@ -14,8 +14,8 @@
 #include "model/lora.h"
 #include "model/registry.h"
 #include "train/config_overrides.h"
-#include "train/fit.h"
 #include "train/language_task.h"
+#include "train/memory_fit.h"
 #include "train/setup.h"
 
 namespace hone {
@@ -185,7 +185,7 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
     run.eval_batches = rows_in_order(*test, Packing::wrapped, options.block_size, options);
   }
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());
-  run.beside_bytes = beside_bytes(options, *run.model, run.dtype);
+  run.benchmark_bytes_held = benchmark_bytes_held(options, *run.model, run.dtype);
   return run;
 }
 
@@ -251,7 +251,7 @@ LanguageRun prepare_sft(const SftOptions& options) {
     run.eval_batches = rows_in_order(test, eval_packing, capacity, options);
   }
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());
-  run.beside_bytes = beside_bytes(options, *run.model, run.dtype);
+  run.benchmark_bytes_held = benchmark_bytes_held(options, *run.model, run.dtype);
   return run;
 }
 
@@ -262,7 +262,7 @@ Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& training)
   Workspace workspace = training_workspace(training, *sizes.model, sizes.dtype);
   LossProgramOptions options{
       .capacity = {scaled(sizes.limits.tokens), scaled(sizes.limits.documents)},
-      .compile = compile_options(training, sizes.dtype, workspace.store_bytes() + sizes.beside_bytes),
+      .compile = compile_options(training, sizes.dtype, workspace.store_bytes() + sizes.benchmark_bytes_held),
       .dynamic = sizes.loss == SftLoss::dft};
   workspace.add(kTrainingProgram, trace_training(*sizes.model, options), training_use());
   if (sizes.eval_limits) {
@@ -279,7 +279,7 @@ LanguageSizes sizes_of(const LanguageRun& run) {
                       .limits = run.batches->limits(),
                       .rows = run.options.per_device_train_batch_size,
                       .eval_limits = std::nullopt,
-                      .beside_bytes = run.beside_bytes};
+                      .benchmark_bytes_held = run.benchmark_bytes_held};
   if (run.eval_batches != nullptr) sizes.eval_limits = run.eval_batches->limits();
   return sizes;
 }
@@ -287,7 +287,7 @@ LanguageSizes sizes_of(const LanguageRun& run) {
 Workspace trace_run(const LanguageRun& run) { return trace_run(sizes_of(run), run.options); }
 
 std::size_t bytes_with(const LanguageRun& run, const TrainingOptions& options) {
-  return trace_run(sizes_of(run), options).memory().total() + run.beside_bytes;
+  return trace_run(sizes_of(run), options).memory().total() + run.benchmark_bytes_held;
 }
 
 MetricValues train(LanguageRun& run) {
@@ -307,7 +307,7 @@ MetricValues train(LanguageRun& run) {
                        .output_dir = run.options.output_dir},
                       *run.model, run.dtype, device));
   set_gemm_tuning(device, run.options.gemm.tuning());
-  check_fits(run.options, run.dtype, device, bytes + run.beside_bytes,
+  check_fits(run.options, run.dtype, device, bytes + run.benchmark_bytes_held,
              [&](const TrainingOptions& options) { return bytes_with(run, options); });
   // Load or initialise the weights, then allocate gradients, states and activations.
   workspace.provide(kWeightStore,

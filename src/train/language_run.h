@@ -32,7 +32,7 @@ struct LanguageRun {
   std::unique_ptr<BatchLoader> eval_batches = nullptr;  // null: no evaluation
   std::int64_t total_steps = 0;
   std::vector<RunObserver*> observers = {};  // must outlive the run
-  std::size_t beside_bytes = 0;  // device bytes that benchmarks of checkpoints allocate between steps (setup.h)
+  std::size_t benchmark_bytes_held = 0;  // device bytes that benchmarks of checkpoints allocate between steps (setup.h)
 };
 
 // Read data, tokenizer and configuration, but no weights. Throw Error if the options do not fit them.
@@ -50,7 +50,7 @@ struct LanguageSizes {
   BatchLimits limits;
   std::int64_t rows = 1;  // per_device_train_batch_size to which `limits` belong
   std::optional<BatchLimits> eval_limits;
-  std::size_t beside_bytes = 0;  // LanguageRun::beside_bytes
+  std::size_t benchmark_bytes_held = 0;  // LanguageRun::benchmark_bytes_held
 };
 [[nodiscard]] LanguageSizes sizes_of(const LanguageRun& run);
 // The same with other training options; per_device_train_batch_size scales the capacity of the training program.

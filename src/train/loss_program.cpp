@@ -104,7 +104,7 @@ void LossSums::add(const LossReading& reading) {
 }
 
 LossLaunches::~LossLaunches() {
-  if (readings_.empty()) return;
+  if (pending_downloads_.empty()) return;
   try {
     executable_.device().synchronize();
   } catch (const Error&) {
@@ -113,7 +113,8 @@ LossLaunches::~LossLaunches() {
 }
 
 void LossLaunches::launch(const HostBatch& batch, double weight) {
-  HONE_ASSERT(readings_.size() < readings_.capacity(), "more launches than the ", readings_.capacity(), " announced");
+  HONE_ASSERT(pending_downloads_.size() < pending_downloads_.capacity(), "more launches than the ",
+              pending_downloads_.capacity(), " announced");
   const auto tokens = static_cast<std::size_t>(batch.token_count());
   std::vector<float> weights(tokens);  // input "loss_weights"
   std::vector<float> counted(tokens);  // 1 for tokens with a loss
@@ -130,10 +131,10 @@ void LossLaunches::launch(const HostBatch& batch, double weight) {
   executable_.set<float>("counted", counted);
   if (executable_.program().find(Role::input, kDropoutInput) != kNoValue) {
     executable_.set<std::int32_t>(kDropoutInput,
-                                  dropout_draw(seed_, step_, static_cast<std::int64_t>(readings_.size())));
+                                  dropout_draw(seed_, step_, static_cast<std::int64_t>(pending_downloads_.size())));
   }
   executable_.run();
-  LossReading& reading = readings_.emplace_back();
+  LossReading& reading = pending_downloads_.emplace_back();
   reading.target_tokens = batch.target_tokens;
   reading.tokens = batch.token_count();
   executable_.get_later<float>("loss", {&reading.loss, 1});
@@ -146,7 +147,7 @@ LossSums LossLaunches::sums() {
   executable_.device().synchronize();
   LossSums sums;
   sums.figures = figures_;
-  for (const LossReading& reading : readings_) sums.add(reading);
+  for (const LossReading& reading : pending_downloads_) sums.add(reading);
   return sums;
 }
 

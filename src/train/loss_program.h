@@ -94,7 +94,7 @@ class LossLaunches {
  public:
   LossLaunches(Executable& executable, std::size_t most, std::uint64_t seed = 0, std::int64_t step = 0)
       : executable_(executable), seed_(seed), step_(step), figures_(executable.program()) {
-    readings_.reserve(most);
+    pending_downloads_.reserve(most);
   }
   LossLaunches(const LossLaunches&) = delete;
   LossLaunches& operator=(const LossLaunches&) = delete;
@@ -109,8 +109,8 @@ class LossLaunches {
   Executable& executable_;
   std::uint64_t seed_;
   std::int64_t step_;
-  ModelFigures figures_;               // losses and statistics that the program outputs
-  std::vector<LossReading> readings_;  // [launches], reserved in advance: the device writes into the elements
+  ModelFigures figures_;                        // losses and statistics that the program outputs
+  std::vector<LossReading> pending_downloads_;  // [launches], reserved in advance: the device writes into the elements
 };
 
 // Launches one batch and returns its sums.

@@ -81,7 +81,7 @@ std::string front_matter(const ModelCard& card) {
 Json computed_keys(const OptionTable& table) {
   Json json = option_json(table);
   for (const Option& option : table.options()) {
-    if (option.of_run) json.erase(option.name);
+    if (option.run_only) json.erase(option.name);
   }
   return json;
 }

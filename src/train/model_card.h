@@ -17,7 +17,7 @@ struct ModelCard {
   bool is_adapter = false;
 };
 
-// Returns the options that affect what a run computes, not where or how it executes (Option::of_run).
+// Returns the options that affect what a run computes, not where or how it executes (Option::run_only).
 [[nodiscard]] Json computed_keys(const OptionTable& table);
 
 // Returns the text: front matter (base_model, datasets, library_name, tags), then the base model, the data set, the

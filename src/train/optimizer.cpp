@@ -34,7 +34,7 @@ std::vector<Trained> trained_weights(const Model& model, DType dtype) {
 }
 
 Placement placement_of(const NamedType& weight, const OptimizerOptions& options) {
-  return options.paged && weight.type.elements() >= kLeastPaged ? Placement::host : Placement::device;
+  return options.paged && weight.type.elements() >= kMinPagedElements ? Placement::host : Placement::device;
 }
 
 // Initialises the f32 master weights from the current bf16 weights.

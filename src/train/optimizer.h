@@ -14,7 +14,7 @@ inline constexpr const char* kUpdateProgram = "update";
 inline constexpr const char* kOptimizerStore = "optimizer";
 
 // Traces the update program, which moves every trainable weight of the model by its update rule. With options.paged the
-// states of weights with at least kLeastPaged elements are placed in host memory.
+// states of weights with at least kMinPagedElements elements are placed in host memory.
 [[nodiscard]] Program trace_update(const Model& model, DType dtype, const OptimizerOptions& options);
 // Adds this program with its gradients and optimizer states to a workspace that has the weights of the model.
 void add_update(Workspace& workspace, const Model& model, DType dtype, const OptimizerOptions& options);

@@ -113,20 +113,20 @@ struct DatasetOptions {
     v("dataset_train_split", dataset_train_split, "Split to train on");
     v("dataset_test_split", dataset_test_split, "Split to evaluate on, of eval_dataset_name or else of dataset_name");
     v("eval_dataset_name", eval_dataset_name, "File or folder to evaluate on; a file is taken whole");
-    v.of_run([&] {
+    v.run_only([&] {
       v("token_cache", token_cache, "Keep encoded data in $HONE_CACHE, or in ~/.cache/hone, for the next start");
     });
   }
 };
 
 // Settings of `hone plan`, which are not options of a run.
-struct PlanQuestion {
+struct PlanSettings {
   bool asked = false;                  // nothing will be run, so neither output_dir nor data are required
   std::optional<DeviceMemory> device;  // memory of a GPU to plan for instead of the machine's device
 };
 
 struct TrainingOptions {
-  PlanQuestion plan;
+  PlanSettings plan;
   std::int64_t per_device_train_batch_size = 8;
   std::int64_t per_device_eval_batch_size = 8;
   std::int64_t gradient_accumulation_steps = 1;
@@ -201,7 +201,7 @@ struct TrainingOptions {
     v("seed", seed, "Of shuffling, initialisation and sampling", at_least(0));
     v("data_seed", data_seed, "Of shuffling alone; unset: seed", at_least(0));
     v("dataloader_drop_last", dataloader_drop_last, "Leave out an epoch's last batch where it is not full");
-    v.of_run([&] { v("device", device, kDeviceHelp); });
+    v.run_only([&] { v("device", device, kDeviceHelp); });
     gemm.fields(v);
 
     v.group("Optimizer");
@@ -222,10 +222,10 @@ struct TrainingOptions {
     v("warmup_ratio", warmup_ratio, "Share of the steps over which the rate rises from 0", within(0, 1));
     v("warmup_steps", warmup_steps, "Steps of the warm-up; above 0 it wins over warmup_ratio", at_least(0));
 
-    v.of_run([&] { hub.fields(v); });
+    v.run_only([&] { hub.fields(v); });
 
     v.group("Output");
-    v.of_run([&] {
+    v.run_only([&] {
       v("output_dir", output_dir, "Folder of checkpoints, metrics and the final model");
       v("overwrite_output_dir", overwrite_output_dir, "Start anew although output_dir holds a checkpoint");
       v("resume_from_checkpoint", resume_from_checkpoint,
@@ -238,7 +238,7 @@ struct TrainingOptions {
     v("eval_steps", eval_steps, "Steps between evaluations; below 1 a share; unset: logging_steps", above(0));
     v("eval_on_start", eval_on_start, "Evaluate before the first step too");
     v("do_eval", do_eval, "Evaluate after the last step, where eval_strategy is no");
-    v.of_run([&] {
+    v.run_only([&] {
       v("benchmarks", benchmarks,
         "Tasks of hone eval that each saved checkpoint is scored on: aime24, aime25, math_500, gpqa, lcb, lcb_v4, all; "
         "TASK=FILE: on problems of your own");
@@ -251,7 +251,7 @@ struct TrainingOptions {
       "Leave the weights of the checkpoint whose evaluation was the best, which is never deleted");
     v("metric_for_best_model", metric_for_best_model, "What evaluations are compared by, with or without eval_");
     v("greater_is_better", greater_is_better, "Which of two is better; unset: the lower of a loss, else the greater");
-    v.of_run([&] {
+    v.run_only([&] {
       v("run_name", run_name, "Name of the run in its log and in each row of metrics.jsonl");
       v("metrics_block", metrics_block, "Log a step as a block of lines rather than as one");
       v("report_to", report_to, "Who is told what is logged beside metrics.jsonl: " + tracker_list() + ", all, none");
@@ -265,7 +265,9 @@ struct TrainingOptions {
   // Returns true if the run evaluates at least once.
   [[nodiscard]] bool evaluates() const { return eval_strategy != Interval::no || eval_on_start || do_eval; }
   // Returns true if evaluations are compared with each other.
-  [[nodiscard]] bool looks_for_best() const { return load_best_model_at_end || save_strategy == SaveStrategy::best; }
+  [[nodiscard]] bool compares_evaluations() const {
+    return load_best_model_at_end || save_strategy == SaveStrategy::best;
+  }
   // Returns the seed of the order of the data.
   [[nodiscard]] std::uint64_t order_seed() const { return static_cast<std::uint64_t>(data_seed.value_or(seed)); }
 

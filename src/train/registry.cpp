@@ -6,17 +6,17 @@
 
 namespace hone {
 
-void UpdateRuleRegistry::add(WeightKind kind, const OwnUpdateRule& rule) {
+void UpdateRuleRegistry::add(WeightKind kind, const WeightUpdateRule& rule) {
   HONE_ASSERT(kind.is_set() && find(kind) == nullptr, "a kind of weight has two rules");
   rules_.emplace_back(kind, &rule);
 }
 
-const OwnUpdateRule* UpdateRuleRegistry::find(WeightKind kind) const {
-  const auto found = std::ranges::find(rules_, kind, &std::pair<WeightKind, const OwnUpdateRule*>::first);
+const WeightUpdateRule* UpdateRuleRegistry::find(WeightKind kind) const {
+  const auto found = std::ranges::find(rules_, kind, &std::pair<WeightKind, const WeightUpdateRule*>::first);
   return found == rules_.end() ? nullptr : found->second;
 }
 
-UpdateRuleRegistry& own_update_rules() {
+UpdateRuleRegistry& update_rule_registry() {
   static UpdateRuleRegistry registry = [] {
     UpdateRuleRegistry all;
     register_all_train(all);

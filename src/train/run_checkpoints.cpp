@@ -75,7 +75,7 @@ Json RunCheckpoints::load(const fs::path& checkpoint, TrainingTask& task) {
     load_states(layout, tensors, prefix, *store);
   }
   subject_.optimizer.set_steps(state.json().at("optimizer_steps").get<std::int64_t>());
-  if (const auto best = state.json().find("best"); best != state.json().end() && options_.looks_for_best()) {
+  if (const auto best = state.json().find("best"); best != state.json().end() && options_.compares_evaluations()) {
     best_ = Best{best->at("step").get<std::int64_t>(), best->at("value").get<double>()};
   }
   task.restore(state.json().at("task"));

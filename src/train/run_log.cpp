@@ -8,7 +8,7 @@
 #include "core/strings.h"
 #include "model/weights.h"
 #include "tracker/tracker.h"
-#include "train/usage.h"
+#include "train/resource_metrics.h"
 
 namespace hone {
 namespace fs = std::filesystem;
@@ -35,7 +35,7 @@ RunLog::RunLog(const TrainingOptions& options, const TrainerSetup& setup, const 
                                                     .resumed_step = first,
                                                     .history = history,
                                                     .keys = options_.keys_of_trackers});
-  usage_ = std::make_unique<UsageMeter>(subject.weights.device(), model_dtype(subject.model, subject.weights));
+  usage_ = std::make_unique<ResourceMeter>(subject.weights.device(), model_dtype(subject.model, subject.weights));
 }
 
 RunLog::~RunLog() = default;
@@ -101,7 +101,7 @@ void RunLog::log_evaluation(std::int64_t step, const TrainingTask& task, const M
   log_info(metric_line(row, total_steps_, shown));
 }
 
-void RunLog::log_beside(std::int64_t step, const MetricValues& values) {
+void RunLog::log_metrics_only(std::int64_t step, const MetricValues& values) {
   if (values.empty()) return;
   MetricRow row;
   row.step = step;
@@ -109,7 +109,7 @@ void RunLog::log_beside(std::int64_t step, const MetricValues& values) {
   write_row(row);
 }
 
-void RunLog::leave_out(const std::function<void()>& work) {
+void RunLog::exclude_from_rates(const std::function<void()>& work) {
   const Clock::time_point start = Clock::now();
   work();
   window_.start += Clock::now() - start;

@@ -16,7 +16,7 @@
 namespace hone {
 
 class Trackers;
-class UsageMeter;
+class ResourceMeter;
 
 class RunLog {
  public:
@@ -29,16 +29,16 @@ class RunLog {
 
   // Marks the start of the first step, from which rates are measured.
   void begin(const TrainingTask& task);
-  // Adds a step that was applied; warns if many steps in a row changed nothing (IdleWatch).
+  // Adds a step that was applied; warns if many steps in a row changed nothing (IdleDetector).
   void add_step(const TrainingTask& task, const MetricValues& values, double grad_norm, double learning_rate);
   // Logs a line for the steps since the previous line and returns its metrics.
   MetricValues log_steps(std::int64_t step, const TrainingTask& task);
   // Logs an evaluation, if it has values.
   void log_evaluation(std::int64_t step, const TrainingTask& task, const MetricValues& values);
   // Writes metrics of a step to metrics.jsonl and the trackers without a log line.
-  void log_beside(std::int64_t step, const MetricValues& values);
+  void log_metrics_only(std::int64_t step, const MetricValues& values);
   // Runs work that is not part of a step; its time is excluded from rates.
-  void leave_out(const std::function<void()>& work);
+  void exclude_from_rates(const std::function<void()>& work);
   // Closes the trackers of a run that succeeded.
   void finish();
 
@@ -49,9 +49,9 @@ class RunLog {
   std::int64_t total_steps_;
   std::unique_ptr<MetricsWriter> metrics_;
   std::unique_ptr<Trackers> trackers_;
-  std::unique_ptr<UsageMeter> usage_;
+  std::unique_ptr<ResourceMeter> usage_;
   MetricWindow window_;
-  IdleWatch idle_;
+  IdleDetector idle_;
 };
 
 }  // namespace hone

@@ -7,8 +7,8 @@
 #include "core/json_value.h"
 #include "core/strings.h"
 #include "train/lora_options.h"
+#include "train/resource_metrics.h"
 #include "train/trainer.h"
-#include "train/usage.h"
 
 namespace hone {
 namespace {
@@ -16,8 +16,8 @@ namespace {
 constexpr std::size_t kMostShown = 60;  // bytes of a value in a notice
 
 // Options that affect how a run starts, not what it computes.
-constexpr std::array<std::string_view, 5> kOfTheStart{"resume_from_checkpoint", "overwrite_output_dir", "output_dir",
-                                                      "dry_run", "show"};
+constexpr std::array<std::string_view, 5> kStartOnlyKeys{"resume_from_checkpoint", "overwrite_output_dir", "output_dir",
+                                                         "dry_run", "show"};
 
 std::string value_text(const Json& value) {
   std::string text =
@@ -40,7 +40,7 @@ std::string changed_keys(const Json& before, const Json& now) {
   if (!before.is_object()) return text;
   for (const auto& [key, value] : now.items()) {
     const auto old = before.find(key);
-    if (old == before.end() || *old == value || std::ranges::count(kOfTheStart, key) > 0) continue;
+    if (old == before.end() || *old == value || std::ranges::count(kStartOnlyKeys, key) > 0) continue;
     text += text_of(text.empty() ? "" : "; ", key, " was ", value_text(*old), ", is ", value_text(value));
   }
   return text;
@@ -64,7 +64,7 @@ std::string TrainingTask::idle_cause(const MetricValues&, double grad_norm) cons
          "max_length), or no weight is trained";
 }
 
-std::string IdleWatch::see(std::string_view cause) {
+std::string IdleDetector::see(std::string_view cause) {
   steps_ = cause.empty() ? 0 : steps_ + 1;
   if (steps_ < kSteps || said_) return {};
   said_ = true;

@@ -38,7 +38,7 @@ struct RunStart {
                                    double seconds, std::int64_t tokens);
 
 // Counts consecutive steps from which nothing was learned, and reports them once.
-class IdleWatch {
+class IdleDetector {
  public:
   // Adds a step. cause: TrainingTask::idle_cause, empty if the step changed the weights usefully. Returns the warning
   // when kSteps consecutive steps have a cause for the first time, otherwise an empty string.

@@ -12,7 +12,7 @@
 #include "model/loaded_model.h"
 #include "model/weights.h"
 #include "train/benchmark_memory.h"
-#include "train/fit.h"
+#include "train/memory_fit.h"
 #include "train/optim_args.h"
 
 namespace hone {
@@ -40,20 +40,20 @@ MixtureSources open_mixture(const DatasetOptions& options, SampleBy sample_by) {
   });
 }
 
-Moments moments_of(OptimizerType type) {
+MomentFormat moments_of(OptimizerType type) {
   switch (type) {
     case OptimizerType::adamw_bf16:
-      return Moments::as_weights;
+      return MomentFormat::as_weights;
     case OptimizerType::adamw_8bit:
     case OptimizerType::paged_adamw_8bit:
-      return Moments::codes;
+      return MomentFormat::int8;
     case OptimizerType::adamw:
     case OptimizerType::paged_adamw:
     case OptimizerType::muon:
     case OptimizerType::sgd:
       break;
   }
-  return Moments::wide;
+  return MomentFormat::wide;
 }
 
 UpdateRule rule_of(OptimizerType type) {
@@ -61,8 +61,9 @@ UpdateRule rule_of(OptimizerType type) {
   return type == OptimizerType::sgd ? UpdateRule::sgd : UpdateRule::adamw;
 }
 
-GradientSums gradient_sums(const TrainingOptions& options) {
-  return options.gradient_dtype == GradientType::bfloat16 ? GradientSums::as_weights : GradientSums::wide;
+GradientAccumulation gradient_sums(const TrainingOptions& options) {
+  return options.gradient_dtype == GradientType::bfloat16 ? GradientAccumulation::as_weights
+                                                          : GradientAccumulation::wide;
 }
 
 }  // namespace
@@ -141,7 +142,7 @@ Workspace training_workspace(const TrainingOptions& options, const Model& model,
   return workspace;
 }
 
-std::size_t beside_bytes(const TrainingOptions& options, const Model& model, DType dtype) {
+std::size_t benchmark_bytes_held(const TrainingOptions& options, const Model& model, DType dtype) {
   const bool none = std::ranges::all_of(
       options.benchmarks, [](const std::string& name) { return name == "none" || yaml_boolean(name) == false; });
   return none ? 0 : benchmark_bytes(model, dtype, open_device(options.device).kind());

@@ -40,7 +40,7 @@ namespace hone {
 [[nodiscard]] Workspace training_workspace(const TrainingOptions& options, const Model& model, DType dtype);
 // Returns the device bytes that benchmarks of checkpoints need in addition to the memory of the run; 0 without
 // benchmarks.
-[[nodiscard]] std::size_t beside_bytes(const TrainingOptions& options, const Model& model, DType dtype);
+[[nodiscard]] std::size_t benchmark_bytes_held(const TrainingOptions& options, const Model& model, DType dtype);
 [[nodiscard]] OptimizerOptions optimizer_options(const TrainingOptions& options);
 
 }  // namespace hone

@@ -83,15 +83,15 @@ void Trainer::step_once(std::int64_t step, TrainingTask& task) {
 
 void Trainer::evaluate(std::int64_t step, TrainingTask& task) {
   MetricValues values;
-  log_->leave_out([&] { values = task.evaluate(step); });
+  log_->exclude_from_rates([&] { values = task.evaluate(step); });
   log_->log_evaluation(step, task, values);
-  if (!values.empty() && options_.looks_for_best() && step > 0) checkpoints_.compare_with_best(step, values);
+  if (!values.empty() && options_.compares_evaluations() && step > 0) checkpoints_.compare_with_best(step, values);
 }
 
 void Trainer::save(std::int64_t step, TrainingTask& task) {
   checkpoints_.save(step, task);
   MetricValues values;
-  log_->leave_out([&] {
+  log_->exclude_from_rates([&] {
     try {
       for (RunObserver* observer : setup_.observers) {
         for (const auto& value : observer->saved(view(step), checkpoints_.folder_of(step))) values.push_back(value);
@@ -100,7 +100,7 @@ void Trainer::save(std::int64_t step, TrainingTask& task) {
       // The loop checks for the interrupt itself; the checkpoint is complete.
     }
   });
-  log_->log_beside(step, values);
+  log_->log_metrics_only(step, values);
 }
 
 MetricValues Trainer::run(TrainingTask& task) {

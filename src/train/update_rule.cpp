@@ -13,7 +13,7 @@ Type as_f32(Type type) {
 }
 
 bool has_codes(const Type& weight, const OptimizerOptions& options) {
-  return options.moments == Moments::codes && weight.elements() >= kLeastCoded;
+  return options.moments == MomentFormat::int8 && weight.elements() >= kMin8BitElements;
 }
 
 // Returns the rule of a weight: with Muon, AdamW updates the kinds of weights that Muon does not.
@@ -71,11 +71,11 @@ void append_muon(const WeightSpec& spec, const UpdatedWeight& tensors, const Ada
 }  // namespace
 
 bool has_masters(DType dtype, const OptimizerOptions& options) {
-  return dtype != DType::f32 && options.moments == Moments::wide && options.masters;
+  return dtype != DType::f32 && options.moments == MomentFormat::wide && options.masters;
 }
 
 std::vector<NamedType> states_of(const WeightSpec& spec, const Type& weight, const OptimizerOptions& options) {
-  if (const OwnUpdateRule* own = own_update_rules().find(spec.kind)) return own->states(spec, weight, options);
+  if (const WeightUpdateRule* own = update_rule_registry().find(spec.kind)) return own->states(spec, weight, options);
   std::vector<NamedType> states;
   const UpdateRule rule = rule_of(spec, options);
   if (rule == UpdateRule::muon || (rule == UpdateRule::sgd && options.sgd.momentum != 0)) {
@@ -85,7 +85,7 @@ std::vector<NamedType> states_of(const WeightSpec& spec, const Type& weight, con
     const Type scales{DType::f32, {scales_of(weight.elements())}};
     return {{"exp_avg", codes}, {"exp_avg_sq", codes}, {"exp_avg_scale", scales}, {"exp_avg_sq_scale", scales}};
   } else if (rule == UpdateRule::adamw) {
-    const Type moment = options.moments == Moments::as_weights ? weight : as_f32(weight);
+    const Type moment = options.moments == MomentFormat::as_weights ? weight : as_f32(weight);
     states = {{"exp_avg", moment}, {"exp_avg_sq", moment}};
   }
   if (has_masters(weight.dtype, options)) states.push_back({"master", as_f32(weight)});
@@ -97,7 +97,8 @@ void append_update(const WeightSpec& spec, const UpdatedWeight& tensors, const A
   AdamwAttributes own = options.adamw;
   if (!spec.decays()) own.weight_decay = 0;
   own.stream = stream;
-  if (const OwnUpdateRule* rule = own_update_rules().find(spec.kind)) return rule->append(spec, tensors, step, own);
+  if (const WeightUpdateRule* rule = update_rule_registry().find(spec.kind))
+    return rule->append(spec, tensors, step, own);
   switch (rule_of(spec, options)) {
     case UpdateRule::adamw:
       return append_adamw(tensors, step, own);

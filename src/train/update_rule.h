@@ -21,14 +21,14 @@ enum class UpdateRule : std::uint8_t {
 };
 
 // Format of AdamW's moments. Without f32 master weights, updates of bf16 weights are rounded stochastically.
-enum class Moments : std::uint8_t {
+enum class MomentFormat : std::uint8_t {
   wide,        // f32, with f32 master weights for bf16 weights
   as_weights,  // dtype of the weights, no master weights
-  codes,       // 8 bits (ops/adamw_8bit), no master weights; f32 for weights with fewer than kLeastCoded elements
+  int8,        // 8 bits (ops/adamw_8bit), no master weights; f32 for weights with fewer than kMin8BitElements elements
 };
 // Smallest numbers of elements of weights whose states are in 8 bits and in host memory, as in bitsandbytes.
-inline constexpr std::int64_t kLeastCoded = 4096;
-inline constexpr std::int64_t kLeastPaged = 100'000;
+inline constexpr std::int64_t kMin8BitElements = 4096;
+inline constexpr std::int64_t kMinPagedElements = 100'000;
 
 struct MuonOptions {
   double momentum = 0.95;
@@ -44,12 +44,12 @@ struct OptimizerOptions {
   AdamwAttributes adamw = {};
   SgdAttributes sgd = {};  // only momentum, dampening and nesterov are used
   MuonOptions muon = {};
-  Moments moments = Moments::wide;  // sgd and muon: wide
-  bool masters = true;              // f32 master weights for bf16 weights, if moments are wide
-  // Keeps the states of weights with at least kLeastPaged elements in host memory. The GPU reads and writes them over
-  // the bus during the update. The results are the same.
+  MomentFormat moments = MomentFormat::wide;  // sgd and muon: wide
+  bool masters = true;                        // f32 master weights for bf16 weights, if moments are wide
+  // Keeps the states of weights with at least kMinPagedElements elements in host memory. The GPU reads and writes them
+  // over the bus during the update. The results are the same.
   bool paged = false;
-  GradientSums gradients = GradientSums::wide;
+  GradientAccumulation gradients = GradientAccumulation::wide;
 };
 
 // Returns true if weights of this dtype have f32 master weights.
@@ -64,9 +64,9 @@ struct UpdatedWeight {
 
 // Update rule for one kind of weight that replaces the optimizer of the run, for example for a router bias that
 // balances experts. It declares all states that it needs; there is no master weight unless it declares one.
-class OwnUpdateRule {
+class WeightUpdateRule {
  public:
-  virtual ~OwnUpdateRule() = default;
+  virtual ~WeightUpdateRule() = default;
   // Returns the names and types of the states of a weight.
   [[nodiscard]] virtual std::vector<NamedType> states(const WeightSpec& spec, const Type& weight,
                                                       const OptimizerOptions& options) const = 0;

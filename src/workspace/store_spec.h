@@ -14,7 +14,7 @@
 namespace hone {
 
 // The phase of a run during which the contents of a store must be preserved. If rollouts reuse the memory of training
-// (Workspace::lease_training_to_rollout), Workspace::enter() zero-fills the stores of the phase that begins.
+// (Workspace::share_training_memory_with_rollouts), Workspace::enter() zero-fills the stores of the phase that begins.
 enum class Region : std::uint8_t {
   persistent,  // from the start of the run to its end
   train,       // while micro-batches and updates run

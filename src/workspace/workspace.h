@@ -50,7 +50,7 @@ class Workspace {
   // Makes rollouts reuse the memory of gradients and training activations, whose contents are not needed while
   // completions are generated. The KV cache comes first, then the activations of rollouts. No address changes between
   // phases, so recorded launches stay valid.
-  void lease_training_to_rollout() { leases_ = true; }
+  void share_training_memory_with_rollouts() { leases_ = true; }
 
   [[nodiscard]] const std::vector<StoreSpec>& stores() const { return specs_; }
   [[nodiscard]] bool has_program(std::string_view name) const { return find(name) != nullptr; }

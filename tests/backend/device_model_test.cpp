@@ -6,7 +6,7 @@
 namespace hone::test {
 namespace {
 
-double promised(std::string_view name) { return built_in_model(name).promised_flops.per_second; }
+double promised(std::string_view name) { return built_in_model(name).peak_flops.per_second; }
 
 TEST(DeviceModel, DataSheetsAreFoundByName) {
   EXPECT_EQ(promised("NVIDIA H100 80GB HBM3"), 989.4e12);
@@ -17,14 +17,14 @@ TEST(DeviceModel, DataSheetsAreFoundByName) {
   EXPECT_EQ(promised("NVIDIA A100-SXM4-80GB"), 312e12);
   EXPECT_EQ(promised("NVIDIA L40S"), 362.1e12);
   EXPECT_EQ(promised("NVIDIA L4"), 121e12);
-  EXPECT_EQ(built_in_model("NVIDIA L4").promised_flops.source, RateSource::built_in);
+  EXPECT_EQ(built_in_model("NVIDIA L4").peak_flops.source, RateSource::built_in);
 }
 
 TEST(DeviceModel, KnowsNothingOfAnUnknownName) {
   const DeviceModel model = built_in_model("cpu");
   EXPECT_EQ(model.name, "cpu");
   for (const DeviceRate& rate :
-       {model.f32_flops, model.bf16_flops, model.copy_bytes, model.link_bytes, model.promised_flops}) {
+       {model.f32_flops, model.bf16_flops, model.copy_bytes, model.link_bytes, model.peak_flops}) {
     EXPECT_FALSE(rate.is_known());
     EXPECT_EQ(rate.per_second, 0);
   }
@@ -47,14 +47,14 @@ TEST(DeviceModel, MeasuredFiguresGoBeforeBuiltInOnes) {
                              .bf16_flops = {3, RateSource::measured},
                              .copy_bytes = {},
                              .link_bytes = {},
-                             .promised_flops = {},
+                             .peak_flops = {},
                              .copies = {{1, 2}}};
   const DeviceModel model = merged(measured, built_in_model("NVIDIA H200"));
   EXPECT_EQ(model.name, "one");
   EXPECT_EQ(model.bf16_flops.per_second, 3);
   EXPECT_EQ(model.bf16_flops.source, RateSource::measured);
   EXPECT_EQ(model.copy_bytes.source, RateSource::built_in);
-  EXPECT_EQ(model.promised_flops.per_second, 989.4e12);
+  EXPECT_EQ(model.peak_flops.per_second, 989.4e12);
   EXPECT_FALSE(model.f32_flops.is_known());
   EXPECT_FALSE(limits_of(model, DType::f32));
   const std::optional<DeviceLimits> limits = limits_of(model, DType::bf16);

@@ -37,7 +37,7 @@ GemmChoice choice_of(std::uint64_t first) {
   return {.algorithm = {first, 2, 3, 4, 5, 6, 7, ~std::uint64_t{0}},
           .description = "id 66, tile 24",
           .microseconds = 1234.5,
-          .first_microseconds = 1300.25};
+          .default_microseconds = 1300.25};
 }
 
 class GemmTableTest : public testing::Test {
@@ -66,7 +66,7 @@ TEST_F(GemmTableTest, ReadsWhatItWrote) {
   EXPECT_EQ(choice->algorithm, choice_of(1).algorithm);
   EXPECT_EQ(choice->description, "id 66  tile 24");
   EXPECT_EQ(choice->microseconds, 1234.5);
-  EXPECT_EQ(choice->first_microseconds, 1300.25);
+  EXPECT_EQ(choice->default_microseconds, 1300.25);
   EXPECT_EQ(table.find(key_of(1))->algorithm[0], 2u);
   EXPECT_EQ(table.find(key_of(2)), nullptr);
   GemmKey other = key_of(8192);
@@ -79,18 +79,18 @@ TEST_F(GemmTableTest, KeepsRowsOfOtherDevicesAndVersions) {
   GemmTable other("NVIDIA H200", kVersion);
   other.read(path());
   EXPECT_EQ(other.size(), 0u);
-  EXPECT_EQ(other.foreign_rows(), 2u);
+  EXPECT_EQ(other.rows_of_other_devices(), 2u);
   other.set(key_of(7), choice_of(3));
   other.write(path());
   GemmTable newer(kDevice, kVersion + 1);
   newer.read(path());
   EXPECT_EQ(newer.size(), 0u);
-  EXPECT_EQ(newer.foreign_rows(), 3u);
+  EXPECT_EQ(newer.rows_of_other_devices(), 3u);
   GemmTable table(kDevice, kVersion);
   table.read(path());
   table.read(path());
   EXPECT_EQ(table.size(), 2u);
-  EXPECT_EQ(table.foreign_rows(), 1u);
+  EXPECT_EQ(table.rows_of_other_devices(), 1u);
 }
 
 TEST_F(GemmTableTest, RefusesWhatIsDamaged) {

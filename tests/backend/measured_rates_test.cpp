@@ -36,7 +36,7 @@ DeviceModel some_figures() {
 
 TEST_F(MeasuredRates, AreReadAsTheyWereKept) {
   EXPECT_FALSE(measured_model(cpu_device()).f32_flops.is_known());
-  keep_measured(cpu_device(), some_figures());
+  store_measured(cpu_device(), some_figures());
   EXPECT_EQ(measured_rates_path(), file());
   const DeviceModel read = measured_model(cpu_device());
   EXPECT_EQ(read.name, "cpu");
@@ -52,23 +52,23 @@ TEST_F(MeasuredRates, AreReadAsTheyWereKept) {
 }
 
 TEST_F(MeasuredRates, KeepWhatTheyDoNotReplace) {
-  keep_measured(cpu_device(), some_figures());
+  store_measured(cpu_device(), some_figures());
   DeviceModel products;
   products.f32_flops = {7, RateSource::measured};
   const int threads = thread_count();
-  keep_measured(cpu_device(), products);
+  store_measured(cpu_device(), products);
   EXPECT_EQ(measured_model(cpu_device()).f32_flops.per_second, 7);
   EXPECT_EQ(measured_model(cpu_device()).copy_bytes.per_second, 2e10);
   EXPECT_THAT(device_key(cpu_device()), EndsWith(std::to_string(threads) + " threads"));
   set_thread_count(threads + 1);
   EXPECT_FALSE(measured_model(cpu_device()).f32_flops.is_known()) << "the number of threads differs";
-  keep_measured(cpu_device(), some_figures());
+  store_measured(cpu_device(), some_figures());
   set_thread_count(threads);
   EXPECT_EQ(measured_model(cpu_device()).f32_flops.per_second, 7);
 }
 
 TEST_F(MeasuredRates, ADamagedFileIsLeftAside) {
-  keep_measured(cpu_device(), some_figures());
+  store_measured(cpu_device(), some_figures());
   const std::string whole = read_file(file());
   const auto replaced = [&](const std::string& from, const std::string& to) {
     std::string text = whole;
@@ -97,18 +97,18 @@ TEST_F(MeasuredRates, ADamagedFileIsLeftAside) {
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_THAT(said, HasSubstr("device_rates.json is ignored: not a valid file of device rates"));
   EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
-  keep_measured(cpu_device(), some_figures());
+  store_measured(cpu_device(), some_figures());
   EXPECT_EQ(read_file(file()), whole);
 }
 
 TEST_F(MeasuredRates, AreNotKeptWhereNothingCanBeWritten) {
   write_file(folder_.path() / "cache", "no folder");
   testing::internal::CaptureStderr();
-  keep_measured(cpu_device(), some_figures());
+  store_measured(cpu_device(), some_figures());
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("cannot store the rates of the device: "));
   const Environment none({{"HONE_CACHE", std::nullopt}, {"XDG_CACHE_HOME", std::nullopt}, {"HOME", std::nullopt}});
   EXPECT_TRUE(measured_rates_path().empty());
-  keep_measured(cpu_device(), some_figures());
+  store_measured(cpu_device(), some_figures());
   EXPECT_FALSE(measured_model(cpu_device()).copy_bytes.is_known());
 }
 

@@ -46,7 +46,7 @@ class ModelFolder : public testing::Test {
 
 TEST_F(ModelFolder, ComesBackFromOneFile) {
   write(1000);
-  EXPECT_THAT(names_in(path()), ElementsAre("config.json", "generation_config.json", "model.safetensors"));
+  EXPECT_THAT(list_folder(path()), ElementsAre("config.json", "generation_config.json", "model.safetensors"));
   const ModelDirectory model(path());
   EXPECT_EQ(model.config()["hidden_size"], 64);
   ASSERT_NE(model.generation_config(), nullptr);
@@ -60,8 +60,9 @@ TEST_F(ModelFolder, ComesBackFromOneFile) {
 
 TEST_F(ModelFolder, ComesBackFromShards) {
   write(64);  // two tensors of 32 bytes per shard, in the order of the sources
-  EXPECT_THAT(names_in(path()), ElementsAre("config.json", "generation_config.json", "model-00001-of-00002.safetensors",
-                                            "model-00002-of-00002.safetensors", "model.safetensors.index.json"));
+  EXPECT_THAT(list_folder(path()),
+              ElementsAre("config.json", "generation_config.json", "model-00001-of-00002.safetensors",
+                          "model-00002-of-00002.safetensors", "model.safetensors.index.json"));
   EXPECT_EQ(read_json(path() / "model.safetensors.index.json").dump(),
             R"({"metadata":{"total_parameters":24,"total_size":96},"weight_map":{)"
             R"("a":"model-00001-of-00002.safetensors","b":"model-00001-of-00002.safetensors",)"
@@ -84,7 +85,7 @@ TEST_F(ModelFolder, ReplacesWhatWasThere) {
     write(bytes, ++written);
     EXPECT_EQ(value(), written);
     const std::size_t shards = bytes == 1000 ? 1 : bytes == 64 ? 3 : 4;  // including the index
-    EXPECT_EQ(names_in(path()).size(), 2 + shards);
+    EXPECT_EQ(list_folder(path()).size(), 2 + shards);
   }
 }
 

@@ -84,7 +84,7 @@ TEST(Safetensors, WritesTheReferencesBytes) {
   const TemporaryDirectory folder;
   write_safetensors(folder.path() / "copy.safetensors", sources);
   EXPECT_EQ(read_file(folder.path() / "copy.safetensors"), read_file(reference));
-  EXPECT_THAT(names_in(folder.path()), ElementsAre("copy.safetensors"));
+  EXPECT_THAT(list_folder(folder.path()), ElementsAre("copy.safetensors"));
 }
 
 TEST(Safetensors, OneBufferServesEverySource) {
@@ -116,7 +116,7 @@ TEST(Safetensors, AFailedWriteLeavesTheOldFile) {
        }}};
   EXPECT_THROW(write_safetensors(path, bad), Error);
   EXPECT_EQ(read_file(path), before);
-  EXPECT_THAT(names_in(folder.path()), ElementsAre("x.safetensors"));
+  EXPECT_THAT(list_folder(folder.path()), ElementsAre("x.safetensors"));
 }
 
 template <class T>

@@ -71,7 +71,7 @@ TEST(TrainingState, ComesBack) {
   EXPECT_FALSE(last_good_checkpoint(folder.path() / "run"));
   const fs::path saved = save(store, 20, 7);
   EXPECT_EQ(saved, folder.path() / "run" / "checkpoint-20");
-  EXPECT_THAT(names_in(folder.path() / "run"), ElementsAre("checkpoint-20"));
+  EXPECT_THAT(list_folder(folder.path() / "run"), ElementsAre("checkpoint-20"));
   const TrainingState state(saved);
   EXPECT_EQ(state.step(), 20);
   EXPECT_EQ(state.json()["epoch"], 0.1);
@@ -139,7 +139,7 @@ TEST(TrainingState, DeletesTheOldest) {
   save(store, 5, 5);  // resumed from an older checkpoint: the one just saved is kept
   store.apply_limit(1);
   EXPECT_THAT(steps_in(folder.path()), ElementsAre(5));
-  EXPECT_THAT(names_in(folder.path()), ElementsAre("checkpoint-5"));
+  EXPECT_THAT(list_folder(folder.path()), ElementsAre("checkpoint-5"));
 }
 
 TEST(TrainingState, AFailedSaveLeavesWhatWasThere) {
@@ -158,7 +158,7 @@ TEST(TrainingState, AFailedSaveLeavesWhatWasThere) {
     EXPECT_EQ(stamp_of(*last_good_checkpoint(folder.path())), 1);
   }
   const CheckpointStore store(folder.path());
-  EXPECT_THAT(names_in(folder.path()), ElementsAre("checkpoint-1"));
+  EXPECT_THAT(list_folder(folder.path()), ElementsAre("checkpoint-1"));
 }
 
 TEST(TrainingState, RecoversFromEveryStageOfAKill) {
@@ -174,7 +174,8 @@ TEST(TrainingState, RecoversFromEveryStageOfAKill) {
   hone::create_directories(at(".checkpoint-5.partial"));         // being written
   hone::create_directories(at(".other.partial"));                // not written by hone
   const CheckpointStore store(folder.path());
-  EXPECT_THAT(names_in(folder.path()), ElementsAre(".other.partial", "checkpoint-2", "checkpoint-3", "checkpoint-4"));
+  EXPECT_THAT(list_folder(folder.path()),
+              ElementsAre(".other.partial", "checkpoint-2", "checkpoint-3", "checkpoint-4"));
   for (const CheckpointFolder& checkpoint : checkpoints_in(folder.path())) {
     EXPECT_EQ(stamp_of(checkpoint), checkpoint.step);
   }
@@ -249,7 +250,7 @@ TEST(TrainingState, AKillAtAnyMomentLeavesTheLastGoodOne) {
     // Right after the kill, every folder named checkpoint-N is complete.
     const auto before = checkpoints_in(run);
     for (const CheckpointFolder& checkpoint : before) EXPECT_EQ(step_of_stamp(stamp_of(checkpoint)), checkpoint.step);
-    unfinished += names_in(run).size() > before.size() ? 1 : 0;
+    unfinished += list_folder(run).size() > before.size() ? 1 : 0;
     EXPECT_TRUE(saved <= 1 || last_good_checkpoint(run));
 
     // After reopening the store, the last reported save exists, or the one in progress at the kill.
@@ -260,9 +261,9 @@ TEST(TrainingState, AKillAtAnyMomentLeavesTheLastGoodOne) {
     EXPECT_GE(stamp, saved);
     EXPECT_LE(stamp, saved + 1);
     saved = stamp;
-    EXPECT_EQ(names_in(run).size(), checkpoints_in(run).size());  // no temporary folders remain
-    // At most two, plus one that is not deleted yet. If the run was killed right after its first save, apply_limit() may
-    // not have run: at most one more than before.
+    EXPECT_EQ(list_folder(run).size(), checkpoints_in(run).size());  // no temporary folders remain
+    // At most two, plus one that is not deleted yet. If the run was killed right after its first save, apply_limit()
+    // may not have run: at most one more than before.
     EXPECT_LE(checkpoints_in(run).size(), saves > 1 ? 3u : std::max<std::size_t>(3, kept + 1));
     kept = checkpoints_in(run).size();
   }
@@ -297,7 +298,7 @@ TEST(TrainingState, AKillWhileOneIsReplacedKeepsTheOldOneOrTheNew) {
     ASSERT_TRUE(last);
     EXPECT_GE(stamp_of(*last), stamp);
     EXPECT_LE(stamp_of(*last), stamp + kSaves);
-    EXPECT_THAT(names_in(run), ElementsAre("checkpoint-1"));
+    EXPECT_THAT(list_folder(run), ElementsAre("checkpoint-1"));
     stamp = stamp_of(*last);
   }
 }

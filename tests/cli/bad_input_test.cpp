@@ -53,7 +53,7 @@ class BadInput : public testing::Test {
     ASSERT_EQ(ended.code, 0) << ended.said;
     fs::create_directories(root() / "model");
     fs::create_directories(root() / "broken");
-    for (const std::string& name : names_in(root() / "run")) {
+    for (const std::string& name : list_folder(root() / "run")) {
       if (is_file(root() / "run" / name)) fs::copy_file(root() / "run" / name, root() / "model" / name);
     }
     const Json index = read_json(root() / "model/config.json");

@@ -31,7 +31,7 @@ TEST(Download, OntoAFullDiskIsSaidAndGoesOnWhenThereIsRoom) {
   const std::string weights = read_file(path("model/model.safetensors"));
   const std::size_t room = weights.size() - 1000;
   std::map<std::string, SmallHubFile> files;
-  for (const std::string& name : names_in(path("model"))) {
+  for (const std::string& name : list_folder(path("model"))) {
     if (!is_file(path("model/" + name))) continue;
     files[name] = {.content = read_file(path("model/" + name)), .is_lfs = name == "model.safetensors", .served = {}};
     ASSERT_TRUE(files[name].is_lfs || files[name].content.size() < room) << name;
@@ -57,7 +57,7 @@ TEST(Download, OntoAFullDiskIsSaidAndGoesOnWhenThereIsRoom) {
     EXPECT_EQ(split(ended.output, '\n').size(), 2u) << ended.output;  // one line and the empty string after it
     EXPECT_FALSE(fs::exists(path("out/model.safetensors")));
     std::vector<std::string> begun;
-    for (const std::string& name : names_in(blobs)) {
+    for (const std::string& name : list_folder(blobs)) {
       if (name.ends_with(".incomplete")) begun.push_back(name);
     }
     ASSERT_EQ(begun.size(), 1u);
@@ -70,7 +70,7 @@ TEST(Download, OntoAFullDiskIsSaidAndGoesOnWhenThereIsRoom) {
   EXPECT_THAT(
       hub.requests(),
       Contains(AllOf(HasSubstr("GET /storage"), EndsWith("Range: bytes=" + std::to_string(room) + "-"))).Times(2));
-  for (const std::string& name : names_in(blobs)) EXPECT_FALSE(name.ends_with(".incomplete")) << name;
+  for (const std::string& name : list_folder(blobs)) EXPECT_FALSE(name.ends_with(".incomplete")) << name;
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ TEST_F(PlanCommand, SaysTheTimeAtMeasuredLimits) {
   DeviceModel measured;
   measured.bf16_flops = {1e6, RateSource::measured};
   measured.copy_bytes = {1e15, RateSource::measured};
-  keep_measured(cpu_device(), measured);
+  store_measured(cpu_device(), measured);
   const std::string known = run_commands(run).printed;
   const std::string line = line_of(known, "at the device's limits");
   EXPECT_THAT(line, HasSubstr(" ms, by measured rates"));

@@ -80,17 +80,17 @@ TEST(Profile, LimitsAreMeasuredOnce) {
   Device& device = cpu_device();
   EXPECT_GT(device_limits(device, DType::bf16, 0.01, false).copy_bytes_per_second, 0);
   EXPECT_FALSE(measured_model(device).copy_bytes.is_known()) << "too short to be stored";
-  const DeviceLimits first = device_limits(device, DType::bf16, kKeptSeconds, false);
+  const DeviceLimits first = device_limits(device, DType::bf16, kMinStoredSeconds, false);
   EXPECT_EQ(first.copies.size(), 5u);
   EXPECT_EQ(measured_model(device).flops(DType::f32).per_second, first.flops_per_second);
   DeviceModel other;
   other.bf16_flops = {3e9, RateSource::measured};
-  keep_measured(device, other);
+  store_measured(device, other);
   const DeviceLimits kept = device_limits(device, DType::bf16, 0.01, false);
   EXPECT_EQ(kept.flops_per_second, 3e9);
   EXPECT_EQ(kept.copy_bytes_per_second, first.copy_bytes_per_second);
   EXPECT_EQ(kept.copies.size(), first.copies.size());
-  EXPECT_EQ(product_limit(device, DType::bf16, 0.01), 3e9);
+  EXPECT_EQ(gemm_limit(device, DType::bf16, 0.01), 3e9);
   EXPECT_NE(device_limits(device, DType::bf16, 0.01, true).flops_per_second, 3e9);
 }
 

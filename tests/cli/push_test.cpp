@@ -284,7 +284,7 @@ TEST_F(PushRuns, AnInterruptedPushLosesNothing) {
     EXPECT_THAT(read_file(log), AllOf(HasSubstr("the push of " + title + " was interrupted"),
                                       HasSubstr("later: hone push " + at("out")), HasSubstr(" Org/Tiny)")));
     EXPECT_THAT(fresh.messages(), IsEmpty());
-    const std::vector<std::string> saved = names_in(at("out"));
+    const std::vector<std::string> saved = list_folder(at("out"));
     EXPECT_TRUE(std::ranges::any_of(saved, [](const auto& name) { return name.starts_with("checkpoint-"); }));
     EXPECT_EQ(is_file(at("out/model.safetensors")), at_end);
   }

@@ -42,13 +42,13 @@ TEST(QuickstartReport, NamesItsCircumstancesAndAQuestionOfAllStages) {
       stage(root, "pretrain", sample(1, "always right", 1) + sample(2, "at a loss", 0)),
       stage(root, "sft", sample(1, "always right", 1) + sample(2, "<think>nearly", 0)),
       stage(root, "grpo", sample(1, "always right", 1) + sample(2, "solved", 1))};
-  const std::string html = particulars_html(root, stages, {.seed = 1234, .machine = "GPU <X>"});
+  const std::string html = run_details_html(root, stages, {.seed = 1234, .machine = "GPU <X>"});
   EXPECT_THAT(html,
               testing::ContainsRegex("20[0-9][0-9]-[01][0-9]-[0-3][0-9] [0-2][0-9]:[0-5][0-9] UTC, on GPU &lt;X"));
   EXPECT_THAT(html, HasSubstr("seed 1234"));
   EXPECT_THAT(html, testing::ContainsRegex("a model of [0-9,]+ parameters"));
   EXPECT_THAT(html, HasSubstr("3 documents to pre-train on, 3 traces"));
-  EXPECT_THAT(particulars_html(root, stages, {.machine = "cpu"}), testing::ContainsRegex("[0-9]+ threads of "));
+  EXPECT_THAT(run_details_html(root, stages, {.machine = "cpu"}), testing::ContainsRegex("[0-9]+ threads of "));
 
   const std::string question = question_html(stages);
   EXPECT_THAT(question, HasSubstr("Held-out problem 2: <b>1 &lt; 2 ?</b> The answer is 4."));

@@ -60,7 +60,7 @@ std::string other_value(const Option& option) {
   }
   if (takes_no_value(option)) return option.default_text == "true" ? "false" : "true";
   if (is_list(option)) return "[1, 2]";
-  if (has_any_shape(option)) return "{datasets: [{id: data.jsonl}]}";
+  if (is_untyped(option)) return "{datasets: [{id: data.jsonl}]}";
   for (const char* number : {"0.25", "3", "-1"}) {
     YamlValue value{.kind = YamlValue::Kind::scalar, .scalar = number};
     try {

@@ -34,7 +34,7 @@ class Recipes : public testing::Test {
     // The path at which a download would store the model.
     const fs::path snapshot = root() / "hf/hub/models--Qwen--Qwen2.5-Math-7B/snapshots/abc";
     fs::create_directories(snapshot);
-    for (const std::string& name : names_in(root() / "model")) {
+    for (const std::string& name : list_folder(root() / "model")) {
       if (is_file(root() / "model" / name)) fs::copy_file(root() / "model" / name, snapshot / name);
     }
     const std::string config = read_file(snapshot / "config.json");

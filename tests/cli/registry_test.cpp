@@ -178,10 +178,10 @@ TEST(CommandLine, WordsOfOtherToolsMeanKeysThatThereAre) {
     for (const CommandKey& key : command.keys()) keys.insert(key.name);
   }
   for (const char* word : {"lr", "epochs", "batch_size", "lora_rank", "model", "dataset", "output", "seq_len", "kl"}) {
-    ASSERT_FALSE(keys_meant_by(word).empty()) << word;
-    for (const std::string_view key : keys_meant_by(word)) EXPECT_TRUE(keys.contains(std::string(key))) << key;
+    ASSERT_FALSE(suggested_keys(word).empty()) << word;
+    for (const std::string_view key : suggested_keys(word)) EXPECT_TRUE(keys.contains(std::string(key))) << key;
   }
-  EXPECT_TRUE(keys_meant_by("learning_rate").empty());
+  EXPECT_TRUE(suggested_keys("learning_rate").empty());
 }
 
 TEST(CommandLine, NoArgumentIsLost) {

@@ -170,7 +170,7 @@ TEST(Resume, AnEvaluationThatIsKilledLeavesTheSameBytes) {
   for (const char* name : {"samples.jsonl", "results.json"}) {
     EXPECT_EQ(read_file(folder.path() / "out" / name), read_file(folder.path() / "whole" / name)) << name;
   }
-  EXPECT_EQ(names_in(path("out")), names_in(path("whole")));
+  EXPECT_EQ(list_folder(path("out")), list_folder(path("whole")));
 }
 
 TEST(Resume, AnInterruptSavesAndSaysSo) {
@@ -187,7 +187,7 @@ TEST(Resume, AnInterruptSavesAndSaysSo) {
   EXPECT_EQ(wait_for(child), 130);
   EXPECT_NE(read_file(folder.path() / "log").find("the same command continues from there"), std::string::npos);
   bool saved = false;
-  for (const std::string& name : names_in(folder.path() / "out")) saved = saved || name.starts_with("checkpoint-");
+  for (const std::string& name : list_folder(folder.path() / "out")) saved = saved || name.starts_with("checkpoint-");
   EXPECT_TRUE(saved);
 }
 

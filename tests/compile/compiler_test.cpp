@@ -24,12 +24,12 @@ Program traced() {
 }
 
 // A pass that records the kind and the weight type of the programs it receives and returns them unchanged.
-class Witness final : public CompilePass {
+class RecordingPass final : public CompilePass {
  public:
-  Witness(std::string name, PassPlace place, std::vector<std::string>& seen)
+  RecordingPass(std::string name, PassStage place, std::vector<std::string>& seen)
       : name_(std::move(name)), place_(place), seen_(seen) {}
   [[nodiscard]] std::string_view name() const override { return name_; }
-  [[nodiscard]] PassPlace place() const override { return place_; }
+  [[nodiscard]] PassStage place() const override { return place_; }
   [[nodiscard]] Program run(const Program& program, ProgramKind kind, const CompileOptions&) const override {
     const ValueId weight = program.find(Role::weight, "w");
     seen_.push_back(name_ + (kind == ProgramKind::inference ? " inference " : " update ") +
@@ -39,15 +39,15 @@ class Witness final : public CompilePass {
 
  private:
   std::string name_;
-  PassPlace place_;
+  PassStage place_;
   std::vector<std::string>& seen_;
 };
 
 TEST(Compiler, RunsFurtherPassesAtTheirPlaces) {
   std::vector<std::string> seen;
-  const Witness before("before", PassPlace::traced, seen);
-  const Witness typed("typed", PassPlace::typed, seen);
-  const Witness last("last", PassPlace::finished, seen);
+  const RecordingPass before("before", PassStage::traced, seen);
+  const RecordingPass typed("typed", PassStage::typed, seen);
+  const RecordingPass last("last", PassStage::finished, seen);
   PassRegistry passes;
   passes.add(last);
   passes.add(typed);

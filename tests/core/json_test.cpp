@@ -32,8 +32,8 @@ TEST(Json, ErrorsNameThePlace) {
 }
 
 TEST(Json, DepthIsBounded) {
-  EXPECT_EQ(json_error(nested(kDeepestJson)), "no error");
-  EXPECT_THAT(json_error(nested(kDeepestJson + 1)), testing::HasSubstr("nested deeper than 256"));
+  EXPECT_EQ(json_error(nested(kMaxJsonDepth)), "no error");
+  EXPECT_THAT(json_error(nested(kMaxJsonDepth + 1)), testing::HasSubstr("nested deeper than 256"));
   EXPECT_EQ(json_error("[\"" + std::string(1000, '[') + "\\\"" + std::string(1000, '{') + "\"]"), "no error");
   std::string list = "[";
   for (int i = 0; i < 1000; ++i) list += "[{}],";

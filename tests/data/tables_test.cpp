@@ -36,7 +36,7 @@ fs::path tables() {
 
 TEST(Tables, EveryFileHoldsTheRowsOfItsJsonLines) {
   int files = 0;
-  for (const std::string& name : names_in(tables())) {
+  for (const std::string& name : list_folder(tables())) {
     if (name.ends_with(".jsonl")) continue;
     ++files;
     const std::vector<std::string> expected = rows_of(tables() / (name.substr(0, name.find('.')) + ".jsonl"));
@@ -51,7 +51,7 @@ TEST(Tables, EveryFileHoldsTheRowsOfItsJsonLines) {
 std::vector<std::string> chosen_rows(const fs::path& path, const RowFilter& filter) {
   std::vector<std::string> rows;
   BadRows bad;
-  Source(path, {}).for_each_row_of(filter, bad, [&](const Json& row, const RowPlace& place) {
+  Source(path, {}).for_each_matching_row(filter, bad, [&](const Json& row, const RowPlace& place) {
     rows.push_back(text_of(place.number));
     for (const std::string& column : filter.columns) rows.back() += " " + row[column].dump();
   });
@@ -60,7 +60,7 @@ std::vector<std::string> chosen_rows(const fs::path& path, const RowFilter& filt
 
 TEST(Tables, ChosenRowsAndColumnsAreThoseOfTheJsonLines) {
   std::size_t chosen = 0;
-  for (const std::string& name : names_in(tables())) {
+  for (const std::string& name : list_folder(tables())) {
     if (!name.starts_with("all.") || name.ends_with(".jsonl")) continue;
     // All rows are read if there is a list column; otherwise rows that do not pass the filter are skipped.
     for (const std::vector<std::string>& columns :
@@ -101,7 +101,7 @@ std::string outcome(const fs::path& path) {
 
 TEST(Tables, ATruncatedFileIsNamed) {
   const test::TemporaryDirectory folder;
-  for (const std::string& name : names_in(tables())) {
+  for (const std::string& name : list_folder(tables())) {
     if (name.ends_with(".jsonl")) continue;
     const std::string whole = read_file(tables() / name);
     for (const double share : {0.0, 0.01, 0.3, 0.9, 0.999}) {
@@ -119,7 +119,7 @@ TEST(Tables, DamagedFilesDoNoHarm) {
   const test::TemporaryDirectory folder;
   const RandomStream random(1, "damage");
   std::uint64_t next = 0;
-  for (const std::string& name : names_in(tables())) {
+  for (const std::string& name : list_folder(tables())) {
     if (name.ends_with(".jsonl")) continue;
     const std::string whole = read_file(tables() / name);
     for (int i = 0; i < 12; ++i) {

@@ -49,7 +49,7 @@ class TokenCacheTest : public testing::Test {
     return encode_examples(Source(data, {}), tokenizer, ChatTemplate(chat_template), options, own);
   }
   [[nodiscard]] std::vector<std::string> entries() const {
-    return fs::exists(cache_folder) ? names_in(cache_folder) : std::vector<std::string>();
+    return fs::exists(cache_folder) ? list_folder(cache_folder) : std::vector<std::string>();
   }
   [[nodiscard]] fs::path entry() const { return cache_folder / entries().at(0); }
   // Returns true if a call encodes: it then creates an entry, whereas a call that finds one creates none.

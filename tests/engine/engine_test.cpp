@@ -83,6 +83,52 @@ TEST(Engine, TokensDependOnTheRequestAlone) {
   }
 }
 
+// Requests end by stop tokens and by length while the next step is under way, prompts arrive in chunks, and blocks run
+// out.
+TEST(Engine, LaunchingAheadChangesNoToken) {
+  FixtureModel fixture("qwen3", DType::bf16);
+  std::vector<Request> requests = many_requests(33, fixture.model->shape().vocab_size);
+  const EngineOptions wide{.max_model_len = 96, .max_num_seqs = 33, .max_batch_tokens = 256, .launch_ahead = false};
+  for (std::size_t i = 0; const Completion& whole : generate(fixture, requests, wide)) {
+    if (i % 2 == 0) requests[i].sampling.stop_token_ids = {whole.tokens[whole.tokens.size() / 2]};
+    ++i;
+  }
+  const auto expected = generate(fixture, requests, wide);
+  const auto expect_same = [&](EngineOptions options, bool preempts) {
+    options.launch_ahead = true;
+    std::int64_t preemptions = 0;
+    const auto ahead = generate(fixture, requests, options, &preemptions);
+    EXPECT_EQ(preemptions > 0, preempts);
+    for (std::size_t i = 0; i < requests.size(); ++i) expect_equal(ahead[i], expected[i]);
+  };
+  expect_same(wide, false);
+  expect_same({.max_model_len = 96, .max_num_seqs = 6, .max_batch_tokens = 7, .block_size = 8, .num_blocks = 14}, true);
+  expect_same({.max_model_len = 96, .max_num_seqs = 33, .max_batch_tokens = 64, .block_size = 4, .num_blocks = 30},
+              true);
+}
+
+TEST(Engine, LaunchingAheadIsQuietWhenNoWorkIsLeft) {
+  FixtureModel fixture("qwen2");
+  const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
+  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(test_device()),
+                {.max_model_len = 64, .launch_ahead = true});
+  const RequestId stays = engine.add({{1, 2}, {.temperature = 0, .max_tokens = 9}});
+  const RequestId goes = engine.add({{3, 4}, {.temperature = 0, .max_tokens = 30}});
+  (void)engine.step();
+  engine.cancel(goes);
+  EXPECT_EQ(engine.take(goes).tokens.size(), 1u);
+  std::size_t ended = 0;
+  while (engine.has_work()) {
+    for (const Engine::Update& update : engine.step()) {
+      EXPECT_EQ(update.id, stays);
+      ended += update.finish_reason != FinishReason::none ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(ended, 1u);
+  EXPECT_TRUE(engine.step().empty());
+  EXPECT_EQ(engine.take(stays).tokens.size(), 9u);
+}
+
 TEST(Engine, LogProbabilitiesAreTheTrainersBitForBit) {
   for (const std::string_view name : kFixtureModels) {
     for (const DType dtype : {DType::f32, DType::bf16}) {

@@ -6,25 +6,25 @@
 namespace hone::test {
 namespace {
 
-using Clock = ConnectionPace::Clock;
+using Clock = ConnectionRateLimiter::Clock;
 
-TEST(ConnectionPace, AFewAtOnceAndTheNextWhenOneIsAnswered) {
-  ConnectionPace pace;
+TEST(ConnectionRateLimiter, AFewAtOnceAndTheNextWhenOneIsAnswered) {
+  ConnectionRateLimiter pace;
   const Clock::time_point now{std::chrono::hours(1)};
-  for (int i = 0; i < ConnectionPace::kMostUnanswered; ++i) EXPECT_EQ(pace.open(now), now);
+  for (int i = 0; i < ConnectionRateLimiter::kMostUnanswered; ++i) EXPECT_EQ(pace.open(now), now);
   EXPECT_GT(pace.open(now), now);
   pace.answered();
   EXPECT_EQ(pace.open(now), now);
   EXPECT_GT(pace.open(now), now);
 }
 
-TEST(ConnectionPace, WhoIsNotAnsweredKeepsNobodyOutForLong) {
-  ConnectionPace pace;
+TEST(ConnectionRateLimiter, WhoIsNotAnsweredKeepsNobodyOutForLong) {
+  ConnectionRateLimiter pace;
   Clock::time_point now{std::chrono::hours(1)};
-  for (int i = 0; i < ConnectionPace::kMostUnanswered; ++i) (void)pace.open(now);
+  for (int i = 0; i < ConnectionRateLimiter::kMostUnanswered; ++i) (void)pace.open(now);
   for (int i = 0; i < 100; ++i) {
     const Clock::time_point next = pace.open(now);
-    EXPECT_EQ(next, now + ConnectionPace::kPause);
+    EXPECT_EQ(next, now + ConnectionRateLimiter::kPause);
     EXPECT_EQ(pace.open(next), next);
     now = next;
   }
@@ -32,7 +32,7 @@ TEST(ConnectionPace, WhoIsNotAnsweredKeepsNobodyOutForLong) {
 
 TEST(ConnectionGate, NobodyWaitsWhoIsOver) {
   ConnectionGate gate;
-  for (int i = 0; i < ConnectionPace::kMostUnanswered; ++i) EXPECT_TRUE(gate.enter([] { return false; }));
+  for (int i = 0; i < ConnectionRateLimiter::kMostUnanswered; ++i) EXPECT_TRUE(gate.enter([] { return false; }));
   EXPECT_FALSE(gate.enter([] { return true; }));
 }
 

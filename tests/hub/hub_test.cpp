@@ -118,7 +118,7 @@ TEST_F(HubTest, ADamagedBlobIsRefused) {
     EXPECT_THAT(failure("Org/Bad"),
                 AllOf(HasSubstr("'Org/Bad' model.safetensors: its checksum is "), HasSubstr("the hub lists")));
     EXPECT_FALSE(fs::exists(cache() / "models--Org--Bad" / "snapshots"));
-    for (const std::string& name : names_in(cache() / "models--Org--Bad" / "blobs")) {
+    for (const std::string& name : list_folder(cache() / "models--Org--Bad" / "blobs")) {
       EXPECT_FALSE(name.ends_with(".incomplete")) << name;
     }
   }

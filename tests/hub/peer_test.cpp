@@ -66,7 +66,7 @@ TEST(HubPeer, AsksAsHuggingfaceHubDoes) {
       const HubWriter writer(kPeerToken);
       HubRepo repo{.name = "Org/New"};
       std::vector<UploadFile> files;
-      for (const std::string& name : names_in(folder.path())) files.emplace_back(name, folder.path() / name);
+      for (const std::string& name : list_folder(folder.path())) files.emplace_back(name, folder.path() / name);
       writer.create_repo(repo, true);
       (void)writer.push({.repo = repo, .files = files, .message = "A push"});
       repo.revision = "v1";

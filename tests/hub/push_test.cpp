@@ -31,7 +31,7 @@ using testing::SizeIs;
 using testing::StartsWith;
 
 constexpr const char* kToken = "hf_verySecretToken";
-constexpr HubPatience kQuick{.tries = 4, .first_pause = std::chrono::milliseconds(0)};
+constexpr RetryPolicy kQuick{.tries = 4, .first_pause = std::chrono::milliseconds(0)};
 const HubRepo kRepo{.name = "Org/New"};
 
 std::string noise(std::size_t size, std::uint32_t seed) {

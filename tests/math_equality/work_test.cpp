@@ -58,7 +58,8 @@ TEST(Work, what_a_comparison_may_take_is_bounded) {
     return "[\\sqrt{" + std::to_string(4 * k + 1) + "},\\sqrt{" + std::to_string(4 * k + 2) + "}]";
   };
   EXPECT_EQ(verdict(joined(1, 32, "\\cup", interval), joined(32, 1, "\\cup", interval)), MathVerdict::too_long);
-  EXPECT_EQ(verdict(nested_sum(3), "1"), MathVerdict::no_gold) << "a gold answer beyond the work limit";
+  EXPECT_EQ(verdict(nested_sum(3), "1"), MathVerdict::no_gold)
+      << "a gold answer that exceeds the work limit does not parse";
 }
 
 // All pairs of elements of two sets share one limit, although a single pair costs very little.

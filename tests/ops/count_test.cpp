@@ -102,7 +102,7 @@ TEST(Counts, TextsRoundTrip) {
   const std::string text = to_text(counted_program());
   EXPECT_NE(text.find("count kept: 8 = %3\n"), std::string::npos) << text;
   EXPECT_EQ(to_text(program_from_text(text)), text);
-  EXPECT_EQ(to_text(fuse(counted_program(), FusionReach::program)), text);
+  EXPECT_EQ(to_text(fuse(counted_program(), FusionScope::program)), text);
   // A count that no bound value declares has a line in the text.
   Program program;
   program.count(kKept, 3);

@@ -75,7 +75,7 @@ Drawn draw(const std::vector<std::vector<float>>& logits, const std::vector<Requ
 }
 
 // Reference: the probabilities after filtering, by their definition.
-Values left_of(const std::vector<float>& logits, const Request& request) {
+Values filtered_probabilities(const std::vector<float>& logits, const Request& request) {
   Values p(logits.size());
   const double max = *std::max_element(logits.begin(), logits.end());
   for (std::size_t v = 0; v < p.size(); ++v) p[v] = std::exp((logits[v] - max) / request.temperature);
@@ -100,7 +100,7 @@ Values left_of(const std::vector<float>& logits, const Request& request) {
 // Checks 20,000 draws: no token that is filtered out, and each other token as often as its probability within five
 // standard deviations. `kept`: the number of tokens that are not filtered out.
 void expect_distribution(const std::vector<float>& logits, Request request, std::size_t kept) {
-  const Values expected = left_of(logits, request);
+  const Values expected = filtered_probabilities(logits, request);
   ASSERT_EQ(static_cast<std::size_t>(std::ranges::count_if(expected, [](double p) { return p > 0; })), kept);
   constexpr int kDraws = 20000;
   std::vector<Request> requests;

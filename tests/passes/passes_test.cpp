@@ -136,7 +136,7 @@ class FusedScales final : public FusedOp {
   std::string_view name() const override { return name_; }
   OpCategory category() const override { return OpCategory::other; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 0, name())}; }
-  int fusion_place() const override { return place_; }
+  int fusion_priority() const override { return place_; }
   std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
     Fusion fusion{.nodes = {}, .inputs = program.nodes()[first].inputs, .attributes = {}, .outputs = {}};
     for (std::size_t i = first; i < first + count_; ++i) {
@@ -168,7 +168,7 @@ TEST(Fusion, OrderIsThatOfPlacesWhateverTheNames) {
     registry.add(pair_first ? pair : triple);
     registry.add(pair_first ? triple : pair);
     std::vector<bool> triples;
-    const Program fused = fuse(program, FusionReach::program, registry);
+    const Program fused = fuse(program, FusionScope::program, registry);
     for (const Node& node : fused.nodes()) triples.push_back(node.op == &triple);
     return triples;
   };
@@ -283,7 +283,7 @@ TEST(Recompute, NoMeasurementChangesTheProgram) {
     DeviceModel measured;
     measured.f32_flops = measured.bf16_flops = {1e9, RateSource::measured};
     measured.copy_bytes = {copy, RateSource::measured};
-    keep_measured(cpu_device(), measured);
+    store_measured(cpu_device(), measured);
     ASSERT_EQ(measured_model(cpu_device()).copy_bytes.per_second, copy);
     EXPECT_EQ(automatic(), before);
   }

@@ -1,5 +1,5 @@
 // Tests reward functions in Python: their arguments, their results and their failures.
-#include "reward/own/python_reward.h"
+#include "reward/user/python_reward.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 #include "core/error.h"
 #include "core/json_value.h"
-#include "reward/own/own_reward.h"
+#include "reward/user/user_reward.h"
 #include "support/paths.h"
 
 namespace hone {
@@ -51,7 +51,7 @@ class PythonFunction : public testing::Test {
     return reward.score(batch);
   }
   [[nodiscard]] RewardScores scores(const std::string& source, bool conversation = false) const {
-    return judge(make_own_reward(write("rewards.py", source), kPatience), conversation);
+    return judge(make_user_reward(write("rewards.py", source), kPatience), conversation);
   }
   struct Failed {
     std::string error;
@@ -64,7 +64,7 @@ class PythonFunction : public testing::Test {
     Failed failed{"accepted", {}};
     testing::internal::CaptureStderr();
     try {
-      (void)judge(make_own_reward(name, limit));
+      (void)judge(make_user_reward(name, limit));
     } catch (const Error& error) {
       failed.error = error.what();
     }
@@ -80,7 +80,7 @@ class PythonFunction : public testing::Test {
 TEST_F(PythonFunction, is_told_apart_from_programs_and_names) {
   for (const char* name : {"rewards.py", "./a/rewards.py:polite", "rewards.py:polite", "lib.rewards.polite"}) {
     EXPECT_TRUE(is_python_reward(name)) << name;
-    EXPECT_TRUE(is_own_reward(name)) << name;
+    EXPECT_TRUE(is_user_reward(name)) << name;
   }
   for (const char* name : {"accuracy", "./judge", "./judge.so", "judge.so", "rewards.py:", "rewards.py:a b", "a..b"}) {
     EXPECT_FALSE(is_python_reward(name)) << name;
@@ -134,10 +134,10 @@ TEST_F(PythonFunction, answers_numbers_and_none) {
 }
 
 TEST_F(PythonFunction, lives_from_batch_to_batch) {
-  const Reward reward = make_own_reward(write("rewards.py",
-                                              "seen = []\ndef reward(completions, **kwargs):\n    seen.append(1)\n"
-                                              "    return [len(seen)] * len(completions)\n"),
-                                        kPatience);
+  const Reward reward = make_user_reward(write("rewards.py",
+                                               "seen = []\ndef reward(completions, **kwargs):\n    seen.append(1)\n"
+                                               "    return [len(seen)] * len(completions)\n"),
+                                         kPatience);
   EXPECT_EQ(reward.metric_name, "reward");
   EXPECT_EQ(judge(reward)[0], 1.0);
   EXPECT_EQ(judge(reward)[0], 2.0);
@@ -160,10 +160,10 @@ TEST_F(PythonFunction, what_it_prints_and_reads_is_no_answer) {
 }
 
 TEST_F(PythonFunction, much_goes_both_ways_at_once) {
-  const Reward reward = make_own_reward(write("rewards.py",
-                                              "def reward(completions, **kwargs):\n    print('x' * 3000000)\n"
-                                              "    return [len(c) for c in completions]\n"),
-                                        kPatience);
+  const Reward reward = make_user_reward(write("rewards.py",
+                                               "def reward(completions, **kwargs):\n    print('x' * 3000000)\n"
+                                               "    return [len(c) for c in completions]\n"),
+                                         kPatience);
   const std::string text(5000, 'a');
   const std::vector<RewardInput> batch(2000, {.completion = text});
   testing::internal::CaptureStderr();
@@ -172,12 +172,13 @@ TEST_F(PythonFunction, much_goes_both_ways_at_once) {
 }
 
 TEST_F(PythonFunction, completions_of_a_prompt_share_nothing_that_can_be_changed) {
-  const Reward reward = make_own_reward(write("rewards.py",
-                                              "def reward(completions, prompts, tests, **kwargs):\n"
-                                              "    for prompt, case in zip(prompts, tests):\n"
-                                              "        prompt.append(1)\n        case['seen'] += 1\n"
-                                              "    return [len(p) + 10 * t['seen'] for p, t in zip(prompts, tests)]\n"),
-                                        kPatience);
+  const Reward reward =
+      make_user_reward(write("rewards.py",
+                             "def reward(completions, prompts, tests, **kwargs):\n"
+                             "    for prompt, case in zip(prompts, tests):\n"
+                             "        prompt.append(1)\n        case['seen'] += 1\n"
+                             "    return [len(p) + 10 * t['seen'] for p, t in zip(prompts, tests)]\n"),
+                       kPatience);
   const Json row{{"tests", {{"seen", 0}}}};
   const Json prompt = Json::parse(R"([{"role": "user", "content": "u"}])");
   EXPECT_EQ(reward.score(std::vector<RewardInput>(3, {.completion = "c", .row = &row, .prompt = &prompt})),
@@ -194,8 +195,8 @@ TEST_F(PythonFunction, is_found_by_name) {
   (void)write("lengths.py", "VALUE = 4\ndef imported(completions): pass\n");
   EXPECT_EQ(scores(source), (RewardScores{4.0, 4.0, 4.0}));
   const std::string two = write("two.py", source + "def second(completions, **kwargs): return [2, 2, 2]\n");
-  EXPECT_EQ(judge(make_own_reward(two + ":second", kPatience))[0], 2.0);
-  EXPECT_EQ(make_own_reward(two + ":second", kPatience).metric_name, "second");
+  EXPECT_EQ(judge(make_user_reward(two + ":second", kPatience))[0], 2.0);
+  EXPECT_EQ(make_user_reward(two + ":second", kPatience).metric_name, "second");
   EXPECT_THAT(failure_of(two).error, HasSubstr("the file has functions first, second: name one as FILE.py:FUNCTION"));
   EXPECT_THAT(failure_of(two + ":third").error, HasSubstr("it has no function third, but first, second"));
   EXPECT_THAT(failure_of((folder() / "none.py").string()).error, HasSubstr("there is no file "));
@@ -204,8 +205,8 @@ TEST_F(PythonFunction, is_found_by_name) {
 
   const fs::path before = fs::current_path();
   fs::current_path(folder());
-  EXPECT_EQ(judge(make_own_reward("two.second", kPatience))[0], 2.0);
-  EXPECT_EQ(judge(make_own_reward("two.py:second", kPatience))[0], 2.0);
+  EXPECT_EQ(judge(make_user_reward("two.second", kPatience))[0], 2.0);
+  EXPECT_EQ(judge(make_user_reward("two.py:second", kPatience))[0], 2.0);
   fs::current_path(before);
 }
 
@@ -268,7 +269,7 @@ TEST_F(PythonFunction, the_documented_one_works) {
   const std::size_t begin = text.find("def polite");
   ASSERT_NE(begin, std::string::npos);
   const std::string source = text.substr(begin, text.find("```", begin) - begin);
-  const Reward reward = make_own_reward(write("rewards.py", source) + ":polite", kPatience);
+  const Reward reward = make_user_reward(write("rewards.py", source) + ":polite", kPatience);
   const Json row{{"answer", "4"}};
   EXPECT_EQ(reward.score(
                 std::vector<RewardInput>{{.completion = "4, please", .row = &row}, {.completion = "4", .row = &row}}),

@@ -180,8 +180,9 @@ TEST_F(ContestRewards, only_the_years_that_are_asked_for_are_fetched) {
 
 TEST_F(ContestRewards, what_is_amiss_with_the_hubs_tests_is_one_line) {
   const RewardKeys keys{.reward_funcs = {"ioi_code"}};
-  EXPECT_THAT(refusal(keys, ioi_row(2020, "unheard")),
-              AllOf(HasSubstr("open-r1/ioi-test-cases"), HasSubstr("no tests of the problem unheard in the year 2020")));
+  EXPECT_THAT(
+      refusal(keys, ioi_row(2020, "unheard")),
+      AllOf(HasSubstr("open-r1/ioi-test-cases"), HasSubstr("no tests of the problem unheard in the year 2020")));
   Json row = ioi_row(2020, "sums");
   row["test_names"] = {"9-99"};
   EXPECT_THAT(refusal(keys, row), HasSubstr("no test 9-99 of the problem sums"));

@@ -163,7 +163,7 @@ TEST(GrpoOptions, KeysOfTheRunAreMarked) {
   const OptionTable table(options);
   std::vector<std::string> marked;
   for (const Option& option : table.options()) {
-    if (option.of_run) marked.push_back(option.name);
+    if (option.run_only) marked.push_back(option.name);
   }
   EXPECT_EQ(marked, (std::vector<std::string>{"token_cache",
                                               "vllm_server_url",

@@ -187,7 +187,7 @@ Result run_step(const GrpoOptions& options, const Step& step, std::size_t micro_
     set_loss_weights(batch, samples, normaliser);
     const auto logps = on_rows<T>(batch, samples, std::span(step.logps).subspan(first));
     const auto entropies = on_rows<float>(batch, samples, std::span(step.entropies).subspan(first));
-    leave_out_low_entropy(batch, entropies, threshold);
+    mask_low_entropy(batch, entropies, threshold);
     run_micro_batch<T>(loss, batch, samples, logps, entropies, result, metrics);
   }
   result.metrics = metrics.values();

@@ -18,7 +18,9 @@ TEST(RewardKeys, strict_equality_reaches_every_reward_that_compares) {
   for (const Reward& reward : rewards_of(keys, false, {})) {
     const RewardScores scores = reward.score(inputs);
     EXPECT_LE(scores.at(0), 0.0) << reward.name;
-    if (reward.name != "length") EXPECT_GT(scores.at(1), 0.0) << reward.name;
+    if (reward.name != "length") {
+      EXPECT_GT(scores.at(1), 0.0) << reward.name;
+    }
   }
 }
 

@@ -44,7 +44,7 @@ TEST(DeviceRates, StandInOneTable) {
   std::size_t rates = 0;
   for (const std::string& line : code_lines(src / kTable)) {
     if (line.find("{.name = \"") == std::string::npos) continue;
-    if (line.find("promised_flops") != std::string::npos) names.insert(matches(line, text).at(0));
+    if (line.find("peak_flops") != std::string::npos) names.insert(matches(line, text).at(0));
     for (const std::string& each : matches(line, number)) rates += is_rate(std::stod(each)) ? 1 : 0;
   }
   EXPECT_GE(names.size(), 20u);

@@ -20,6 +20,7 @@ make_clone() {
   mkdir -p "$clone/scripts" "$clone/.ci" "$clone/bin"
   cp "$source_dir"/{quickstart.sh,test.sh,CMakePresets.json} "$clone"
   cp "$source_dir/scripts/run_tests.sh" "$clone/scripts"
+  printf '#!/bin/sh\n' >"$clone/scripts/check_commits.sh"
   cp "$source_dir/.ci/run" "$clone/.ci"
   grep -E '^(option|set)\(HONE_' "$source_dir/CMakeLists.txt" >"$clone/options.cmake"
   cat >"$clone/CMakeLists.txt" <<'END'
@@ -29,7 +30,6 @@ include(options.cmake)
 add_custom_command(OUTPUT hone COMMAND echo hone >>${CMAKE_BINARY_DIR}/built.txt
   COMMAND cmake -E copy ${CMAKE_SOURCE_DIR}/hone.sh hone)
 add_custom_target(program ALL DEPENDS hone)
-add_custom_target(hone_ops)
 if(HONE_TESTS)
   enable_testing()
   add_custom_command(OUTPUT a_test COMMAND echo a_test >>${CMAKE_BINARY_DIR}/built.txt
@@ -41,7 +41,7 @@ END
   printf '#!/bin/sh\necho "quickstart ran"\n' >"$clone/hone.sh"
   printf '#!/bin/sh\n' >"$clone/scripts/setup.sh"
   printf '#!/bin/sh\n' >"$clone/bin/nvcc" # for .ci/run
-  chmod +x "$clone"/{hone.sh,scripts/setup.sh,bin/nvcc}
+  chmod +x "$clone"/{hone.sh,scripts/setup.sh,scripts/check_commits.sh,bin/nvcc}
 }
 
 # Runs a command in the clone and fails unless its output has the line `wanted`.

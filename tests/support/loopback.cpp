@@ -14,7 +14,7 @@
 namespace hone::test {
 namespace {
 
-// Nothing where the connection ends before the request does, or is to.
+// Reads a request. Returns nothing if the connection ends before the request does, or is to be closed.
 std::optional<LoopbackRequest> receive(int connection, const std::function<std::int64_t(const LoopbackRequest&)>& cut) {
   std::string text;
   std::string buffer(1 << 16, '\0');
@@ -50,7 +50,7 @@ void send_all(int connection, std::string_view bytes) {
   }
 }
 
-// Whether another request may follow on the connection.
+// Returns true if another request may follow on the connection.
 bool stays_open(const LoopbackRequest& request, const std::string& answer) {
   const std::size_t end = answer.find("\r\n\r\n");
   if (end == std::string::npos) return false;
@@ -122,7 +122,7 @@ void Loopback::serve() {
   }
 }
 
-// Answers a request; whether another may follow.
+// Answers a request. Returns true if another one may follow.
 bool Loopback::serve(int connection) {
   const std::optional<LoopbackRequest> request = receive(connection, cut_);
   if (!request) return false;

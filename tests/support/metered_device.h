@@ -1,4 +1,4 @@
-// The host as a device that remembers the largest piece of memory that was copied to or from it at once.
+// Host device that records the size of the largest single copy to or from it.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class MeteredDevice final : public Device {
   void fill(std::byte* device, int byte, std::size_t bytes) override { cpu_device().fill(device, byte, bytes); }
   void synchronize() override {}
 
-  // Since the last call, in bytes.
+  // Largest copy since the last call, in bytes.
   std::size_t take_largest() { return std::exchange(largest_, 0); }
 
  private:

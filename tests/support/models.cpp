@@ -34,7 +34,8 @@ HostBatch FixtureModel::batch() const {
 
 namespace {
 
-// What is stored of a part, or of rows of no part, behind `name`: by what follows it, a state's name or nothing.
+// Tensors of a part, or of rows without a part, whose names begin with `name`. The keys are the rest of the names: the
+// name of a state, or empty.
 std::map<std::string, const StoredTensor*> stored_after(const SafetensorsFile& file, const std::string& name) {
   std::map<std::string, const StoredTensor*> found;
   for (const StoredTensor& tensor : file.tensors()) {

@@ -47,7 +47,7 @@ void write_as_first_format(const std::filesystem::path& checkpoint, const Model&
 // max|a - b| / max|b|.
 [[nodiscard]] double relative_difference(std::span<const float> a, std::span<const float> b);
 
-// What the update of a model keeps in a store of this name.
+// Types of the tensors that the update of a model keeps in the store of this name.
 [[nodiscard]] std::vector<NamedType> update_store(const Model& model, DType dtype, const OptimizerOptions& options,
                                                   std::string_view name);
 

@@ -1,4 +1,4 @@
-// For tests of programs that are judged in the sandbox.
+// Support for tests that run programs in the sandbox.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,9 +8,10 @@
 
 namespace hone::test {
 
-// Whether this machine lets a user make name spaces, which a container may forbid: asked of the system itself, so that
-// a fault of the sandbox fails the tests. So does a missing bubblewrap, python3 or compiler, which setup.sh brings.
-inline bool has_name_spaces() {
+// Returns true if this machine lets a user make namespaces, which a container may forbid. The check makes one itself,
+// so that a fault of the sandbox fails the tests. A missing bubblewrap, python3 or compiler, which setup.sh installs,
+// fails them as well.
+inline bool has_namespaces() {
   static const bool has = [] {
     constexpr int kSpaces = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
     const pid_t child = ::fork();
@@ -24,4 +25,4 @@ inline bool has_name_spaces() {
 }  // namespace hone::test
 
 #define SKIP_WITHOUT_SANDBOX() \
-  if (!hone::test::has_name_spaces()) GTEST_SKIP() << "this machine lets nobody make name spaces"
+  if (!hone::test::has_namespaces()) GTEST_SKIP() << "this machine does not allow namespaces"

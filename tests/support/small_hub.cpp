@@ -31,7 +31,7 @@ std::string small_hub_etag(const SmallHubFile& file) {
 
 namespace {
 
-// What is asked for by HEAD has all but its body.
+// An answer to HEAD has all but its body.
 std::string answer_text(const std::string& status, const std::string& headers, const std::string& body, bool head) {
   std::string answer = http_answer(status, body, headers);
   if (head) answer.resize(answer.size() - body.size());

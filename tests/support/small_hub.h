@@ -1,4 +1,4 @@
-// A hub on loopback: repositories in memory, with the faults that a test asks for.
+// A Hugging Face hub on loopback: repositories in memory, with the faults that a test sets.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace hone::test {
 struct SmallHubFile {
   std::string content;
   bool is_lfs = false;
-  std::string served;  // what is sent in place of the content; empty: the content
+  std::string served;  // sent instead of the content; empty: the content
 };
 using SmallHubFiles = std::map<std::string, SmallHubFile>;
 
@@ -28,47 +28,49 @@ inline constexpr const char* kSmallHubCommit = "0123456789abcdef0123456789abcdef
 class SmallHub {
  public:
   [[nodiscard]] std::string endpoint() const { return server_.url(); }
-  // This hub and no other, reached directly, with the caches below `home` and nothing in them that a user has set.
+  // Environment variables that select this hub without a proxy, with the caches below `home`; settings of the user are
+  // unset.
   [[nodiscard]] Variables variables(const std::filesystem::path& home,
                                     const std::optional<std::string>& token = std::nullopt) const;
   // "models/Org/Name" or "datasets/Org/Name", at the revision main.
   void add(const std::string& repo, SmallHubFiles files);
 
-  // What is to go wrong; set before requests.
-  std::int64_t cut_after = -1;  // bytes of a body after which the connection is closed ...
-  std::atomic<int> cuts = 0;    // ... so many times
-  bool ignores_ranges = false;  // answers 200 to a request for a part
-  bool lists_blobs = true;      // the listing names sizes and checksums
-  std::atomic<int> busy = 0;    // answers 503 so many times
-  std::string gated;            // a repository that is refused with 403
+  // Faults.
+  std::atomic<std::int64_t> cut_after = -1;  // bytes of a body after which the connection is closed ...
+  std::atomic<int> cuts = 0;                 // ... so many times
+  std::atomic<bool> ignores_ranges = false;  // answers 200 to a request for a part
+  std::atomic<bool> lists_blobs = true;      // the listing names sizes and checksums
+  std::atomic<int> busy = 0;                 // answers 503 so many times
+  std::string gated;                         // a repository that is refused with 403
 
-  // How uploads go.
-  std::string user = "someone";             // who the token is of
-  std::string role = "write";               // what it may do
-  std::size_t large_from = 4096;            // bytes from which a file is large
-  std::size_t chunk_size = 0;               // of the parts of large files; 0: they go in one
-  bool verifies_elsewhere = false;          // the storage is asked to confirm large files
-  bool names_checksums = false;             // says which files a branch has
-  std::int64_t cut_upload_after = -1;       // bytes of a body on its way to the storage at which it hangs up ...
+  // Uploads.
+  std::string user = "someone";                  // owner of the token
+  std::string role = "write";                    // role of the token
+  std::atomic<std::size_t> large_from = 4096;    // bytes from which a file is large
+  std::atomic<std::size_t> chunk_size = 0;       // size of the parts of large files; 0: one part
+  std::atomic<bool> verifies_elsewhere = false;  // large files are verified with the storage
+  std::atomic<bool> names_checksums = false;     // preupload names the files that the branch has
+  std::atomic<std::int64_t> cut_upload_after =
+      -1;                                   // bytes of a body on its way to the storage at which it hangs up ...
   std::atomic<int> upload_cuts = 0;         // ... so many times
   std::atomic<int> uploads_before_cut = 0;  // after so many that arrive
   std::atomic<bool> holds_uploads = false;  // the storage answers when it becomes false: release_uploads()
   void release_uploads();
-  // Answers a request, whose line holds `part`, with `status` ("403 Forbidden"), `times` times.
+  // Answers requests whose line contains `part` with `status` ("403 Forbidden"), `times` times.
   void fail(const std::string& part, const std::string& status, int times, const std::string& body = "{}");
 
-  // Whoever has another token, or none, gets a 401.
+  // Requests with another token or none get a 401 from now on.
   void need_token(std::string token);
 
-  // "GET /path [Range: bytes=n-]", in order; of the storage "PUT storage/path".
+  // Requests in order: "GET /path [Range: bytes=n-]"; those to the storage as "PUT storage/path".
   [[nodiscard]] std::vector<std::string> requests();
   void forget_requests();
-  // Whether the storage, which is another host, has ever seen an Authorization.
+  // Returns true if the storage, which is another host, has ever received an Authorization header.
   [[nodiscard]] bool storage_saw_token();
-  // "POST /path", a line break and the body, of all requests but those to the storage.
+  // "POST /path", a line break and the body of each request, except those to the storage.
   [[nodiscard]] std::vector<std::string> bodies();
 
-  // What was pushed. Empty: there is no such repository or branch.
+  // Files that were pushed; empty if there is no such repository or branch.
   [[nodiscard]] SmallHubFiles files(const std::string& repo, const std::string& branch = "main");
   [[nodiscard]] std::vector<std::string> branches(const std::string& repo);
   [[nodiscard]] std::optional<bool> is_private(const std::string& repo);
@@ -91,8 +93,8 @@ class SmallHub {
   [[nodiscard]] std::string listing(const SmallHubFiles& files, const std::string& commit) const;
   [[nodiscard]] std::optional<std::string> fault_for(const std::string& line);
 
-  // small_hub_upload.cpp defines these. Each is called with the mutex held; answer_upload gives nothing where the
-  // request is not one of an upload.
+  // Defined in small_hub_upload.cpp. Each is called with the mutex held; answer_upload returns nothing if the request
+  // is not part of an upload.
   [[nodiscard]] std::optional<std::string> answer_upload(const std::string& method, const std::string& path,
                                                          const std::string& body);
   [[nodiscard]] std::string create(const std::string& body);
@@ -120,7 +122,7 @@ class SmallHub {
   Loopback server_{[this](const LoopbackRequest& request) { return answer(request); }};
 };
 
-// As the hub names a file: an LFS file by its SHA-256, others as git does.
+// Returns the etag that the hub gives a file: the SHA-256 of an LFS file, the git object id of others.
 [[nodiscard]] std::string small_hub_etag(const SmallHubFile& file);
 
 }  // namespace hone::test

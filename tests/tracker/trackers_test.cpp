@@ -147,10 +147,10 @@ TEST(Trackers, RecordsOfAnySizeComeBackFromWandbsFile) {
 
 class TrackedRunTest : public testing::Test {
  protected:
-  [[nodiscard]] std::vector<std::string> folders() const { return names_in(folder_.path() / "wandb"); }
+  [[nodiscard]] std::vector<std::string> folders() const { return list_folder(folder_.path() / "wandb"); }
   [[nodiscard]] std::string wandb_file() const {
     const fs::path run = folder_.path() / "wandb" / folders().back();
-    for (const std::string& name : names_in(run)) {
+    for (const std::string& name : list_folder(run)) {
       if (name.ends_with(".wandb")) return read_file(run / name);
     }
     return {};
@@ -202,7 +202,7 @@ TEST_F(TrackedRunTest, AResumedRunIsOneRunOfWandb) {
 
 TEST_F(TrackedRunTest, EventFilesHoldOneRecordARow) {
   track(0, {}, {row_at(1), row_at(2)});
-  const std::vector<std::string> names = names_in(folder_.path() / "runs");
+  const std::vector<std::string> names = list_folder(folder_.path() / "runs");
   ASSERT_EQ(names.size(), 1u);
   EXPECT_TRUE(names[0].starts_with("events.out.tfevents."));
   const std::string bytes = read_file(folder_.path() / "runs" / names[0]);

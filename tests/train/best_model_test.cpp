@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "support/paths.h"
-#include "train/told_run.h"
+#include "train/scripted_run.h"
 
 namespace hone::test {
 namespace {
@@ -17,7 +17,7 @@ void run(const fs::path& folder, TrainingOptions options, const std::vector<doub
   options.save_strategy = SaveStrategy::steps;
   options.eval_steps = 1;
   options.save_steps = 1;
-  run_told(folder, {.options = options, .evaluations = evaluations, .steps = steps, .metric = metric});
+  run_scripted(folder, {.options = options, .evaluations = evaluations, .steps = steps, .metric = metric});
 }
 
 std::string weights_in(const fs::path& folder) { return read_file(folder / "model.safetensors"); }

@@ -10,7 +10,7 @@
 #include "core/json_value.h"
 #include "support/paths.h"
 #include "train/run_notes.h"
-#include "train/told_run.h"
+#include "train/scripted_run.h"
 
 namespace hone::test {
 namespace {
@@ -26,16 +26,16 @@ Steps saved_in(const TemporaryDirectory& folder) {
   return steps;
 }
 
-ToldRun five_steps() { return {.options = {.save_strategy = SaveStrategy::no}, .steps = 5}; }
+ScriptedRun five_steps() { return {.options = {.save_strategy = SaveStrategy::no}, .steps = 5}; }
 
 std::string final_weights(const TemporaryDirectory& folder) { return read_file(folder.path() / "model.safetensors"); }
 
 // Returns the log of a run, followed by the kind and the text of the exception that it throws.
-std::string said_by(const TemporaryDirectory& folder, const ToldRun& run) {
+std::string said_by(const TemporaryDirectory& folder, const ScriptedRun& run) {
   testing::internal::CaptureStderr();
   std::string thrown;
   try {
-    run_told(folder.path(), run);
+    run_scripted(folder.path(), run);
   } catch (const Error& error) {
     thrown = std::string("Error ") + error.what();
   } catch (const std::exception& error) {
@@ -48,15 +48,15 @@ template <class Failure>
 void check_saved() {
   const TemporaryDirectory whole;
   const TemporaryDirectory failed;
-  run_told(whole.path(), five_steps());
-  ToldRun run = five_steps();
+  run_scripted(whole.path(), five_steps());
+  ScriptedRun run = five_steps();
   run.in_step = [](std::int64_t step) {
     if (step == 3) throw Failure("a child is gone");
   };
   EXPECT_THAT(said_by(failed, run), AllOf(HasSubstr("hone: saved step 3 in "), HasSubstr("the same command continues"),
                                           HasSubstr("a child is gone")));
   EXPECT_EQ(saved_in(failed), (Steps{3}));
-  run_told(failed.path(), five_steps());
+  run_scripted(failed.path(), five_steps());
   EXPECT_EQ(final_weights(failed), final_weights(whole));
 }
 
@@ -69,23 +69,23 @@ TEST(EarlyEnd, WhateverAStepThrowsTheStepsBeforeItAreSaved) {
 TEST(EarlyEnd, WhateverAnEvaluationThrowsTheStepsBeforeItAreSaved) {
   const TemporaryDirectory whole;
   const TemporaryDirectory failed;
-  ToldRun run = five_steps();
+  ScriptedRun run = five_steps();
   run.options.eval_strategy = Interval::steps;
   run.options.eval_steps = 2;
   run.evaluations = {1, 1, 1, 1, 1};
-  run_told(whole.path(), run);
+  run_scripted(whole.path(), run);
   run.in_evaluation = [](std::int64_t step) {
     if (step == 4) throw Error("a child is gone");
   };
   EXPECT_THAT(said_by(failed, run), HasSubstr("saved step 4 in "));
   run.in_evaluation = {};
-  run_told(failed.path(), run);
+  run_scripted(failed.path(), run);
   EXPECT_EQ(final_weights(failed), final_weights(whole));
 }
 
 TEST(EarlyEnd, BeforeTheFirstStepThereIsNothingToSave) {
   const TemporaryDirectory folder;
-  ToldRun run = five_steps();
+  ScriptedRun run = five_steps();
   run.in_step = [](std::int64_t) { throw Error("a child is gone"); };
   EXPECT_THAT(said_by(folder, run), Not(HasSubstr("saved")));
   EXPECT_EQ(saved_in(folder), Steps{});
@@ -93,7 +93,7 @@ TEST(EarlyEnd, BeforeTheFirstStepThereIsNothingToSave) {
 
 TEST(EarlyEnd, ThatCannotBeSavedSaysWhyAndStaysTheFirstError) {
   const TemporaryDirectory folder;
-  ToldRun run = five_steps();
+  ScriptedRun run = five_steps();
   run.in_step = [&](std::int64_t step) {
     if (step != 2) return;
     write_file(folder.path() / ".checkpoint-2.partial", "");
@@ -106,7 +106,7 @@ TEST(EarlyEnd, ThatCannotBeSavedSaysWhyAndStaysTheFirstError) {
 
 TEST(EarlyEnd, AModelAloneIsNotSaidToGoOn) {
   const TemporaryDirectory folder;
-  ToldRun run = five_steps();
+  ScriptedRun run = five_steps();
   run.options.save_only_model = true;
   run.in_step = [](std::int64_t step) {
     if (step == 3) throw Error("a child is gone");
@@ -116,7 +116,7 @@ TEST(EarlyEnd, AModelAloneIsNotSaidToGoOn) {
 
 TEST(RunNotes, AResumedRunNamesItsChangedKeys) {
   const TemporaryDirectory folder;
-  ToldRun run = five_steps();
+  ScriptedRun run = five_steps();
   run.options_json = R"({"learning_rate": 0.001, "seed": 1, "output_dir": "a"})";
   run.options.save_strategy = SaveStrategy::steps;
   run.options.save_steps = 2;
@@ -145,14 +145,14 @@ TEST(RunNotes, ChangedKeysAreShownAsTheyWere) {
 }
 
 TEST(RunNotes, StepsThatTeachNothingAreRemarkedOnce) {
-  IdleWatch watch;
+  IdleDetector watch;
   int remarks = 0;
   const auto see = [&](std::int64_t count, const char* cause) {
     for (std::int64_t i = 0; i < count; ++i) remarks += watch.see(cause).empty() ? 0 : 1;
   };
-  see(IdleWatch::kSteps - 1, "zero");
+  see(IdleDetector::kSteps - 1, "zero");
   see(1, "");
-  see(IdleWatch::kSteps - 1, "zero");
+  see(IdleDetector::kSteps - 1, "zero");
   EXPECT_EQ(remarks, 0);
   EXPECT_EQ(watch.see("zero"), "10 steps in a row taught nothing: zero");
   see(100, "zero");

@@ -170,11 +170,11 @@ TEST(Exactness, Bf16TracksF32) {
   }
 }
 
-// Moments, gradients and weights in bf16 without master weights: stochastic rounding preserves small updates.
+// MomentFormat, gradients and weights in bf16 without master weights: stochastic rounding preserves small updates.
 TEST(Exactness, StatesInBf16TrackF32) {
   const std::vector<double> wide = grammar_losses(DType::f32);
   const std::vector<double> narrow =
-      grammar_losses(DType::bf16, {.moments = Moments::as_weights, .gradients = GradientSums::as_weights});
+      grammar_losses(DType::bf16, {.moments = MomentFormat::as_weights, .gradients = GradientAccumulation::as_weights});
   for (std::size_t step = 0; step < wide.size(); ++step) {
     EXPECT_NEAR(narrow[step], wide[step], 0.05 * wide[step]) << "step " << step;
   }

@@ -98,11 +98,11 @@ class TrainedModel {
 // Six steps give the same weights and states as three steps, a restart from the states, and three more steps.
 TEST(Optimizer, GoesOnBitForBit) {
   std::vector<OptimizerOptions> all;
-  for (const Moments moments : {Moments::wide, Moments::as_weights, Moments::codes}) {
-    all.push_back({.moments = moments, .gradients = GradientSums::as_weights});
+  for (const MomentFormat moments : {MomentFormat::wide, MomentFormat::as_weights, MomentFormat::int8}) {
+    all.push_back({.moments = moments, .gradients = GradientAccumulation::as_weights});
   }
   for (const bool masters : {true, false}) {
-    all.push_back({.rule = UpdateRule::muon, .masters = masters, .gradients = GradientSums::as_weights});
+    all.push_back({.rule = UpdateRule::muon, .masters = masters, .gradients = GradientAccumulation::as_weights});
     all.push_back({.rule = UpdateRule::sgd, .sgd = {.momentum = 0.9}, .masters = masters});
   }
   for (const OptimizerOptions& options : all) {
@@ -119,8 +119,8 @@ TEST(Optimizer, GoesOnBitForBit) {
 
 // A model whose embedding is large enough to be paged, with its states on the device or in host memory.
 TEST(Optimizer, PagingChangesMemoryAndNoBit) {
-  for (const Moments moments : {Moments::wide, Moments::codes}) {
-    OptimizerOptions options{.moments = moments, .gradients = GradientSums::as_weights};
+  for (const MomentFormat moments : {MomentFormat::wide, MomentFormat::int8}) {
+    OptimizerOptions options{.moments = moments, .gradients = GradientAccumulation::as_weights};
     TrainedModel resident(DType::bf16, options, 3000);
     options.paged = true;
     TrainedModel paged(DType::bf16, options, 3000);
@@ -186,7 +186,7 @@ TEST(Optimizer, MuonGoesByTheKindOfAWeight) {
 
 TEST(Optimizer, CodesAreForLargeWeights) {
   const FixtureModel fixture("qwen3", DType::bf16);
-  const OptimizerOptions options{.moments = Moments::codes};
+  const OptimizerOptions options{.moments = MomentFormat::int8};
   std::size_t coded = 0;
   std::size_t expected = 64;  // bytes of the non-finite flag
   for (const NamedType& weight : weight_types(*fixture.model, DType::bf16)) {
@@ -223,7 +223,7 @@ std::vector<double> losses(const OptimizerOptions& options, double learning_rate
 // Losses with 8-bit moments stay close to those with f32 moments.
 TEST(Optimizer, CodesTrackF32) {
   const std::vector<double> wide = losses({});
-  const std::vector<double> coded = losses({.moments = Moments::codes});
+  const std::vector<double> coded = losses({.moments = MomentFormat::int8});
   EXPECT_LT(wide.back(), 0.7 * wide.front());
   EXPECT_NE(wide, coded);
   for (std::size_t step = 0; step < wide.size(); ++step) {

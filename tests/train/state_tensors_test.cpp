@@ -73,7 +73,7 @@ struct StateCase {
 };
 
 std::vector<StateCase> cases() {
-  const OptimizerOptions codes{.moments = Moments::codes};
+  const OptimizerOptions codes{.moments = MomentFormat::int8};
   const OptimizerOptions muon{.rule = UpdateRule::muon};
   return {{"adamw", small_config("qwen2"), {}, DType::f32, {}},
           {"masters", small_config("qwen3"), {}, DType::bf16, {}},
@@ -257,7 +257,7 @@ TEST(StateTensors, AFormatOfTheFutureIsRefused) {
     const TrainingState state(checkpoint);
     FAIL() << "format 3 was taken";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("optimizer.safetensors: is of format '3'"));
+    EXPECT_THAT(error.what(), HasSubstr("optimizer.safetensors: has format '3'"));
   }
 }
 

@@ -9,7 +9,7 @@
 #include "core/files.h"
 #include "support/paths.h"
 #include "train/metrics.h"
-#include "train/told_run.h"
+#include "train/scripted_run.h"
 
 namespace hone::test {
 namespace {
@@ -49,8 +49,8 @@ Left left_by(const std::function<void(TrainingOptions&)>& change) {
   const TemporaryDirectory folder;
   TrainingOptions options = quiet();
   change(options);
-  run_told(folder.path(),
-           {.options = options, .evaluations = {5, 4, 6, 3, 3, 7, 2.5}, .steps = 7, .steps_per_epoch = 2});
+  run_scripted(folder.path(),
+               {.options = options, .evaluations = {5, 4, 6, 3, 3, 7, 2.5}, .steps = 7, .steps_per_epoch = 2});
   return left_in(folder.path());
 }
 
@@ -125,7 +125,7 @@ class ResumeSemantics : public testing::Test {
   void run(std::int64_t steps, const std::function<void(TrainingOptions&)>& change) {
     TrainingOptions options{.logging_steps = 1, .save_steps = 1};
     if (change) change(options);
-    run_told(folder_.path(), {.options = options, .steps = steps});
+    run_scripted(folder_.path(), {.options = options, .steps = steps});
   }
   [[nodiscard]] std::int64_t tokens_after_last() const {
     return static_cast<std::int64_t>(read_metrics(folder_.path() / "metrics.jsonl").back().find("num_tokens").value());

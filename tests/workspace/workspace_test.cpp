@@ -31,7 +31,7 @@ struct SmallRun {
     workspace.add(kTrainingProgram,
                   trace_training(*fixture.model, {.capacity = capacity, .compile = {.device = test_device().kind()}}),
                   training_use());
-    if (leases) workspace.lease_training_to_rollout();
+    if (leases) workspace.share_training_memory_with_rollouts();
   }
 
   // Alternates between generation and training. Returns all log-probabilities, losses and gradient norms.

@@ -35,7 +35,7 @@ struct BackwardBuffers {
   std::size_t bytes;
 
   BackwardBuffers(const AttentionShape& shape, std::int64_t longest, std::byte* base) {
-    WorkspaceCutter cutter(base);
+    WorkspaceAllocator cutter(base);
     weights = cutter.take<Real>(kQueryTile * kKeyTile);
     grad_scores = cutter.take<Real>(kQueryTile * kKeyTile);
     grad_q = cutter.take<Real>(kQueryTile * shape.head_dim);
@@ -103,7 +103,7 @@ class BackwardUnit {
       multiply(rows, keys, head_dim_, Transpose::no, grad_o, Transpose::yes, v, grad_scores, false);
       for (std::int64_t r = 0; r < rows; ++r) {
         const Real lse = args_.lse[(token + query + r) * args_.shape.num_heads + head];
-        soften(r, std::clamp<std::int64_t>(query + r + 1 - key, 0, keys), keys, lse, overlap[r]);
+        apply_softmax(r, std::clamp<std::int64_t>(query + r + 1 - key, 0, keys), keys, lse, overlap[r]);
       }
       // Add this tile to grad_v, grad_k and grad_q.
       multiply(keys, head_dim_, rows, Transpose::yes, weights, Transpose::no, grad_o,
@@ -118,7 +118,7 @@ class BackwardUnit {
 
   // Replaces row r of the scores by the weights, and the gradient of the weights by that of the scores. Both are 0 for
   // keys that the row does not see.
-  void soften(std::int64_t r, std::int64_t seen, std::int64_t keys, Real lse, Real overlap) {
+  void apply_softmax(std::int64_t r, std::int64_t seen, std::int64_t keys, Real lse, Real overlap) {
     const auto scale = static_cast<Real>(args_.shape.scale);
     Real* weights = buffers_.weights + r * kKeyTile;
     Real* grad = buffers_.grad_scores + r * kKeyTile;

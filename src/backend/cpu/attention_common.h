@@ -21,9 +21,9 @@ inline std::int64_t attention_round_up(std::int64_t value, std::int64_t unit) {
 }
 
 // Divides one thread's share of a workspace into aligned arrays. With a null base it only computes their size.
-class WorkspaceCutter {
+class WorkspaceAllocator {
  public:
-  explicit WorkspaceCutter(std::byte* base) : base_(base) {}
+  explicit WorkspaceAllocator(std::byte* base) : base_(base) {}
   template <class U>
   U* take(std::int64_t count) {
     U* result = reinterpret_cast<U*>(base_ + used_);

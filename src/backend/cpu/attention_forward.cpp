@@ -99,7 +99,7 @@ struct ForwardBuffers {
 
   ForwardBuffers(const AttentionShape& shape, std::byte* base) {
     const auto& tile = tile_kernels<Real>();
-    WorkspaceCutter cutter(base);
+    WorkspaceAllocator cutter(base);
     width = attention_round_up(shape.head_dim, tile.columns);
     gathered = cutter.take<T>(std::max(kUnitRows, kKeyTile) * shape.head_dim);
     queries = cutter.take<Real>(kUnitRows * shape.head_dim);
@@ -187,7 +187,7 @@ class ForwardUnit {
       tile_.kernel[rows - 1](head_dim_, queries, buffers_.keys + j * head_dim_, buffers_.weights + j, kKeyTile, false);
     }
     for (std::int64_t r = 0; r < rows; ++r) {
-      soften(begin + r, buffers_.weights + r * kKeyTile, std::min(keys, keys_seen(begin + r) - key));
+      apply_softmax(begin + r, buffers_.weights + r * kKeyTile, std::min(keys, keys_seen(begin + r) - key));
     }
     pack({buffers_.weights, DTypeOf<Real>::value, kKeyTile, false}, {0, rows, 0, seen}, tile_.rows, buffers_.packed);
     add_values(begin, rows, key, keys);
@@ -195,7 +195,7 @@ class ForwardUnit {
 
   // Step of the online softmax: turns the scores of `count` keys into weights relative to the greatest score so far. If
   // that has increased, rescales the row's sum and output.
-  void soften(std::int64_t row, Real* weights, std::int64_t count) {
+  void apply_softmax(std::int64_t row, Real* weights, std::int64_t count) {
     const auto scale = static_cast<Real>(args_.shape.scale);
     for (std::int64_t j = 0; j < count; ++j) weights[j] *= scale;
     const std::int64_t lanes = attention_round_up(count, 16);  // padded for the reductions; e^-inf adds nothing

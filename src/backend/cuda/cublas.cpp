@@ -30,7 +30,7 @@ std::string decimal(const char* format, double value) {
 }
 
 // A GEMM split into two: along m or n they write neighbouring parts of c, along k the second adds to the first.
-struct Halves {
+struct SplitGemm {
   GemmArgs most, rest;
 };
 
@@ -38,16 +38,16 @@ const void* shifted(const void* data, DType type, std::int64_t elements) {
   return static_cast<const std::byte*>(data) + elements * static_cast<std::int64_t>(size_of(type));
 }
 
-bool is_whole(std::int64_t elements) { return elements % kCublasUnit == 0; }
+bool is_whole(std::int64_t elements) { return elements % kCublasAlignment == 0; }
 
-// Splits a GEMM as described at kCublasUnit; nullopt if one call is best.
-std::optional<Halves> halves_of(const GemmArgs& args) {
+// Splits a GEMM as described at kCublasAlignment; nullopt if one call is best.
+std::optional<SplitGemm> split_gemm(const GemmArgs& args) {
   if (args.a_type != DType::bf16 || args.b_type != DType::bf16) return std::nullopt;
   if (!is_whole(args.lda) || !is_whole(args.ldb) || !is_whole(args.ldc)) return std::nullopt;
   const bool flips_a = args.transpose_a == Transpose::yes, flips_b = args.transpose_b == Transpose::yes;
-  Halves halves{args, args};
+  SplitGemm halves{args, args};
   GemmArgs& rest = halves.rest;
-  const auto whole = [](std::int64_t extent) { return extent / kCublasUnit * kCublasUnit; };
+  const auto whole = [](std::int64_t extent) { return extent / kCublasAlignment * kCublasAlignment; };
   if (!is_whole(args.n) && whole(args.n) > 0) {
     const std::int64_t n = halves.most.n = whole(args.n);
     rest.n -= n;
@@ -97,7 +97,7 @@ void read_newer(GemmTable& table, const std::filesystem::path& path) {
 struct Cublas::State {
   struct Plan {
     Plan(const CublasLibrary& library, const GemmKey& key) : product(library, key) {}
-    CublasProduct product;
+    CublasGemm product;
     cublasLtMatmulAlgo_t algorithm{};
   };
 
@@ -141,8 +141,9 @@ GemmTable Cublas::State::read_table() {
     log_warning(text_of(error.what(), "; GEMMs run untuned"));
     return stored;
   }
-  const std::string others =
-      stored.foreign_rows() > 0 ? text_of(", ", stored.foreign_rows(), " rows are of other devices or versions") : "";
+  const std::string others = stored.rows_of_other_devices() > 0 ? text_of(", ", stored.rows_of_other_devices(),
+                                                                          " rows are of other devices or versions")
+                                                                : "";
   log_once(text_of(stored.size(), " tuned GEMMs read from ", path.string(), others));
   return stored;
 }
@@ -177,8 +178,8 @@ void Cublas::State::search(Plan& plan, cudaStream_t stream) {
   add(key, choice);
   log_info(text_of(
       "tune_gemm: ", to_text(key), ": ", decimal("%.1f", choice.microseconds), " us, untuned ",
-      decimal("%.1f", choice.first_microseconds), " us; ", decimal("%.0f", flops_of(key) / choice.microseconds * 1e-6),
-      " TFLOP/s, ", found->tried, " algorithms tried",
+      decimal("%.1f", choice.default_microseconds), " us; ",
+      decimal("%.0f", flops_of(key) / choice.microseconds * 1e-6), " TFLOP/s, ", found->tried, " algorithms tried",
       found->different > 0 ? text_of(", ", found->different, " rejected because their results differ") : ""));
 }
 
@@ -195,7 +196,7 @@ void Cublas::gemm(const GemmArgs& args, cudaStream_t stream) {
   HONE_ASSERT(args.k > 0, "a GEMM with k = 0");
   HONE_ASSERT(args.workspace.size() >= kCublasWorkspace, "a GEMM workspace of ", args.workspace.size(), " bytes");
   HONE_ASSERT(args.bias == nullptr || args.bias_type == args.b_type, "a bias of ", name_of(args.bias_type));
-  if (const std::optional<Halves> halves = halves_of(args)) {
+  if (const std::optional<SplitGemm> halves = split_gemm(args)) {
     gemm(halves->most, stream);
     gemm(halves->rest, stream);
     return;

@@ -16,7 +16,7 @@ inline constexpr std::size_t kCublasWorkspace = std::size_t{32} << 20;
 // kernels reach only a sixth of their rate, even if the rows are aligned. Cublas::gemm() therefore splits such a GEMM
 // with aligned rows into an aligned part and the remainder. It splits k only if c is wider than bf16, because a split
 // of k rounds c twice.
-inline constexpr std::int64_t kCublasUnit = 8;
+inline constexpr std::int64_t kCublasAlignment = 8;
 
 class Cublas {
  public:

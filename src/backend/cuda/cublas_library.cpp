@@ -94,7 +94,7 @@ Function* CublasLibrary::function(const char* name) const {
 
 CublasLibrary::CublasLibrary() : library_(open_library()) { check_cublas(cublasLtCreate(&handle_), "Create"); }
 
-CublasProduct::CublasProduct(const CublasLibrary& library, const GemmKey& key) : library_(library), key_(key) {
+CublasGemm::CublasGemm(const CublasLibrary& library, const GemmKey& key) : library_(library), key_(key) {
   const bool wide = key.c_type == DType::f64;
   Layout a = layout_a(library, key);
   Layout b = layout_b(library, key);
@@ -117,14 +117,14 @@ CublasProduct::CublasProduct(const CublasLibrary& library, const GemmKey& key) :
   c_ = c.release();
 }
 
-CublasProduct::~CublasProduct() {
+CublasGemm::~CublasGemm() {
   library_.cublasLtMatrixLayoutDestroy(a_);
   library_.cublasLtMatrixLayoutDestroy(b_);
   library_.cublasLtMatrixLayoutDestroy(c_);
   library_.cublasLtMatmulDescDestroy(operation_);
 }
 
-std::vector<cublasLtMatmulAlgo_t> CublasProduct::heuristic(std::int64_t rows, int most) const {
+std::vector<cublasLtMatmulAlgo_t> CublasGemm::heuristic(std::int64_t rows, int most) const {
   cublasLtMatmulPreference_t made = nullptr;
   check_cublas(library_.cublasLtMatmulPreferenceCreate(&made), "MatmulPreferenceCreate");
   const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>, decltype(::cublasLtMatmulPreferenceDestroy)*>
@@ -162,7 +162,7 @@ std::vector<cublasLtMatmulAlgo_t> CublasProduct::heuristic(std::int64_t rows, in
   return algorithms;
 }
 
-cublasLtMatmulAlgo_t CublasProduct::first() const {
+cublasLtMatmulAlgo_t CublasGemm::first() const {
   std::int64_t rows = key_.m;
   if (!key_.transpose_a) {
     const bool narrow = key_.c_type == DType::bf16 || key_.a_type == DType::bf16;
@@ -173,7 +173,7 @@ cublasLtMatmulAlgo_t CublasProduct::first() const {
   return algorithms[0];
 }
 
-std::vector<cublasLtMatmulAlgo_t> CublasProduct::proposals() const {
+std::vector<cublasLtMatmulAlgo_t> CublasGemm::proposals() const {
   std::vector<cublasLtMatmulAlgo_t> algorithms;
   for (const std::int64_t rows : {key_.m, 2 * key_.m, 4 * key_.m, std::max(key_.m / 2, std::int64_t{1})}) {
     for (const cublasLtMatmulAlgo_t& each : heuristic(rows, kProposals)) {
@@ -185,7 +185,7 @@ std::vector<cublasLtMatmulAlgo_t> CublasProduct::proposals() const {
   return algorithms;
 }
 
-bool CublasProduct::allows(const cublasLtMatmulAlgo_t& algorithm) const {
+bool CublasGemm::allows(const cublasLtMatmulAlgo_t& algorithm) const {
   std::int32_t splits = 1;
   std::uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
   std::size_t written = 0;
@@ -203,7 +203,7 @@ bool CublasProduct::allows(const cublasLtMatmulAlgo_t& algorithm) const {
          result.workspaceSize <= kCublasWorkspace;
 }
 
-std::string CublasProduct::describe(const cublasLtMatmulAlgo_t& algorithm) const {
+std::string CublasGemm::describe(const cublasLtMatmulAlgo_t& algorithm) const {
   std::string text;
   const auto add = [&](std::string_view name, cublasLtMatmulAlgoConfigAttributes_t attribute, auto value) {
     std::size_t written = 0;
@@ -224,8 +224,8 @@ std::string CublasProduct::describe(const cublasLtMatmulAlgo_t& algorithm) const
   return text;
 }
 
-cublasStatus_t CublasProduct::run(const cublasLtMatmulAlgo_t& algorithm, const Operands& operands,
-                                  cudaStream_t stream) const {
+cublasStatus_t CublasGemm::run(const cublasLtMatmulAlgo_t& algorithm, const Operands& operands,
+                               cudaStream_t stream) const {
   if (key_.bias) {
     const cublasStatus_t status = library_.cublasLtMatmulDescSetAttribute(
         operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(&operands.bias), sizeof(operands.bias));

@@ -54,12 +54,12 @@ class CublasLibrary {
 void check_cublas(cublasStatus_t status, const std::string& call);
 
 // GEMM of one key, which can run with any of its algorithms.
-class CublasProduct {
+class CublasGemm {
  public:
-  CublasProduct(const CublasLibrary& library, const GemmKey& key);
-  CublasProduct(const CublasProduct&) = delete;
-  CublasProduct& operator=(const CublasProduct&) = delete;
-  ~CublasProduct();
+  CublasGemm(const CublasLibrary& library, const GemmKey& key);
+  CublasGemm(const CublasGemm&) = delete;
+  CublasGemm& operator=(const CublasGemm&) = delete;
+  ~CublasGemm();
 
   [[nodiscard]] const GemmKey& key() const { return key_; }
   // Returns the library's default algorithm. To keep results independent of the batch, it is the default for at least

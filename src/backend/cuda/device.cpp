@@ -45,6 +45,13 @@ std::string advice(cudaError_t status) {
   }
 }
 
+// Throws Error if work on the GPU, which was waited for, has failed.
+void check_work(cudaError_t status) {
+  if (status == cudaSuccess) return;
+  throw Error("cuda", text_of("work on the GPU: ", cudaGetErrorName(status), ": ", cudaGetErrorString(status)),
+              "if the message names no operation, set CUDA_LAUNCH_BLOCKING=1");
+}
+
 }  // namespace
 
 void check_cuda(cudaError_t status, std::string_view call) {
@@ -138,12 +145,32 @@ void CudaDevice::download(void* host, const std::byte* device, std::size_t bytes
   synchronize();
 }
 
+std::optional<std::size_t> CudaDevice::room_for_reading(std::size_t bytes) const {
+  if (bytes > kReadingsBytes) return std::nullopt;
+  if (pending_downloads_.empty()) return 0;
+  const Reading& newest = pending_downloads_.back();
+  const std::size_t oldest = pending_downloads_.front().begin;
+  const std::size_t after = align_up(newest.begin + newest.bytes);
+  if (newest.begin < oldest) return after + bytes <= oldest ? std::optional(after) : std::nullopt;
+  if (after + bytes <= kReadingsBytes) return after;
+  return bytes <= oldest ? std::optional(std::size_t{0}) : std::nullopt;
+}
+
 void CudaDevice::download_later(void* host, const std::byte* device, std::size_t bytes) {
-  const std::size_t begin = readings_.empty() ? 0 : align_up(readings_.back().begin + readings_.back().bytes);
-  if (begin + bytes > kReadingsBytes) return download(host, device, bytes);
-  check_cuda(cudaMemcpyAsync(readings_buffer_ + begin, device, bytes, cudaMemcpyDeviceToHost, stream_),
+  if (bytes == 0) return;
+  const std::optional<std::size_t> begin = room_for_reading(bytes);
+  if (!begin) return download(host, device, bytes);
+  check_cuda(cudaMemcpyAsync(readings_buffer_ + *begin, device, bytes, cudaMemcpyDeviceToHost, stream_),
              "a copy from the GPU");
-  readings_.push_back({host, begin, bytes});
+  pending_downloads_.push_back({host, *begin, bytes, last_mark_ + 1});
+}
+
+void CudaDevice::finish_readings(std::uint64_t mark) {
+  while (!pending_downloads_.empty() && pending_downloads_.front().mark <= mark) {
+    const Reading& reading = pending_downloads_.front();
+    std::memcpy(reading.host, readings_buffer_ + reading.begin, reading.bytes);
+    pending_downloads_.pop_front();
+  }
 }
 
 void CudaDevice::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -155,13 +182,30 @@ void CudaDevice::fill(std::byte* device, int byte, std::size_t bytes) {
 }
 
 void CudaDevice::synchronize() {
-  const cudaError_t status = cudaStreamSynchronize(stream_);
-  if (status != cudaSuccess) {
-    throw Error("cuda", text_of("work on the GPU: ", cudaGetErrorName(status), ": ", cudaGetErrorString(status)),
-                "if the message names no operation, set CUDA_LAUNCH_BLOCKING=1");
+  check_work(cudaStreamSynchronize(stream_));
+  finish_readings(last_mark_ + 1);
+}
+
+DeviceMark CudaDevice::mark() {
+  cudaEvent_t reached = nullptr;
+  if (spare_events_.empty()) {
+    check_cuda(cudaEventCreateWithFlags(&reached, cudaEventDisableTiming), "cudaEventCreate");
+  } else {
+    reached = spare_events_.back();
+    spare_events_.pop_back();
   }
-  for (const Reading& reading : readings_) std::memcpy(reading.host, readings_buffer_ + reading.begin, reading.bytes);
-  readings_.clear();
+  check_cuda(cudaEventRecord(reached, stream_), "cudaEventRecord");
+  marks_.push_back({++last_mark_, reached});
+  return {last_mark_};
+}
+
+void CudaDevice::wait(DeviceMark mark) {
+  while (!marks_.empty() && marks_.front().number <= mark.number) {
+    if (marks_.front().number == mark.number) check_work(cudaEventSynchronize(marks_.front().reached));
+    spare_events_.push_back(marks_.front().reached);
+    marks_.pop_front();
+  }
+  finish_readings(mark.number);
 }
 
 std::unique_ptr<Recording> CudaDevice::record(const std::function<void()>& launches) {

@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ class CudaDevice final : public Device {
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
   void fill(std::byte* device, int byte, std::size_t bytes) override;
   void synchronize() override;
+  DeviceMark mark() override;
+  void wait(DeviceMark mark) override;
   std::unique_ptr<Recording> record(const std::function<void()>& launches) override;
 
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
@@ -40,7 +43,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] int compute_capability() const { return properties_.major * 10 + properties_.minor; }
   // Number of SMs. May determine grid sizes, but never the order of a sum (ops/slices.h): results must not depend on
   // the GPU model.
-  [[nodiscard]] int multiprocessors() const { return properties_.multiProcessorCount; }
+  [[nodiscard]] int sm_count() const { return properties_.multiProcessorCount; }
   [[nodiscard]] Cublas& cublas();
 
  private:
@@ -50,10 +53,15 @@ class CudaDevice final : public Device {
     cudaEvent_t done = nullptr;
   };
 
-  // Deferred download: synchronize() copies the bytes from the pinned buffer to `host`.
+  // Deferred download: synchronize() or wait() copies the bytes from the pinned buffer to `host`.
   struct Reading {
     void* host = nullptr;
     std::size_t begin = 0, bytes = 0;
+    std::uint64_t mark = 0;  // number of the first mark after it
+  };
+  struct Mark {
+    std::uint64_t number = 0;
+    cudaEvent_t reached = nullptr;
   };
 
   std::byte* allocate(std::size_t bytes) override;
@@ -61,6 +69,10 @@ class CudaDevice final : public Device {
   // Returns a piece of the ring buffer; waits until no upload reads it.
   std::byte* stage(std::size_t bytes);
   void retire_oldest();
+  // Returns where in the buffer of readings these bytes fit; nothing if readings under way leave no room.
+  [[nodiscard]] std::optional<std::size_t> room_for_reading(std::size_t bytes) const;
+  // Hands the bytes of readings before this mark to their hosts.
+  void finish_readings(std::uint64_t mark);
 
   int ordinal_;
   cudaDeviceProp properties_{};
@@ -68,8 +80,11 @@ class CudaDevice final : public Device {
   std::byte* ring_ = nullptr;  // pinned host memory, ring buffer of uploads
   std::size_t ring_head_ = 0;
   std::deque<InFlight> in_flight_;
-  std::byte* readings_buffer_ = nullptr;  // pinned host memory, for download_later()
-  std::vector<Reading> readings_;
+  std::byte* readings_buffer_ = nullptr;   // pinned host memory, for download_later()
+  std::deque<Reading> pending_downloads_;  // in order; their places follow each other around the buffer
+  std::uint64_t last_mark_ = 0;
+  std::deque<Mark> marks_;                 // not yet waited for, in order
+  std::vector<cudaEvent_t> spare_events_;  // of marks that were reached
   std::unique_ptr<Cublas> cublas_;
 };
 

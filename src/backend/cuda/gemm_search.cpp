@@ -25,9 +25,9 @@ constexpr std::size_t kRotation = std::size_t{256} << 20;  // bytes of all opera
 constexpr std::size_t kMostCopies = 64;
 constexpr std::int64_t kCompared = std::int64_t{1} << 20;  // least number of elements compared with first()
 constexpr std::size_t kFinalists = 6;
-constexpr double kHopeless = 1.3;      // times the fastest: slower algorithms are measured only once
-constexpr double kNear = 1.06;         // times the fastest: slower algorithms are not finalists
-constexpr double kWorthwhile = 0.995;  // times first(): an algorithm must be faster than that to replace it
+constexpr double kScreenFactor = 1.3;     // times the fastest: slower algorithms are measured only once
+constexpr double kFinalistFactor = 1.06;  // times the fastest: slower algorithms are not finalists
+constexpr double kWorthwhile = 0.995;     // times first(): an algorithm must be faster than that to replace it
 // Turns of a finalist. A sustained turn runs the algorithm alone for `seconds` and then times it for as long again: the
 // GPU lowers its clock within some tens of milliseconds to stay within its power limit, so an algorithm that takes less
 // energy ends up faster. Short GEMMs do not reach that limit in practice, because the GPU is idle between them; they
@@ -89,7 +89,7 @@ struct Candidate {
 
 class Search {
  public:
-  Search(const CublasProduct& product, cudaStream_t stream)
+  Search(const CublasGemm& product, cudaStream_t stream)
       : product_(product),
         stream_(stream),
         a_bytes_(matrix_bytes(product.key().transpose_a ? product.key().k : product.key().m, product.key().lda,
@@ -132,7 +132,7 @@ class Search {
     check_cuda(cudaStreamSynchronize(stream_), "work on the GPU");
   }
 
-  [[nodiscard]] CublasProduct::Operands operands(std::size_t copy) const {
+  [[nodiscard]] CublasGemm::Operands operands(std::size_t copy) const {
     const std::size_t at = copy % copies_ * copy_bytes_;
     return {.a = memory_.at(at),
             .b = memory_.at(at + a_bytes_),
@@ -158,7 +158,7 @@ class Search {
   // the first copy's a and b, which no run overwrites, so that accumulation starts from the same values for all
   // algorithms. Each round shifts `a`, so that a GEMM of few rows sees different values in each round.
   bool result(const Algorithm& algorithm, std::size_t round, std::byte* to) {
-    CublasProduct::Operands given = operands(round);
+    CublasGemm::Operands given = operands(round);
     given.a = static_cast<const std::byte*>(given.a) + round * 256 % (b_bytes_ + 256);
     given.c = to;
     const std::size_t piece = a_bytes_ + b_bytes_;
@@ -193,7 +193,7 @@ class Search {
   double screen(const Algorithm& algorithm) {
     if (std::isinf(time(algorithm, 1))) return std::numeric_limits<double>::infinity();
     const double once = time(algorithm, 1);
-    return once > kHopeless * fastest_ ? once : std::min(once, time(algorithm, 2));
+    return once > kScreenFactor * fastest_ ? once : std::min(once, time(algorithm, 2));
   }
 
   void consider(const Algorithm& algorithm) {
@@ -209,7 +209,7 @@ class Search {
 
   std::optional<GemmSearch> decide();
 
-  const CublasProduct& product_;
+  const CublasGemm& product_;
   cudaStream_t stream_;
   std::size_t a_bytes_, b_bytes_, c_bytes_, bias_bytes_, copy_bytes_, copies_;
   Memory memory_;
@@ -224,7 +224,7 @@ class Search {
 std::optional<GemmSearch> Search::decide() {
   // Select the finalists: the fastest algorithms that give the same bits as the default, and the default itself.
   sort();
-  const double limit = kNear * candidates_.front().seconds;
+  const double limit = kFinalistFactor * candidates_.front().seconds;
   std::vector<Candidate> finalists{first_};
   for (const Candidate& each : candidates_) {
     if (finalists.size() == kFinalists || each.seconds > limit) break;
@@ -258,13 +258,13 @@ std::optional<GemmSearch> Search::decide() {
   std::memcpy(search.choice.algorithm.data(), &chosen.algorithm, sizeof(chosen.algorithm));
   search.choice.description = product_.describe(chosen.algorithm);
   search.choice.microseconds = chosen.seconds * 1e6;
-  search.choice.first_microseconds = finalists[0].seconds * 1e6;
+  search.choice.default_microseconds = finalists[0].seconds * 1e6;
   return search;
 }
 
 }  // namespace
 
-std::optional<GemmSearch> search_gemm(const CublasProduct& product, cudaStream_t stream) {
+std::optional<GemmSearch> search_gemm(const CublasGemm& product, cudaStream_t stream) {
   return Search(product, stream).run();
 }
 

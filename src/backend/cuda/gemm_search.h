@@ -18,6 +18,6 @@ struct GemmSearch {
 // accepted only if its result is bitwise equal to that of product.first() over at least 2^20 elements. Tuning thus
 // changes no result, and GEMMs of the same weights with different numbers of rows stay consistent. Returns nullopt if
 // the GPU has not enough memory for the operands. Waits for the stream.
-[[nodiscard]] std::optional<GemmSearch> search_gemm(const CublasProduct& product, cudaStream_t stream);
+[[nodiscard]] std::optional<GemmSearch> search_gemm(const CublasGemm& product, cudaStream_t stream);
 
 }  // namespace hone

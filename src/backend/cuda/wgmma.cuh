@@ -48,8 +48,23 @@ template <Major kMajorA, Major kMajorB, int kCount>
 __device__ void warpgroup_multiply(float (&c)[kCount][4], std::uint64_t a, std::uint64_t b, int keep) {
   constexpr int kOrderA = static_cast<int>(kMajorA);
   constexpr int kOrderB = static_cast<int>(kMajorB);
-  static_assert(kCount == 4 || kCount == 8 || kCount == 16);
-  if constexpr (kCount == 4) {
+  static_assert(kCount == 1 || kCount == 2 || kCount == 4 || kCount == 8 || kCount == 16);
+  if constexpr (kCount == 1) {
+    asm volatile(
+        "{\n.reg .pred keep;\n"
+        "setp.ne.b32 keep, %6, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %5, keep, 1, 1, %7, %8;\n}\n"
+        : HONE_FOUR(0)
+        : "l"(a), "l"(b), "r"(keep), "n"(kOrderA), "n"(kOrderB));
+  } else if constexpr (kCount == 2) {
+    asm volatile(
+        "{\n.reg .pred keep;\n"
+        "setp.ne.b32 keep, %10, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7}, "
+        "%8, %9, keep, 1, 1, %11, %12;\n}\n"
+        : HONE_FOUR(0), HONE_FOUR(1)
+        : "l"(a), "l"(b), "r"(keep), "n"(kOrderA), "n"(kOrderB));
+  } else if constexpr (kCount == 4) {
     asm volatile(
         "{\n.reg .pred keep;\n"
         "setp.ne.b32 keep, %18, 0;\n"

@@ -1,6 +1,7 @@
-// hone bench: measures how fast training steps, kernels and GEMMs run on this machine.
+// hone bench: measures how fast training steps, decoding, kernels and GEMMs run on this machine.
 #include <algorithm>
 
+#include "cli/bench/decode.h"
 #include "cli/bench/kernels.h"
 #include "cli/bench/matmul.h"
 #include "cli/bench/train.h"
@@ -11,8 +12,8 @@ namespace hone {
 namespace {
 
 const CommandText kText{.name = "bench",
-                        .summary = "Benchmark training steps, kernels or GEMMs on this machine",
-                        .positionals = "train|kernels|matmul"};
+                        .summary = "Benchmark training steps, decoding, kernels or GEMMs on this machine",
+                        .positionals = "train|decode|kernels|matmul"};
 
 struct Kind {
   std::string_view name;
@@ -24,6 +25,8 @@ struct Kind {
 constexpr Kind kKinds[] = {
     {"train", "complete training steps on random tokens, including the optimizer", bench_train, bench_train_help,
      bench_train_keys},
+    {"decode", "tokens per second of the generation engine, over streams and contexts", bench_decode, bench_decode_help,
+     bench_decode_keys},
     {"kernels", "each operation of a training step in isolation, compared with the device's roofline", bench_kernels,
      bench_kernels_help, bench_kernels_keys},
     {"matmul", "GEMMs over sizes and dtypes, with and without tuning", bench_matmul, bench_matmul_help,
@@ -44,11 +47,11 @@ int run(std::span<const std::string> arguments) {
   for (const Kind& kind : kKinds) {
     if (kind.name == name) return kind.run(arguments.subspan(1));
   }
-  throw Error("hone bench", text_of("expected train, kernels or matmul, saw ", shown(std::string_view(name))),
+  throw Error("hone bench", text_of("expected train, decode, kernels or matmul, saw ", shown(std::string_view(name))),
               "for example hone bench train --model qwen2.5-0.5b");
 }
 
-// Keys of all three benchmarks, each once.
+// Keys of all benchmarks, each once.
 std::vector<CommandKey> keys() {
   std::vector<CommandKey> all;
   for (const Kind& kind : kKinds) {

@@ -78,7 +78,7 @@ void measure(const Program& program, const KernelsOptions& options, Device& devi
         update ? text_of(node.op->name(), shapes_of(program, node)) : identity_of(program, node);
     if (!seen.insert(identity).second) continue;
     try {
-      const OneOp one(program, node, device, batch, 0);
+      const IsolatedOp one(program, node, device, batch, 0);
       Executable executable = one.executable();
       const double seconds =
           seconds_per_run(device, [&] { executable.run(); }, options.seconds) / static_cast<double>(one.copies());

@@ -76,7 +76,7 @@ std::string label_of(const Program& program, const Node& node) {
 }
 
 Rates rates_of(const Program& program, const Node& node, Device& device, const MatmulOptions& options) {
-  const OneOp one(program, node, device, {}, 0);
+  const IsolatedOp one(program, node, device, {}, 0);
   const double flops = work_of(program, node, {}).flops * static_cast<double>(one.copies());
   const auto prepared = [&](const GemmTuning& tuning) {
     set_gemm_tuning(device, tuning);
@@ -98,7 +98,7 @@ Rates rates_of(const Program& program, const Node& node, Device& device, const M
 class Table {
  public:
   Table(Device& device, const MatmulOptions& options) : device_(device), options_(options) {
-    const DeviceRate promised = built_in_model(device.name()).promised_flops;
+    const DeviceRate promised = built_in_model(device.name()).peak_flops;
     peak_ = options.peak_tflops > 0 ? options.peak_tflops * 1e12 : promised.per_second;
     if (device.kind() == DeviceKind::cpu) unit_ = {"GFLOP/s", 1e9};
     std::printf("GEMMs on %s, %s\n\n%-44s %-8s %9s %9s %7s %8s\n", device.name().c_str(), unit_.name, "m x n x k",

@@ -1,7 +1,6 @@
 #include "cli/bench/train.h"
 
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <vector>
@@ -52,9 +51,6 @@ const CommandText kTrainText{.name = "bench train", .summary = {}};
 
 constexpr double kLimitSeconds = 0.5;  // duration of the measurement of a limit that is not stored yet
 
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
 // Model FLOPs per token, forward and backward: 6 for each parameter except those of an untied input embedding, plus
 // 6 x layers x width x length for causal attention, where width is heads x head size and length is that of the token's
 // document, averaged over the tokens.
@@ -88,8 +84,8 @@ struct Peak {
 Peak peak_of(const BenchTrainOptions& options, Device& device) {
   const DType dtype = options.weight_dtype();
   double known = options.peak_tflops * 1e12;
-  if (known == 0 && dtype == DType::bf16) known = built_in_model(device.name()).promised_flops.per_second;
-  return known > 0 ? Peak{known, false} : Peak{product_limit(device, dtype, kLimitSeconds), true};
+  if (known == 0 && dtype == DType::bf16) known = built_in_model(device.name()).peak_flops.per_second;
+  return known > 0 ? Peak{known, false} : Peak{gemm_limit(device, dtype, kLimitSeconds), true};
 }
 
 // Example: "53.4 GFLOP/s, MFU 41.0% of 130 GFLOP/s in a large GEMM".

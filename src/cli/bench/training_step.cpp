@@ -12,9 +12,9 @@
 #include "model/registry.h"
 #include "model/weights.h"
 #include "ops/registry.h"
-#include "train/fit.h"
 #include "train/language_run.h"
 #include "train/loss_program.h"
+#include "train/memory_fit.h"
 #include "train/optimizer.h"
 #include "train/setup.h"
 

@@ -19,7 +19,7 @@ namespace hone {
 namespace {
 
 constexpr const char* kStopped = "(stopped; press Ctrl+C again or Ctrl+D to leave)\n";
-constexpr const char* kHowToLeave = "(press Ctrl+C again or Ctrl+D to leave)\n";
+constexpr const char* kLeaveHint = "(press Ctrl+C again or Ctrl+D to leave)\n";
 
 // Answers a message or executes a command. Returns false if it ends the chat.
 bool take_message(Conversation& conversation, const TypedMessage& message) {
@@ -36,9 +36,9 @@ bool take_message(Conversation& conversation, const TypedMessage& message) {
 int converse(Conversation& conversation) {
   LineEditor editor;
   MessageLines lines;
-  bool leaves_next = false;  // the last key was Ctrl+C, so another one leaves
+  bool leave_on_interrupt = false;  // the last key was Ctrl+C, so another one leaves
   print_answer("Ask something; /help lists the commands.\n");
-  catch_interrupts("");  // no notice: Ctrl+C does not end the chat, and kHowToLeave explains it
+  catch_interrupts("");  // no notice: Ctrl+C does not end the chat, and kLeaveHint explains it
   for (;;) {
     const TypedLine line = editor.read(lines.has_begun() ? L". " : L"> ");
     if (termination_requested()) throw Interrupted();
@@ -47,13 +47,13 @@ int converse(Conversation& conversation) {
     if (line.kind == TypedLine::Kind::interrupt) {
       const bool drops = !line.was_empty || lines.has_begun();
       print_answer("\n");
-      if (!drops && leaves_next) return 0;
-      print_answer(kHowToLeave);
+      if (!drops && leave_on_interrupt) return 0;
+      print_answer(kLeaveHint);
       lines.clear();
-      leaves_next = true;
+      leave_on_interrupt = true;
       continue;
     }
-    leaves_next = false;
+    leave_on_interrupt = false;
     if (line.kind == TypedLine::Kind::end) {
       print_answer("\n");
       return 0;
@@ -63,7 +63,7 @@ int converse(Conversation& conversation) {
     if (message.text.empty()) continue;
     editor.remember(message.text);
     if (!take_message(conversation, message)) return 0;
-    leaves_next = interrupted();  // the answer was stopped
+    leave_on_interrupt = interrupted();  // the answer was stopped
     if (termination_requested()) throw Interrupted();
     clear_interrupt();
   }

@@ -125,11 +125,11 @@ void Conversation::check_room(std::int64_t prompt_tokens) const {
   throw Error(asked > 1 ? "the conversation" : "the question",
               text_of("has ", format_count(prompt_tokens), " tokens, but only ", format_count(max_model_len_),
                       " fit, including the answer"),
-              (asked > 1 ? "/clear forgets the conversation" : "ask something shorter") + larger_help());
+              (asked > 1 ? "/clear forgets the conversation" : "ask something shorter") + max_model_len_hint());
 }
 
 // Suggests a larger --max_model_len if the model has more positions than the conversation may use.
-std::string Conversation::larger_help() const {
+std::string Conversation::max_model_len_hint() const {
   const std::int64_t positions = loaded_.model->shape().max_position_embeddings;
   if (max_model_len_ >= positions) return "";
   return text_of("; hone chat --max_model_len allows up to ", positions);
@@ -141,7 +141,7 @@ std::string Conversation::cut_text(std::int64_t prompt_tokens, const Completion&
     return text_of("cut at ", format_count(tokens), " tokens; /set max_tokens N or --max_tokens N allows more");
   }
   return text_of("cut, the context is full: ", format_count(prompt_tokens + tokens), " of ",
-                 format_count(max_model_len_), " tokens; /clear forgets the conversation", larger_help());
+                 format_count(max_model_len_), " tokens; /clear forgets the conversation", max_model_len_hint());
 }
 
 bool Conversation::command(std::string_view line) {

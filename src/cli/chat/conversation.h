@@ -63,7 +63,7 @@ class Conversation {
   void set(const std::string& text);
   void make_engine();
   void check_room(std::int64_t prompt_tokens) const;
-  [[nodiscard]] std::string larger_help() const;
+  [[nodiscard]] std::string max_model_len_hint() const;
   [[nodiscard]] std::string cut_text(std::int64_t prompt_tokens, const Completion& completion) const;
 
   ChatOptions options_;

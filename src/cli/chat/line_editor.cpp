@@ -22,7 +22,7 @@ constexpr const char* kPastesMarked = "\x1b[?2004h";
 constexpr const char* kPastesPlain = "\x1b[?2004l";
 constexpr std::wstring_view kPasteEnd = L"\x1b[201~";
 constexpr wchar_t kReplacement = 0xFFFD;
-constexpr int kLookUpMilliseconds = 50;
+constexpr int kPollMilliseconds = 50;
 
 // Sets a UTF-8 locale if the environment names none. In the C locale libedit drops all characters except ASCII.
 void choose_locale() {
@@ -50,7 +50,7 @@ std::wstring wide_of(std::string_view text) {
 }
 
 // Converts pasted line breaks to \n, because terminals send \r, and removes those at the end.
-void make_lines(std::wstring& text) {
+void normalize_line_breaks(std::wstring& text) {
   for (std::size_t at = 0; (at = text.find(L'\r', at)) != std::wstring::npos; ++at) {
     text.replace(at, text.compare(at, 2, L"\r\n") == 0 ? 2 : 1, L"\n");
   }
@@ -98,7 +98,7 @@ int LineEditor::read_character(EditLine* edit, wchar_t* character) {
   while (!interrupted()) {
     // The wait has a timeout, because a signal that arrives just before it or on another thread does not interrupt it.
     pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
-    if (::poll(&input, 1, kLookUpMilliseconds) <= 0) continue;
+    if (::poll(&input, 1, kPollMilliseconds) <= 0) continue;
     char byte = 0;
     const ssize_t size = ::read(STDIN_FILENO, &byte, 1);
     if (size < 0 && errno == EINTR) continue;
@@ -121,7 +121,7 @@ unsigned char LineEditor::on_paste(EditLine* edit, int) {
     if (character != 0) text += character;
   }
   text.resize(text.size() - kPasteEnd.size());
-  make_lines(text);
+  normalize_line_breaks(text);
   if (!text.empty() && el_winsertstr(edit, text.c_str()) != 0) return CC_ERROR;
   return CC_REFRESH;
 }

@@ -48,7 +48,7 @@ constexpr const char* kConvertedAdapterWeights = "adapter_model.safetensors";
 // Copies the tokenizer and the other small files that describe the model. Leaves out the files that the conversion
 // writes itself, and a configuration whose weights are not converted.
 void copy_other_files(const fs::path& from, const fs::path& to) {
-  for (const std::string& name : names_in(from)) {
+  for (const std::string& name : list_folder(from)) {
     const std::string extension = fs::path(name).extension().string();
     const bool describes = extension == ".json" || extension == ".txt" || extension == ".jinja" ||
                            extension == ".model" || extension == ".tiktoken" || name == "README.md" ||
@@ -95,7 +95,7 @@ std::uint64_t bytes_of(std::span<const TensorSource> sources) {
   return total;
 }
 
-void say_written(const ConvertOptions& options, std::string_view what, std::span<const TensorSource> sources) {
+void log_written(const ConvertOptions& options, std::string_view what, std::span<const TensorSource> sources) {
   log_info(
       text_of("wrote ", options.output_dir, ": ", what, sources.size(), " tensors, ", format_bytes(bytes_of(sources))));
 }
@@ -128,21 +128,21 @@ void convert_adapter(const ConvertOptions& options, const OptionInput& input, co
         text_of(options.max_shard_size, ", but an adapter is one file, here of ", format_bytes(bytes_of(sources))),
         "remove it, or write base and adapter as one model with hone merge");
   }
-  claim_folder(options.output_dir, "output_dir");
+  ensure_writable_folder(options.output_dir, "output_dir");
   const Json config = adapter_config_for(from, options.output_dir);
   write_safetensors(fs::path(options.output_dir) / kConvertedAdapterWeights, sources);
   write_json(fs::path(options.output_dir) / kConvertedAdapterConfig, config);
   if (is_file(from / "generation_config.json")) {
     write_file(fs::path(options.output_dir) / "generation_config.json", read_file(from / "generation_config.json"));
   }
-  say_written(options, "an adapter (hone merge merges it into its base), ", sources);
+  log_written(options, "an adapter (hone merge merges it into its base), ", sources);
 }
 
 void convert_model(const ConvertOptions& options, const fs::path& from, std::uint64_t most_bytes) {
   const ModelDirectory directory(from);
   if (directory.weights().empty()) throw Error(from.string(), "the folder holds no weights");
   (void)family_registry().create(directory.config());  // throws if hone does not support it
-  claim_folder(options.output_dir, "output_dir");
+  ensure_writable_folder(options.output_dir, "output_dir");
   Json config = directory.config();
   std::vector<const StoredTensor*> tensors;
   for (const std::string& name : directory.weights().names()) tensors.push_back(&directory.weights().at(name));
@@ -159,7 +159,7 @@ void convert_model(const ConvertOptions& options, const fs::path& from, std::uin
   if (is_file(from / kConvertedAdapterWeights)) {
     log_warning(text_of(from.string(), " holds an adapter next to the model's weights; the adapter is not converted"));
   }
-  say_written(options, "", sources);
+  log_written(options, "", sources);
 }
 
 int run(const ConvertOptions& options, const OptionInput& input) {

@@ -130,7 +130,7 @@ std::vector<Evaluation> read_evaluations(const EvalOptions& options) {
 // each file of weights.
 std::string weights_key(const std::filesystem::path& folder) {
   std::string key = std::filesystem::absolute(folder).string();
-  for (const std::string& name : names_in(folder)) {
+  for (const std::string& name : list_folder(folder)) {
     if (!name.ends_with(".safetensors")) continue;
     const auto written = std::filesystem::last_write_time(folder / name).time_since_epoch().count();
     key += text_of("\n", name, " ", std::filesystem::file_size(folder / name), " ", written);
@@ -140,7 +140,7 @@ std::string weights_key(const std::filesystem::path& folder) {
 
 int compare(const EvalOptions& options) {
   const std::filesystem::path folder = options.output_dir.empty() ? "." : options.output_dir;
-  claim_folder(folder, "output_dir");
+  ensure_writable_folder(folder, "output_dir");
   write_file(folder / "compare.html", comparison_page(read_runs(options.compare)));
   log_info(text_of("wrote ", (folder / "compare.html").string()));
   return 0;
@@ -156,7 +156,7 @@ int run(const EvalOptions& given, const OptionInput& input) {
   }
   EvalOptions options = given;
   options.model_name_or_path = model_argument("eval", given.model_name_or_path, input);
-  if (!options.output_dir.empty()) claim_folder(options.output_dir, "output_dir");
+  if (!options.output_dir.empty()) ensure_writable_folder(options.output_dir, "output_dir");
   std::vector<Evaluation> evaluations = read_evaluations(options);
   Device& device = open_device(options.device);
   LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device);

@@ -20,7 +20,7 @@ struct GrpoCommandOptions : GrpoOptions {
   template <class Visitor>
   void fields(Visitor& v) {
     GrpoOptions::fields(v);
-    v.of_run([&] {
+    v.run_only([&] {
       v("show", show, "RUN [STEP]: print the completions of a step of a run, by default the last, and do not train");
     });
   }
@@ -32,13 +32,13 @@ int run(const GrpoCommandOptions& options, const OptionInput& input) {
       throw Error("--show", text_of("expected a run's output_dir and a step, saw ", options.show.size(), " words"));
     }
     const std::string step = options.show.size() == 2 ? options.show[1] : "";
-    std::fputs(show_completions(options.show[0], step, options.num_completions_to_print).c_str(), stdout);
+    std::fputs(format_completions(options.show[0], step, options.num_completions_to_print).c_str(), stdout);
     return 0;
   }
   check_options(options, input);
   const TrainingHooks hooks("grpo", options, input);
   if (!options.dry_run) {
-    claim_folder(options.output_dir, "output_dir");
+    ensure_writable_folder(options.output_dir, "output_dir");
     catch_interrupts();
   }
   GrpoRun prepared = prepare_grpo(options, input);

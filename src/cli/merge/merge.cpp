@@ -52,7 +52,7 @@ int run(const MergeOptions& options, const OptionInput& input) {
                 "name the output_dir of a run with use_peft");
   }
   if (options.output_dir.empty()) throw Error("output_dir", "is not set", "the folder for the merged model");
-  claim_folder(options.output_dir, "output_dir");
+  ensure_writable_folder(options.output_dir, "output_dir");
   if (std::filesystem::equivalent(folder, options.output_dir)) {
     throw Error(input.place_of("output_dir"), "is the folder of the adapter itself", "choose another");
   }

@@ -66,7 +66,7 @@ struct SampledRows {
 // first 1,000 rows are all unusable.
 SampledRows sample_rows(const Source& source, std::int64_t wanted, const std::function<void(const Json& row)>& use) {
   struct Enough {};
-  constexpr std::int64_t kMostBad = 1000;  // unusable rows before the first usable one
+  constexpr std::int64_t kMaxUnusableRows = 1000;  // unusable rows before the first usable one
   SampledRows sampled;
   std::string reason;
   std::int64_t unusable = 0;
@@ -77,7 +77,7 @@ SampledRows sample_rows(const Source& source, std::int64_t wanted, const std::fu
         use(row);
       } catch (const Error& error) {
         if (reason.empty()) reason = text_of(*place.file, " ", place.unit, " ", place.number, ": ", error.what());
-        if (sampled.count == 0 && ++unusable >= kMostBad) throw Enough();
+        if (sampled.count == 0 && ++unusable >= kMaxUnusableRows) throw Enough();
         return;
       }
       if (sampled.count == 0) sampled.first = row;
@@ -159,7 +159,7 @@ void check_grpo_data(const GrpoOptions& options, const OptionInput& input, const
   for (const std::string& name : options.reward_funcs) {
     RewardKeys one = options;
     one.reward_funcs = {name};
-    problems.run([&] { rewards.push_back(rewards_of(one, false, private_paths(options)).front()); });
+    problems.run([&] { rewards.push_back(rewards_of(one, false, hidden_paths(options)).front()); });
   }
   GrpoBatch batch{.prompts = 1};
   problems.run([&] { batch = grpo_batch(options, 1, input); });

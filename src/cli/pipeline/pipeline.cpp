@@ -35,7 +35,7 @@ struct PipelineOptions {
 };
 
 // Returns the index of the stage that --from names, or the number of stages if --from is not set.
-std::size_t first_forgotten(const std::string& name, std::span<const Stage> stages) {
+std::size_t first_restarted_stage(const std::string& name, std::span<const Stage> stages) {
   if (name.empty()) return stages.size();
   const auto at = std::ranges::find(stages, name, &Stage::name);
   if (at == stages.end()) throw Error("from", text_of("no stage is named ", shown(name)));
@@ -49,10 +49,10 @@ void forget_from(std::size_t first, std::span<const Stage> stages, PipelineState
 }
 
 // Checks the stages that will run, before the first one starts. Logs one line for each problem and throws Error.
-void check_stages(std::span<const Stage> stages, const PipelineState& state, std::size_t first_anew,
+void check_stages(std::span<const Stage> stages, const PipelineState& state, std::size_t first_restarted,
                   const std::string& file) {
   std::vector<bool> is_done;
-  for (std::size_t i = 0; i < stages.size(); ++i) is_done.push_back(i < first_anew && state.is_done(i));
+  for (std::size_t i = 0; i < stages.size(); ++i) is_done.push_back(i < first_restarted && state.is_done(i));
   const std::vector<std::string> problems = problems_in(stages, is_done, file);
   if (problems.empty()) return;
   if (problems.size() == 1) throw Error(text_of(problems[0], "; no stage was started"));
@@ -81,21 +81,21 @@ int run(const PipelineOptions& options, const OptionInput& input) {
   const std::string file = place.substr(0, place.find(':'));
   const std::vector<Stage> stages =
       resolve_stages(options.stages, {options.model_name_or_path, options.dataset_name, options.output_dir}, file);
-  const std::size_t first_anew = first_forgotten(options.from, stages);
+  const std::size_t first_restarted = first_restarted_stage(options.from, stages);
   if (options.dry_run) {
     for (const Stage& stage : stages) {
       log_line(text_of("# ", stage.name, ": hone ", stage.kind->command, "\n", stage.recipe));
     }
-    check_stages(stages, PipelineState(options.output_dir), first_anew, file);
+    check_stages(stages, PipelineState(options.output_dir), first_restarted, file);
     return 0;
   }
   // All checks come before the first change, so that a refused pipeline leaves the earlier output as it was.
-  claim_folder(options.output_dir, "output_dir");
+  ensure_writable_folder(options.output_dir, "output_dir");
   PipelineState state(options.output_dir);
-  state.check(stages, first_anew);
-  check_stages(stages, state, first_anew, file);
-  forget_from(first_anew, stages, state);
-  state.forget_unbegun();
+  state.check(stages, first_restarted);
+  check_stages(stages, state, first_restarted, file);
+  forget_from(first_restarted, stages, state);
+  state.discard_unstarted_stage();
   catch_interrupts();
   CommandRegistry commands;
   register_all_cli(commands);
@@ -110,7 +110,7 @@ int run(const PipelineOptions& options, const OptionInput& input) {
     try {
       run_stage(commands, stages[i]);
     } catch (...) {
-      state.forget_unbegun();  // a stage that left nothing may start again with other keys
+      state.discard_unstarted_stage();  // a stage that left nothing may start again with other keys
       throw;
     }
     throw_if_interrupted();

@@ -39,9 +39,9 @@ PipelineState::PipelineState(const std::filesystem::path& output_dir)
   }
 }
 
-void PipelineState::check(std::span<const Stage> stages, std::size_t first_anew) const {
+void PipelineState::check(std::span<const Stage> stages, std::size_t first_restarted) const {
   const std::string fix = "--from STAGE runs that stage and all later ones again";
-  for (std::size_t i = 0; i < std::min(entries_.size(), first_anew) && has_begun(i); ++i) {
+  for (std::size_t i = 0; i < std::min(entries_.size(), first_restarted) && has_begun(i); ++i) {
     if (i >= stages.size() || stages[i].name != entries_[i].name) {
       throw Error(path_.string(),
                   text_of("stage ", i + 1, " was ", entries_[i].name, ", is ",
@@ -66,13 +66,13 @@ bool PipelineState::has_begun(std::size_t stage) const {
   if (entries_.at(stage).done) return true;
   if (!is_folder(folder)) return false;
   // .checkpoint-N.replaced is a checkpoint whose replacement was interrupted. The stage restores it when it resumes.
-  return std::ranges::any_of(names_in(folder), [](const std::string& name) {
+  return std::ranges::any_of(list_folder(folder), [](const std::string& name) {
     return name.starts_with("checkpoint-") || (name.starts_with(".checkpoint-") && name.ends_with(".replaced")) ||
            name == "generations.jsonl" || name == "answers.jsonl" || name == "results.json";
   });
 }
 
-void PipelineState::forget_unbegun() {
+void PipelineState::discard_unstarted_stage() {
   if (entries_.empty() || has_begun(entries_.size() - 1)) return;
   remove_path(folder_of(entries_.size() - 1));
   forget_from(entries_.size() - 1);

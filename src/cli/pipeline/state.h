@@ -20,11 +20,12 @@ class PipelineState {
   // Removes the last stage that began, with its folder, if it has left nothing to resume from: no checkpoint, no
   // completion, no answer. A stage that failed or was killed before its first step can therefore start again with
   // changed keys.
-  void forget_unbegun();
+  void discard_unstarted_stage();
 
   // Throws Error if a stage that has begun now has another name or other keys; the message shows the first difference.
-  // Ignores a stage that forget_unbegun() would remove and the stages from index `first_anew` on, which start over.
-  void check(std::span<const Stage> stages, std::size_t first_anew) const;
+  // Ignores a stage that discard_unstarted_stage() would remove and the stages from index `first_restarted` on, which
+  // start over.
+  void check(std::span<const Stage> stages, std::size_t first_restarted) const;
   [[nodiscard]] bool is_done(std::size_t stage) const;
   // Records that a stage has begun, with its keys. Does nothing if it had begun before.
   void begin(std::span<const Stage> stages, std::size_t stage);

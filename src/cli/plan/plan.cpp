@@ -101,7 +101,7 @@ bool names_data(const DatasetOptions& options) {
 bool reads_data(const DatasetOptions& data, const ModelOptions& model) {
   if (!names_data(data)) return false;
   const std::string& name = model.model_name_or_path;
-  if (is_model_here(name, model.model_revision)) return true;
+  if (is_model_local(name, model.model_revision)) return true;
   log_info(text_of("the data is not read, because ", name, " and its tokenizer are not on this machine"));
   return false;
 }

@@ -14,7 +14,7 @@ int run(const PretrainOptions& options, const OptionInput& input) {
   check_options(options, input);
   const TrainingHooks hooks("pretrain", options, input);
   if (options.dry_run) return print_dry_run(prepare_pretrain(options));
-  claim_folder(options.output_dir, "output_dir");
+  ensure_writable_folder(options.output_dir, "output_dir");
   catch_interrupts();
   LanguageRun prepared = prepare_pretrain(options);
   prepared.observers = hooks.observers();

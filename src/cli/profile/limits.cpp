@@ -37,7 +37,7 @@ void measure_copies(DeviceModel& model, Device& device, double seconds) {
   for (std::size_t bytes = kSmallest; bytes <= largest; bytes *= 4) sizes.push_back(bytes);
   for (const std::size_t bytes : sizes) {
     const double share = bytes == largest ? 1.0 : 1.0 / static_cast<double>(sizes.size());
-    const double taken = least_seconds(device, [&] { copy_all(device, to, from, bytes); }, seconds * share);
+    const double taken = min_seconds(device, [&] { copy_all(device, to, from, bytes); }, seconds * share);
     const double moved = 2 * static_cast<double>(bytes);
     model.copies.push_back({moved, moved / taken});
   }
@@ -50,39 +50,39 @@ void measure_link(DeviceModel& model, Device& device, double seconds) {
   constexpr std::size_t kBytes = std::size_t{64} << 20;
   const Buffer from(device, kBytes);
   const Buffer to(host_memory_of(device), kBytes);
-  const double taken = least_seconds(device, [&] { device.download(to.data(), from.data(), kBytes); }, seconds / 4);
+  const double taken = min_seconds(device, [&] { device.download(to.data(), from.data(), kBytes); }, seconds / 4);
   model.link_bytes = measured(static_cast<double>(kBytes) / taken);
 }
 
-double product_rate(Device& device, DType dtype, std::int64_t size, double seconds) {
+double gemm_rate(Device& device, DType dtype, std::int64_t size, double seconds) {
   Program program;
   (void)linear(program.input("x", {dtype, {size, size}}), program.weight("w", {dtype, {size, size}}));
-  OneOp product(program, program.nodes()[0], device, {}, 1);
+  IsolatedOp product(program, program.nodes()[0], device, {}, 1);
   Executable executable = product.executable();
-  return 2.0 * std::pow(static_cast<double>(size), 3) / least_seconds(device, [&] { executable.run(); }, seconds);
+  return 2.0 * std::pow(static_cast<double>(size), 3) / min_seconds(device, [&] { executable.run(); }, seconds);
 }
 
-void measure_products(DeviceModel& model, Device& device, DType dtype, double seconds) {
+void measure_gemms(DeviceModel& model, Device& device, DType dtype, double seconds) {
   register_operations();
   if (device.kind() != DeviceKind::cpu) {
-    (dtype == DType::bf16 ? model.bf16_flops : model.f32_flops) = measured(product_rate(device, dtype, 8192, seconds));
+    (dtype == DType::bf16 ? model.bf16_flops : model.f32_flops) = measured(gemm_rate(device, dtype, 8192, seconds));
     return;
   }
   // The fastest size depends on the CPU's caches.
   double best = 0;
   for (const std::int64_t size : {std::int64_t{512}, std::int64_t{1024}}) {
     for (const DType each : {DType::f32, DType::bf16}) {
-      best = std::max(best, product_rate(device, each, size, seconds / 4));
+      best = std::max(best, gemm_rate(device, each, size, seconds / 4));
     }
   }
   model.f32_flops = model.bf16_flops = measured(best);
 }
 
 void keep(const DeviceModel& model, const Device& device, double seconds) {
-  if (seconds >= kKeptSeconds) keep_measured(device, model);
+  if (seconds >= kMinStoredSeconds) store_measured(device, model);
 }
 
-void say_kept(const Device& device) {
+void log_stored_limits(const Device& device) {
   log_once(text_of("using the stored limits of ", device.name(), " in ", measured_rates_path().string()));
 }
 
@@ -90,24 +90,24 @@ void say_kept(const Device& device) {
 
 DeviceLimits device_limits(Device& device, DType dtype, double seconds, bool anew) {
   if (const auto kept = limits_of(measured_model(device), dtype); kept && !anew) {
-    say_kept(device);
+    log_stored_limits(device);
     return *kept;
   }
   DeviceModel model;
   measure_copies(model, device, seconds);
   measure_link(model, device, seconds);
-  measure_products(model, device, dtype, seconds);
+  measure_gemms(model, device, dtype, seconds);
   keep(model, device, seconds);
   return limits_of(model, dtype).value();
 }
 
-double product_limit(Device& device, DType dtype, double seconds) {
+double gemm_limit(Device& device, DType dtype, double seconds) {
   if (const DeviceRate kept = measured_model(device).flops(dtype); kept.is_known()) {
-    say_kept(device);
+    log_stored_limits(device);
     return kept.per_second;
   }
   DeviceModel model;
-  measure_products(model, device, dtype, seconds);
+  measure_gemms(model, device, dtype, seconds);
   keep(model, device, seconds);
   return model.flops(dtype).per_second;
 }

@@ -78,7 +78,8 @@ std::string shapes_of(const Program& program, const Node& node, std::size_t most
   return text;
 }
 
-OneOp::OneOp(const Program& from, const Node& node, Device& device, const HostBatch& batch, std::size_t copies)
+IsolatedOp::IsolatedOp(const Program& from, const Node& node, Device& device, const HostBatch& batch,
+                       std::size_t copies)
     : device_(device), copies_(copies), arena_(std::make_shared<Arena>(device)) {
   register_operations();
   std::size_t bytes = 0;
@@ -109,7 +110,7 @@ OneOp::OneOp(const Program& from, const Node& node, Device& device, const HostBa
   fill(from, node, batch);
 }
 
-void OneOp::fill(const Program& from, const Node& node, const HostBatch& batch) {
+void IsolatedOp::fill(const Program& from, const Node& node, const HostBatch& batch) {
   Program program;
   for (std::size_t copy = 0; copy < copies_; ++copy) {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -138,6 +139,6 @@ void OneOp::fill(const Program& from, const Node& node, const HostBatch& batch) 
   device_.synchronize();
 }
 
-Executable OneOp::executable() const { return {program_, arena_, {.weights = &operands_}}; }
+Executable IsolatedOp::executable() const { return {program_, arena_, {.weights = &operands_}}; }
 
 }  // namespace hone

@@ -25,13 +25,13 @@ struct Work {
 // A program that contains one node of another program, several times over separate operands, so that no operand is in
 // the L2 cache when its node runs. f32 and bf16 operands are random, inputs with the name of a batch's array hold the
 // batch, and all others are 0.
-class OneOp {
+class IsolatedOp {
  public:
   // `copies` is the number of times that the node is repeated; 0 chooses enough to exceed the L2 cache of a GPU.
-  OneOp(const Program& from, const Node& node, Device& device, const HostBatch& batch, std::size_t copies);
+  IsolatedOp(const Program& from, const Node& node, Device& device, const HostBatch& batch, std::size_t copies);
 
   [[nodiscard]] std::size_t copies() const { return copies_; }  // nodes per run
-  // Returns an executable that runs all copies. The OneOp must outlive it.
+  // Returns an executable that runs all copies. The IsolatedOp must outlive it.
   [[nodiscard]] Executable executable() const;
 
  private:

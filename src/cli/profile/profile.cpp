@@ -15,9 +15,9 @@
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "train/fit.h"
 #include "train/foreign_keys.h"
 #include "train/language_run.h"
+#include "train/memory_fit.h"
 #include "train/setup.h"
 
 namespace hone {
@@ -87,7 +87,7 @@ Subject of_shape(const ProfileOptions& options) {
   return subject;
 }
 
-Subject of_run(LanguageRun run, const ProfileOptions& options) {
+Subject run_only(LanguageRun run, const ProfileOptions& options) {
   Subject subject;
   subject.title = run_title(run.command, run.options);
   subject.workspace = trace_run(run);
@@ -109,7 +109,7 @@ Subject of_run(LanguageRun run, const ProfileOptions& options) {
 }
 
 // Throws Error for a flag that describes a step of a known shape, because the step of a recipe would ignore it.
-void check_beside_recipe(const OptionInput& input) {
+void check_step_flags(const OptionInput& input) {
   StepOptions step;
   const OptionTable table(step);
   for (const auto& [name, place] : input.places) {
@@ -121,7 +121,7 @@ void check_beside_recipe(const OptionInput& input) {
 template <class Options, class Prepare>
 Subject of_recipe(const std::string& file, const ProfileOptions& profile, const OptionInput& flags,
                   const Prepare& prepare) {
-  check_beside_recipe(flags);
+  check_step_flags(flags);
   Options options;
   const std::vector<std::string> arguments{"--config", file};
   const OptionInput input = read_options(OptionTable(options), arguments, training_foreign_keys());
@@ -131,7 +131,7 @@ Subject of_recipe(const std::string& file, const ProfileOptions& profile, const 
   if (flags.was_set("tune_gemm")) options.gemm.tune_gemm = profile.gemm.tune_gemm;
   if (flags.was_set("gemm_table")) options.gemm.gemm_table = profile.gemm.gemm_table;
   check_options(options, input);
-  return of_run(prepare(options), profile);
+  return run_only(prepare(options), profile);
 }
 
 Subject open_subject(const ProfileOptions& options, const OptionInput& input) {
@@ -152,7 +152,7 @@ Subject open_subject(const ProfileOptions& options, const OptionInput& input) {
 int profile(const ProfileOptions& given, const OptionInput& input) {
   ProfileOptions options = given;
   options.complete(input);
-  claim_folder(options.output_dir, "output_dir");
+  ensure_writable_folder(options.output_dir, "output_dir");
   Subject subject = open_subject(options, input);
   Device& device = *subject.device;
   subject.advice.gpu = device.kind() != DeviceKind::cpu;

@@ -59,7 +59,7 @@ double seconds_per_run(Device& device, const std::function<void()>& run, double 
   return seconds_in_turns(device, {&run, 1}, budget)[0];
 }
 
-double least_seconds(Device& device, const std::function<void()>& run, double budget) {
+double min_seconds(Device& device, const std::function<void()>& run, double budget) {
   return rounds_in_turns(device, {&run, 1}, budget)[0].front();
 }
 

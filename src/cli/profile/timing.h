@@ -1,6 +1,7 @@
 // Measures how long work takes on a device.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <span>
 #include <string>
@@ -9,6 +10,11 @@
 #include "backend/device.h"
 
 namespace hone {
+
+using Clock = std::chrono::steady_clock;
+[[nodiscard]] inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 // Returns the median seconds of one call of each of `runs`, functions that launch work on the device. Each is measured
 // for about `budget` seconds after a warm-up. The runs alternate in short rounds, so that all of them see the same
@@ -19,7 +25,7 @@ namespace hone {
 [[nodiscard]] double seconds_per_run(Device& device, const std::function<void()>& run, double budget);
 // Returns the seconds of one call in the fastest round. Unlike the median, this excludes time in which other processes
 // used the device.
-[[nodiscard]] double least_seconds(Device& device, const std::function<void()>& run, double budget);
+[[nodiscard]] double min_seconds(Device& device, const std::function<void()>& run, double budget);
 
 // Returns a rate with three digits in the unit that fits: "53.4 GFLOP/s", "1.23 TFLOP/s".
 [[nodiscard]] std::string flops_text(double flops_per_second);

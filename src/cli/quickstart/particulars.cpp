@@ -65,7 +65,7 @@ std::vector<const ComparedSample*> answers_to(const ComparedProblem& question, s
 
 }  // namespace
 
-std::string particulars_html(const fs::path& root, std::span<const QuickstartStage> stages,
+std::string run_details_html(const fs::path& root, std::span<const QuickstartStage> stages,
                              const QuickstartSetting& setting) {
   const fs::path data = root / "data";
   return text_of("<ul><li>", date_now(), ", on ", html_text(machine_text(setting.machine)), "</li>\n<li>seed ",

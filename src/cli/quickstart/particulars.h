@@ -13,7 +13,7 @@ namespace hone {
 
 // Returns an HTML list of the current date ("2026-11-22 18:40 UTC"), the machine, the seed, the number of parameters
 // and the sizes of the data sets, which are the numbers of lines of the files in ROOT/data.
-[[nodiscard]] std::string particulars_html(const std::filesystem::path& root, std::span<const QuickstartStage> stages,
+[[nodiscard]] std::string run_details_html(const std::filesystem::path& root, std::span<const QuickstartStage> stages,
                                            const QuickstartSetting& setting);
 
 // Returns, as HTML, a held-out question with the answer of each stage. Prefers a question that the last stage answers

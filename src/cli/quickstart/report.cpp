@@ -86,6 +86,7 @@ KindsTable kinds_table(std::span<const QuickstartStage> stages, std::span<const 
 
 // A plot with the curves of some metrics of a stage.
 struct Picture {
+  std::string file;  // below plots/
   std::string title;
   std::string y;
   std::vector<PlotSeries> series;
@@ -101,15 +102,18 @@ std::vector<Picture> pictures_of(std::span<const QuickstartStage> stages) {
   for (const QuickstartStage& stage : stages) {
     const std::vector<MetricRow> rows = read_metrics(stage.folder / "metrics.jsonl");
     if (stage.name != "grpo") {
-      pictures.push_back({stage.name + ": loss", "loss", {curve(rows, "loss", "loss")}});
+      pictures.push_back({stage.name + "-loss.svg", stage.name + ": loss", "loss", {curve(rows, "loss", "loss")}});
       continue;
     }
-    pictures.push_back({"grpo: rewards",
+    pictures.push_back({"grpo-rewards.svg",
+                        "grpo: rewards",
                         "mean reward",
                         {curve(rows, "reward/accuracy", "accuracy"), curve(rows, "reward/format", "format"),
                          curve(rows, "reward/tag_count", "tag_count")}});
-    pictures.push_back(
-        {"grpo: length of completions", "tokens", {curve(rows, "completions/mean_length", "mean length")}});
+    pictures.push_back({"grpo-length.svg",
+                        "grpo: length of completions",
+                        "tokens",
+                        {curve(rows, "completions/mean_length", "mean length")}});
   }
   return pictures;
 }
@@ -137,11 +141,15 @@ QuickstartReport write_quickstart_report(const std::filesystem::path& root, std:
   const KindsTable kinds = kinds_table(stages, scores);
   report.text += kinds.text;
   std::string figures;
+  hone::create_directories(root / "plots");
+  write_file(root / "report.txt", report.text);
   const bool color = is_terminal(OutputStream::standard_output);
   for (const Picture& picture : pictures_of(stages)) {
     const PlotLabels labels{picture.title, "step", picture.y};
     report.text += "\n" + terminal_plot(picture.series, labels, 72, 10, color);
-    figures += "<figure>" + svg_plot(picture.series, labels) + "</figure>\n";
+    const std::string svg = svg_plot(picture.series, labels);
+    write_file(root / "plots" / picture.file, svg);
+    figures += "<figure>" + svg + "</figure>\n";
   }
   report.html = root / "report.html";
   write_file(
@@ -152,7 +160,7 @@ QuickstartReport write_quickstart_report(const std::filesystem::path& root, std:
       "pre{white-space:pre-wrap;background:#f4f5f7;padding:.6rem .9rem;border-radius:6px}"
       "td:first-child,th:first-child{text-align:left}figure{margin:1.5rem 0}svg{max-width:100%;height:auto}</style>\n"
       "<h1>From text to a reasoning model</h1>\n<p>500 held-out problems, one sampled answer each.</p>\n" +
-          particulars_html(root, stages, setting) +
+          run_details_html(root, stages, setting) +
           "<table><tr><th>stage</th><th>accuracy</th><th>95% interval</th><th>tokens per "
           "answer</th><th>training</th></tr>\n" +
           rows + "</table>\n" + kinds.html + question_html(stages) + figures + "</html>\n");

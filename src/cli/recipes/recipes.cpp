@@ -37,7 +37,7 @@ void print_list() {
   }
 }
 
-const EmbeddedRecipe& recipe_called(const std::string& name) {
+const EmbeddedRecipe& find_recipe(const std::string& name) {
   std::vector<std::string> names;
   for (const EmbeddedRecipe& recipe : embedded_recipes()) {
     if (recipe.name == name || recipe.name == name + ".yaml") return recipe;
@@ -57,15 +57,15 @@ int run(const RecipesOptions& options, const OptionInput& input) {
     if (name.empty()) {
       print_list();
     } else {
-      std::fputs(std::string(recipe_called(name).text).c_str(), stdout);
+      std::fputs(std::string(find_recipe(name).text).c_str(), stdout);
     }
     return 0;
   }
-  claim_folder(options.output_dir, "output_dir");
+  ensure_writable_folder(options.output_dir, "output_dir");
   const std::string prefix = name.empty() || name.ends_with('/') ? name : name + "/";
   std::size_t count = write_recipes(prefix, options.output_dir);
   if (count == 0) {  // `name` is not a folder: write the one recipe under its file name
-    const std::string_view found = recipe_called(name).name;
+    const std::string_view found = find_recipe(name).name;
     count = write_recipes(found, std::filesystem::path(options.output_dir) / std::filesystem::path(found).filename());
   }
   log_info(text_of("wrote ", count, count == 1 ? " file" : " files", " to ", options.output_dir));

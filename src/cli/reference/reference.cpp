@@ -35,7 +35,7 @@ std::string_view treatment(ForeignKey::Kind kind) {
 }
 
 // Returns the section about keys of transformers, TRL, accelerate and open-r1, with the commands that accept them.
-std::string foreign_text(std::span<const Command> commands) {
+std::string foreign_keys_section(std::span<const Command> commands) {
   std::vector<std::string> names;
   std::span<const ForeignKey> keys;
   for (const Command& command : commands) {
@@ -67,7 +67,7 @@ std::string page() {
       "map as the flag `--map.key`. yes, no, on and off are booleans as in YAML 1.1, also the quoted text 'no'.\n"
       "Other spellings of keys (`--lr`, `--epochs`, `--batch_size`) are errors, whose message names the right key.\n\n";
   for (const Command& command : registry.commands()) text += command_text(command);
-  return text + foreign_text(registry.commands());
+  return text + foreign_keys_section(registry.commands());
 }
 
 int run(const ReferenceOptions&, const OptionInput&) {

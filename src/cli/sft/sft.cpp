@@ -14,7 +14,7 @@ int run(const SftOptions& options, const OptionInput& input) {
   check_options(options, input);
   const TrainingHooks hooks("sft", options, input);
   if (options.dry_run) return print_dry_run(prepare_sft(options));
-  claim_folder(options.output_dir, "output_dir");
+  ensure_writable_folder(options.output_dir, "output_dir");
   catch_interrupts();
   LanguageRun prepared = prepare_sft(options);
   prepared.observers = hooks.observers();

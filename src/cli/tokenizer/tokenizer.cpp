@@ -132,7 +132,7 @@ int train(const TokenizerOptions& options, const OptionInput& input) {
   }
   if (options.input.empty()) throw Error("--input", "is not set", "the files or folders to train on");
   if (options.output.empty()) throw Error("--output", "is not set", "the folder to write the tokenizer to");
-  claim_folder(options.output, "--output");
+  ensure_writable_folder(options.output, "--output");
   BpeTrainer trainer(options.train);
   BadRows bad;
   std::int64_t taken = 0;

@@ -130,7 +130,7 @@ class ParquetReader final : public RowReader {
     if (twice != names_.end()) throw Error(*name_, text_of("has two columns '", *twice, "'"));
   }
 
-  void wants_only(const RowFilter& filter) override {
+  void set_filter(const RowFilter& filter) override {
     std::vector<const ParquetNode*> wanted = {flat_column(filter.key_column)};
     for (const std::string& column : filter.columns) {
       if (column != filter.key_column) wanted.push_back(flat_column(column));

@@ -135,7 +135,7 @@ std::vector<std::string_view> words_of(std::string_view line) {
   std::vector<std::string_view> words;
   for (std::size_t at = skip_spaces(line, 0); at < line.size(); at = skip_spaces(line, at)) {
     std::size_t end = at;
-    while (end < line.size() && space_at(line, end) == 0) end = next_code_point(line, end);
+    while (end < line.size() && white_space_length(line, end) == 0) end = next_code_point(line, end);
     words.push_back(line.substr(at, end - at));
     at = end;
   }

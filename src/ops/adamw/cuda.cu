@@ -10,8 +10,8 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kResident = 3;                               // blocks of an SM
-constexpr int kWave = kSlicedMultiprocessors * kResident;  // blocks that run concurrently
+constexpr int kResident = 3;                      // blocks of an SM
+constexpr int kWave = kReductionSms * kResident;  // blocks that run concurrently
 // Packs of a thread, one wave of packs apart, so that concurrent accesses are close together. A block ends after them
 // and a block of the next wave starts on the SM that is free first, because SMs are not equally fast.
 constexpr int kRounds = 4;

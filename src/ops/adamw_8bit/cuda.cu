@@ -42,10 +42,10 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
-constexpr int kPack = static_cast<int>(kStateBlock) / 32;           // elements of a lane, which share random bits
-constexpr int kResident = 2;                                        // blocks of an SM
-constexpr std::int64_t kWave = kSlicedMultiprocessors * kResident;  // blocks that run concurrently
-constexpr std::int64_t kRounds = 7;                                 // state blocks of a warp, approximately
+constexpr int kPack = static_cast<int>(kStateBlock) / 32;  // elements of a lane, which share random bits
+constexpr int kResident = 2;                               // blocks of an SM
+constexpr std::int64_t kWave = kReductionSms * kResident;  // blocks that run concurrently
+constexpr std::int64_t kRounds = 7;                        // state blocks of a warp, approximately
 
 // All lookup tables, in device memory; each block copies them to shared memory.
 struct Tables {

@@ -60,7 +60,7 @@ struct DynamicMap {
   }
 
   // Returns true if no bucket holds two middles, as `nearest` requires.
-  [[nodiscard]] constexpr bool buckets_are_fine() const {
+  [[nodiscard]] constexpr bool has_one_middle_per_bucket() const {
     for (std::size_t bucket = 0; bucket + 1 < kBuckets; ++bucket) {
       const auto next = static_cast<std::size_t>(lowest[bucket]) + 1;
       if (next < kSize && middles[next] < start_of(bucket + 1)) return false;
@@ -77,7 +77,7 @@ struct DynamicMap {
 
 inline constexpr DynamicMap<1> kSignedMap;
 inline constexpr DynamicMap<2> kUnsignedMap;
-static_assert(kSignedMap.buckets_are_fine() && kUnsignedMap.buckets_are_fine());
+static_assert(kSignedMap.has_one_middle_per_bucket() && kUnsignedMap.has_one_middle_per_bucket());
 
 // Codes of the signed map count from the most negative number; 127 is 0. There is no -1, and a negative number never
 // becomes 0, so that a moment keeps its sign.

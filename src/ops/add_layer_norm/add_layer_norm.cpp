@@ -97,7 +97,7 @@ class AddLayerNorm final : public FusedOp {
       if (builder.needs(i)) builder.add(i, gradient);
     }
   }
-  int fusion_place() const override { return 100; }
+  int fusion_priority() const override { return 100; }
   // Fuses an `add` and the layer_norm that is the first node to read the sum. If another node read the sum first, or a
   // node between the two read weight or bias, gradients would be summed in another order.
   std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {

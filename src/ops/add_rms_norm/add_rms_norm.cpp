@@ -83,7 +83,7 @@ class AddRmsNorm final : public FusedOp {
       if (builder.needs(i)) builder.add(i, gradient);
     }
   }
-  int fusion_place() const override { return 200; }
+  int fusion_priority() const override { return 200; }
   // Fuses an `add` and the rms_norm that is the first node to read the sum. If another node read the sum first, or a
   // node between the two read the norm's weight, gradients would be summed in another order.
   std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {

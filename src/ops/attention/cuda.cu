@@ -67,7 +67,7 @@ void backward(const KernelCall& call) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
     if (launch_wgmma_attention_backward(args, call.workspace.data(), stream_of(call))) return;
   }
-  launch_attention_overlap(args, stream_of(call));
+  launch_attention_output_dot(args, stream_of(call));
   launch_attention_backward(args, stream_of(call));
 }
 

@@ -34,7 +34,7 @@ struct AttentionGradients {
 
 // Computes args.overlap. A warp has a token and head.
 template <class T>
-__global__ void attention_overlap(AttentionGradients<T> args) {
+__global__ void attention_output_dot(AttentionGradients<T> args) {
   using A = CudaAccumulator<T>;
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
   if (row >= args.sequences.capacity * args.heads) return;
@@ -53,11 +53,11 @@ __global__ void attention_overlap(AttentionGradients<T> args) {
 }
 
 template <class T>
-void launch_attention_overlap(const AttentionGradients<T>& args, cudaStream_t stream) {
+void launch_attention_output_dot(const AttentionGradients<T>& args, cudaStream_t stream) {
   constexpr int kThreads = 256;
   if (args.sequences.capacity == 0) return;
-  attention_overlap<<<static_cast<unsigned>(ceil_div(args.sequences.capacity * args.heads, kThreads / 32)), kThreads, 0,
-                      stream>>>(args);
+  attention_output_dot<<<static_cast<unsigned>(ceil_div(args.sequences.capacity * args.heads, kThreads / 32)), kThreads,
+                         0, stream>>>(args);
   check_launch("attention_backward: overlap");
 }
 

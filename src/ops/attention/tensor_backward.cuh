@@ -12,7 +12,7 @@
 //     warp w  dK dV  |  S^T = K Q^T [16, 64]   dV += P^T dO   dP^T = V dO^T [16, 64]   dK += dS^T Q
 //
 // The transposed products of the second kernel leave P^T and dS^T in registers as the A operand of the next product.
-// P = exp2(S scale log2(e) - lse log2(e)); overlap is the sum over a row of dO o, by attention_overlap.
+// P = exp2(S scale log2(e) - lse log2(e)); overlap is the sum over a row of dO o, by attention_output_dot.
 //
 //   head_dim    rows of a block   shared memory: own rows + 2 stages       registers of a thread: gradients + S, dP
 //   up to 64    128 (8 warps)     32,768 + 2 x 16,896 =  66,560 bytes      64 (keys), 32 (queries) + 64 floats

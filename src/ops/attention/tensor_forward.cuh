@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kWarps * 32)
     float s[kTiles][kTensorKeys / 8][4];
     state.scores(s, shared_q, warp_row, k);
     if (key + kTensorKeys - 1 > warp_first) state.mask(s, key);
-    state.soften(s, scale);
+    state.online_softmax_step(s, scale);
     state.add_values(s, v);
     if constexpr (kSplits) {
       const int split = key / kSplitKeys;
@@ -257,10 +257,10 @@ struct ForwardPlan {
   // Spreads the splits of a row over several blocks if there are fewer tiles (sequences x key heads) than the blocks
   // that the device runs concurrently, two on each SM. Each split is summed separately and they are merged in order: no
   // bit depends on the number of blocks.
-  void share_splits(std::int64_t tiles, int multiprocessors) {
+  void share_splits(std::int64_t tiles, int sm_count) {
     if (splits.per_row == 1) return;
-    splits.blocks = static_cast<std::int32_t>(
-        std::clamp<std::int64_t>(std::int64_t{2} * multiprocessors / tiles, 1, splits.per_row));
+    splits.blocks =
+        static_cast<std::int32_t>(std::clamp<std::int64_t>(std::int64_t{2} * sm_count / tiles, 1, splits.per_row));
   }
 };
 
@@ -287,7 +287,7 @@ template <class Keys>
   const bool narrow = queries.head_dim == 64;
   if constexpr (Keys::kDecodes) {
     const bool deep =
-        queries.sequences.count.capacity * queries.kv_heads * plan.splits.blocks <= cuda_device().multiprocessors();
+        queries.sequences.count.capacity * queries.kv_heads * plan.splits.blocks <= cuda_device().sm_count();
     if (plan.few && deep) {
       return narrow ? launch.template operator()<64, 1, true>() : launch.template operator()<128, 1, true>();
     }
@@ -306,7 +306,7 @@ void launch_attention_forward(const TileQueries<__nv_bfloat16>& queries, const K
   HONE_ASSERT(queries.scale > 0, "the scale of the scores must be positive, not ", queries.scale);
   HONE_ASSERT(workspace.size() >= plan.workspace_bytes, "the workspace is too small: ", workspace.size(), " bytes");
   plan.splits.data = reinterpret_cast<float*>(workspace.data());
-  plan.share_splits(queries.sequences.count.capacity * queries.kv_heads, cuda_device().multiprocessors());
+  plan.share_splits(queries.sequences.count.capacity * queries.kv_heads, cuda_device().sm_count());
   const auto merge = [&] {
     const std::int64_t tiles = tiles_capacity(queries.sequences, queries.heads, kMergeRows);
     attention_merge<<<static_cast<unsigned>(tiles), kMergeRows * 32, 0, stream>>>(queries, keys, plan.splits);

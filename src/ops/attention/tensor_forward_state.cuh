@@ -166,7 +166,7 @@ struct TensorForwardState {
 
   // A step of the online softmax: turns scores into weights exp2((score - greatest) scale), and scales sum and output
   // to the new maximum. `scale` includes log2(e), so that exp2 gives the exponential.
-  __device__ void soften(float (&s)[kTiles][kTensorKeys / 8][4], float scale) {
+  __device__ void online_softmax_step(float (&s)[kTiles][kTensorKeys / 8][4], float scale) {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
 #pragma unroll

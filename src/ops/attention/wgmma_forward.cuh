@@ -105,7 +105,7 @@ struct ForwardCompute {
     if (ends && count == 1 && leads()) barrier_arrive(barriers.q_free());
     ring.next();
     mask(s, first);
-    rows.soften(s, scale);
+    rows.online_softmax_step(s, scale);
     pack_weights(weights, s);
     for (int i = 1; i < count; ++i) {
       // Steps 1 and 2: K_i is in stage keys.place, V_i-1 in the next one.
@@ -125,7 +125,7 @@ struct ForwardCompute {
       release(keys.place);
       if (ends && i + 1 == count && leads()) barrier_arrive(barriers.q_free());
       mask(s, first + i);
-      rows.soften(s, scale);
+      rows.online_softmax_step(s, scale);
       // Step 4: O is complete up to tile i - 1.
       warpgroup_wait<0>();
       settle(rows.o);
@@ -376,7 +376,7 @@ template <int kWidth, int kGroups, bool kDeep, class Keys>
   std::int64_t blocks = items * queries.kv_heads * splits.blocks;
   AttentionSchedule schedule{};
   if constexpr (kGroups > 1) {
-    blocks = std::min<std::int64_t>(blocks, cuda_device().multiprocessors());
+    blocks = std::min<std::int64_t>(blocks, cuda_device().sm_count());
     schedule = AttentionSchedule::in(workspace);
     attention_schedule<<<1, kScheduleBins, 0, stream>>>(queries.sequences, ForwardOrder<Keys>{keys}, item_tokens,
                                                         schedule);

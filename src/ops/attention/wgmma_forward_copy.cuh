@@ -109,7 +109,7 @@ struct ForwardCopy {
     }
   }
   // Waits for this thread's copies of the oldest tile in flight and arrives at its ready barrier.
-  __device__ void hand_over() {
+  __device__ void complete_oldest_tile() {
     switch (pending) {
       case 1:
         copy_async_wait<0>();
@@ -148,7 +148,8 @@ struct ForwardCopy {
       }
     } else {
       while (!barrier_done(barriers.free(ring.place), ring.parity ^ 1)) {
-        if (pending > 0) hand_over();  // the computing warps may be waiting for that tile before they free a stage
+        if (pending > 0)
+          complete_oldest_tile();  // the computing warps may be waiting for that tile before they free a stage
       }
       ring.next();
       // A warp copies 32 rows; each lane looks up the page of one.
@@ -170,7 +171,7 @@ struct ForwardCopy {
                      key + warp_row + row < item.work);
       }
       copy_async_commit();
-      if (++pending > kPending) hand_over();
+      if (++pending > kPending) complete_oldest_tile();
     }
   }
   // Copies all keys and values of the item's splits in the order K0 K1 V0 K2 V1 ..., in which they are used.
@@ -183,7 +184,7 @@ struct ForwardCopy {
         if (i > 0) rows<true>(item, (first + i - 1) * kForwardKeys);
       }
     }
-    while (pending > 0) hand_over();
+    while (pending > 0) complete_oldest_tile();
   }
 };
 

@@ -68,7 +68,7 @@ struct ForwardRows {
 
   // A step of the online softmax: turns scores into weights exp2((score - greatest) scale), and scales the sum to the
   // new maximum. `scale` includes log2(e), so that exp2 gives the exponential.
-  __device__ void soften(ForwardScores& s, float scale) {
+  __device__ void online_softmax_step(ForwardScores& s, float scale) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float even = s[0][2 * half];

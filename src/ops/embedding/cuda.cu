@@ -1,7 +1,7 @@
 // Embedding lookup (gather.cuh) and its gradient: dweight[token] += the rows of dy of that token, in ascending order.
 //
 // Only rows of the table whose token occurs are read and written. Four kernels run one after the other; each is allowed
-// to start before the one before it has ended and waits for its results itself (launch_behind).
+// to start before the one before it has ended and waits for its results itself (launch_dependent).
 //
 //   tokens        7 3 7 9 3 7 ...                       rows 0 1 2 3 4 5
 //   counts[7]=3   last[7] -> 5 -> 0 -> 2 -> end         linked list in order of arrival: last and before hold row + 1
@@ -84,7 +84,7 @@ struct Groups {
 
 // Clears the start of the workspace. cudaMemsetAsync would not do: the next kernel could not start before its end.
 __global__ void __launch_bounds__(kThreads) zero_kernel(uint4* memory, std::int64_t packs) {
-  let_next_start();
+  allow_dependent_launch();
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at < packs) memory[at] = {};
 }
@@ -92,11 +92,11 @@ __global__ void __launch_bounds__(kThreads) zero_kernel(uint4* memory, std::int6
 // Adds each row to the list of its token. A thread has one row.
 __global__ void __launch_bounds__(kThreads)
     list_kernel(const std::int32_t* tokens, RowCount rows, std::int64_t vocab, Groups groups) {
-  let_next_start();
+  allow_dependent_launch();
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const std::int32_t token = row < rows.capacity ? tokens[row] : -1;
   const bool counts = row < rows.get() && token >= 0 && token < vocab;
-  wait_for_previous();
+  wait_for_prior_kernels();
   if (!counts) return;
   const std::int32_t number = atomicAdd(groups.counts + token, 1);
   groups.before[row] = atomicExch(groups.last + token, static_cast<std::int32_t>(row) + 1);
@@ -160,15 +160,15 @@ __global__ void __launch_bounds__(kMostThreads, 2)
   using Sums = Pack<CudaAccumulator<T>, kPack>;
   static_assert(kLong <= 32);
   __shared__ std::int32_t order[kLong];
-  let_next_start();
+  allow_dependent_launch();
   if (static_cast<int>(blockIdx.x) < collectors) {
-    wait_for_previous();
+    wait_for_prior_kernels();
     collect_long(tokens, rows, groups);
     return;
   }
   const auto last = static_cast<std::int32_t>(blockIdx.x) - collectors;
   const std::int32_t token = tokens[last];
-  wait_for_previous();
+  wait_for_prior_kernels();
   if (token < 0 || token >= vocab) return;
   const std::int32_t count = groups.counts[token];
   if (groups.last[token] != last + 1 || count > kLong) return;
@@ -205,7 +205,7 @@ __global__ void __launch_bounds__(kThreads)
     long_kernel(const T* dy, std::int64_t n, int tiles, Groups groups, G* dweight) {
   using Sums = Pack<CudaAccumulator<T>, kPack>;
   __shared__ Sums shared[kWarps][32];
-  wait_for_previous();
+  wait_for_prior_kernels();
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const std::int64_t items = std::int64_t{*groups.longs} * tiles;
@@ -254,20 +254,20 @@ void gradient(const KernelCall& call) {
   zero_kernel<<<static_cast<unsigned>(ceil_div(packs, kThreads)), kThreads, 0, stream>>>(
       reinterpret_cast<uint4*>(call.workspace.data()), packs);
   check_launch("embedding_gradient: zero");
-  launch_behind(call, list_kernel, static_cast<unsigned>(ceil_div(rows.capacity, kThreads)), kThreads, tokens, rows,
-                vocab, groups);
+  launch_dependent(call, list_kernel, static_cast<unsigned>(ceil_div(rows.capacity, kThreads)), kThreads, tokens, rows,
+                   vocab, groups);
   with_pack<T>(n, [&]<int kPack>() {
     auto* dweight = cuda_data<G>(call.out(0));
     const std::int64_t threads = std::min<std::int64_t>(ceil_div(ceil_div(n, kPack), 32) * 32, kMostThreads);
     const std::int64_t longs = rows.capacity / (kLong + 1);
-    launch_behind(call, short_kernel<T, G, kPack>, static_cast<unsigned>(longs + rows.capacity),
-                  static_cast<unsigned>(threads), tokens, cuda_data<T>(dy), rows, n, vocab, static_cast<int>(longs),
-                  groups, dweight);
+    launch_dependent(call, short_kernel<T, G, kPack>, static_cast<unsigned>(longs + rows.capacity),
+                     static_cast<unsigned>(threads), tokens, cuda_data<T>(dy), rows, n, vocab, static_cast<int>(longs),
+                     groups, dweight);
     if (longs == 0) return;
     const std::int64_t tiles = ceil_div(n, 32 * kPack);
-    launch_behind(call, long_kernel<T, G, kPack>,
-                  static_cast<unsigned>(std::min(longs * tiles, kLongBlocks * cuda_device_of(call).multiprocessors())),
-                  kThreads, cuda_data<T>(dy), n, static_cast<int>(tiles), groups, dweight);
+    launch_dependent(call, long_kernel<T, G, kPack>,
+                     static_cast<unsigned>(std::min(longs * tiles, kLongBlocks * cuda_device_of(call).sm_count())),
+                     kThreads, cuda_data<T>(dy), n, static_cast<int>(tiles), groups, dweight);
   });
 }
 

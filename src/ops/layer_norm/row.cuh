@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(kMaxThreads) layer_norm_backward_kernel(LayerN
   using A = CudaAccumulator<T>;
   using Row = HeldRow<T, kPack, kHeld>;
   __shared__ A shared[2][64];
-  let_next_start();
+  allow_dependent_launch();
   const int packs = static_cast<int>(p.n / kPack);
   const std::int64_t slices = gridDim.x;
   RowRing<T, kPack, kHeld, kSum ? 3 : 2> ring;
@@ -273,7 +273,7 @@ __global__ void __launch_bounds__(kMaxThreads) layer_norm_backward_kernel(LayerN
 // Number of slices of the rows: as many blocks as the SMs hold with 1,024 threads each, because a few more would run
 // after all the others.
 [[nodiscard]] inline std::int64_t layer_norm_slices(std::int64_t rows, int threads) {
-  return std::min<std::int64_t>(rows, kSlicedMultiprocessors * std::max(1, 1024 / threads));
+  return std::min<std::int64_t>(rows, kReductionSms * std::max(1, 1024 / threads));
 }
 
 template <class T, class Body>

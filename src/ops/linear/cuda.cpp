@@ -2,6 +2,7 @@
 // are in use; rows past the count are finite in x and exactly zero in dy, so that they add nothing to gradients.
 #include "backend/cuda/check.h"
 #include "backend/cuda/device.h"
+#include "ops/linear/few_rows_cuda.h"
 #include "ops/linear/linear.h"
 #include "ops/linear/mixed_cuda.h"
 #include "ops/linear/products.h"
@@ -10,11 +11,11 @@
 namespace hone {
 namespace {
 
-// Row stride, in elements, of the GEMM's result. If the rows of y are not aligned as kCublasUnit requires (cublas.h),
-// the result has padded rows in scratch memory and is copied to y.
-std::int64_t made_stride(const Type& x, const Type& y) {
+// Row stride, in elements, of the GEMM's result. If the rows of y are not aligned as kCublasAlignment requires
+// (cublas.h), the result has padded rows in scratch memory and is copied to y.
+std::int64_t gemm_row_stride(const Type& x, const Type& y) {
   const std::int64_t n = y.row_size();
-  if (x.dtype != DType::bf16 || n % kCublasUnit == 0) return n;
+  if (x.dtype != DType::bf16 || n % kCublasAlignment == 0) return n;
   return (n + kLogitStride - 1) / kLogitStride * kLogitStride;
 }
 
@@ -45,8 +46,15 @@ void forward(const KernelCall& call) {
     args.bias = bias.data;
     args.bias_type = bias.dtype();
   }
-  const std::int64_t stride = made_stride(*call.in(LinearIn::x).type, *y.type);
-  if (stride == y.row_size()) {
+  GemmArgs few = args;
+  few.a = call.in(LinearIn::x).data;
+  few.b = call.in(LinearIn::weight).data;
+  few.c = y.data;
+  const bool done = launch_few_rows(few, static_cast<CudaDevice&>(*call.device).stream());
+  const std::int64_t stride = gemm_row_stride(*call.in(LinearIn::x).type, *y.type);
+  if (done) {
+    // All rows are there.
+  } else if (stride == y.row_size()) {
     multiply(call, args);
   } else {
     args.c = call.workspace.data() + kCublasWorkspace;
@@ -73,7 +81,7 @@ void weight_gradient(const KernelCall& call) {
 }
 
 std::size_t forward_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
-  const std::int64_t stride = made_stride(required(inputs, LinearIn::x, "linear"), outputs[0]);
+  const std::int64_t stride = gemm_row_stride(required(inputs, LinearIn::x, "linear"), outputs[0]);
   if (stride == outputs[0].row_size()) return kCublasWorkspace;
   return kCublasWorkspace + static_cast<std::size_t>(outputs[0].rows() * stride) * size_of(outputs[0].dtype);
 }

@@ -93,7 +93,7 @@ struct Workspace {
     gemm = {scratch, kCublasWorkspace};
     take(logits, block * chunk);
     // If dx is a sum of several GEMMs, it is summed here and rounded once.
-    if (kNarrow && (backward || vocab % kCublasUnit != 0)) take(dx, block * x.row_size());
+    if (kNarrow && (backward || vocab % kCublasAlignment != 0)) take(dx, block * x.row_size());
     if (!backward) take(statistics, (passes == Passes::joint ? block : rows) * ceil_div(vocab, kVocabChunk));
   }
 };

@@ -113,7 +113,7 @@ class LinearLogprobsJoint final : public FusedOp {
     return output == LinearLogprobsJointOut::dweight ? std::optional<std::size_t>(LinearLogprobsJointIn::dweight)
                                                      : std::nullopt;
   }
-  int fusion_place() const override { return 300; }
+  int fusion_priority() const override { return 300; }
   std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
     const std::vector<Node>& nodes = program.nodes();
     const Node& forward = nodes[first];

@@ -24,7 +24,7 @@ __device__ void for_packs(std::int64_t elements, const Body& body) {
 
 unsigned blocks_for(const KernelCall& call, std::int64_t elements, int pack) {
   return static_cast<unsigned>(std::min(ceil_div(elements, static_cast<std::int64_t>(kThreads) * pack),
-                                        kResident * cuda_device_of(call).multiprocessors()));
+                                        kResident * cuda_device_of(call).sm_count()));
 }
 
 // Calls body.operator()<kPack>(), where kPack is the largest pack whose accesses are aligned `first` elements into a

@@ -271,7 +271,7 @@ void input_gradient(const KernelCall& call) {
   check_launch("qk_norm_input_gradient");
 }
 
-std::int64_t slices_of(std::int64_t rows) { return std::min<std::int64_t>(rows, kSlicedMultiprocessors * 6); }
+std::int64_t slices_of(std::int64_t rows) { return std::min<std::int64_t>(rows, kReductionSms * 6); }
 
 template <class T>
 void weight_gradient(const KernelCall& call) {

@@ -26,7 +26,7 @@
 // Afterwards column_sum.cuh adds the partials of the slices: 32 groups of every 32nd slice, then the groups as a tree.
 //
 // A row's y and dx do not depend on the batch: threads, packs and trees follow from n alone. dweight adds rows in an
-// order that follows from their capacity and from kSlicedMultiprocessors = 132, never from the device or from timing.
+// order that follows from their capacity and from kReductionSms = 132, never from the device or from timing.
 #pragma once
 
 #include <algorithm>
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(RmsNormG
   using A = CudaAccumulator<T>;
   using Row = HeldRow<T, kPack, kHeld>;
   __shared__ A shared[2][32];
-  let_next_start();
+  allow_dependent_launch();
   const int packs = static_cast<int>(p.n / kPack);
   const std::int64_t slices = gridDim.x;
   RowRing<T, kPack, kHeld, kSum ? 3 : 2> ring;
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_backward_kernel(RmsNormG
 // Number of slices of the rows: as many blocks as the SMs hold with 1,024 threads each, because a few more would run
 // after all the others.
 [[nodiscard]] inline std::int64_t rms_norm_slices(std::int64_t rows, int threads) {
-  return std::min<std::int64_t>(rows, kSlicedMultiprocessors * std::max(1, 1024 / threads));
+  return std::min<std::int64_t>(rows, kReductionSms * std::max(1, 1024 / threads));
 }
 
 template <class T, class Body>

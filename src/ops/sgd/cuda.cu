@@ -86,7 +86,7 @@ void launch(const KernelCall& call, W* kept, T* rounded) {
                     .bad = cuda_data<std::int32_t>(call.in(SgdIn::bad)),
                     .elements = call.out(SgdOut::weight).elements()};
   const std::int64_t blocks =
-      std::min(ceil_div(tensors.elements, kThreads * All::kPack), kResident * cuda_device_of(call).multiprocessors());
+      std::min(ceil_div(tensors.elements, kThreads * All::kPack), kResident * cuda_device_of(call).sm_count());
   if (blocks == 0) return;
   sgd_kernel<T, W, G><<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call)>>>(tensors, attributes);
   check_launch("sgd");

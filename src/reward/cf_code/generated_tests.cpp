@@ -27,7 +27,7 @@ constexpr std::string_view kHowToGetThem =
     "cf_tests_folder: DIR/generated_tests";
 
 bool has_tests(const fs::path& folder) {
-  const std::vector<std::string> names = names_in(folder);
+  const std::vector<std::string> names = list_folder(folder);
   return std::ranges::any_of(
       names, [](const std::string& name) { return name.starts_with("test_cases_") && name.ends_with(".parquet"); });
 }

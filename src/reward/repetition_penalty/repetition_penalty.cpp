@@ -28,7 +28,7 @@ std::vector<std::size_t> numbered_words(std::string_view text) {
   std::vector<std::string_view> words;
   for (std::size_t at = skip_spaces(text, 0); at < text.size(); at = skip_spaces(text, at)) {
     const std::size_t begin = at;
-    while (at < text.size() && space_at(text, at) == 0) at = next_code_point(text, at);
+    while (at < text.size() && white_space_length(text, at) == 0) at = next_code_point(text, at);
     words.push_back(text.substr(begin, at - begin));
   }
   std::vector<std::string_view> known = words;

@@ -48,7 +48,7 @@ class TensorBoard final : public Tracker {
   explicit TensorBoard(const TrackedRun& run) {
     const fs::path folder = folder_of(run);
     const double time = seconds_now();
-    claim_folder(folder, "logging_dir");
+    ensure_writable_folder(folder, "logging_dir");
     path_ = folder / file_name(time);
     append(version_event(time));
     append(start_event(time, run.resumed_step > 0 ? run.resumed_step + 1 : 0));

@@ -93,7 +93,7 @@ fs::path root_of(const TrackedRun& run) {
 fs::path newest_run(const fs::path& root) {
   fs::path newest;
   if (!is_folder(root)) return newest;
-  for (const std::string& name : names_in(root)) {
+  for (const std::string& name : list_folder(root)) {
     if (name.starts_with(kPrefix)) newest = root / name;
   }
   return newest;
@@ -113,7 +113,7 @@ class Wandb final : public Tracker {
  public:
   explicit Wandb(const TrackedRun& run) : start_(seconds_now()) {
     const fs::path root = root_of(run);
-    claim_folder(root, "output_dir");
+    ensure_writable_folder(root, "output_dir");
     const fs::path before = run.resumed_step > 0 ? newest_run(root) : fs::path();
     id_ = before.empty() ? new_run_id(start_)
                          : before.filename().string().substr(before.filename().string().rfind('-') + 1);

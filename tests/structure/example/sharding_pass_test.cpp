@@ -57,7 +57,7 @@ void scatter(const KernelCall& call) {
 class Sharding final : public CompilePass {
  public:
   std::string_view name() const override { return "toy_sharding"; }
-  PassPlace place() const override { return PassPlace::typed; }
+  PassStage place() const override { return PassStage::typed; }
   Program run(const Program& program, ProgramKind kind, const CompileOptions&) const override {
     if (kind == ProgramKind::update) return program;
     ProgramRewriter rewriter(program);

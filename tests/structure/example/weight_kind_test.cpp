@@ -26,7 +26,7 @@ constexpr WeightKind kProbe(kProbeTraits);
 constexpr const char* kProbeName = "probe";
 
 // An update rule without state: plain gradient descent, whatever the optimizer is.
-class ProbeRule final : public OwnUpdateRule {
+class ProbeRule final : public WeightUpdateRule {
  public:
   std::vector<NamedType> states(const WeightSpec&, const Type&, const OptimizerOptions&) const override { return {}; }
   void append(const WeightSpec&, const UpdatedWeight& tensors, const AdamwStep& step,
@@ -70,7 +70,7 @@ class Probed final : public Model {
 
 std::unique_ptr<Model> probed() {
   static const bool once = [] {
-    own_update_rules().add(kProbe, kProbeRule);
+    update_rule_registry().add(kProbe, kProbeRule);
     return true;
   }();
   (void)once;

@@ -1,4 +1,4 @@
-#include "train/usage.h"
+#include "train/resource_metrics.h"
 
 #include <cmath>
 #include <limits>
@@ -21,16 +21,16 @@ double percent(std::uint64_t part, std::uint64_t whole) {
 
 // Returns the FLOP/s of dense bf16 matmuls in the data sheet; NaN for other dtypes and unknown devices.
 double peak_of(const Device& device, DType dtype) {
-  const DeviceRate promised = built_in_model(device.name()).promised_flops;
+  const DeviceRate promised = built_in_model(device.name()).peak_flops;
   return dtype == DType::bf16 && promised.is_known() ? promised.per_second : kUnknown;
 }
 
 }  // namespace
 
-UsageMeter::UsageMeter(Device& device, DType dtype)
+ResourceMeter::ResourceMeter(Device& device, DType dtype)
     : device_(device), peak_flops_(peak_of(device, dtype)), since_(cpu_time()) {}
 
-void UsageMeter::add_to(MetricRow& row, double flops_per_second) {
+void ResourceMeter::add_to(MetricRow& row, double flops_per_second) {
   row.set("mfu", flops_per_second / peak_flops_);
   const DeviceUsage usage = usage_of(device_);
   row.set("device_utilization", usage.busy_percent.value_or(kUnknown));

@@ -10,7 +10,7 @@
 
 namespace hone::test {
 
-struct ToldRun {
+struct ScriptedRun {
   TrainingOptions options;
   std::vector<double> evaluations = {};  // results after step 1, 2, ...
   std::int64_t steps = 1;
@@ -21,6 +21,6 @@ struct ToldRun {
   std::string options_json = "{}";                            // values in effect
 };
 // Trains with output_dir `folder`. Throws what training throws.
-void run_told(const std::filesystem::path& folder, ToldRun run);
+void run_scripted(const std::filesystem::path& folder, ScriptedRun run);
 
 }  // namespace hone::test

@@ -1,4 +1,4 @@
-#include "train/told_run.h"
+#include "train/scripted_run.h"
 
 #include "core/json_value.h"
 #include "support/device.h"
@@ -11,7 +11,7 @@ namespace {
 
 class ToldTask final : public TrainingTask {
  public:
-  ToldTask(Executable& executable, HostBatch batch, const ToldRun& run)
+  ToldTask(Executable& executable, HostBatch batch, const ScriptedRun& run)
       : executable_(executable), batch_(std::move(batch)), run_(run) {}
 
   MetricValues accumulate(std::int64_t step) override {
@@ -35,13 +35,13 @@ class ToldTask final : public TrainingTask {
  private:
   Executable& executable_;
   HostBatch batch_;
-  const ToldRun& run_;
+  const ScriptedRun& run_;
   std::int64_t steps_ = 0;
 };
 
 }  // namespace
 
-void run_told(const std::filesystem::path& folder, ToldRun run) {
+void run_scripted(const std::filesystem::path& folder, ScriptedRun run) {
   FixtureModel fixture("gpt2");
   Json config = fixture.model->config();
   config["resid_pdrop"] = 0.1;

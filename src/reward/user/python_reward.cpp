@@ -1,4 +1,4 @@
-#include "reward/own/python_reward.h"
+#include "reward/user/python_reward.h"
 
 #include <unistd.h>
 
@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/strings.h"
-#include "reward/own/said.h"
+#include "reward/user/program_output.h"
 #include "system/child.h"
 #include "system/hosted_process.h"
 

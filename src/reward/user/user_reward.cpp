@@ -1,4 +1,4 @@
-#include "reward/own/own_reward.h"
+#include "reward/user/user_reward.h"
 
 #include <unistd.h>
 
@@ -10,10 +10,10 @@
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/strings.h"
-#include "reward/own/host.h"
-#include "reward/own/python_reward.h"
-#include "reward/own/said.h"
-#include "sandbox/watch.h"
+#include "reward/user/host.h"
+#include "reward/user/program_output.h"
+#include "reward/user/python_reward.h"
+#include "sandbox/process_supervisor.h"
 #include "system/child.h"
 #include "system/streams.h"
 
@@ -38,9 +38,9 @@ std::string lines_of(std::span<const RewardInput> batch) {
   return lines;
 }
 
-class OwnReward {
+class UserReward {
  public:
-  OwnReward(std::string path, std::chrono::milliseconds time_limit)
+  UserReward(std::string path, std::chrono::milliseconds time_limit)
       : path_(std::move(path)), is_object_(path_.ends_with(".so")), time_limit_(time_limit) {
     std::error_code error;
     if (!fs::is_regular_file(path_, error)) refuse("there is no such file", "a name with a slash is a path");
@@ -131,12 +131,14 @@ class OwnReward {
 
 }  // namespace
 
-bool is_own_reward(std::string_view name) { return name.find('/') != std::string_view::npos || is_python_reward(name); }
+bool is_user_reward(std::string_view name) {
+  return name.find('/') != std::string_view::npos || is_python_reward(name);
+}
 
-Reward make_own_reward(const std::string& path, std::chrono::milliseconds time_limit) {
+Reward make_user_reward(const std::string& path, std::chrono::milliseconds time_limit) {
   if (is_python_reward(path)) return make_python_reward(path, time_limit);
   return {path, fs::path(path).stem().string(),
-          [reward = OwnReward(path, time_limit)](std::span<const RewardInput> batch) { return reward.judge(batch); }};
+          [reward = UserReward(path, time_limit)](std::span<const RewardInput> batch) { return reward.judge(batch); }};
 }
 
 }  // namespace hone

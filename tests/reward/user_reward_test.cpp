@@ -13,7 +13,7 @@
 #include "core/json.h"
 #include "core/json_value.h"
 #include "core/strings.h"
-#include "reward/own/own_reward.h"
+#include "reward/user/user_reward.h"
 #include "support/paths.h"
 
 namespace hone {
@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kPatient{36'000'000};  // time limit for programs that end on their own
 
-class OwnReward : public testing::Test {
+class UserReward : public testing::Test {
  protected:
   std::string write(const std::string& name, const std::string& content, bool executable = true) const {
     const fs::path path = folder_.path() / name;
@@ -49,7 +49,7 @@ RewardScores scores(const std::string& path, int count = 3, milliseconds limit =
                      .token_count = 7,
                      .ended = i != 2});
   }
-  return make_own_reward(path, limit).score(batch);
+  return make_user_reward(path, limit).score(batch);
 }
 
 std::string error_of(const std::string& path, milliseconds limit = kPatient) {
@@ -79,20 +79,20 @@ std::string example(const std::string& language, const std::string& part) {
 }
 
 TEST(IsOwnReward, a_path_has_a_slash) {
-  EXPECT_TRUE(is_own_reward("./judge"));
-  EXPECT_TRUE(is_own_reward("/a/judge.so"));
-  EXPECT_FALSE(is_own_reward("accuracy"));
+  EXPECT_TRUE(is_user_reward("./judge"));
+  EXPECT_TRUE(is_user_reward("/a/judge.so"));
+  EXPECT_FALSE(is_user_reward("accuracy"));
 }
 
-TEST_F(OwnReward, answers_numbers_and_null_in_order) {
+TEST_F(UserReward, answers_numbers_and_null_in_order) {
   const std::string path =
       script("while read -r line; do case $line in *please*) echo null;; *) echo ' -0.5e1 ';; esac; done");
   EXPECT_EQ(scores(path), (RewardScores{-5.0, std::nullopt, -5.0}));
-  EXPECT_EQ(make_own_reward(path, kPatient).metric_name, "judge");
+  EXPECT_EQ(make_user_reward(path, kPatient).metric_name, "judge");
   EXPECT_EQ(scores(path, 0), RewardScores{});
 }
 
-TEST_F(OwnReward, is_told_one_object_a_line) {
+TEST_F(UserReward, is_told_one_object_a_line) {
   const std::string kept = (folder() / "kept").string();
   (void)scores(script("while read -r line; do printf '%s\\n' \"$line\" >> " + kept + "; echo 1; done"));
   std::ifstream in(kept);
@@ -107,14 +107,14 @@ TEST_F(OwnReward, is_told_one_object_a_line) {
   EXPECT_EQ(lines[2]["ended"], false);
 }
 
-TEST_F(OwnReward, many_lines_do_not_block_it) {
+TEST_F(UserReward, many_lines_do_not_block_it) {
   const std::string path = script("cat >/dev/null; i=0; while [ $i -lt 2000 ]; do echo $i; i=$((i + 1)); done");
   const RewardScores all = scores(path, 2000);
   ASSERT_EQ(all.size(), 2000u);
   EXPECT_EQ(all[1999], 1999.0);
 }
 
-TEST_F(OwnReward, says_in_one_line_what_is_wrong) {
+TEST_F(UserReward, says_in_one_line_what_is_wrong) {
   const auto said = [&](const std::string& body, milliseconds limit = kPatient) {
     return error_of(script(body), limit);
   };
@@ -133,18 +133,18 @@ TEST_F(OwnReward, says_in_one_line_what_is_wrong) {
               testing::AllOf(testing::HasSubstr("did not end within 0.5 s"), testing::HasSubstr("reward_timeout")));
 }
 
-TEST_F(OwnReward, a_file_that_is_none_is_refused_at_once) {
+TEST_F(UserReward, a_file_that_is_none_is_refused_at_once) {
   EXPECT_THAT(error_of((folder() / "missing").string()), testing::HasSubstr("there is no such file"));
   EXPECT_THAT(error_of(write("plain.txt", "x", false)), testing::HasSubstr("is not executable"));
   EXPECT_THAT(error_of(write("wrong.so", "x")), testing::HasSubstr("status 1"));
 }
 
-TEST_F(OwnReward, the_documented_script_works) {
+TEST_F(UserReward, the_documented_script_works) {
   const std::string path = write("polite.py", example("python", "json.loads"));
   EXPECT_EQ(scores(path), (RewardScores{std::nullopt, 1.0, std::nullopt}));
 }
 
-class OwnObject : public OwnReward {
+class OwnObject : public UserReward {
  protected:
   // Runs the documented command in the test's folder.
   std::string build(const std::string& source) const {

@@ -1,4 +1,4 @@
-#include "reward/own/said.h"
+#include "reward/user/program_output.h"
 
 #include <algorithm>
 #include <array>

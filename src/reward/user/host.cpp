@@ -1,5 +1,5 @@
 // Host process for a reward in a shared object: reads one JSON object per line and prints one score per line.
-#include "reward/own/host.h"
+#include "reward/user/host.h"
 
 #include <dlfcn.h>
 #include <unistd.h>

@@ -30,8 +30,8 @@ using BytesWith = std::function<std::size_t(const TrainingOptions&)>;
 // Returns a text that compares the bytes of a run with the available memory and, if the run does not fit, lists the
 // changes that make it fit, each with the bytes that the run then takes. It has one line if the run fits, otherwise two
 // or more.
-[[nodiscard]] std::string fit_text(const TrainingOptions& options, DType dtype, DeviceMemory there, std::size_t bytes,
-                                   const BytesWith& bytes_with);
+[[nodiscard]] std::string memory_fit_text(const TrainingOptions& options, DType dtype, DeviceMemory there,
+                                          std::size_t bytes, const BytesWith& bytes_with);
 // Throws Error with this text on one line if the run does not fit the device.
 void check_fits(const TrainingOptions& options, DType dtype, const Device& device, std::size_t bytes,
                 const BytesWith& bytes_with);

@@ -1,7 +1,7 @@
 // Python script that serves one reward function. Its standard input is a socket that carries requests and answers as
 // lines of JSON. The first request names the function; the answer is {"ready": NAME}. Each further request is a batch;
 // the answer is {"scores": [...]}. After a failure the answer is {"error": TEXT}, with a traceback on standard error.
-#include "reward/own/python_reward.h"
+#include "reward/user/python_reward.h"
 
 namespace hone {
 

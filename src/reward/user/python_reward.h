@@ -19,7 +19,7 @@ extern const char* const kPythonHost;
 
 // Returns true if a name in reward_funcs names a Python function: "rewards.py:polite"; "rewards.py", which means its
 // only function with a parameter `completions`; or "package.module.polite", which is imported from the working
-// directory. An executable file "rewards.py" that begins with "#!" is a program (own_reward.h) instead.
+// directory. An executable file "rewards.py" that begins with "#!" is a program (user_reward.h) instead.
 [[nodiscard]] bool is_python_reward(std::string_view name);
 
 // Starts `interpreter`, found in PATH, imports the module and finds the function. The process lives as long as the

@@ -1,4 +1,4 @@
-#include "sandbox/watch.h"
+#include "sandbox/process_supervisor.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "train/fit.h"
+#include "train/memory_fit.h"
 
 #include <algorithm>
 #include <optional>
@@ -78,11 +78,11 @@ std::size_t activation_budget(const TrainingOptions& options, std::size_t held) 
   return available - std::min(available, held + kInputs);
 }
 
-std::string fit_text(const TrainingOptions& options, DType dtype, DeviceMemory there, std::size_t bytes,
-                     const BytesWith& bytes_with) {
+std::string memory_fit_text(const TrainingOptions& options, DType dtype, DeviceMemory there, std::size_t bytes,
+                            const BytesWith& bytes_with) {
   const std::string have = text_of("available ", format_bytes(there.available), " of ", format_bytes(there.total));
   if (bytes <= there.available) return text_of(have, ": it fits\n");
-  return text_of(have, ": ", format_bytes(bytes - there.available), " too much\n", in_use_text(there, bytes),
+  return text_of(have, ": ", format_bytes(bytes - there.available), " too much\n", memory_in_use_text(there, bytes),
                  advice_text(changes_to_fit(options, dtype, there.available, bytes, bytes_with), there.available),
                  "\n");
 }
@@ -95,7 +95,7 @@ void check_fits(const TrainingOptions& options, DType dtype, const Device& devic
       "memory",
       text_of("the run takes ", format_bytes(bytes), ", ", device.name(), " has ", format_bytes(there.available),
               " available of ", format_bytes(there.total), ": ", format_bytes(bytes - there.available), " too much"),
-      in_use_text(there, bytes) +
+      memory_in_use_text(there, bytes) +
           advice_text(changes_to_fit(options, dtype, there.available, bytes, bytes_with), there.available));
 }
 

@@ -1,4 +1,4 @@
-#include "sandbox/inside.h"
+#include "sandbox/sandbox_init.h"
 
 #include <fcntl.h>
 #include <linux/capability.h>

@@ -11,7 +11,7 @@
 namespace hone {
 
 // Returns true if a name in reward_funcs is a path, which contains a slash, or names a Python function.
-[[nodiscard]] bool is_own_reward(std::string_view name);
+[[nodiscard]] bool is_user_reward(std::string_view name);
 
 // Creates a reward from an executable or a shared object (a path that ends in ".so"). Its name is the path, and its
 // metric's name is the file name without the last extension. Names of Python functions are passed to
@@ -22,6 +22,6 @@ namespace hone {
 // one line per completion: a finite number or null. Throws Error if the file is neither executable nor a shared object.
 // A call throws Error if the process fails, or if it does not print all lines correctly within `time_limit`; the last
 // lines of its standard error are printed first.
-[[nodiscard]] Reward make_own_reward(const std::string& path, std::chrono::milliseconds time_limit);
+[[nodiscard]] Reward make_user_reward(const std::string& path, std::chrono::milliseconds time_limit);
 
 }  // namespace hone

@@ -17,9 +17,9 @@ namespace hone {
 // data sheet; bf16 only), device_utilization, cpu_utilization and system_memory (percent of the whole),
 // device_memory_gib, device_memory_total_gib and process_memory_gib (GiB). Values that are not known are NaN: the CPU
 // as a device has no mfu and no utilization.
-class UsageMeter {
+class ResourceMeter {
  public:
-  UsageMeter(Device& device, DType dtype);
+  ResourceMeter(Device& device, DType dtype);
 
   // Sets the metrics in a row. flops_per_second: rate of the run since the last call.
   void add_to(MetricRow& row, double flops_per_second);

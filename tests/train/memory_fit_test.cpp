@@ -1,4 +1,4 @@
-#include "train/fit.h"
+#include "train/memory_fit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,8 +29,8 @@ TrainingOptions eight_rows() {
 }
 
 std::string text(std::size_t available_gib, const TrainingOptions& options = eight_rows(), DType dtype = DType::bf16) {
-  return fit_text(options, dtype, {.total = 140 * kGib, .available = available_gib * kGib}, bytes_of(options),
-                  bytes_of);
+  return memory_fit_text(options, dtype, {.total = 140 * kGib, .available = available_gib * kGib}, bytes_of(options),
+                         bytes_of);
 }
 
 TEST(Fit, SaysThatItDoes) { EXPECT_EQ(text(112), "available 112.00 GiB of 140.00 GiB: it fits\n"); }
@@ -53,8 +53,8 @@ TEST(Fit, SaysWhatIsMissingWhenAllKeysAreChanged) {
 
 TEST(Fit, SpeaksOfOtherProcessesOnlyWhereTheyMatter) {
   const auto of = [](std::size_t total, std::size_t available) {
-    return fit_text(eight_rows(), DType::bf16, {.total = total * kGib, .available = available * kGib},
-                    bytes_of(eight_rows()), bytes_of);
+    return memory_fit_text(eight_rows(), DType::bf16, {.total = total * kGib, .available = available * kGib},
+                           bytes_of(eight_rows()), bytes_of);
   };
   EXPECT_THAT(of(112, 110), HasSubstr("2.00 GiB are already in use"));
   EXPECT_THAT(of(111, 80), testing::Not(HasSubstr("in use")));

@@ -1,0 +1,259 @@
+#include "cli/bench/decode.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "backend/device_model.h"
+#include "cli/bench/results.h"
+#include "cli/bench/training_step.h"
+#include "cli/command.h"
+#include "cli/profile/limits.h"
+#include "cli/profile/report.h"
+#include "cli/profile/timeline.h"
+#include "cli/profile/timing.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/random.h"
+#include "core/strings.h"
+#include "engine/engine.h"
+#include "model/weights.h"
+#include "ops/registry.h"
+#include "program/node_observer.h"
+#include "train/setup.h"
+
+namespace hone {
+namespace {
+
+struct BenchDecodeOptions {
+  std::string model = "qwen2.5-0.5b";
+  std::int64_t layers = 0;
+  std::vector<std::int64_t> streams = {1, 8, 64, 256};
+  std::vector<std::int64_t> contexts = {1024};
+  std::int64_t steps = 128;
+  double temperature = 1;
+  TorchDtype dtype = TorchDtype::bfloat16;
+  DeviceChoice device = DeviceChoice::automatic;
+  GemmOptions gemm;
+  bool profile = false;
+  std::string json;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v.group("Decoding");
+    v("model", model, "Name of a known shape such as qwen2.5-7b, or path of a config.json");
+    v("layers", layers, "Number of layers; 0: the model's", at_least(0));
+    v("streams", streams, "Numbers of requests that run concurrently", within(1, 65536));
+    v("contexts", contexts, "Tokens of prompt and answer in the middle of the measurement", within(2, 1 << 20));
+    v("steps", steps, "Measured steps, one token of each request", at_least(1));
+    v("temperature", temperature, "Divides the logits; 0: greedy decoding", at_least(0));
+    v("dtype", dtype, "Dtype of the weights and the KV cache");
+    v("device", device, kDeviceHelp);
+    gemm.fields(v);
+    v.group("Measurement");
+    v("profile", profile, "Print the time of each operation too; they are then launched one by one");
+    v("json", json, "JSON file to write the results to");
+  }
+
+  [[nodiscard]] DType weight_dtype() const { return dtype == TorchDtype::float32 ? DType::f32 : DType::bf16; }
+  // The options that name the model.
+  [[nodiscard]] StepOptions shape() const {
+    StepOptions options;
+    options.model = model;
+    options.layers = layers;
+    options.dtype = dtype;
+    return options;
+  }
+};
+
+const CommandText kDecodeText{.name = "bench decode", .summary = {}};
+
+constexpr std::int64_t kWarmSteps = 6;  // the second run of a program records it
+constexpr std::int64_t kProfiledDecodes = 3;
+constexpr std::int64_t kPrefillTokens = 8192;  // of one step
+constexpr double kCopyLimitSeconds = 0.5;      // duration of the measurement of a limit that is not stored yet
+
+// A tokenizer for an engine whose requests want no text.
+Tokenizer no_text_tokenizer() {
+  return Tokenizer::from_json(R"({"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null,
+      "post_processor": null, "decoder": {"type": "Fuse"}, "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})");
+}
+
+struct Decoded {
+  double seconds_per_step = 0;
+  double first_token_seconds = 0;  // of one prompt of the context's length, alone
+};
+
+// An engine with random weights in which all streams decode.
+class Decoding {
+ public:
+  Decoding(const BenchDecodeOptions& options, const Model& model, const TensorStore& weights,
+           const std::shared_ptr<Arena>& arena, std::int64_t streams, std::int64_t context)
+      : options_(options),
+        model_(model),
+        streams_(streams),
+        prompt_length_(std::max<std::int64_t>(1, context - options.steps / 2)),
+        workspace_(arena) {
+    // While the last prompts are read, the first requests decode already.
+    const std::int64_t batch = std::max(std::min(streams * prompt_length_, kPrefillTokens), streams);
+    answer_length_ = (streams * prompt_length_ + batch - 1) / batch + streams + kWarmSteps + options.steps;
+    if (options.profile) answer_length_ += kProfiledDecodes;
+    engine_options_ = {
+        .max_model_len = prompt_length_ + answer_length_ + 1, .max_num_seqs = streams, .max_batch_tokens = batch};
+    workspace_.add_weights(kWeightStore, weights.tensors());
+    add_generation(workspace_, model, options.weight_dtype(), engine_options_);
+    workspace_.provide(kWeightStore, weights.view());
+    workspace_.allocate(arena->device());
+    engine_.emplace(model, tokenizer_, workspace_, engine_options_);
+  }
+
+  [[nodiscard]] Decoded measure() {
+    for (std::int64_t i = 0; i < streams_; ++i) ids_.push_back(add_request(answer_length_));
+    std::map<RequestId, bool> began;
+    while (static_cast<std::int64_t>(began.size()) < streams_) {
+      for (const Engine::Update& update : step()) began[update.id] = true;
+    }
+    for (std::int64_t i = 0; i < kWarmSteps; ++i) step();
+    const auto start = Clock::now();
+    for (std::int64_t i = 0; i < options_.steps; ++i) step();
+    Decoded result{.seconds_per_step = seconds_since(start) / static_cast<double>(options_.steps)};
+    if (options_.profile) profile();
+    for (const RequestId id : ids_) engine_->cancel(id);
+    for (int i = 0; i < 3; ++i) {
+      const auto begin = Clock::now();
+      const RequestId id = add_request(1);
+      while (step().empty()) {
+      }
+      result.first_token_seconds = seconds_since(begin);
+      engine_->cancel(id);
+    }
+    return result;
+  }
+
+  // Bytes of the KV cache that a step reads in the middle of the measurement.
+  [[nodiscard]] double kv_bytes() const {
+    const auto tokens = static_cast<double>(resolved(engine_options_).num_blocks * engine_options_.block_size);
+    const auto context = static_cast<double>(prompt_length_ + options_.steps / 2);
+    return static_cast<double>(engine_->kv_bytes()) / tokens * context * static_cast<double>(streams_);
+  }
+
+ private:
+  std::vector<Engine::Update> step() {
+    std::vector<Engine::Update> updates = engine_->step();
+    for (const Engine::Update& update : updates) {
+      HONE_ASSERT(update.finish_reason == FinishReason::none || update.finish_reason == FinishReason::length,
+                  "a request ended before the measurement");
+    }
+    return updates;
+  }
+
+  RequestId add_request(std::int64_t max_tokens) {
+    const RandomStream random(static_cast<std::uint64_t>(1 + added_++), "bench prompts");
+    Request request;
+    request.sampling = {.temperature = options_.temperature,
+                        .max_tokens = max_tokens,
+                        .seed = static_cast<std::uint64_t>(added_),
+                        .detokenize = false};
+    for (std::int64_t t = 0; t < prompt_length_; ++t) {
+      request.prompt.push_back(static_cast<TokenId>(
+          random.below(static_cast<std::uint64_t>(t), static_cast<std::uint64_t>(model_.shape().vocab_size))));
+    }
+    return engine_->add(std::move(request));
+  }
+
+  // Prints the times of the operations of a step.
+  void profile() {
+    Timeline timeline;
+    for (std::int64_t i = 0; i < kProfiledDecodes; ++i) {
+      std::map<std::string, NodeTimes> times;
+      for (const std::string& name : workspace_.program_names()) {
+        workspace_.executable(name).set_observer(&times[name]);
+      }
+      const auto begin = Clock::now();
+      step();
+      const double seconds = seconds_since(begin);
+      for (const auto& [name, each] : times) {
+        Executable& executable = workspace_.executable(name);
+        executable.set_observer(nullptr);
+        if (each.seconds().empty()) continue;
+        timeline.add_run(timeline.add_program(executable.program(), {}), executable.program(), seconds, each.seconds());
+      }
+      timeline.steps.push_back({0, seconds});
+    }
+    const DeviceLimits limits =
+        device_limits(open_device(options_.device), options_.weight_dtype(), kCopyLimitSeconds, false);
+    std::fputs(to_text(make_report(timeline, limits), 40).c_str(), stdout);
+  }
+
+  const BenchDecodeOptions& options_;
+  const Model& model_;
+  std::int64_t streams_;
+  std::int64_t prompt_length_;
+  std::int64_t answer_length_ = 0;
+  EngineOptions engine_options_;
+  Workspace workspace_;
+  Tokenizer tokenizer_ = no_text_tokenizer();
+  std::optional<Engine> engine_;
+  std::vector<RequestId> ids_;
+  std::int64_t added_ = 0;
+};
+
+// Bytes of the weights that each step reads: all but the rows of an untied embedding.
+double weight_bytes(const Model& model, const TensorStore& weights) {
+  double bytes = 0;
+  for (const WeightSpec& spec : model.weights()) {
+    if (spec.kind == WeightKind::embedding && !has_tied_head(model)) continue;
+    bytes += static_cast<double>(weights.type(spec.name).bytes());
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string bench_decode_help() {
+  BenchDecodeOptions defaults;
+  return option_help(OptionTable(defaults));
+}
+
+std::vector<CommandKey> bench_decode_keys() {
+  BenchDecodeOptions defaults;
+  return keys_of(OptionTable(defaults));
+}
+
+int bench_decode(std::span<const std::string> arguments) {
+  BenchDecodeOptions options;
+  apply_input(kDecodeText, read_options(OptionTable(options), arguments, {}, RecipeArgument::taken));
+  register_operations();
+  const std::unique_ptr<Model> model = open_shape(options.shape());
+  Device& device = open_device(options.device);
+  set_gemm_tuning(device, options.gemm.tuning());
+  const double copy_rate =
+      device_limits(device, options.weight_dtype(), kCopyLimitSeconds, false).copy_bytes_per_second;
+  const TensorStore weights = random_weights(*model, 1, options.weight_dtype(), device);
+  const double weights_read = weight_bytes(*model, weights);
+  std::vector<ResultRow> rows;
+  for (const std::int64_t context : options.contexts) {
+    for (const std::int64_t streams : options.streams) {
+      const auto arena = std::make_shared<Arena>(device);
+      Decoding decoding(options, *model, weights, arena, streams, context);
+      const Decoded decoded = decoding.measure();
+      const double rate = static_cast<double>(streams) / decoded.seconds_per_step;
+      const double bytes = (weights_read + decoding.kv_bytes()) / decoded.seconds_per_step;
+      const std::string shape = text_of(options.model, ", streams ", streams, ", context ", context);
+      std::printf("%s: %.0f tokens/s, step %.3f ms, %.2f TB/s (%.0f%% of a copy's rate), first token after %.1f ms\n",
+                  shape.c_str(), rate, decoded.seconds_per_step * 1e3, bytes * 1e-12, 100 * bytes / copy_rate,
+                  decoded.first_token_seconds * 1e3);
+      std::fflush(stdout);
+      rows.push_back({"decode", shape, rate, "tokens/s"});
+      rows.push_back({"decode", shape, decoded.seconds_per_step * 1e3, "ms"});
+      rows.push_back({"decode", shape, bytes * 1e-12, "TB/s"});
+      rows.push_back({"decode, first token", shape, decoded.first_token_seconds * 1e3, "ms"});
+    }
+  }
+  if (!options.json.empty()) write_results(options.json, rows, device.name(), command_line("decode", arguments));
+  return 0;
+}
+
+}  // namespace hone

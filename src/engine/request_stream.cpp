@@ -1,0 +1,75 @@
+#include "engine/request_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hone {
+
+RequestStream::RequestStream(const Tokenizer& tokenizer, RequestId id, Request request, std::int64_t vocab_size)
+    : detokenizer_(tokenizer, true) {
+  std::erase_if(request.sampling.stop, [](const std::string& stop) { return stop.empty(); });
+  sequence.id = id;
+  sequence.sampling = std::move(request.sampling);
+  sequence.tokens = std::move(request.prompt);
+  sequence.prompt_length = sequence.length();
+  if (sequence.sampling.repetition_penalty != 1) {
+    OccurredIds& occurred = sequence.occurred.emplace(vocab_size);
+    for (const TokenId token : sequence.tokens) occurred.add(token);
+  }
+}
+
+void RequestStream::accept(std::size_t index, TokenId token, float logp, std::int64_t max_model_len) {
+  sequence.tokens[index] = token;
+  if (sequence.occurred) sequence.occurred->add(token);
+  completion.tokens.push_back(token);
+  completion.logps.push_back(logp);
+  const SamplingParams& sampling = sequence.sampling;
+  const bool stopped = std::ranges::find(sampling.stop_token_ids, token) != sampling.stop_token_ids.end();
+  const auto length = static_cast<std::int64_t>(index) + 1;
+  const bool full = length - sequence.prompt_length >= sampling.max_tokens || length >= max_model_len;
+  std::string piece;
+  if (sampling.detokenize) {
+    if (!stopped) piece = detokenizer_.add(token);
+    if (stopped || full) piece += detokenizer_.flush();
+  }
+  if (add_text(piece) || stopped) {
+    completion.finish_reason = FinishReason::stop;
+  } else if (full) {
+    completion.finish_reason = FinishReason::length;
+  }
+}
+
+std::string_view RequestStream::new_text() {
+  const std::size_t end = std::max(released_, finished() ? completion.text.size() : safe_length());
+  const std::string_view text = std::string_view(completion.text).substr(released_, end - released_);
+  released_ = end;
+  return text;
+}
+
+std::size_t RequestStream::safe_length() const {
+  std::size_t safe = completion.text.size();
+  for (const std::string& stop : sequence.sampling.stop) {
+    for (std::size_t length = std::min(stop.size() - 1, completion.text.size()); length > 0; --length) {
+      if (completion.text.ends_with(std::string_view(stop).substr(0, length))) {
+        safe = std::min(safe, completion.text.size() - length);
+        break;
+      }
+    }
+  }
+  return safe;
+}
+
+bool RequestStream::add_text(const std::string& piece) {
+  const std::size_t before = completion.text.size();
+  completion.text += piece;
+  std::size_t cut = std::string::npos;
+  for (const std::string& stop : sequence.sampling.stop) {
+    const std::size_t from = before > stop.size() ? before - stop.size() : 0;
+    cut = std::min(cut, completion.text.find(stop, from));
+  }
+  if (cut == std::string::npos) return false;
+  completion.text.resize(cut);
+  return true;
+}
+
+}  // namespace hone

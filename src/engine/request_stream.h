@@ -1,0 +1,40 @@
+// The client's view of a request: its completion so far and the text handed out in updates.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "engine/request.h"
+#include "engine/scheduler.h"
+#include "text/detokenizer.h"
+#include "text/tokenizer.h"
+
+namespace hone {
+
+class RequestStream {
+ public:
+  // `tokenizer` must outlive the stream.
+  RequestStream(const Tokenizer& tokenizer, RequestId id, Request request, std::int64_t vocab_size);
+
+  // Stores the token at `index` of the sequence, which was sampled with this log-probability, and sets the completion's
+  // finish reason. A sequence of max_model_len tokens is full.
+  void accept(std::size_t index, TokenId token, float logp, std::int64_t max_model_len);
+  // Returns the text that no earlier call returned and that can no longer become part of a stop string; valid until the
+  // next accept(). Once the request has finished, returns the rest.
+  [[nodiscard]] std::string_view new_text();
+  [[nodiscard]] bool finished() const { return completion.finish_reason != FinishReason::none; }
+
+  Sequence sequence;
+  Completion completion;
+
+ private:
+  // Length in bytes of the text that can no longer become part of a stop string.
+  [[nodiscard]] std::size_t safe_length() const;
+  // Appends text and cuts it at the first stop string. Returns true if there is one.
+  bool add_text(const std::string& piece);
+
+  Detokenizer detokenizer_;
+  std::size_t released_ = 0;  // bytes of completion.text returned by new_text()
+};
+
+}  // namespace hone
