@@ -24,7 +24,7 @@ find_library(HONE_SNAPPY NAMES libsnappy.a snappy REQUIRED)
 find_library(HONE_LZ4 NAMES liblz4.a lz4 REQUIRED)
 set(HONE_COMPRESSION ${HONE_ZLIB} ${HONE_ZSTD} ${HONE_SNAPPY} ${HONE_LZ4})
 
-find_library(HONE_PCRE2 NAMES libpcre2-8.a pcre2-8 REQUIRED)  # regular expressions over module names
+find_library(HONE_PCRE2 NAMES libpcre2-8.a pcre2-8 REQUIRED)  # regular expressions
 
 find_path(HONE_CURL_HEADERS curl/curl.h REQUIRED)  # libcurl itself is loaded at the first download
 

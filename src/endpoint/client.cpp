@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "core/yaml.h"
 #include "hub/http.h"
 #include "hub/refusal.h"
+#include "hub/url.h"
 
 namespace hone {
 namespace {
@@ -55,30 +57,30 @@ milliseconds pause_after(const HttpAnswer& answer, std::int64_t tries) {
   return std::min(kLongestPause, kFirstPause * (std::int64_t{1} << std::min<std::int64_t>(tries, 20)));
 }
 
-// Returns the URL without trailing slashes.
-std::string checked_url(const std::string& endpoint, std::string_view key) {
-  const std::size_t scheme = endpoint.find("://");
-  const bool is_http = endpoint.starts_with("http://") || endpoint.starts_with("https://");
-  std::string url = endpoint;
-  while (url.ends_with('/')) url.pop_back();
-  if (!is_http || url.size() <= scheme + 3) {
+Url checked_url(const std::string& endpoint, std::string_view key) {
+  std::optional<Url> url = Url::parse(endpoint);
+  if (!url || !url->is_http()) {
     throw Error(key, text_of(shown(endpoint), " is not an http(s) URL"), "for example http://localhost:8000/v1");
   }
-  return url;
+  return std::move(*url);
 }
 
 }  // namespace
 
 std::string api_url(const std::string& endpoint, std::string_view key) {
-  std::string url = checked_url(endpoint, key);
-  if (url.find('/', url.find("://") + 3) == std::string::npos) url += "/v1";
-  return url;
+  Url url = checked_url(endpoint, key);
+  const std::string path = url.path();
+  url.set_path(path.empty() ? "/v1" : path);
+  return url.text();
 }
 
 std::string server_url(const std::string& endpoint, std::string_view key) {
-  std::string url = checked_url(endpoint, key);
-  if (url.ends_with("/v1")) url.resize(url.size() - 3);
-  return url;
+  constexpr std::string_view kVersion = "/v1";
+  Url url = checked_url(endpoint, key);
+  std::string path = url.path();
+  if (path.ends_with(kVersion)) path.resize(path.size() - kVersion.size());
+  url.set_path(path);
+  return url.text();
 }
 
 bool FailureNotices::say(const Failure& failure, Clock::time_point now, milliseconds until_next) {

@@ -27,6 +27,11 @@ Curl::Curl() : library_(dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL)) {
   load(strerror, "curl_easy_strerror");
   load(append, "curl_slist_append");
   load(free_all, "curl_slist_free_all");
+  load(url, "curl_url");
+  load(url_cleanup, "curl_url_cleanup");
+  load(url_get, "curl_url_get");
+  load(url_set, "curl_url_set");
+  load(free, "curl_free");
 }
 
 template <class Function>

@@ -27,6 +27,11 @@ class Curl {
   decltype(&curl_easy_strerror) strerror;
   decltype(&curl_slist_append) append;
   decltype(&curl_slist_free_all) free_all;
+  decltype(&curl_url) url;
+  decltype(&curl_url_cleanup) url_cleanup;
+  decltype(&curl_url_get) url_get;
+  decltype(&curl_url_set) url_set;
+  decltype(&curl_free) free;
 
  private:
   Curl();

@@ -17,6 +17,7 @@
 #include "hub/hub.h"
 #include "hub/refusal.h"
 #include "hub/transfer.h"
+#include "hub/url.h"
 
 namespace hone {
 namespace fs = std::filesystem;

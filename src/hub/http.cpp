@@ -19,6 +19,7 @@
 #include "core/strings.h"
 #include "hub/connection_gate.h"
 #include "hub/curl.h"
+#include "hub/url.h"
 
 namespace hone {
 namespace {
@@ -280,32 +281,6 @@ HttpAnswer http_put(const HttpPut& request) {
   HttpAnswer answer = exchange.perform(-1, {}, nullptr);
   if (source.thrown) std::rethrow_exception(source.thrown);
   return answer;
-}
-
-std::string url_escaped(std::string_view text) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (std::isalnum(byte) != 0 || std::string_view("-_.~/").find(c) != std::string_view::npos) {
-      out += c;
-    } else {
-      out += '%';
-      out += kDigits[byte >> 4];
-      out += kDigits[byte & 15];
-    }
-  }
-  return out;
-}
-
-std::string origin_of(std::string_view url) {
-  const std::size_t scheme = url.find("://");
-  if (scheme == std::string_view::npos) return "";
-  std::string origin(url.substr(0, url.find_first_of("/?#", scheme + 3)));
-  if (const std::size_t user = origin.rfind('@'); user != std::string::npos)
-    origin.erase(scheme + 3, user - scheme - 2);
-  std::ranges::transform(origin, origin.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return origin;
 }
 
 }  // namespace hone

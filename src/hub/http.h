@@ -62,11 +62,4 @@ struct HttpPut {
 // and any exception from `read`.
 [[nodiscard]] HttpAnswer http_put(const HttpPut& request);
 
-// Percent-escapes a path: all characters except letters, digits, "/", "-", "_", "." and "~".
-[[nodiscard]] std::string url_escaped(std::string_view text);
-
-// Returns scheme, host and port of a URL ("https://host:8000") in lower case, without a user. It decides which hosts
-// receive a token, and which connections can be reused. Empty if the URL has no scheme.
-[[nodiscard]] std::string origin_of(std::string_view url);
-
 }  // namespace hone

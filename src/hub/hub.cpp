@@ -9,6 +9,7 @@
 #include "core/yaml.h"
 #include "hub/http.h"
 #include "hub/refusal.h"
+#include "hub/url.h"
 
 namespace hone {
 namespace {

@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "core/yaml.h"
 #include "hub/transfer.h"
+#include "hub/url.h"
 
 namespace hone {
 namespace {

@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "core/yaml.h"
+#include "hub/url.h"
 
 namespace hone {
 namespace {

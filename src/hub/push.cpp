@@ -8,6 +8,7 @@
 #include "core/strings.h"
 #include "core/yaml.h"
 #include "hub/lfs.h"
+#include "hub/url.h"
 
 namespace hone {
 namespace {

@@ -1,25 +1,11 @@
 #include "model/name_pattern.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
-#include <array>
-#include <memory>
-
 #include "core/error.h"
 
 namespace hone {
 namespace {
 
-constexpr std::uint32_t kMostSteps = 1'000'000;
-constexpr std::uint32_t kMostKibibytes = 16 * 1024;
 constexpr std::size_t kLongestSource = 10'000;
-
-std::string message_of(int error) {
-  std::array<PCRE2_UCHAR, 200> message{};
-  pcre2_get_error_message(error, message.data(), message.size());
-  return reinterpret_cast<const char*>(message.data());
-}
 
 [[noreturn]] void refuse(std::string_view where, std::string_view source, std::string_view what, std::size_t at) {
   throw Error(std::string(where),
@@ -154,44 +140,23 @@ class Translator {
 
 }  // namespace
 
-struct NamePattern::Code {
-  explicit Code(pcre2_code* compiled) : code(compiled) {}
-  Code(const Code&) = delete;
-  Code& operator=(const Code&) = delete;
-  ~Code() { pcre2_code_free(code); }
-
-  pcre2_code* code;
-};
-
 NamePattern::NamePattern(std::string_view source, std::string_view where) : source_(source), where_(where) {
   if (source.size() > kLongestSource) {
     throw Error(where_, text_of("a regular expression of ", source.size(), " bytes, more than ", kLongestSource));
   }
-  const std::string translated = Translator(source_, where_).translate();
-  int error = 0;
-  PCRE2_SIZE at = 0;
-  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                                   PCRE2_ANCHORED | PCRE2_ENDANCHORED | PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C,
-                                   &error, &at, nullptr);
-  if (code == nullptr) {
-    refuse(where_, source_, message_of(error), at == 0 ? 0 : at - 1);
+  try {
+    regex_.emplace(Translator(source_, where_).translate());
+  } catch (const RegexError& error) {
+    refuse(where_, source_, error.what(), error.at() == 0 ? 0 : error.at() - 1);
   }
-  code_ = std::make_shared<const Code>(code);
 }
 
 bool NamePattern::fits(std::string_view name) const {
-  const std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> limits(
-      pcre2_match_context_create(nullptr), pcre2_match_context_free);
-  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(pcre2_match_data_create(1, nullptr),
-                                                                                  pcre2_match_data_free);
-  if (!limits || !match) throw Error(where_, text_of("'", source_, "': out of memory while matching"));
-  pcre2_set_match_limit(limits.get(), kMostSteps);
-  pcre2_set_heap_limit(limits.get(), kMostKibibytes);
-  const int result =
-      pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(name.data()), name.size(), 0, 0, match.get(), limits.get());
-  if (result >= 0) return true;
-  if (result == PCRE2_ERROR_NOMATCH) return false;
-  throw Error(where_, text_of("'", source_, "' on ", name, ": ", message_of(result)), "a simpler regular expression");
+  try {
+    return regex_->fits(name);
+  } catch (const RegexError& error) {
+    throw Error(where_, text_of("'", source_, "' on ", name, ": ", error.what()), "a simpler regular expression");
+  }
 }
 
 }  // namespace hone

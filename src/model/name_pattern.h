@@ -3,9 +3,11 @@
 // steps and memory.
 #pragma once
 
-#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "core/regex.h"
 
 namespace hone {
 
@@ -21,10 +23,9 @@ class NamePattern {
   [[nodiscard]] bool fits(std::string_view name) const;
 
  private:
-  struct Code;
   std::string source_;
   std::string where_;
-  std::shared_ptr<const Code> code_;
+  std::optional<Regex> regex_;  // set by the constructor
 };
 
 }  // namespace hone

@@ -333,9 +333,18 @@ TEST(EndpointUrl, MayLackTheVersion) {
   EXPECT_EQ(completions_url("http://a:8000/"), "http://a:8000/v1/chat/completions");
   EXPECT_EQ(completions_url("https://a/v1/"), "https://a/v1/chat/completions");
   EXPECT_EQ(completions_url("https://a/api/v3"), "https://a/api/v3/chat/completions");
-  for (const char* wrong : {"", "a", "ftp://a", "http://", "https:///"}) {
+  EXPECT_EQ(completions_url("HTTP://A:8000"), "http://a:8000/v1/chat/completions");
+  for (const char* wrong : {"", "a", "ftp://a", "http://", "https:///", "http://a b", "http://a:b"}) {
     EXPECT_THROW((void)completions_url(wrong), Error) << wrong;
   }
+}
+
+TEST(EndpointUrl, OfTheServerLacksTheVersion) {
+  EXPECT_EQ(server_url("http://a:8000", "key"), "http://a:8000");
+  EXPECT_EQ(server_url("http://a:8000/v1/", "key"), "http://a:8000");
+  EXPECT_EQ(server_url("https://a/api/v1", "key"), "https://a/api");
+  EXPECT_EQ(server_url("http://v1/", "key"), "http://v1");
+  EXPECT_THROW((void)server_url("a:8000/v1", "key"), Error);
 }
 
 }  // namespace

@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "hub/curl.h"
-#include "hub/http.h"
-
 namespace hone::test {
 namespace {
 
@@ -37,12 +34,6 @@ TEST(ConnectionGate, NobodyWaitsWhoIsOver) {
   ConnectionGate gate;
   for (int i = 0; i < ConnectionRateLimiter::kMostUnanswered; ++i) EXPECT_TRUE(gate.enter([] { return false; }));
   EXPECT_FALSE(gate.enter([] { return true; }));
-}
-
-TEST(Origin, IsTheUrlUpToItsPath) {
-  EXPECT_EQ(origin_of("https://a:8000/v1/x?y=z"), "https://a:8000");
-  EXPECT_EQ(origin_of("http://a"), "http://a");
-  EXPECT_EQ(origin_of("http://a?x=http://b/"), "http://a");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "core/json_value.h"
 #include "core/strings.h"
 #include "hub/hub.h"
+#include "hub/url.h"
 #include "support/environment.h"
 #include "support/paths.h"
 #include "support/small_hub.h"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <list>
+#include <optional>
 #include <utility>
 
 #include "core/json_value.h"
@@ -38,17 +39,17 @@ std::int64_t load_integer(std::string_view bytes, std::int64_t index, int width,
   return width == 2 ? load<std::uint16_t>(bytes, index) : load<std::uint8_t>(bytes, index);
 }
 
-bool has_wide_offsets(ArrowType type) {
-  return type == ArrowType::large_binary || type == ArrowType::large_utf8 || type == ArrowType::large_list;
+bool has_wide_offsets(arrow::Type type) {
+  return type == arrow::Type::kLargeBinary || type == arrow::Type::kLargeUtf8 || type == arrow::Type::kLargeList;
 }
 
-bool is_bytes(ArrowType type) {
-  return type == ArrowType::binary || type == ArrowType::utf8 || type == ArrowType::large_binary ||
-         type == ArrowType::large_utf8;
+bool is_bytes(arrow::Type type) {
+  return type == arrow::Type::kBinary || type == arrow::Type::kUtf8 || type == arrow::Type::kLargeBinary ||
+         type == arrow::Type::kLargeUtf8;
 }
 
-bool has_offsets(ArrowType type) {
-  return is_bytes(type) || type == ArrowType::list || type == ArrowType::large_list || type == ArrowType::map;
+bool has_offsets(arrow::Type type) {
+  return is_bytes(type) || type == arrow::Type::kList || type == arrow::Type::kLargeList || type == arrow::Type::kMap;
 }
 
 bool bit(std::string_view bits, std::int64_t index) {
@@ -58,22 +59,25 @@ bool bit(std::string_view bits, std::int64_t index) {
 class BatchBuilder {
  public:
   BatchBuilder(const FlatTable& header, std::string_view body)
-      // Fields of RecordBatch (Message.fbs): 1 nodes, 2 buffers, 3 compression (0 codec, 1 method).
-      : nodes_(header.vector(1, 16)), buffers_(header.vector(2, 16)), body_(body) {
-    if (const auto compression = header.table(3)) {
-      codec_ = compression->number<std::int8_t>(0);
-      expect((codec_ == 0 || codec_ == 1) && compression->number<std::int8_t>(1) == 0, "unsupported compression");
+      : nodes_(header.vector(arrow::RecordBatch::kNodes, arrow::FieldNode::kBytes)),
+        buffers_(header.vector(arrow::RecordBatch::kBuffers, arrow::Buffer::kBytes)),
+        body_(body) {
+    if (const auto compression = header.table(arrow::RecordBatch::kCompression)) {
+      codec_ = compression->number<arrow::CompressionType>(arrow::BodyCompression::kCodec);
+      const auto method = compression->number<arrow::BodyCompressionMethod>(arrow::BodyCompression::kMethod);
+      const bool is_known = codec_ == arrow::CompressionType::kLz4Frame || codec_ == arrow::CompressionType::kZstd;
+      expect(is_known && method == arrow::BodyCompressionMethod::kBuffer, "unsupported compression");
     }
   }
 
   ArrowArray take(const ArrowField& field) {
     expect(next_node_ < nodes_.size(), "a batch has fewer columns than the schema");
     ArrowArray array{.field = &field};
-    array.length = nodes_.number<std::int64_t>(next_node_, 0);
-    const auto nulls = nodes_.number<std::int64_t>(next_node_, 8);
+    array.length = nodes_.number<std::int64_t>(next_node_, arrow::FieldNode::kLength);
+    const auto nulls = nodes_.number<std::int64_t>(next_node_, arrow::FieldNode::kNullCount);
     ++next_node_;
     expect(array.length >= 0 && array.length <= kLongestBatch, "a column has an impossible length");
-    if (field.type == ArrowType::null && !field.dictionary) return array;
+    if (field.type == arrow::Type::kNull && !field.dictionary) return array;
     array.validity = take_buffer();
     if (nulls == 0) array.validity = {};
     if (!array.validity.empty()) need(array.validity, (array.length + 7) / 8);
@@ -98,10 +102,10 @@ class BatchBuilder {
       array.offsets = take_buffer();
       if (array.length > 0) need(array.offsets, (array.length + 1) * (has_wide_offsets(field.type) ? 8 : 4));
       if (is_bytes(field.type)) array.values = take_buffer();
-    } else if (field.type == ArrowType::boolean) {
+    } else if (field.type == arrow::Type::kBool) {
       array.values = take_buffer();
       need(array.values, (array.length + 7) / 8);
-    } else if (field.type != ArrowType::structure && field.type != ArrowType::fixed_list) {
+    } else if (field.type != arrow::Type::kStruct && field.type != arrow::Type::kFixedSizeList) {
       array.values = take_buffer();
       expect(field.width == 0 || array.length <= kLongestBatch / field.width, "a column has an impossible length");
       need(array.values, array.length * field.width);
@@ -109,8 +113,8 @@ class BatchBuilder {
     for (const ArrowField& below : field.fields) {
       array.arrays.push_back(take(below));
       const std::int64_t length = array.arrays.back().length;
-      if (field.type == ArrowType::structure) expect(length >= array.length, "a field is shorter than its struct");
-      if (field.type == ArrowType::fixed_list && field.list_size > 0) {
+      if (field.type == arrow::Type::kStruct) expect(length >= array.length, "a field is shorter than its struct");
+      if (field.type == arrow::Type::kFixedSizeList && field.list_size > 0) {
         expect(length / field.list_size >= array.length, "a list is shorter than it should be");
       }
     }
@@ -118,26 +122,26 @@ class BatchBuilder {
 
   std::string_view take_buffer() {
     expect(next_buffer_ < buffers_.size(), "a batch has fewer buffers than the schema");
-    const auto offset = buffers_.number<std::int64_t>(next_buffer_, 0);
-    const auto size = buffers_.number<std::int64_t>(next_buffer_, 8);
+    const auto offset = buffers_.number<std::int64_t>(next_buffer_, arrow::Buffer::kOffset);
+    const auto size = buffers_.number<std::int64_t>(next_buffer_, arrow::Buffer::kLength);
     ++next_buffer_;
     const auto body_size = static_cast<std::int64_t>(body_.size());
     expect(offset >= 0 && size >= 0 && offset <= body_size && size <= body_size - offset,
            "a buffer is outside of its batch");
     const std::string_view stored = body_.substr(static_cast<std::size_t>(offset), static_cast<std::size_t>(size));
-    return codec_ < 0 || stored.empty() ? stored : decompressed(stored);
+    return !codec_ || stored.empty() ? stored : decompressed(stored);
   }
 
-  // The decompressed size precedes a compressed buffer; -1 means that it is stored uncompressed.
+  // The decompressed size precedes the buffer.
   std::string_view decompressed(std::string_view stored) {
     const auto size = FlatTable::load<std::int64_t>(stored, 0);
     stored.remove_prefix(sizeof size);
-    if (size == -1) return stored;
+    if (size == arrow::kUncompressedBuffer) return stored;
     const bool is_possible = size >= 0 && (static_cast<std::size_t>(size) <= kSmallBuffer ||
                                            static_cast<std::size_t>(size) / kMostRatio <= stored.size());
     expect(is_possible, "a buffer has an impossible size");
     std::string& plain = storage_->emplace_back(static_cast<std::size_t>(size), '\0');
-    const bool whole = codec_ == 0
+    const bool whole = codec_ == arrow::CompressionType::kLz4Frame
                            ? lz4(stored, plain)
                            : ZSTD_decompress(plain.data(), plain.size(), stored.data(), stored.size()) == plain.size();
     expect(whole, "a buffer cannot be decompressed");
@@ -164,7 +168,7 @@ class BatchBuilder {
   FlatVector nodes_;
   FlatVector buffers_;
   std::string_view body_;
-  std::int8_t codec_ = -1;  // 0: LZ4 frames, 1: zstd
+  std::optional<arrow::CompressionType> codec_;  // unset: not compressed
   std::size_t next_node_ = 0;
   std::size_t next_buffer_ = 0;
   std::shared_ptr<std::list<std::string>> storage_ = std::make_shared<std::list<std::string>>();
@@ -174,7 +178,7 @@ class BatchBuilder {
 
 ArrowBatch read_arrow_batch(const std::vector<ArrowField>& fields, const FlatTable& header, std::string_view body) {
   BatchBuilder builder(header, body);
-  ArrowBatch batch{.length = header.number<std::int64_t>(0)};
+  ArrowBatch batch{.length = header.number<std::int64_t>(arrow::RecordBatch::kLength)};
   expect(batch.length >= 0 && batch.length <= kLongestBatch, "a batch has an impossible length");
   for (const ArrowField& field : fields) {
     batch.columns.push_back(builder.take(field));
@@ -241,54 +245,54 @@ Json ArrowCells::plain_cell(const ArrowArray& array, std::int64_t index) {
     return array.values.substr(static_cast<std::size_t>(index) * width, width);
   };
   switch (field.type) {
-    case ArrowType::integer:
+    case arrow::Type::kInt:
       if (!field.is_signed) return static_cast<std::uint64_t>(integer());
       return integer();
-    case ArrowType::duration:
+    case arrow::Type::kDuration:
       return load<std::int64_t>(array.values, index);
-    case ArrowType::floating:
+    case arrow::Type::kFloatingPoint:
       if (field.width == 2) return real_cell(half_value(load<std::uint16_t>(array.values, index)));
       return real_cell(field.width == 4 ? load<float>(array.values, index) : load<double>(array.values, index));
-    case ArrowType::boolean:
+    case arrow::Type::kBool:
       return bit(array.values, index);
-    case ArrowType::decimal: {
+    case arrow::Type::kDecimal: {
       std::string bytes(fixed());
       std::reverse(bytes.begin(), bytes.end());
       return decimal_text(bytes, field.scale);
     }
-    case ArrowType::date: {
+    case arrow::Type::kDate: {
       constexpr std::int64_t kMillisecondsADay = 86'400'000;
       if (field.date_in_days) return date_text(load<std::int32_t>(array.values, index));
       return date_text(load<std::int64_t>(array.values, index) / kMillisecondsADay);
     }
-    case ArrowType::time:
+    case arrow::Type::kTime:
       return time_text(load_integer(array.values, index, field.width, true), field.unit);
-    case ArrowType::timestamp:
+    case arrow::Type::kTimestamp:
       return timestamp_text(load<std::int64_t>(array.values, index), field.unit, field.is_utc);
-    case ArrowType::interval:
-    case ArrowType::fixed_binary:
+    case arrow::Type::kInterval:
+    case arrow::Type::kFixedSizeBinary:
       return bytes_cell(fixed());
-    case ArrowType::binary:
-    case ArrowType::large_binary:
-    case ArrowType::utf8:
-    case ArrowType::large_utf8: {
+    case arrow::Type::kBinary:
+    case arrow::Type::kLargeBinary:
+    case arrow::Type::kUtf8:
+    case arrow::Type::kLargeUtf8: {
       const auto [begin, end] = bounds();
       expect(begin >= 0 && begin <= end && end <= static_cast<std::int64_t>(array.values.size()),
              "a text is outside of its column");
       const std::string_view bytes =
           array.values.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-      const bool is_text = field.type == ArrowType::utf8 || field.type == ArrowType::large_utf8;
+      const bool is_text = field.type == arrow::Type::kUtf8 || field.type == arrow::Type::kLargeUtf8;
       return is_text ? text_cell(bytes, field.name, *fault_) : bytes_cell(bytes);
     }
-    case ArrowType::list:
-    case ArrowType::large_list:
-    case ArrowType::map: {
+    case arrow::Type::kList:
+    case arrow::Type::kLargeList:
+    case arrow::Type::kMap: {
       const auto [begin, end] = bounds();
       return list_cell(array.arrays[0], begin, end);
     }
-    case ArrowType::fixed_list:
+    case arrow::Type::kFixedSizeList:
       return list_cell(array.arrays[0], index * field.list_size, (index + 1) * field.list_size);
-    case ArrowType::structure: {
+    case arrow::Type::kStruct: {
       Json object = Json::object();
       auto& items = object.get_ref<Json::object_t&>();
       items.reserve(array.arrays.size());

@@ -4,6 +4,7 @@
 #include "core/files.h"
 #include "core/json_value.h"
 #include "data/arrow/arrow_batch.h"
+#include "data/arrow/arrow_format.h"
 #include "data/file_format.h"
 #include "data/readers.h"
 
@@ -11,7 +12,7 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kMagic = "ARROW1";
+constexpr std::size_t kSmallestFile = 24;  // bytes; a shorter file cannot contain a schema
 
 // Both forms are read as a stream of messages. A file has a magic number before the stream and a footer after it.
 // Source: https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc
@@ -19,11 +20,12 @@ class ArrowReader final : public RowReader {
  public:
   explicit ArrowReader(const fs::path& path)
       : file_(path), name_(std::make_shared<std::string>(path.string())), rest_(file_.text()), cells_(dictionaries_) {
-    if (rest_.starts_with("FEA1")) throw Error(*name_, "is in Feather version 1", "write it as version 2");
-    if (rest_.starts_with(kMagic)) {
-      if (rest_.size() < 24 || !rest_.ends_with(kMagic))
+    if (rest_.starts_with(arrow::kFeatherV1Magic))
+      throw Error(*name_, "is in Feather version 1", "write it as version 2");
+    if (rest_.starts_with(arrow::kMagic)) {
+      if (rest_.size() < kSmallestFile || !rest_.ends_with(arrow::kMagic))
         throw Error(*name_, "the Arrow file ends too early", kFetchAgain);
-      rest_.remove_prefix(8);
+      rest_.remove_prefix(arrow::kPaddedMagicBytes);
     }
     guarded([&] {
       if (!read_message() || !has_schema_)
@@ -70,32 +72,30 @@ class ArrowReader final : public RowReader {
   // Reads the next message; returns false at the end.
   bool read_message() {
     if (rest_.empty()) return false;
-    auto size = FlatTable::load<std::int32_t>(take(4), 0);
-    // Marker that precedes the size since version 0.15.
-    if (size == -1) size = FlatTable::load<std::int32_t>(take(4), 0);
-    if (size == 0) {
+    const auto next_number = [&] { return FlatTable::load<std::int32_t>(take(sizeof(std::int32_t)), 0); };
+    std::int32_t size = next_number();
+    if (size == arrow::kContinuation) size = next_number();
+    if (size == arrow::kEndOfStream) {
       rest_ = {};
       return false;
     }
     if (size < 0) throw DamagedArrow{"damaged metadata"};
-    // Fields of Message (Message.fbs): 1 header type (1 Schema, 2 DictionaryBatch, 3 RecordBatch), 2 header, 3 body
-    // size.
     const FlatTable message = FlatTable::root(take(static_cast<std::uint64_t>(size)));
-    const auto body_size = message.number<std::int64_t>(3);
+    const auto body_size = message.number<std::int64_t>(arrow::Message::kBodyLength);
     if (body_size < 0) throw DamagedArrow{"damaged metadata"};
     const std::string_view body = take(static_cast<std::uint64_t>(body_size));
-    const FlatTable header = message.needed_table(2);
-    switch (message.number<std::uint8_t>(1)) {
-      case 1:
+    const FlatTable header = message.needed_table(arrow::Message::kHeader);
+    switch (message.number<arrow::MessageHeader>(arrow::Message::kHeaderType)) {
+      case arrow::MessageHeader::kSchema:
         if (has_schema_) throw DamagedArrow{"it has two schemas"};
         fields_ = read_arrow_schema(header, *name_);
         find_dictionaries(fields_);
         has_schema_ = true;
         return true;
-      case 2:
+      case arrow::MessageHeader::kDictionaryBatch:
         read_dictionary(header, body);
         return true;
-      case 3:
+      case arrow::MessageHeader::kRecordBatch:
         batch_ = read_arrow_batch(fields_, header, body);
         if (batch_.columns.empty()) batch_.length = 0;
         next_ = 0;
@@ -117,12 +117,12 @@ class ArrowReader final : public RowReader {
   }
 
   void read_dictionary(const FlatTable& header, std::string_view body) {
-    const auto id = header.number<std::int64_t>(0);
+    const auto id = header.number<std::int64_t>(arrow::DictionaryBatch::kId);
     const auto fields = dictionary_fields_.find(id);
     if (fields == dictionary_fields_.end()) throw DamagedArrow{"no column uses a dictionary"};
-    const bool is_more = header.number<std::uint8_t>(2) != 0;
+    const bool is_more = header.number<std::uint8_t>(arrow::DictionaryBatch::kIsDelta) != 0;
     std::vector<ArrowBatch>& parts = dictionaries_[id];
-    ArrowBatch part = read_arrow_batch(fields->second, header.needed_table(1), body);
+    ArrowBatch part = read_arrow_batch(fields->second, header.needed_table(arrow::DictionaryBatch::kData), body);
     if (!is_more) parts.clear();
     parts.push_back(std::move(part));
   }

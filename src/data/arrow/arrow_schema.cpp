@@ -20,77 +20,81 @@ int byte_width(std::int32_t bits) {
   return bits / 8;
 }
 
-TimeUnit unit_of(std::int16_t unit) {
+TimeUnit unit_of(arrow::TimeUnit unit) {
   switch (unit) {
-    case 0:
+    case arrow::TimeUnit::kSecond:
       return TimeUnit::seconds;
-    case 1:
+    case arrow::TimeUnit::kMillisecond:
       return TimeUnit::milliseconds;
-    case 2:
+    case arrow::TimeUnit::kMicrosecond:
       return TimeUnit::microseconds;
-    case 3:
+    case arrow::TimeUnit::kNanosecond:
       return TimeUnit::nanoseconds;
-    default:
-      throw DamagedArrow{kDamaged};
   }
+  throw DamagedArrow{kDamaged};
 }
 
-int float_width(std::int16_t precision) {
+// Returns the size of a value in bytes.
+int float_width(arrow::Precision precision) {
   switch (precision) {
-    case 0:
+    case arrow::Precision::kHalf:
       return 2;
-    case 1:
+    case arrow::Precision::kSingle:
       return 4;
-    case 2:
+    case arrow::Precision::kDouble:
       return 8;
-    default:
-      throw DamagedArrow{kDamaged};
   }
+  throw DamagedArrow{kDamaged};
 }
 
-// The numbers below are the field numbers of each type's table in Schema.fbs.
+// Returns the size of a value in bytes; that of the longest unit if the unit is unknown.
+int interval_width(arrow::IntervalUnit unit) {
+  if (unit == arrow::IntervalUnit::kYearMonth) return 4;
+  return unit == arrow::IntervalUnit::kDayTime ? 8 : 16;
+}
+
+// Reads `type`, the table that describes field.type.
 void read_type(const FlatTable& type, ArrowField& field) {
   switch (field.type) {
-    case ArrowType::integer:
-      field.width = byte_width(type.number<std::int32_t>(0));
+    case arrow::Type::kInt:
+      field.width = byte_width(type.number<std::int32_t>(arrow::Int::kBitWidth));
       expect(field.width <= 8);
-      field.is_signed = type.number<std::uint8_t>(1) != 0;
+      field.is_signed = type.number<std::uint8_t>(arrow::Int::kIsSigned) != 0;
       return;
-    case ArrowType::floating:
-      field.width = float_width(type.number<std::int16_t>(0));
+    case arrow::Type::kFloatingPoint:
+      field.width = float_width(type.number<arrow::Precision>(arrow::FloatingPoint::kPrecision));
       return;
-    case ArrowType::decimal:
-      field.scale = type.number<std::int32_t>(1);
-      field.width = byte_width(type.number<std::int32_t>(2, 128));
+    case arrow::Type::kDecimal:
+      field.scale = type.number<std::int32_t>(arrow::Decimal::kScale);
+      field.width = byte_width(type.number<std::int32_t>(arrow::Decimal::kBitWidth, arrow::Decimal::kDefaultBitWidth));
       return;
-    case ArrowType::date:
-      field.date_in_days = type.number<std::int16_t>(0, 1) == 0;
+    case arrow::Type::kDate:
+      field.date_in_days =
+          type.number<arrow::DateUnit>(arrow::Date::kUnit, arrow::Date::kDefaultUnit) == arrow::DateUnit::kDay;
       field.width = field.date_in_days ? 4 : 8;
       return;
-    case ArrowType::time:
-      field.unit = unit_of(type.number<std::int16_t>(0, 1));
-      field.width = byte_width(type.number<std::int32_t>(1, 32));
+    case arrow::Type::kTime:
+      field.unit = unit_of(type.number<arrow::TimeUnit>(arrow::Time::kUnit, arrow::Time::kDefaultUnit));
+      field.width = byte_width(type.number<std::int32_t>(arrow::Time::kBitWidth, arrow::Time::kDefaultBitWidth));
       expect(field.width == 4 || field.width == 8);
       return;
-    case ArrowType::timestamp:
-      field.unit = unit_of(type.number<std::int16_t>(0));
-      field.is_utc = !type.text(1).empty();
+    case arrow::Type::kTimestamp:
+      field.unit = unit_of(type.number<arrow::TimeUnit>(arrow::Timestamp::kUnit));
+      field.is_utc = !type.text(arrow::Timestamp::kTimezone).empty();
       field.width = 8;
       return;
-    case ArrowType::duration:
+    case arrow::Type::kDuration:
       field.width = 8;
       return;
-    case ArrowType::interval: {
-      const auto unit = type.number<std::int16_t>(0);
-      field.width = unit == 0 ? 4 : unit == 1 ? 8 : 16;
+    case arrow::Type::kInterval:
+      field.width = interval_width(type.number<arrow::IntervalUnit>(arrow::Interval::kUnit));
       return;
-    }
-    case ArrowType::fixed_binary:
-      field.width = type.number<std::int32_t>(0);
+    case arrow::Type::kFixedSizeBinary:
+      field.width = type.number<std::int32_t>(arrow::FixedSizeBinary::kByteWidth);
       expect(field.width >= 0);
       return;
-    case ArrowType::fixed_list:
-      field.list_size = type.number<std::int32_t>(0);
+    case arrow::Type::kFixedSizeList:
+      field.list_size = type.number<std::int32_t>(arrow::FixedSizeList::kListSize);
       expect(field.list_size >= 0);
       return;
     default:
@@ -100,44 +104,43 @@ void read_type(const FlatTable& type, ArrowField& field) {
 
 ArrowField read_field(const FlatTable& table, int depth, const std::string& where) {
   expect(depth < kDeepestSchema);
-  // Fields of Field (Schema.fbs): 0 name, 2 type tag, 3 type, 4 dictionary, 5 children.
   ArrowField field;
-  field.name = replace_invalid_utf8(table.text(0));
-  const auto type = table.number<std::uint8_t>(2);
-  field.type = static_cast<ArrowType>(type);
-  if (type == 0 || field.type == ArrowType::tagged_union || field.type == ArrowType::run_end_encoded ||
-      type >= static_cast<std::uint8_t>(ArrowType::binary_view)) {
-    const char* kind = field.type == ArrowType::tagged_union      ? "a union"
-                       : field.type == ArrowType::run_end_encoded ? "run-end encoded"
-                                                                  : "a view or of a newer type";
+  field.name = replace_invalid_utf8(table.text(arrow::Field::kName));
+  field.type = table.number<arrow::Type>(arrow::Field::kTypeType);
+  if (field.type == arrow::Type::kNone || field.type == arrow::Type::kUnion ||
+      field.type == arrow::Type::kRunEndEncoded || field.type >= arrow::Type::kBinaryView) {
+    const char* kind = field.type == arrow::Type::kUnion           ? "a union"
+                       : field.type == arrow::Type::kRunEndEncoded ? "run-end encoded"
+                                                                   : "a view or of a newer type";
     throw Error(where, text_of("the column '", field.name, "' is ", kind, ", which is not supported"),
                 "write it as a plain type");
   }
-  read_type(table.needed_table(3), field);
-  if (const auto dictionary = table.table(4)) {
-    field.dictionary = dictionary->number<std::int64_t>(0);
-    if (const auto index = dictionary->table(1)) {
-      field.index_width = byte_width(index->number<std::int32_t>(0));
+  read_type(table.needed_table(arrow::Field::kType), field);
+  if (const auto dictionary = table.table(arrow::Field::kDictionary)) {
+    field.dictionary = dictionary->number<std::int64_t>(arrow::DictionaryEncoding::kId);
+    if (const auto index = dictionary->table(arrow::DictionaryEncoding::kIndexType)) {
+      field.index_width = byte_width(index->number<std::int32_t>(arrow::Int::kBitWidth));
       expect(field.index_width <= 8);
-      field.index_is_signed = index->number<std::uint8_t>(1) != 0;
+      field.index_is_signed = index->number<std::uint8_t>(arrow::Int::kIsSigned) != 0;
     }
   }
-  const FlatVector children = table.vector(5, 4);
+  const FlatVector children = table.vector(arrow::Field::kChildren, arrow::kOffsetBytes);
   for (std::size_t i = 0; i < children.size(); ++i) {
     field.fields.push_back(read_field(children.table(i), depth + 1, where));
   }
-  const bool is_list = field.type == ArrowType::list || field.type == ArrowType::large_list ||
-                       field.type == ArrowType::fixed_list || field.type == ArrowType::map;
-  expect(is_list ? field.fields.size() == 1 : field.type == ArrowType::structure || field.fields.empty());
+  const bool is_list = field.type == arrow::Type::kList || field.type == arrow::Type::kLargeList ||
+                       field.type == arrow::Type::kFixedSizeList || field.type == arrow::Type::kMap;
+  expect(is_list ? field.fields.size() == 1 : field.type == arrow::Type::kStruct || field.fields.empty());
   return field;
 }
 
 }  // namespace
 
 std::vector<ArrowField> read_arrow_schema(const FlatTable& schema, const std::string& where) {
-  if (schema.number<std::int16_t>(0) != 0) throw Error(where, "is big-endian, which is not supported");
+  if (schema.number<arrow::Endianness>(arrow::Schema::kEndianness) != arrow::Endianness::kLittle)
+    throw Error(where, "is big-endian, which is not supported");
   std::vector<ArrowField> fields;
-  const FlatVector tables = schema.vector(1, 4);
+  const FlatVector tables = schema.vector(arrow::Schema::kFields, arrow::kOffsetBytes);
   std::vector<std::string> names;
   for (std::size_t i = 0; i < tables.size(); ++i) {
     fields.push_back(read_field(tables.table(i), 0, where));

@@ -1,5 +1,4 @@
 // Reads the columns (schema) of an Arrow file or stream.
-// Source: https://github.com/apache/arrow/blob/main/format/Schema.fbs
 #pragma once
 
 #include <cstdint>
@@ -7,46 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "data/arrow/arrow_format.h"
 #include "data/arrow/flatbuffer.h"
 #include "data/cells.h"
 
 namespace hone {
 
-// Values as in the union `Type` of Schema.fbs.
-enum class ArrowType : std::uint8_t {
-  none,
-  null,
-  integer,
-  floating,
-  binary,
-  utf8,
-  boolean,
-  decimal,
-  date,
-  time,
-  timestamp,
-  interval,
-  list,
-  structure,
-  tagged_union,
-  fixed_binary,
-  fixed_list,
-  map,
-  duration,
-  large_binary,
-  large_utf8,
-  large_list,
-  run_end_encoded,
-  binary_view,
-  utf8_view,
-  list_view,
-  large_list_view,
-};
-
 // A column, or a child of one.
 struct ArrowField {
   std::string name;
-  ArrowType type = ArrowType::none;
+  arrow::Type type = arrow::Type::kNone;
   int width = 0;  // bytes of a value if they are fixed; 0 for a boolean
   bool is_signed = true;
   int scale = 0;      // decimals: digits after the decimal point

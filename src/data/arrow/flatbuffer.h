@@ -17,7 +17,7 @@ struct DamagedArrow {
 
 class FlatVector;
 
-// A table. Fields are identified by their number in the schema.
+// A table. A field is identified by its slot: its position in the schema.
 class FlatTable {
  public:
   // Returns the table that the first word of a buffer points to.
@@ -31,22 +31,22 @@ class FlatTable {
 
   // Returns a number, or `missing` if the field is absent.
   template <class T>
-  [[nodiscard]] T number(int field, T missing = T{}) const {
-    const std::size_t offset = offset_of(field);
+  [[nodiscard]] T number(int slot, T missing = T{}) const {
+    const std::size_t offset = offset_of(slot);
     return offset == 0 ? missing : load<T>(bytes_, at_ + offset);
   }
-  [[nodiscard]] std::optional<FlatTable> table(int field) const {
-    const std::size_t offset = offset_of(field);
+  [[nodiscard]] std::optional<FlatTable> table(int slot) const {
+    const std::size_t offset = offset_of(slot);
     if (offset == 0) return std::nullopt;
     return FlatTable(bytes_, follow(bytes_, at_ + offset));
   }
-  [[nodiscard]] FlatTable needed_table(int field) const {
-    const auto found = table(field);
+  [[nodiscard]] FlatTable needed_table(int slot) const {
+    const auto found = table(slot);
     if (!found) throw DamagedArrow{"damaged metadata"};
     return *found;
   }
-  [[nodiscard]] std::string_view text(int field) const {
-    const std::size_t offset = offset_of(field);
+  [[nodiscard]] std::string_view text(int slot) const {
+    const std::size_t offset = offset_of(slot);
     if (offset == 0) return {};
     const std::size_t at = follow(bytes_, at_ + offset);
     const auto size = load<std::uint32_t>(bytes_, at);
@@ -54,7 +54,7 @@ class FlatTable {
     return bytes_.substr(at + sizeof size, size);
   }
   // Returns a vector of structs or offsets of `element` bytes; empty if the field is absent.
-  [[nodiscard]] FlatVector vector(int field, std::size_t element) const;
+  [[nodiscard]] FlatVector vector(int slot, std::size_t element) const;
 
   template <class T>
   [[nodiscard]] static T load(std::string_view bytes, std::size_t at) {
@@ -69,9 +69,11 @@ class FlatTable {
 
  private:
   // Returns the field's offset within the table; 0: the field is absent.
-  [[nodiscard]] std::size_t offset_of(int field) const {
-    const std::size_t entry = 4 + 2 * static_cast<std::size_t>(field);
-    return entry + 2 <= vtable_size_ ? load<std::uint16_t>(bytes_, vtable_ + entry) : 0;
+  [[nodiscard]] std::size_t offset_of(int slot) const {
+    // A vtable begins with its size and the table's size; an offset for each field follows. All are 16-bit numbers.
+    constexpr std::size_t kEntry = sizeof(std::uint16_t);
+    const std::size_t entry = (2 + static_cast<std::size_t>(slot)) * kEntry;
+    return entry + kEntry <= vtable_size_ ? load<std::uint16_t>(bytes_, vtable_ + entry) : 0;
   }
 
   std::string_view bytes_;
@@ -106,8 +108,8 @@ class FlatVector {
   std::size_t size_ = 0;
 };
 
-inline FlatVector FlatTable::vector(int field, std::size_t element) const {
-  const std::size_t offset = offset_of(field);
+inline FlatVector FlatTable::vector(int slot, std::size_t element) const {
+  const std::size_t offset = offset_of(slot);
   return offset == 0 ? FlatVector() : FlatVector(bytes_, follow(bytes_, at_ + offset), element);
 }
 

@@ -65,32 +65,34 @@ int bits_for(int level) { return std::bit_width(static_cast<unsigned>(level)); }
 
 }  // namespace
 
-bool decompress_page(ParquetCodec codec, std::string_view stored, std::string& plain, const std::string& where) {
+bool decompress_page(parquet::CompressionCodec codec, std::string_view stored, std::string& plain,
+                     const std::string& where) {
   switch (codec) {
-    case ParquetCodec::none:
+    case parquet::CompressionCodec::kUncompressed:
       if (stored.size() != plain.size()) return false;
       plain.assign(stored);
       return true;
-    case ParquetCodec::snappy: {
+    case parquet::CompressionCodec::kSnappy: {
       std::size_t size = 0;
       if (snappy_uncompressed_length(stored.data(), stored.size(), &size) != SNAPPY_OK || size != plain.size()) {
         return false;
       }
       return snappy_uncompress(stored.data(), stored.size(), plain.data(), &size) == SNAPPY_OK;
     }
-    case ParquetCodec::gzip:
+    case parquet::CompressionCodec::kGzip:
       return inflate_all(stored, plain);
-    case ParquetCodec::zstd:
+    case parquet::CompressionCodec::kZstd:
       return ZSTD_decompress(plain.data(), plain.size(), stored.data(), stored.size()) == plain.size();
-    case ParquetCodec::lz4_raw:
+    case parquet::CompressionCodec::kLz4Raw:
       return lz4_block(stored, plain.data(), plain.size());
-    case ParquetCodec::lz4_hadoop:
+    case parquet::CompressionCodec::kLz4:
       return lz4_hadoop(stored, plain);
-    case ParquetCodec::lzo:
-    case ParquetCodec::brotli:
+    case parquet::CompressionCodec::kLzo:
+    case parquet::CompressionCodec::kBrotli:
       break;
   }
-  throw Error(where, text_of(codec == ParquetCodec::lzo ? "LZO" : "Brotli", " compression is not supported"),
+  throw Error(where,
+              text_of(codec == parquet::CompressionCodec::kLzo ? "LZO" : "Brotli", " compression is not supported"),
               "write it with snappy, zstd, gzip or lz4");
 }
 
@@ -157,7 +159,7 @@ void ColumnCursor::skip(std::int64_t entries) {
     if (entries_left_ == 0) fail("it has fewer values than the other columns");
     std::string_view stored;
     const ParquetPageHeader page = next_page(stored);
-    const bool is_data = page.kind == ParquetPageHeader::Kind::data || page.kind == ParquetPageHeader::Kind::data_v2;
+    const bool is_data = page.type == parquet::PageType::kDataPage || page.type == parquet::PageType::kDataPageV2;
     if (is_data && page.values <= entries && page.values <= entries_left_) {
       entries -= page.values;
       entries_left_ -= page.values;
@@ -191,8 +193,8 @@ void ColumnCursor::read_page(const ParquetPageHeader& page, std::string_view sto
     if (static_cast<std::uint32_t>(sum) != page.checksum) fail("a page does not match its checksum");
   }
   try {
-    if (page.kind == ParquetPageHeader::Kind::dictionary) read_dictionary(page, stored);
-    if (page.kind == ParquetPageHeader::Kind::data || page.kind == ParquetPageHeader::Kind::data_v2) {
+    if (page.type == parquet::PageType::kDictionaryPage) read_dictionary(page, stored);
+    if (page.type == parquet::PageType::kDataPage || page.type == parquet::PageType::kDataPageV2) {
       read_data(page, stored);
     }
   } catch (const DamagedPage& damage) {
@@ -204,7 +206,7 @@ std::string_view ColumnCursor::uncompressed(const ParquetPageHeader& page, std::
                                             std::string& plain) {
   const std::size_t levels =
       static_cast<std::size_t>(page.definition_bytes) + static_cast<std::size_t>(page.repetition_bytes);
-  if (codec_ == ParquetCodec::none || !page.is_compressed) return stored;
+  if (codec_ == parquet::CompressionCodec::kUncompressed || !page.is_compressed) return stored;
   if (static_cast<std::size_t>(page.plain_bytes) < levels) fail("a page's levels are longer than it");
   const std::size_t size = static_cast<std::size_t>(page.plain_bytes) - levels;
   if (size > kSmallPage && size / kMostRatio > stored.size()) fail("a page has an impossible size");
@@ -220,7 +222,7 @@ void ColumnCursor::read_dictionary(const ParquetPageHeader& page, std::string_vi
   if (has_dictionary_) fail("it has two dictionaries");
   has_dictionary_ = true;
   std::string_view bytes = uncompressed(page, stored, dictionary_page_);
-  const auto decoder = make_value_decoder(leaf_, static_cast<std::int32_t>(ParquetEncoding::plain), bytes);
+  const auto decoder = make_value_decoder(leaf_, parquet::Encoding::kPlain, bytes);
   // A value takes at least one bit.
   if (static_cast<std::size_t>(page.values) > bytes.size() * 8) fail("its dictionary ends too early");
   dictionary_.resize(static_cast<std::size_t>(page.values));
@@ -229,7 +231,6 @@ void ColumnCursor::read_dictionary(const ParquetPageHeader& page, std::string_vi
 
 void ColumnCursor::read_data(const ParquetPageHeader& page, std::string_view stored) {
   if (page.values > entries_left_) fail("its pages contain more values than its metadata says");
-  constexpr auto kRuns = static_cast<std::int32_t>(ParquetEncoding::rle);
   const auto cut = [&](std::string_view& bytes, std::size_t size) {
     if (size > bytes.size()) fail("a page's levels end too early");
     const std::string_view part = bytes.substr(0, size);
@@ -237,7 +238,7 @@ void ColumnCursor::read_data(const ParquetPageHeader& page, std::string_view sto
     return part;
   };
   std::string_view bytes;
-  if (page.kind == ParquetPageHeader::Kind::data_v2) {
+  if (page.type == parquet::PageType::kDataPageV2) {
     const std::string_view repetitions = cut(stored, static_cast<std::size_t>(page.repetition_bytes));
     const std::string_view definitions = cut(stored, static_cast<std::size_t>(page.definition_bytes));
     repetitions_ = RunDecoder(repetitions, bits_for(leaf_.repeat));
@@ -246,19 +247,18 @@ void ColumnCursor::read_data(const ParquetPageHeader& page, std::string_view sto
     // The level decoders refer to the mapped file, not to page_.
   } else {
     bytes = uncompressed(page, stored, page_);
-    const auto levels = [&](int highest, std::int32_t encoding) {
+    const auto levels = [&](int highest, parquet::Encoding encoding) {
       if (highest == 0) return RunDecoder();
-      if (encoding != kRuns) fail("its levels are in an encoding that is not supported");
-      const std::string_view size_bytes = cut(bytes, 4);
+      if (encoding != parquet::Encoding::kRle) fail("its levels are in an encoding that is not supported");
       std::uint32_t size = 0;
+      const std::string_view size_bytes = cut(bytes, sizeof size);
       std::memcpy(&size, size_bytes.data(), sizeof size);
       return RunDecoder(cut(bytes, size), bits_for(highest));
     };
     repetitions_ = levels(leaf_.repeat, page.repetition_encoding);
     definitions_ = levels(leaf_.definition, page.definition_encoding);
   }
-  const auto encoding = static_cast<ParquetEncoding>(page.encoding);
-  if (encoding == ParquetEncoding::rle_dictionary || encoding == ParquetEncoding::plain_dictionary) {
+  if (page.encoding == parquet::Encoding::kRleDictionary || page.encoding == parquet::Encoding::kPlainDictionary) {
     if (!has_dictionary_) fail("its dictionary is missing");
     values_ = make_dictionary_decoder(dictionary_, bytes);
   } else {

@@ -14,7 +14,7 @@ namespace hone {
 
 // Decompresses into `plain`, whose size is the expected number of bytes. Returns false if the data is damaged. Throws
 // Error that begins with `where` if the codec is not supported.
-[[nodiscard]] bool decompress_page(ParquetCodec codec, std::string_view stored, std::string& plain,
+[[nodiscard]] bool decompress_page(parquet::CompressionCodec codec, std::string_view stored, std::string& plain,
                                    const std::string& where);
 
 // Iterates over entries. An entry is a value or a null, with the levels that locate it within a record.
@@ -46,7 +46,7 @@ class ColumnCursor {
 
   const ParquetNode& leaf_;
   std::string where_;
-  ParquetCodec codec_;
+  parquet::CompressionCodec codec_;
   std::string_view rest_;      // unread pages of the chunk
   std::int64_t entries_left_;  // entries in the pages that are not started
   std::int64_t in_page_ = 0;   // entries left in the current page

@@ -68,35 +68,35 @@ class PlainDecoder final : public ValueDecoder {
 
   void next(ParquetValue& value) override {
     switch (type_) {
-      case ParquetType::boolean:
+      case parquet::Type::kBoolean:
         value.integer = static_cast<std::int64_t>(bits_at(rest_, bit_++, 1));
         return;
-      case ParquetType::int32:
+      case parquet::Type::kInt32:
         value.integer = take_number<std::int32_t>(rest_);
         return;
-      case ParquetType::int64:
+      case parquet::Type::kInt64:
         value.integer = take_number<std::int64_t>(rest_);
         return;
-      case ParquetType::float32:
+      case parquet::Type::kFloat:
         value.real = take_number<float>(rest_);
         return;
-      case ParquetType::float64:
+      case parquet::Type::kDouble:
         value.real = take_number<double>(rest_);
         return;
-      case ParquetType::byte_array: {
+      case parquet::Type::kByteArray: {
         const auto size = take_number<std::uint32_t>(rest_);
         value.bytes = take(rest_, size);
         return;
       }
-      case ParquetType::int96:
-      case ParquetType::fixed_bytes:
+      case parquet::Type::kInt96:
+      case parquet::Type::kFixedLenByteArray:
         value.bytes = take(rest_, static_cast<std::uint64_t>(width_));
         return;
     }
   }
 
  private:
-  ParquetType type_;
+  parquet::Type type_;
   int width_;
   std::string_view rest_;
   std::uint64_t bit_ = 0;
@@ -257,8 +257,8 @@ class DeltaBytes final : public ValueDecoder {
 class SplitBytes final : public ValueDecoder {
  public:
   SplitBytes(const ParquetNode& leaf, std::string_view bytes) : leaf_(leaf), bytes_(bytes) {
-    const bool is_wide = leaf.type == ParquetType::int64 || leaf.type == ParquetType::float64;
-    width_ = leaf.type == ParquetType::fixed_bytes ? static_cast<std::size_t>(leaf.width) : is_wide ? 8 : 4;
+    const bool is_wide = leaf.type == parquet::Type::kInt64 || leaf.type == parquet::Type::kDouble;
+    width_ = leaf.type == parquet::Type::kFixedLenByteArray ? static_cast<std::size_t>(leaf.width) : is_wide ? 8 : 4;
     joined_.resize(width_);
   }
   void next(ParquetValue& value) override {
@@ -308,28 +308,28 @@ std::uint32_t RunDecoder::next() {
   return static_cast<std::uint32_t>(value);
 }
 
-std::unique_ptr<ValueDecoder> make_value_decoder(const ParquetNode& leaf, std::int32_t encoding,
+std::unique_ptr<ValueDecoder> make_value_decoder(const ParquetNode& leaf, parquet::Encoding encoding,
                                                  std::string_view bytes) {
-  const ParquetType type = leaf.type;
-  const bool is_integer = type == ParquetType::int32 || type == ParquetType::int64;
-  const bool is_bytes = type == ParquetType::byte_array || type == ParquetType::fixed_bytes;
-  switch (static_cast<ParquetEncoding>(encoding)) {
-    case ParquetEncoding::plain:
+  const parquet::Type type = leaf.type;
+  const bool is_integer = type == parquet::Type::kInt32 || type == parquet::Type::kInt64;
+  const bool is_bytes = type == parquet::Type::kByteArray || type == parquet::Type::kFixedLenByteArray;
+  switch (encoding) {
+    case parquet::Encoding::kPlain:
       return std::make_unique<PlainDecoder>(leaf, bytes);
-    case ParquetEncoding::rle:
-      if (type == ParquetType::boolean) return std::make_unique<RunBooleans>(bytes);
+    case parquet::Encoding::kRle:
+      if (type == parquet::Type::kBoolean) return std::make_unique<RunBooleans>(bytes);
       break;
-    case ParquetEncoding::delta_binary_packed:
-      if (is_integer) return std::make_unique<DeltaIntegers>(bytes, type == ParquetType::int32);
+    case parquet::Encoding::kDeltaBinaryPacked:
+      if (is_integer) return std::make_unique<DeltaIntegers>(bytes, type == parquet::Type::kInt32);
       break;
-    case ParquetEncoding::delta_length_byte_array:
-      if (type == ParquetType::byte_array) return std::make_unique<DeltaLengthBytes>(bytes);
+    case parquet::Encoding::kDeltaLengthByteArray:
+      if (type == parquet::Type::kByteArray) return std::make_unique<DeltaLengthBytes>(bytes);
       break;
-    case ParquetEncoding::delta_byte_array:
+    case parquet::Encoding::kDeltaByteArray:
       if (is_bytes) return std::make_unique<DeltaBytes>(bytes);
       break;
-    case ParquetEncoding::byte_stream_split:
-      if (type != ParquetType::boolean && type != ParquetType::byte_array && type != ParquetType::int96) {
+    case parquet::Encoding::kByteStreamSplit:
+      if (type != parquet::Type::kBoolean && type != parquet::Type::kByteArray && type != parquet::Type::kInt96) {
         return std::make_unique<SplitBytes>(leaf, bytes);
       }
       break;

@@ -50,7 +50,7 @@ class ValueDecoder {
 
 // Creates a decoder of the values of `leaf` that a page stores in `bytes`, for any encoding except dictionary
 // encodings. Throws DamagedPage.
-[[nodiscard]] std::unique_ptr<ValueDecoder> make_value_decoder(const ParquetNode& leaf, std::int32_t encoding,
+[[nodiscard]] std::unique_ptr<ValueDecoder> make_value_decoder(const ParquetNode& leaf, parquet::Encoding encoding,
                                                                std::string_view bytes);
 // Creates a decoder of indices into `dictionary`, which must outlive it.
 [[nodiscard]] std::unique_ptr<ValueDecoder> make_dictionary_decoder(const std::vector<ParquetValue>& dictionary,

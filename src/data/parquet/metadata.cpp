@@ -1,6 +1,5 @@
 #include "data/parquet/metadata.h"
 
-#include <array>
 #include <bit>
 #include <cstring>
 #include <utility>
@@ -11,48 +10,48 @@
 #include "data/parquet/thrift.h"
 
 namespace hone {
-// Field ids are those of parquet.thrift; the comments give the names of its fields.
 namespace {
 
 constexpr int kDeepestSchema = 64;
+constexpr auto kNoConvertedType = static_cast<parquet::ConvertedType>(-1);
 
-// The positions are the numbers of parquet.thrift.
-constexpr std::array kRepetitions{ParquetNode::Repetition::required, ParquetNode::Repetition::optional,
-                                  ParquetNode::Repetition::repeated};
-constexpr std::array kTypes{ParquetType::boolean,    ParquetType::int32,      ParquetType::int64,
-                            ParquetType::int96,      ParquetType::float32,    ParquetType::float64,
-                            ParquetType::byte_array, ParquetType::fixed_bytes};
+// Returns true if `number` is a value of an enumeration that begins at 0 and ends at `last`.
+template <class Enum>
+bool is_value(std::int32_t number, Enum last) {
+  return number >= 0 && number <= static_cast<std::int32_t>(last);
+}
 
 // An element of the schema, which the file lists depth first.
 struct SchemaElement {
-  std::int32_t type = -1;  // -1: a group
+  std::int32_t type = -1;  // parquet::Type; negative: a group
   std::int32_t width = 0;
-  std::int32_t repetition = 0;
+  std::int32_t repetition = 0;  // parquet::FieldRepetitionType
   std::string name;
   std::int32_t children = 0;
-  std::int32_t converted = -1;
+  parquet::ConvertedType converted = kNoConvertedType;
   std::int32_t scale = 0;
-  int logical = 0;  // id of the member that is set in the union LogicalType
-  std::int32_t unit = 0;
+  int logical = parquet::LogicalType::kNone;  // the member that is set in the union
+  int unit = 0;                               // the member that is set in parquet::TimeUnit
   bool is_utc = false;
   bool is_signed = true;
 };
 
 void read_logical_type(ThriftReader& in, ThriftField outer, SchemaElement& element) {
-  in.read_struct(outer, [&](ThriftField kind) {
-    element.logical = kind.id;
-    in.read_struct(kind, [&](ThriftField field) {
-      const bool is_time = kind.id == 7 || kind.id == 8;  // TIME, TIMESTAMP
-      if (kind.id == 5 && field.id == 1) {                // DECIMAL.scale
+  using parquet::LogicalType;
+  in.read_struct(outer, [&](ThriftField member) {
+    element.logical = member.id;
+    in.read_struct(member, [&](ThriftField field) {
+      const bool is_time = member.id == LogicalType::kTime || member.id == LogicalType::kTimestamp;
+      if (member.id == LogicalType::kDecimal && field.id == parquet::DecimalType::kScale) {
         element.scale = in.integer32(field);
-      } else if (is_time && field.id == 1) {  // isAdjustedToUTC
+      } else if (is_time && field.id == parquet::TimeType::kIsAdjustedToUtc) {
         element.is_utc = in.boolean(field);
-      } else if (is_time && field.id == 2) {  // unit
+      } else if (is_time && field.id == parquet::TimeType::kUnit) {
         in.read_struct(field, [&](ThriftField unit) {
           element.unit = unit.id;
           return false;
         });
-      } else if (kind.id == 10 && field.id == 2) {  // INTEGER.isSigned
+      } else if (member.id == LogicalType::kInteger && field.id == parquet::IntType::kIsSigned) {
         element.is_signed = in.boolean(field);
       } else {
         return false;
@@ -67,28 +66,28 @@ SchemaElement read_schema_element(ThriftReader& in, ThriftField outer) {
   SchemaElement element;
   in.read_struct(outer, [&](ThriftField field) {
     switch (field.id) {
-      case 1:  // type
+      case parquet::SchemaElement::kType:
         element.type = in.integer32(field);
         return true;
-      case 2:  // type_length
+      case parquet::SchemaElement::kTypeLength:
         element.width = in.integer32(field);
         return true;
-      case 3:  // repetition_type
+      case parquet::SchemaElement::kRepetitionType:
         element.repetition = in.integer32(field);
         return true;
-      case 4:  // name
+      case parquet::SchemaElement::kName:
         element.name = replace_invalid_utf8(in.binary(field));
         return true;
-      case 5:  // num_children
+      case parquet::SchemaElement::kNumChildren:
         element.children = in.integer32(field);
         return true;
-      case 6:  // converted_type
-        element.converted = in.integer32(field);
+      case parquet::SchemaElement::kConvertedType:
+        element.converted = static_cast<parquet::ConvertedType>(in.integer32(field));
         return true;
-      case 7:  // scale
+      case parquet::SchemaElement::kScale:
         element.scale = in.integer32(field);
         return true;
-      case 10:  // logicalType
+      case parquet::SchemaElement::kLogicalType:
         read_logical_type(in, field, element);
         return true;
       default:
@@ -99,62 +98,63 @@ SchemaElement read_schema_element(ThriftReader& in, ThriftField outer) {
 }
 
 struct LeafMeaning {
-  ParquetLogicalType meaning = ParquetLogicalType::plain;
+  ParquetMeaning meaning = ParquetMeaning::kPlain;
   TimeUnit unit = TimeUnit::milliseconds;
   bool is_utc = false;
 };
 
 LeafMeaning meaning_of(const SchemaElement& element) {
-  const TimeUnit unit = element.unit == 1   ? TimeUnit::milliseconds
-                        : element.unit == 2 ? TimeUnit::microseconds
-                                            : TimeUnit::nanoseconds;
+  using parquet::ConvertedType;
+  using parquet::LogicalType;
+  const TimeUnit unit = element.unit == parquet::TimeUnit::kMillis   ? TimeUnit::milliseconds
+                        : element.unit == parquet::TimeUnit::kMicros ? TimeUnit::microseconds
+                                                                     : TimeUnit::nanoseconds;
   switch (element.logical) {
-    case 1:   // STRING
-    case 4:   // ENUM
-    case 12:  // JSON
-      return {.meaning = ParquetLogicalType::text};
-    case 5:  // DECIMAL
-      return {.meaning = ParquetLogicalType::decimal};
-    case 6:  // DATE
-      return {.meaning = ParquetLogicalType::date};
-    case 7:  // TIME
-      return {.meaning = ParquetLogicalType::time, .unit = unit};
-    case 8:  // TIMESTAMP
-      return {.meaning = ParquetLogicalType::timestamp, .unit = unit, .is_utc = element.is_utc};
-    case 10:  // INTEGER
-      return {.meaning = element.is_signed ? ParquetLogicalType::plain : ParquetLogicalType::unsigned_integer};
-    case 11:  // UNKNOWN
-      return {.meaning = ParquetLogicalType::nothing};
-    case 14:  // UUID
-      return {.meaning = ParquetLogicalType::uuid};
-    case 15:  // FLOAT16
-      return {.meaning = ParquetLogicalType::half};
+    case LogicalType::kString:
+    case LogicalType::kEnum:
+    case LogicalType::kJson:
+      return {.meaning = ParquetMeaning::kText};
+    case LogicalType::kDecimal:
+      return {.meaning = ParquetMeaning::kDecimal};
+    case LogicalType::kDate:
+      return {.meaning = ParquetMeaning::kDate};
+    case LogicalType::kTime:
+      return {.meaning = ParquetMeaning::kTime, .unit = unit};
+    case LogicalType::kTimestamp:
+      return {.meaning = ParquetMeaning::kTimestamp, .unit = unit, .is_utc = element.is_utc};
+    case LogicalType::kInteger:
+      return {.meaning = element.is_signed ? ParquetMeaning::kPlain : ParquetMeaning::kUnsignedInteger};
+    case LogicalType::kUnknown:
+      return {.meaning = ParquetMeaning::kNothing};
+    case LogicalType::kUuid:
+      return {.meaning = ParquetMeaning::kUuid};
+    case LogicalType::kFloat16:
+      return {.meaning = ParquetMeaning::kHalf};
     default:
       break;
   }
   switch (element.converted) {
-    case 0:   // UTF8
-    case 4:   // ENUM
-    case 19:  // JSON
-      return {.meaning = ParquetLogicalType::text};
-    case 5:  // DECIMAL
-      return {.meaning = ParquetLogicalType::decimal};
-    case 6:  // DATE
-      return {.meaning = ParquetLogicalType::date};
-    case 7:  // TIME_MILLIS
-    case 8:  // TIME_MICROS
-      return {.meaning = ParquetLogicalType::time,
-              .unit = element.converted == 7 ? TimeUnit::milliseconds : TimeUnit::microseconds};
-    case 9:   // TIMESTAMP_MILLIS
-    case 10:  // TIMESTAMP_MICROS
-      return {.meaning = ParquetLogicalType::timestamp,
-              .unit = element.converted == 9 ? TimeUnit::milliseconds : TimeUnit::microseconds,
-              .is_utc = true};
-    case 11:  // UINT_8
-    case 12:  // UINT_16
-    case 13:  // UINT_32
-    case 14:  // UINT_64
-      return {.meaning = ParquetLogicalType::unsigned_integer};
+    case ConvertedType::kUtf8:
+    case ConvertedType::kEnum:
+    case ConvertedType::kJson:
+      return {.meaning = ParquetMeaning::kText};
+    case ConvertedType::kDecimal:
+      return {.meaning = ParquetMeaning::kDecimal};
+    case ConvertedType::kDate:
+      return {.meaning = ParquetMeaning::kDate};
+    case ConvertedType::kTimeMillis:
+      return {.meaning = ParquetMeaning::kTime, .unit = TimeUnit::milliseconds};
+    case ConvertedType::kTimeMicros:
+      return {.meaning = ParquetMeaning::kTime, .unit = TimeUnit::microseconds};
+    case ConvertedType::kTimestampMillis:
+      return {.meaning = ParquetMeaning::kTimestamp, .unit = TimeUnit::milliseconds, .is_utc = true};
+    case ConvertedType::kTimestampMicros:
+      return {.meaning = ParquetMeaning::kTimestamp, .unit = TimeUnit::microseconds, .is_utc = true};
+    case ConvertedType::kUint8:
+    case ConvertedType::kUint16:
+    case ConvertedType::kUint32:
+    case ConvertedType::kUint64:
+      return {.meaning = ParquetMeaning::kUnsignedInteger};
     default:
       return {};
   }
@@ -167,7 +167,7 @@ class SchemaBuilder {
 
   ParquetNode build() {
     ParquetNode root = take({}, 0);
-    expect(root.shape == ParquetNode::Shape::group && next_ == elements_.size());
+    expect(root.shape == ParquetNode::Shape::kGroup && next_ == elements_.size());
     return root;
   }
 
@@ -181,18 +181,18 @@ class SchemaBuilder {
     const SchemaElement& element = elements_[next_++];
     ParquetNode node{.name = element.name, .definition = parent.definition, .repeat = parent.repeat};
     if (depth > 0) {
-      expect(element.repetition >= 0 && element.repetition < std::ssize(kRepetitions));
-      node.repetition = kRepetitions[static_cast<std::size_t>(element.repetition)];
+      expect(is_value(element.repetition, parquet::FieldRepetitionType::kRepeated));
+      node.repetition = static_cast<parquet::FieldRepetitionType>(element.repetition);
     }
-    if (node.repetition != ParquetNode::Repetition::required) ++node.definition;
-    if (node.repetition == ParquetNode::Repetition::repeated) ++node.repeat;
+    if (node.repetition != parquet::FieldRepetitionType::kRequired) ++node.definition;
+    if (node.repetition == parquet::FieldRepetitionType::kRepeated) ++node.repeat;
     node.first_leaf = leaves_;
     if (element.type >= 0 && depth > 0) {
       describe_leaf(element, node);
       ++leaves_;
     } else {
       expect(element.children > 0 || depth == 0);
-      node.shape = ParquetNode::Shape::group;
+      node.shape = ParquetNode::Shape::kGroup;
       for (std::int32_t i = 0; i < element.children; ++i) node.nodes.push_back(take(node, depth + 1));
       if (depth > 0) find_list(element, node);
     }
@@ -201,28 +201,31 @@ class SchemaBuilder {
   }
 
   void describe_leaf(const SchemaElement& element, ParquetNode& node) const {
-    expect(element.type < std::ssize(kTypes) && element.children <= 0);
+    expect(is_value(element.type, parquet::Type::kFixedLenByteArray) && element.children <= 0);
     const LeafMeaning meaning = meaning_of(element);
-    node.type = kTypes[static_cast<std::size_t>(element.type)];
+    node.type = static_cast<parquet::Type>(element.type);
     node.meaning = meaning.meaning;
     node.unit = meaning.unit;
     node.is_utc = meaning.is_utc;
     node.scale = element.scale;
     node.width = element.width;
-    if (node.type == ParquetType::int96) node.width = 12;
-    if (node.type == ParquetType::fixed_bytes) expect(node.width > 0);
+    if (node.type == parquet::Type::kInt96) node.width = parquet::kInt96Bytes;
+    if (node.type == parquet::Type::kFixedLenByteArray) expect(node.width > 0);
   }
 
   // Recognizes lists and maps, including the older forms with two levels: parquet-format's LogicalTypes.md,
   // "Backward-compatibility rules". A map is read as the list of its entries.
   static void find_list(const SchemaElement& element, ParquetNode& node) {
-    const bool is_map = element.logical == 2 || element.converted == 1 || element.converted == 2;  // MAP, MAP_KEY_VALUE
-    const bool is_list = is_map || element.logical == 3 || element.converted == 3;                 // LIST
+    using parquet::ConvertedType;
+    using parquet::LogicalType;
+    const bool is_map = element.logical == LogicalType::kMap || element.converted == ConvertedType::kMap ||
+                        element.converted == ConvertedType::kMapKeyValue;
+    const bool is_list = is_map || element.logical == LogicalType::kList || element.converted == ConvertedType::kList;
     if (!is_list || node.nodes.size() != 1) return;
     ParquetNode& repeated = node.nodes[0];
-    if (repeated.repetition != ParquetNode::Repetition::repeated) return;
-    node.shape = ParquetNode::Shape::list;
-    repeated.holds_elements = !is_map && repeated.shape != ParquetNode::Shape::leaf && repeated.nodes.size() == 1 &&
+    if (repeated.repetition != parquet::FieldRepetitionType::kRepeated) return;
+    node.shape = ParquetNode::Shape::kList;
+    repeated.holds_elements = !is_map && repeated.shape != ParquetNode::Shape::kLeaf && repeated.nodes.size() == 1 &&
                               repeated.name != "array" && repeated.name != node.name + "_tuple";
   }
 
@@ -237,28 +240,30 @@ ParquetColumnChunk read_column_chunk(ThriftReader& in, ThriftField outer, const 
   std::int64_t dictionary_offset = 0;
   bool has_metadata = false;
   in.read_struct(outer, [&](ThriftField field) {
-    if (field.id == 1) throw Error(where, "its columns are in other files, which is not supported");
-    if (field.id == 8) throw Error(where, "is encrypted, which is not supported");
-    if (field.id != 3) return false;
+    if (field.id == parquet::ColumnChunk::kFilePath)
+      throw Error(where, "its columns are in other files, which is not supported");
+    if (field.id == parquet::ColumnChunk::kCryptoMetadata) throw Error(where, "is encrypted, which is not supported");
+    if (field.id != parquet::ColumnChunk::kMetaData) return false;
     has_metadata = true;
     in.read_struct(field, [&](ThriftField inner) {
       switch (inner.id) {
-        case 4: {  // codec
+        case parquet::ColumnMetaData::kCodec: {
           const std::int32_t codec = in.integer32(inner);
-          if (codec < 0 || codec > 7) throw Error(where, text_of("the compression codec ", codec, " is unknown"));
-          chunk.codec = static_cast<ParquetCodec>(codec);
+          if (!is_value(codec, parquet::CompressionCodec::kLz4Raw))
+            throw Error(where, text_of("the compression codec ", codec, " is unknown"));
+          chunk.codec = static_cast<parquet::CompressionCodec>(codec);
           return true;
         }
-        case 5:  // num_values
+        case parquet::ColumnMetaData::kNumValues:
           chunk.values = in.integer(inner);
           return true;
-        case 7:  // total_compressed_size
+        case parquet::ColumnMetaData::kTotalCompressedSize:
           chunk.bytes = in.integer(inner);
           return true;
-        case 9:  // data_page_offset
+        case parquet::ColumnMetaData::kDataPageOffset:
           chunk.offset = in.integer(inner);
           return true;
-        case 11:  // dictionary_page_offset
+        case parquet::ColumnMetaData::kDictionaryPageOffset:
           dictionary_offset = in.integer(inner);
           return true;
         default:
@@ -276,9 +281,9 @@ ParquetColumnChunk read_column_chunk(ThriftReader& in, ThriftField outer, const 
 ParquetRowGroup read_row_group(ThriftReader& in, ThriftField outer, const std::string& where) {
   ParquetRowGroup group;
   in.read_struct(outer, [&](ThriftField field) {
-    if (field.id == 1) {
+    if (field.id == parquet::RowGroup::kColumns) {
       in.read_list(field, [&](ThriftField item) { group.columns.push_back(read_column_chunk(in, item, where)); });
-    } else if (field.id == 3) {
+    } else if (field.id == parquet::RowGroup::kNumRows) {
       group.rows = in.integer(field);
     } else {
       return false;
@@ -301,13 +306,77 @@ void check_row_groups(const ParquetMetadata& metadata, std::string_view file, co
   }
 }
 
+parquet::Encoding read_encoding(ThriftReader& in, ThriftField field) {
+  return static_cast<parquet::Encoding>(in.integer32(field));
+}
+
+void read_data_page_header(ThriftReader& in, ThriftField outer, ParquetPageHeader& page) {
+  in.read_struct(outer, [&](ThriftField field) {
+    switch (field.id) {
+      case parquet::DataPageHeader::kNumValues:
+        page.values = in.integer32(field);
+        return true;
+      case parquet::DataPageHeader::kEncoding:
+        page.encoding = read_encoding(in, field);
+        return true;
+      case parquet::DataPageHeader::kDefinitionLevelEncoding:
+        page.definition_encoding = read_encoding(in, field);
+        return true;
+      case parquet::DataPageHeader::kRepetitionLevelEncoding:
+        page.repetition_encoding = read_encoding(in, field);
+        return true;
+      default:
+        return false;
+    }
+  });
+}
+
+void read_dictionary_page_header(ThriftReader& in, ThriftField outer, ParquetPageHeader& page) {
+  in.read_struct(outer, [&](ThriftField field) {
+    switch (field.id) {
+      case parquet::DictionaryPageHeader::kNumValues:
+        page.values = in.integer32(field);
+        return true;
+      case parquet::DictionaryPageHeader::kEncoding:
+        page.encoding = read_encoding(in, field);
+        return true;
+      default:
+        return false;
+    }
+  });
+}
+
+void read_data_page_header_v2(ThriftReader& in, ThriftField outer, ParquetPageHeader& page) {
+  in.read_struct(outer, [&](ThriftField field) {
+    switch (field.id) {
+      case parquet::DataPageHeaderV2::kNumValues:
+        page.values = in.integer32(field);
+        return true;
+      case parquet::DataPageHeaderV2::kEncoding:
+        page.encoding = read_encoding(in, field);
+        return true;
+      case parquet::DataPageHeaderV2::kDefinitionLevelsByteLength:
+        page.definition_bytes = in.integer32(field);
+        return true;
+      case parquet::DataPageHeaderV2::kRepetitionLevelsByteLength:
+        page.repetition_bytes = in.integer32(field);
+        return true;
+      case parquet::DataPageHeaderV2::kIsCompressed:
+        page.is_compressed = in.boolean(field);
+        return true;
+      default:
+        return false;
+    }
+  });
+}
+
 }  // namespace
 
 ParquetMetadata read_parquet_metadata(std::string_view file, const std::string& where) {
   static_assert(std::endian::native == std::endian::little);
-  constexpr std::string_view kMagic = "PAR1";
-  constexpr std::size_t kTail = 8;
-  if (file.ends_with("PARE")) throw Error(where, "is encrypted, which is not supported");
+  using parquet::kMagic;
+  constexpr std::size_t kTail = parquet::kFooterLengthBytes + kMagic.size();
+  if (file.ends_with(parquet::kEncryptedMagic)) throw Error(where, "is encrypted, which is not supported");
   if (!file.starts_with(kMagic)) throw Error(where, "is not a Parquet file");
   if (file.size() < kMagic.size() + kTail || !file.ends_with(kMagic)) {
     throw Error(where, "the Parquet file ends too early", kFetchAgain);
@@ -320,9 +389,9 @@ ParquetMetadata read_parquet_metadata(std::string_view file, const std::string& 
   ParquetMetadata metadata;
   std::vector<SchemaElement> elements;
   in.read_struct([&](ThriftField field) {
-    if (field.id == 2) {  // schema
+    if (field.id == parquet::FileMetaData::kSchema) {
       in.read_list(field, [&](ThriftField item) { elements.push_back(read_schema_element(in, item)); });
-    } else if (field.id == 4) {  // row_groups
+    } else if (field.id == parquet::FileMetaData::kRowGroups) {
       in.read_list(field, [&](ThriftField item) { metadata.row_groups.push_back(read_row_group(in, item, where)); });
     } else {
       return false;
@@ -337,56 +406,40 @@ ParquetMetadata read_parquet_metadata(std::string_view file, const std::string& 
 ParquetPageHeader read_page_header(std::string_view bytes, const std::string& where, std::size_t& size) {
   ThriftReader in(bytes, where);
   ParquetPageHeader page;
-  std::int32_t kind = -1;
+  std::int32_t type = -1;
   in.read_struct([&](ThriftField field) {
     switch (field.id) {
-      case 1:  // type
-        kind = in.integer32(field);
+      case parquet::PageHeader::kType:
+        type = in.integer32(field);
         return true;
-      case 2:  // uncompressed_page_size
+      case parquet::PageHeader::kUncompressedPageSize:
         page.plain_bytes = in.integer32(field);
         return true;
-      case 3:  // compressed_page_size
+      case parquet::PageHeader::kCompressedPageSize:
         page.stored_bytes = in.integer32(field);
         return true;
-      case 4:  // crc
+      case parquet::PageHeader::kCrc:
         page.checksum = static_cast<std::uint32_t>(in.integer32(field));
         page.has_checksum = true;
         return true;
-      case 5:  // data_page_header
-      case 7:  // dictionary_page_header
-      case 8:  // data_page_header_v2
-        in.read_struct(field, [&](ThriftField inner) {
-          const bool is_v2 = field.id == 8;
-          if (inner.id == 1) {
-            page.values = in.integer32(inner);
-          } else if (inner.id == (is_v2 ? 4 : 2)) {
-            page.encoding = in.integer32(inner);
-          } else if (field.id == 5 && inner.id == 3) {
-            page.definition_encoding = in.integer32(inner);
-          } else if (field.id == 5 && inner.id == 4) {
-            page.repetition_encoding = in.integer32(inner);
-          } else if (is_v2 && inner.id == 5) {
-            page.definition_bytes = in.integer32(inner);
-          } else if (is_v2 && inner.id == 6) {
-            page.repetition_bytes = in.integer32(inner);
-          } else if (is_v2 && inner.id == 7) {
-            page.is_compressed = in.boolean(inner);
-          } else {
-            return false;
-          }
-          return true;
-        });
+      case parquet::PageHeader::kDataPageHeader:
+        read_data_page_header(in, field, page);
+        return true;
+      case parquet::PageHeader::kDictionaryPageHeader:
+        read_dictionary_page_header(in, field, page);
+        return true;
+      case parquet::PageHeader::kDataPageHeaderV2:
+        read_data_page_header_v2(in, field, page);
         return true;
       default:
         return false;
     }
   });
-  if (kind < 0 || kind > 3 || page.plain_bytes < 0 || page.stored_bytes < 0 || page.values < 0 ||
-      page.definition_bytes < 0 || page.repetition_bytes < 0) {
+  if (!is_value(type, parquet::PageType::kDataPageV2) || page.plain_bytes < 0 || page.stored_bytes < 0 ||
+      page.values < 0 || page.definition_bytes < 0 || page.repetition_bytes < 0) {
     throw Error(where, "damaged page header", kFetchAgain);
   }
-  page.kind = static_cast<ParquetPageHeader::Kind>(kind);
+  page.type = static_cast<parquet::PageType>(type);
   size = in.consumed();
   return page;
 }

@@ -18,7 +18,8 @@ namespace {
 constexpr std::int64_t kMostValuesARow = std::int64_t{1} << 22;
 
 std::string big_endian_of(const ParquetNode& leaf, const ParquetValue& value) {
-  if (leaf.type == ParquetType::byte_array || leaf.type == ParquetType::fixed_bytes) return std::string(value.bytes);
+  if (leaf.type == parquet::Type::kByteArray || leaf.type == parquet::Type::kFixedLenByteArray)
+    return std::string(value.bytes);
   std::string bytes(sizeof value.integer, '\0');
   std::memcpy(bytes.data(), &value.integer, bytes.size());
   std::reverse(bytes.begin(), bytes.end());
@@ -48,66 +49,69 @@ std::string uuid_text(std::string_view bytes) {
 
 Json plain_cell(const ParquetNode& leaf, const ParquetValue& value) {
   switch (leaf.type) {
-    case ParquetType::boolean:
+    case parquet::Type::kBoolean:
       return value.integer != 0;
-    case ParquetType::int32:
-    case ParquetType::int64:
+    case parquet::Type::kInt32:
+    case parquet::Type::kInt64:
       return value.integer;
-    case ParquetType::float32:
-    case ParquetType::float64:
+    case parquet::Type::kFloat:
+    case parquet::Type::kDouble:
       return real_cell(value.real);
-    case ParquetType::int96:
+    case parquet::Type::kInt96:
       return int96_text(value.bytes);
-    case ParquetType::byte_array:
-    case ParquetType::fixed_bytes:
+    case parquet::Type::kByteArray:
+    case parquet::Type::kFixedLenByteArray:
       break;
   }
   return bytes_cell(value.bytes);
 }
 
-bool is_integer(const ParquetNode& leaf) { return leaf.type == ParquetType::int32 || leaf.type == ParquetType::int64; }
+bool is_integer(const ParquetNode& leaf) {
+  return leaf.type == parquet::Type::kInt32 || leaf.type == parquet::Type::kInt64;
+}
 
 bool is_bytes(const ParquetNode& leaf) {
-  return leaf.type == ParquetType::byte_array || leaf.type == ParquetType::fixed_bytes;
+  return leaf.type == parquet::Type::kByteArray || leaf.type == parquet::Type::kFixedLenByteArray;
 }
 
 // Converts a value. A logical type that does not match the physical type is ignored.
 Json cell_of(const ParquetNode& leaf, const ParquetValue& value, std::string& fault) {
   switch (leaf.meaning) {
-    case ParquetLogicalType::text:
+    case ParquetMeaning::kText:
       if (is_bytes(leaf)) return text_cell(value.bytes, leaf.name, fault);
       break;
-    case ParquetLogicalType::unsigned_integer:
-      if (leaf.type == ParquetType::int32) return static_cast<std::uint32_t>(value.integer);
-      if (leaf.type == ParquetType::int64) return static_cast<std::uint64_t>(value.integer);
+    case ParquetMeaning::kUnsignedInteger:
+      if (leaf.type == parquet::Type::kInt32) return static_cast<std::uint32_t>(value.integer);
+      if (leaf.type == parquet::Type::kInt64) return static_cast<std::uint64_t>(value.integer);
       break;
-    case ParquetLogicalType::decimal:
+    case ParquetMeaning::kDecimal:
       if (is_integer(leaf) || (is_bytes(leaf) && value.bytes.size() <= 32)) {
         return decimal_text(big_endian_of(leaf, value), leaf.scale);
       }
       break;
-    case ParquetLogicalType::date:
-      if (leaf.type == ParquetType::int32) return date_text(value.integer);
+    case ParquetMeaning::kDate:
+      if (leaf.type == parquet::Type::kInt32) return date_text(value.integer);
       break;
-    case ParquetLogicalType::time:
+    case ParquetMeaning::kTime:
       if (is_integer(leaf)) return time_text(value.integer, leaf.unit);
       break;
-    case ParquetLogicalType::timestamp:
-      if (leaf.type == ParquetType::int64) return timestamp_text(value.integer, leaf.unit, leaf.is_utc);
+    case ParquetMeaning::kTimestamp:
+      if (leaf.type == parquet::Type::kInt64) return timestamp_text(value.integer, leaf.unit, leaf.is_utc);
       break;
-    case ParquetLogicalType::half:
-      if (leaf.type == ParquetType::fixed_bytes && leaf.width == 2) {
+    case ParquetMeaning::kHalf:
+      if (leaf.type == parquet::Type::kFixedLenByteArray && leaf.width == parquet::kFloat16Bytes) {
         std::uint16_t bits = 0;
         std::memcpy(&bits, value.bytes.data(), sizeof bits);
         return real_cell(half_value(bits));
       }
       break;
-    case ParquetLogicalType::uuid:
-      if (leaf.type == ParquetType::fixed_bytes && leaf.width == 16) return uuid_text(value.bytes);
+    case ParquetMeaning::kUuid:
+      if (leaf.type == parquet::Type::kFixedLenByteArray && leaf.width == parquet::kUuidBytes)
+        return uuid_text(value.bytes);
       break;
-    case ParquetLogicalType::nothing:
+    case ParquetMeaning::kNothing:
       return nullptr;
-    case ParquetLogicalType::plain:
+    case ParquetMeaning::kPlain:
       break;
   }
   return plain_cell(leaf, value);
@@ -161,7 +165,7 @@ class ParquetReader final : public RowReader {
   // Returns the column of that name if each row has exactly one value or null for it, otherwise nullptr.
   [[nodiscard]] const ParquetNode* flat_column(const std::string& name) const {
     const auto found = std::ranges::find(metadata_.root.nodes, name, &ParquetNode::name);
-    if (found == metadata_.root.nodes.end() || found->shape != ParquetNode::Shape::leaf || found->repeat != 0) {
+    if (found == metadata_.root.nodes.end() || found->shape != ParquetNode::Shape::kLeaf || found->repeat != 0) {
       return nullptr;
     }
     return &*found;
@@ -186,7 +190,7 @@ class ParquetReader final : public RowReader {
   }
 
   void find_leaves(const ParquetNode& node) {
-    if (node.shape == ParquetNode::Shape::leaf) leaves_.push_back(&node);
+    if (node.shape == ParquetNode::Shape::kLeaf) leaves_.push_back(&node);
     for (const ParquetNode& below : node.nodes) find_leaves(below);
   }
 
@@ -233,7 +237,7 @@ class ParquetReader final : public RowReader {
   }
 
   Json read_child(const ParquetNode& node) {
-    return node.repetition == ParquetNode::Repetition::repeated ? read_repeated(node) : read(node);
+    return node.repetition == parquet::FieldRepetitionType::kRepeated ? read_repeated(node) : read(node);
   }
 
   // Reads a node that is required or optional.
@@ -263,8 +267,8 @@ class ParquetReader final : public RowReader {
 
   // Reads a node that is present.
   Json read_body(const ParquetNode& node) {
-    if (node.shape == ParquetNode::Shape::list) return read_repeated(node.nodes[0]);
-    if (node.shape == ParquetNode::Shape::group) return read_group(node);
+    if (node.shape == ParquetNode::Shape::kList) return read_repeated(node.nodes[0]);
+    if (node.shape == ParquetNode::Shape::kGroup) return read_group(node);
     count_value();
     const ParquetValue* value = cursors_[node.first_leaf].take();
     return value == nullptr ? Json(nullptr) : cell_of(node, *value, *fault_);

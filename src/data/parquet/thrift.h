@@ -9,25 +9,26 @@
 
 namespace hone {
 
+// Type of a field, or of the elements of a list, set or map. A field of type boolean holds its value in its type.
 enum class ThriftType : std::uint8_t {
-  stop = 0,
-  yes = 1,
-  no = 2,
-  i8 = 3,
-  i16 = 4,
-  i32 = 5,
-  i64 = 6,
-  real = 7,
-  binary = 8,
-  list = 9,
-  set = 10,
-  map = 11,
-  structure = 12,
+  kStop = 0,  // end of a struct
+  kBooleanTrue = 1,
+  kBooleanFalse = 2,
+  kI8 = 3,
+  kI16 = 4,
+  kI32 = 5,
+  kI64 = 6,
+  kDouble = 7,
+  kBinary = 8,
+  kList = 9,
+  kSet = 10,
+  kMap = 11,
+  kStruct = 12,
 };
 
 struct ThriftField {
   int id = 0;
-  ThriftType type = ThriftType::stop;
+  ThriftType type = ThriftType::kStop;
 };
 
 // All functions throw Error that begins with `where` if the bytes end early or a field has another type than expected.
@@ -49,13 +50,13 @@ class ThriftReader {
   // Reads a field that is a struct.
   template <class Visit>
   void read_struct(ThriftField field, const Visit& visit) {
-    expect(field.type == ThriftType::structure);
+    expect(field.type == ThriftType::kStruct);
     read_struct(visit);
   }
   // Calls visit(element), a field whose id is 0, for every element of a list.
   template <class Visit>
   void read_list(ThriftField field, const Visit& visit) {
-    expect(field.type == ThriftType::list);
+    expect(field.type == ThriftType::kList);
     ThriftField element;
     for (std::uint64_t left = list_header(element.type); left > 0; --left) visit(element);
   }

@@ -1,126 +1,79 @@
 #include "eval/gpqa/letters.h"
 
-#include <algorithm>
-#include <cstddef>
+#include <array>
+#include <vector>
 
-#include "core/characters.h"
+#include "core/immortal.h"
+#include "core/regex.h"
+#include "core/unicode.h"
 
 namespace hone {
 namespace {
 
-struct Found {
-  std::size_t end = 0;
-  char letter = 0;
-};
-using Match = std::optional<Found>;
+// White space of Python's re; PCRE2's \s lacks four control characters and has U+180E.
+constexpr std::string_view kSpace =
+    "[\\t-\\r\\x1C-\\x20\\x85\\xA0\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}]";
+constexpr std::string_view kLetter = "([A-D])";
+// A letter that is a word, after the space or the beginning of the text that precedes it.
+constexpr std::string_view kWord = "(?:\\*\\*)?([A-D])(?:\\*\\*)?(?:[.,: ]|$)";
 
-std::size_t behind(std::string_view text, std::size_t at, std::string_view word) {
-  return text.substr(std::min(at, text.size())).starts_with(word) ? at + word.size() : at;
-}
+// Each pattern takes a bounded number of steps at each character; the largest is about 400, for 100 skipped characters.
+constexpr RegexLimits kLimits{.steps = 5'000, .kibibytes = 1'024};
 
-bool word_at(std::string_view text, std::size_t at, std::string_view word) {
-  if (at > text.size() || text.size() - at < word.size()) return false;
-  return std::ranges::equal(text.substr(at, word.size()), word, [](char c, char w) { return lower(c) == w; });
-}
-
-bool is_choice(std::string_view text, std::size_t at) { return at < text.size() && text[at] >= 'A' && text[at] <= 'D'; }
-
-Match plain_letter(std::string_view text, std::size_t at) {
-  if (!is_choice(text, at)) return std::nullopt;
-  return Found{at + 1, text[at]};
-}
-
-// Matches a letter and an optional "**", followed by punctuation, a space or the end of the text, which may be before a
-// last newline.
-Match letter_and_suffix(std::string_view text, std::size_t at) {
-  if (!is_choice(text, at)) return std::nullopt;
-  for (const std::size_t end : {behind(text, at + 1, "**"), at + 1}) {
-    if (end == text.size() || (end + 1 == text.size() && text[end] == '\n')) return Found{end, text[at]};
-    if (std::string_view(".,: ").find(text[end]) != std::string_view::npos) return Found{end + 1, text[at]};
-  }
-  return std::nullopt;
-}
-
-// Matches letter_and_suffix() after an optional "**".
-Match starred(std::string_view text, std::size_t at) {
-  if (Match match = letter_and_suffix(text, behind(text, at, "**"))) return match;
-  return letter_and_suffix(text, at);
-}
-
-// Matches starred() after a space or at the beginning of the text.
-Match letter_word(std::string_view text, std::size_t at) {
-  if (at == 0) {
-    if (Match match = starred(text, 0)) return match;
-  }
-  return at < text.size() && text[at] == ' ' ? starred(text, at + 1) : std::nullopt;
-}
-
-// Matches an optional colon, white space and a letter.
-Match letter_behind_is(std::string_view text, std::size_t at) {
-  return plain_letter(text, skip_spaces(text, behind(text, at, ":")));
-}
-
-Match final_answer_hoped(std::string_view text, std::size_t at) {
-  if (!word_at(text, at, "final answer is")) return std::nullopt;
-  Match match = letter_behind_is(text, at + 15);
-  if (!match) return match;
-  std::size_t end = behind(text, match->end, ".");
-  end += white_space_length(text, end);
-  if (!text.substr(std::min(end, text.size())).starts_with("I hope")) return std::nullopt;
-  return Found{end + 6, match->letter};
-}
-
-Match final_answer_is(std::string_view text, std::size_t at) {
-  if (!word_at(text, at, "final answer")) return std::nullopt;
-  std::size_t place = at + 12;
-  for (int skipped = 0; skipped <= 100 && place < text.size(); ++skipped) {
-    const std::size_t is = skip_spaces(text, place);
-    if (is > place && text.substr(is).starts_with("is")) {
-      if (Match match = letter_behind_is(text, is + 2)) return match;
+// Matches `words` in any case, as Python's (?i:...): there "i" and "s" have further forms, which PCRE2 does not all
+// know. The branch that cannot match keeps PCRE2 from looking for the first letter before it tries to match. It would
+// look for both cases of the letter, for each match anew and possibly up to the end of the text.
+std::string any_case(std::string_view words) {
+  std::string pattern;
+  for (const char c : words) {
+    if (c < 'a' || c > 'z') {
+      pattern += c;
+      continue;
     }
-    if (text[place] == '\n') break;
-    place = next_code_point(text, place);
+    const std::string_view more = c == 'i' ? "\\x{130}\\x{131}" : c == 's' ? "\\x{17F}" : "";
+    const std::string letter = text_of('[', static_cast<char>(c - 'a' + 'A'), c, more, ']');
+    pattern += pattern.empty() ? text_of("(?:", letter, "|_(?!))") : letter;
   }
-  return std::nullopt;
+  return pattern;
 }
 
-// Returns the first letter that is a word, within 50 characters on the same line.
-Match near(std::string_view text, std::size_t place) {
-  for (int skipped = 0; skipped <= 50 && place < text.size(); ++skipped) {
-    if (Match match = letter_word(text, place)) return match;
-    if (text[place] == '\n') break;
-    place = next_code_point(text, place);
-  }
-  return std::nullopt;
+// lighteval's expressions with two changes that do not change what matches. A run of white space is matched as a whole
+// (++, *+) and from its beginning only ((?<!...)), because what follows cannot be white space. After "answer", a letter
+// that is a word cannot stand at the beginning of the text.
+std::array<std::string, 7> make_patterns() {
+  return {
+      text_of(any_case("final answer is"), ":?", kSpace, "*+", kLetter, "\\.?", kSpace, "?I hope"),
+      text_of(any_case("final answer"), "[^\\n]{0,100}?(?<!", kSpace, ")", kSpace, "++is:?", kSpace, "*+", kLetter),
+      text_of(any_case("answer"), ":[^\\n]{0,50}? ", kWord),
+      text_of(any_case("answer"), "[^\\n]{0,50}? ", kWord),
+      text_of("^", kWord),
+      text_of("(?:^| )", kWord),
+      std::string(kLetter),
+  };
 }
 
-Match behind_answer_colon(std::string_view text, std::size_t at) {
-  return word_at(text, at, "answer:") ? near(text, at + 7) : std::nullopt;
-}
-
-Match behind_answer(std::string_view text, std::size_t at) {
-  return word_at(text, at, "answer") ? near(text, at + 6) : std::nullopt;
-}
-
-Match first_word(std::string_view text, std::size_t at) { return at == 0 ? starred(text, 0) : std::nullopt; }
-
-// Searches for non-overlapping matches from the left and returns the letter of the last one.
-std::optional<char> last_match(std::string_view text, Match (*match_at)(std::string_view, std::size_t)) {
-  std::optional<char> letter;
-  for (std::size_t at = 0; at < text.size();) {
-    const Match match = match_at(text, at);
-    if (match) letter = match->letter;
-    at = match ? match->end : at + 1;
-  }
-  return letter;
+const std::vector<Regex>& letter_expressions() {
+  static Immortal<std::vector<Regex>> expressions([] {
+    std::vector<Regex> made;
+    for (const std::string& pattern : letter_patterns()) made.emplace_back(pattern, kLimits);
+    return made;
+  }());
+  return expressions.get();
 }
 
 }  // namespace
 
+std::span<const std::string> letter_patterns() {
+  static Immortal<std::array<std::string, 7>> patterns(make_patterns());
+  return patterns.get();
+}
+
 std::optional<char> chosen_letter(std::string_view text) {
-  for (const auto pattern : {final_answer_hoped, final_answer_is, behind_answer_colon, behind_answer, first_word,
-                             letter_word, plain_letter}) {
-    if (const std::optional<char> letter = last_match(text, pattern)) return letter;
+  const std::string valid = replace_invalid_utf8(text);
+  for (const Regex& expression : letter_expressions()) {
+    std::optional<char> letter;
+    expression.for_each_match(valid, [&](const RegexMatch& match) { letter = match.group.front(); });
+    if (letter) return letter;
   }
   return std::nullopt;
 }
