@@ -98,7 +98,7 @@ SchemaElement read_schema_element(ThriftReader& in, ThriftField outer) {
 }
 
 struct LeafMeaning {
-  ParquetMeaning meaning = ParquetMeaning::kPlain;
+  ParquetLogicalType meaning = ParquetLogicalType::kPlain;
   TimeUnit unit = TimeUnit::milliseconds;
   bool is_utc = false;
 };
@@ -113,23 +113,23 @@ LeafMeaning meaning_of(const SchemaElement& element) {
     case LogicalType::kString:
     case LogicalType::kEnum:
     case LogicalType::kJson:
-      return {.meaning = ParquetMeaning::kText};
+      return {.meaning = ParquetLogicalType::kText};
     case LogicalType::kDecimal:
-      return {.meaning = ParquetMeaning::kDecimal};
+      return {.meaning = ParquetLogicalType::kDecimal};
     case LogicalType::kDate:
-      return {.meaning = ParquetMeaning::kDate};
+      return {.meaning = ParquetLogicalType::kDate};
     case LogicalType::kTime:
-      return {.meaning = ParquetMeaning::kTime, .unit = unit};
+      return {.meaning = ParquetLogicalType::kTime, .unit = unit};
     case LogicalType::kTimestamp:
-      return {.meaning = ParquetMeaning::kTimestamp, .unit = unit, .is_utc = element.is_utc};
+      return {.meaning = ParquetLogicalType::kTimestamp, .unit = unit, .is_utc = element.is_utc};
     case LogicalType::kInteger:
-      return {.meaning = element.is_signed ? ParquetMeaning::kPlain : ParquetMeaning::kUnsignedInteger};
+      return {.meaning = element.is_signed ? ParquetLogicalType::kPlain : ParquetLogicalType::kUnsignedInteger};
     case LogicalType::kUnknown:
-      return {.meaning = ParquetMeaning::kNothing};
+      return {.meaning = ParquetLogicalType::kNothing};
     case LogicalType::kUuid:
-      return {.meaning = ParquetMeaning::kUuid};
+      return {.meaning = ParquetLogicalType::kUuid};
     case LogicalType::kFloat16:
-      return {.meaning = ParquetMeaning::kHalf};
+      return {.meaning = ParquetLogicalType::kHalf};
     default:
       break;
   }
@@ -137,24 +137,24 @@ LeafMeaning meaning_of(const SchemaElement& element) {
     case ConvertedType::kUtf8:
     case ConvertedType::kEnum:
     case ConvertedType::kJson:
-      return {.meaning = ParquetMeaning::kText};
+      return {.meaning = ParquetLogicalType::kText};
     case ConvertedType::kDecimal:
-      return {.meaning = ParquetMeaning::kDecimal};
+      return {.meaning = ParquetLogicalType::kDecimal};
     case ConvertedType::kDate:
-      return {.meaning = ParquetMeaning::kDate};
+      return {.meaning = ParquetLogicalType::kDate};
     case ConvertedType::kTimeMillis:
-      return {.meaning = ParquetMeaning::kTime, .unit = TimeUnit::milliseconds};
+      return {.meaning = ParquetLogicalType::kTime, .unit = TimeUnit::milliseconds};
     case ConvertedType::kTimeMicros:
-      return {.meaning = ParquetMeaning::kTime, .unit = TimeUnit::microseconds};
+      return {.meaning = ParquetLogicalType::kTime, .unit = TimeUnit::microseconds};
     case ConvertedType::kTimestampMillis:
-      return {.meaning = ParquetMeaning::kTimestamp, .unit = TimeUnit::milliseconds, .is_utc = true};
+      return {.meaning = ParquetLogicalType::kTimestamp, .unit = TimeUnit::milliseconds, .is_utc = true};
     case ConvertedType::kTimestampMicros:
-      return {.meaning = ParquetMeaning::kTimestamp, .unit = TimeUnit::microseconds, .is_utc = true};
+      return {.meaning = ParquetLogicalType::kTimestamp, .unit = TimeUnit::microseconds, .is_utc = true};
     case ConvertedType::kUint8:
     case ConvertedType::kUint16:
     case ConvertedType::kUint32:
     case ConvertedType::kUint64:
-      return {.meaning = ParquetMeaning::kUnsignedInteger};
+      return {.meaning = ParquetLogicalType::kUnsignedInteger};
     default:
       return {};
   }

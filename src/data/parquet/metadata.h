@@ -12,7 +12,7 @@
 namespace hone {
 
 // Logical type of a physical value.
-enum class ParquetMeaning : std::uint8_t {
+enum class ParquetLogicalType : std::uint8_t {
   kPlain,
   kText,
   kUnsignedInteger,
@@ -42,7 +42,7 @@ struct ParquetNode {
   // The members below are used only for leaves.
   parquet::Type type = parquet::Type::kBoolean;
   int width = 0;  // bytes of a value of type kInt96 or kFixedLenByteArray
-  ParquetMeaning meaning = ParquetMeaning::kPlain;
+  ParquetLogicalType meaning = ParquetLogicalType::kPlain;
   int scale = 0;  // decimals: digits after the decimal point
   TimeUnit unit = TimeUnit::milliseconds;
   bool is_utc = false;

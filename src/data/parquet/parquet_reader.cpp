@@ -77,41 +77,41 @@ bool is_bytes(const ParquetNode& leaf) {
 // Converts a value. A logical type that does not match the physical type is ignored.
 Json cell_of(const ParquetNode& leaf, const ParquetValue& value, std::string& fault) {
   switch (leaf.meaning) {
-    case ParquetMeaning::kText:
+    case ParquetLogicalType::kText:
       if (is_bytes(leaf)) return text_cell(value.bytes, leaf.name, fault);
       break;
-    case ParquetMeaning::kUnsignedInteger:
+    case ParquetLogicalType::kUnsignedInteger:
       if (leaf.type == parquet::Type::kInt32) return static_cast<std::uint32_t>(value.integer);
       if (leaf.type == parquet::Type::kInt64) return static_cast<std::uint64_t>(value.integer);
       break;
-    case ParquetMeaning::kDecimal:
+    case ParquetLogicalType::kDecimal:
       if (is_integer(leaf) || (is_bytes(leaf) && value.bytes.size() <= 32)) {
         return decimal_text(big_endian_of(leaf, value), leaf.scale);
       }
       break;
-    case ParquetMeaning::kDate:
+    case ParquetLogicalType::kDate:
       if (leaf.type == parquet::Type::kInt32) return date_text(value.integer);
       break;
-    case ParquetMeaning::kTime:
+    case ParquetLogicalType::kTime:
       if (is_integer(leaf)) return time_text(value.integer, leaf.unit);
       break;
-    case ParquetMeaning::kTimestamp:
+    case ParquetLogicalType::kTimestamp:
       if (leaf.type == parquet::Type::kInt64) return timestamp_text(value.integer, leaf.unit, leaf.is_utc);
       break;
-    case ParquetMeaning::kHalf:
+    case ParquetLogicalType::kHalf:
       if (leaf.type == parquet::Type::kFixedLenByteArray && leaf.width == parquet::kFloat16Bytes) {
         std::uint16_t bits = 0;
         std::memcpy(&bits, value.bytes.data(), sizeof bits);
         return real_cell(half_value(bits));
       }
       break;
-    case ParquetMeaning::kUuid:
+    case ParquetLogicalType::kUuid:
       if (leaf.type == parquet::Type::kFixedLenByteArray && leaf.width == parquet::kUuidBytes)
         return uuid_text(value.bytes);
       break;
-    case ParquetMeaning::kNothing:
+    case ParquetLogicalType::kNothing:
       return nullptr;
-    case ParquetMeaning::kPlain:
+    case ParquetLogicalType::kPlain:
       break;
   }
   return plain_cell(leaf, value);
