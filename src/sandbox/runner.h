@@ -100,8 +100,8 @@ class Sandbox {
   SandboxMode mode_;
   bool is_root_ = false;
   std::vector<std::string> hidden_;
-  std::shared_ptr<Launcher> launcher_;
   std::shared_ptr<ControlGroups> groups_;  // null: the system gives this process none
+  std::shared_ptr<Launcher> launcher_;     // ends first: its server is in a group of groups_
   std::string bubblewrap_;                 // the executable
   std::shared_ptr<const World> world_;     // what all programs see
   std::string filter_;
