@@ -78,7 +78,7 @@ class Device {
   virtual void synchronize() = 0;
   // Marks the end of the work submitted so far.
   [[nodiscard]] virtual DeviceMark mark() { return {}; }
-  // Waits until the work before a mark is done; later work may go on. Throws Error if some of it failed.
+  // Waits until the work before a mark is done, but not for later work. Throws Error if some of it failed.
   virtual void wait(DeviceMark mark) {
     (void)mark;
     synchronize();

@@ -189,6 +189,7 @@ Sandbox::Sandbox(SandboxMode mode, std::vector<std::string> hidden)
     try_out();
   } catch (const Error& error) {
     if (groups_ == nullptr) throw;
+    if (launcher_ != nullptr) launcher_ = std::make_shared<Launcher>(is_root_);  // the server leaves the groups first
     groups_ = nullptr;
     try_out();
     log_once(text_of("programs run without control groups: ", error.what()));

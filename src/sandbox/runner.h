@@ -102,8 +102,8 @@ class Sandbox {
   SandboxMode mode_;
   bool is_root_ = false;
   std::vector<std::string> hidden_;
-  std::shared_ptr<Launcher> launcher_;
   std::shared_ptr<ControlGroups> groups_;  // null: this process cannot create control groups
+  std::shared_ptr<Launcher> launcher_;     // destroyed before groups_, because its server is in a group of groups_
   std::string bubblewrap_;                 // path of the executable bwrap
   std::shared_ptr<const World> world_;     // mounts and links that all programs see
   std::string filter_;                     // seccomp_filter()

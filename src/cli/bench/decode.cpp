@@ -75,7 +75,7 @@ constexpr std::int64_t kProfiledDecodes = 3;
 constexpr std::int64_t kPrefillTokens = 8192;  // of one step
 constexpr double kCopyLimitSeconds = 0.5;      // duration of the measurement of a limit that is not stored yet
 
-// A tokenizer for an engine whose requests want no text.
+// Returns a tokenizer for an engine whose requests ask for tokens without text.
 Tokenizer no_text_tokenizer() {
   return Tokenizer::from_json(R"({"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null,
       "post_processor": null, "decoder": {"type": "Fuse"}, "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})");
