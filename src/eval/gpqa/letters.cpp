@@ -22,7 +22,7 @@ constexpr RegexLimits kLimits{.steps = 5'000, .kibibytes = 1'024};
 
 // Matches `words` in any case, as Python's (?i:...): there "i" and "s" have further forms, which PCRE2 does not all
 // know. The branch that cannot match keeps PCRE2 from looking for the first letter before it tries to match. It would
-// look for both cases of the letter, for each match anew and possibly up to the end of the text.
+// look for both cases of the letter, again for each match and possibly up to the end of the text.
 std::string any_case(std::string_view words) {
   std::string pattern;
   for (const char c : words) {
@@ -39,7 +39,7 @@ std::string any_case(std::string_view words) {
 
 // lighteval's expressions with two changes that do not change what matches. A run of white space is matched as a whole
 // (++, *+) and from its beginning only ((?<!...)), because what follows cannot be white space. After "answer", a letter
-// that is a word cannot stand at the beginning of the text.
+// that is a word cannot begin the text.
 std::array<std::string, 7> make_patterns() {
   return {
       text_of(any_case("final answer is"), ":?", kSpace, "*+", kLetter, "\\.?", kSpace, "?I hope"),
