@@ -247,6 +247,7 @@ void run_inside(int plan, const LaunchStreams& streams, const LaunchServer& serv
     default_signals();
     ensure(setsid() >= 0, "creating a session");
     offer_to_oom_killer();
+    give_up_precedence();
     ensure(streams.control_group < 0 || write(streams.control_group, "0", 1) == 1, "joining a control group");
     ensure(map_user(kNobody, kNobody, server), "mapping user and group ids");
     const std::string bytes = content_of(plan);

@@ -1,7 +1,9 @@
 #include "system/child.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -54,7 +56,10 @@ bool place_descriptors(const Launch& launch) {
 const char* prepare_child(const Launch& launch) {
   default_signals();
   if (setsid() < 0) return "setsid";
-  if (!launch.spare_from_oom) offer_to_oom_killer();
+  if (!launch.spare_from_oom) {
+    offer_to_oom_killer();
+    give_up_precedence();
+  }
   if (launch.control_group >= 0 && write(launch.control_group, "0", 1) != 1) return "joining a control group";
   if (!place_descriptors(launch)) return "passing descriptors";
   if (launch.folder != nullptr && chdir(launch.folder) != 0) return "chdir";
@@ -91,6 +96,16 @@ const char* prepare_child(const Launch& launch) {
 void offer_to_oom_killer() {
   const Descriptor file(open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
   if (file.open() && write(file.number(), "1000", 4) != 4) errno = 0;  // a preference only
+}
+
+void give_up_precedence() {
+  const int policy = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
+  const sched_param ordinary{};
+  if (policy != SCHED_BATCH && policy != SCHED_IDLE) (void)sched_setscheduler(0, SCHED_OTHER, &ordinary);
+  errno = 0;
+  const int nice = getpriority(PRIO_PROCESS, 0);
+  if (errno == 0 && nice < 0) (void)setpriority(PRIO_PROCESS, 0, 0);
+  errno = 0;
 }
 
 void default_signals() {

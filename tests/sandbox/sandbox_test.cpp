@@ -1,6 +1,7 @@
 // Tests the sandbox with hostile programs: each fails to reach its goal and leaves no process and no file behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -309,6 +310,22 @@ std::vector<std::pair<rlim_t, rlim_t>> own_limits() {
     all.emplace_back(limit.rlim_cur, limit.rlim_max);
   }
   return all;
+}
+
+// A program is not ahead of its siblings because hone was started with precedence.
+TEST_P(SandboxOf, programs_run_at_the_ordinary_priority) {
+  const sched_param real_time{.sched_priority = 1};
+  const sched_param ordinary{.sched_priority = 0};
+  if (setpriority(PRIO_PROCESS, 0, -5) != 0) GTEST_SKIP() << "this user cannot raise its priority";
+  const bool is_real_time = sched_setscheduler(0, SCHED_RR, &real_time) == 0;
+  std::string seen;
+  {
+    const Sandbox fresh(GetParam());
+    seen = fresh.run(shell("cut -d ' ' -f 19,41 /proc/self/stat"), {}, {}).output;  // nice value and policy
+  }
+  if (is_real_time) sched_setscheduler(0, SCHED_OTHER, &ordinary);
+  setpriority(PRIO_PROCESS, 0, 0);
+  EXPECT_EQ(seen, "0 0\n");
 }
 
 TEST_P(SandboxOf, attacks_get_nothing_and_leave_nothing) {
