@@ -87,7 +87,7 @@ function(hone_precompile target first)
   # ccache needs -fpch-preprocess. g++ 12 does not know a precompiled <string> as a system header and shows its own false
   # alarms about it.
   target_compile_options(${target} PRIVATE
-    $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess;-Wno-array-bounds;-Wno-stringop-overflow>)
+    $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>)
 endfunction()
 
 set(HONE_COMMON_HEADERS <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <cstdint> <cstdio> <cstdlib> <cstring>

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the apt packages for building and testing hone on Debian 12 and Ubuntu 24.04. Returns quickly if none is
 # missing.
-#   scripts/setup.sh [--dev]   --dev: also the tools of scripts/{format,tidy,run_fuzzers}.sh
+#   scripts/setup.sh [--dev | --package]   --dev: also the tools of scripts/{format,tidy,run_fuzzers}.sh
+#                                          --package: also the tools of scripts/package.sh
 set -euo pipefail
 
 packages=(g++ cmake ninja-build ccache libgtest-dev libgmock-dev nlohmann-json3-dev libyaml-cpp-dev libedit-dev
@@ -14,8 +15,9 @@ fi
 case "${1:-}" in
   "") ;;
   --dev) packages+=(clang-format-19 clang-tidy-19 clang-19 libclang-rt-19-dev libomp-19-dev) ;;
+  --package) packages+=(binutils dpkg-dev file gzip) ;;
   *)
-    echo "usage: scripts/setup.sh [--dev]" >&2
+    echo "usage: scripts/setup.sh [--dev | --package]" >&2
     exit 2
     ;;
 esac
@@ -37,7 +39,7 @@ fi
 
 as_root=()
 if ((EUID != 0)); then
-  if ! command -v sudo >/dev/null; then
+  if ! command -v sudo >/dev/null || ! sudo -v 2>/dev/null; then
     echo "setup: run as root: apt-get install ${missing[*]}" >&2
     exit 1
   fi

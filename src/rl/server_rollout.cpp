@@ -73,7 +73,7 @@ void write_merged(const fs::path& folder, const LoraModel& model, const TensorSt
 }
 
 // Returns a member of an object. Throws WrongAnswer(what) if it is missing or null.
-const Json& member(const Json& object, const char* key, const std::string& what) {
+const Json& member(const Json& object, const char* key, const char* what) {
   const auto found = object.is_object() ? object.find(key) : object.end();
   if (!object.is_object() || found == object.end() || found->is_null()) throw WrongAnswer(what);
   return *found;
@@ -90,7 +90,7 @@ const Json& token_ids_of(const Json& choice) {
 Completion read_choice(const Json& choice, const SamplingParams& sampling, const Tokenizer& tokenizer,
                        std::int64_t vocab_size) {
   const Json& ids = token_ids_of(choice);
-  const std::string no_logps = "a choice has no logprobs.token_logprobs although logprobs is set";
+  const char* const no_logps = "a choice has no logprobs.token_logprobs although logprobs is set";
   const Json& logps = member(member(choice, "logprobs", no_logps), "token_logprobs", no_logps);
   if (!ids.is_array() || !logps.is_array() || ids.size() != logps.size() || ids.empty()) {
     throw WrongAnswer(text_of("a choice has ", ids.size(), " token_ids and ", logps.size(), " token_logprobs"));

@@ -27,7 +27,7 @@ struct StageScore {
 
 StageScore score_of(const QuickstartStage& stage) {
   const Json results = read_json(stage.results / "results.json");
-  const Json& task = results.at("tasks").begin().value();
+  const Json& task = results.at("tasks").front();
   StageScore score;
   score.mean_tokens = task.at("mean_tokens").get<double>();
   score.groups = task.value("groups", Json());

@@ -30,6 +30,8 @@ def is_reward(module, name, value):
 
 
 def load_module(target):
+    # Bytecode is found by a file's size and time in seconds, so Python could run the version before a quick edit.
+    sys.dont_write_bytecode = True
     if "module" in target:
         sys.path.insert(0, os.getcwd())
         return importlib.import_module(target["module"])
