@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Lists prose that docs/contributing.md rules out: in comments and messages of sources, in scripts and in documents.
+Lists links between documents whose file or heading does not exist, too.
   scripts/check_language.py [PATH...]   default: everything that is held to the rules
 Prints "FILE:LINE: what is wrong: the line". Exits with 1 if there is a finding."""
 import os
@@ -104,6 +105,25 @@ def document_prose(text):
             yield number, re.sub(r"`[^`]*`", "`x`", line), False
 
 
+def anchors(path):
+    """Returns the anchors that GitHub gives to the headings of a document."""
+    with open(path) as file:
+        text = re.sub(r"^```.*?^```", "", file.read(), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(path, line):
+    """Yields the relative links of a document's line that lead nowhere."""
+    for link in re.findall(r"\]\(([^)\s]+)\)", line):
+        if re.match(r"[a-z]+:", link):
+            continue
+        target, _, anchor = link.partition("#")
+        target = os.path.normpath(os.path.join(os.path.dirname(path), target)) if target else path
+        if not os.path.exists(target) or (anchor and target.endswith(".md") and anchor not in anchors(target)):
+            yield link
+
+
 def findings(path):
     with open(path, errors="replace") as file:
         text = file.read()
@@ -114,6 +134,9 @@ def findings(path):
     else:
         prose = script_prose(text)
     for number, line, begins in prose:
+        if path.endswith(".md"):
+            for link in broken_links(path, line):
+                yield number, f'the link "{link}" leads nowhere', line
         if any(path.startswith(place) and word in line for place, word in ALLOWED):
             continue
         for habit, instead in WORDS:
