@@ -1,5 +1,5 @@
-// Normalises the LaTeX of an answer before it is parsed, by the rules of latex2sympy2_extended 1.11 (NormalizationConfig
-// with basic_latex, units and boxed), which Math-Verify 0.9 applies.
+// Normalises the LaTeX of an answer before it is parsed, by the rules of latex2sympy2_extended 1.11
+// (NormalizationConfig with basic_latex, units and boxed), which Math-Verify 0.9 applies.
 #pragma once
 
 #include <cstddef>

@@ -22,7 +22,6 @@ namespace hone {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
 constexpr std::size_t kMostAtHand = 8;         // comparisons in the queue of a worker, so that it never waits
 constexpr std::size_t kMostShown = 4096;       // bytes of an extracted answer that are returned
 constexpr int kMostStalls = 8;                 // stalled workers per comparison; the wait doubles each time

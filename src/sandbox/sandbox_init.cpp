@@ -87,7 +87,7 @@ void make_parents(const std::string& path) {
 }
 
 void attach(const OpenMount& mount) {
-  struct stat status {};
+  struct stat status{};
   ensure(fstat(mount.from.number(), &status) == 0, mount.to);
   make_parents(mount.to);
   const char* place = place_of(mount.to);

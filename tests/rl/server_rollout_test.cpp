@@ -187,8 +187,8 @@ struct Handlers {
     ::sigaction(SIGINT, &interrupt, nullptr);
     ::sigaction(SIGTERM, &terminate, nullptr);
   }
-  struct sigaction interrupt {};
-  struct sigaction terminate {};
+  struct sigaction interrupt{};
+  struct sigaction terminate{};
 };
 
 TEST(ServerRollout, GoesOnAfterCtrlC) {
@@ -294,9 +294,7 @@ TEST(ServerAnswer, WhatIsWrongIsSaid) {
       {"a choice has no logprobs.token_logprobs although logprobs is set",
        [](Json&, Json& choice) { choice["logprobs"] = nullptr; }},
       {"a choice has no logprobs.token_logprobs although logprobs is set",
-       [](Json&, Json& choice) {
-         choice["logprobs"] = {{"tokens", 1}};
-       }},
+       [](Json&, Json& choice) { choice["logprobs"] = {{"tokens", 1}}; }},
       {"a choice has 4 token_ids and 3 token_logprobs",
        [](Json&, Json& choice) { choice["logprobs"]["token_logprobs"].erase(0); }},
       {"a choice has 0 token_ids and 0 token_logprobs",

@@ -70,8 +70,9 @@ TEST(Workspace, StoresFollowFromWhatProgramsBind) {
   EXPECT_EQ(find(run.workspace, kOptimizerStore)->saved_as, "optimizer.");
   const auto pages = std::ranges::find(run.workspace.stores(), Region::rollout, &StoreSpec::region);
   ASSERT_NE(pages, run.workspace.stores().end());
-  // The programs of all capacities share one state for the keys and one for the values of each layer.
-  EXPECT_EQ(pages->tensors.size(), static_cast<std::size_t>(2 * run.fixture.model->shape().num_hidden_layers));
+  // The programs of all capacities share one state for the keys and one for the values of each layer, and the sampled
+  // tokens.
+  EXPECT_EQ(pages->tensors.size(), static_cast<std::size_t>(2 * run.fixture.model->shape().num_hidden_layers + 1));
   EXPECT_GT(run.workspace.program_names().size(), 3u);
 }
 

@@ -28,8 +28,8 @@ struct QuickstartReport {
   std::filesystem::path html;  // path of the page
 };
 
-// Reads the metrics and the results of the stages. Writes ROOT/report.html, its tables as text to ROOT/report.txt and its
-// plots to ROOT/plots/*.svg. Throws Error if a file is missing.
+// Reads the metrics and the results of the stages. Writes ROOT/report.html, its tables as text to ROOT/report.txt and
+// its plots to ROOT/plots/*.svg. Throws Error if a file is missing.
 [[nodiscard]] QuickstartReport write_quickstart_report(const std::filesystem::path& root,
                                                        std::span<const QuickstartStage> stages,
                                                        const QuickstartSetting& setting);

@@ -192,4 +192,10 @@ struct DataPageHeaderV2 {
   };
 };
 
+// Returns true if `number` is a value of an enumeration that begins at 0 and ends at `last`.
+template <class Enum>
+[[nodiscard]] constexpr bool is_value(std::int32_t number, Enum last) {
+  return number >= 0 && number <= static_cast<std::int32_t>(last);
+}
+
 }  // namespace hone::parquet

@@ -37,7 +37,7 @@
 #include "backend/cuda/mma.cuh"
 #include "ops/attention/tensor_forward_state.cuh"
 #include "ops/attention/tiles.cuh"
-#include "ops/attention/wgmma_forward.cuh"
+#include "ops/attention/wgmma_forward_launch.cuh"
 
 namespace hone {
 

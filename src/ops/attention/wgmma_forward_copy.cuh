@@ -83,9 +83,9 @@ struct ForwardTurns {
   return item;
 }
 
-// The copying side. Packed keys: one thread copies all rows of 64 columns of a tile by one instruction. Pages that fill whole swizzled rows of
-// shared memory (Keys::boxed()): the lanes of one warp copy a page, or half its columns, each. Other pages: all 128
-// threads of the warpgroup copy 16 bytes at a time.
+// The copying side. Packed keys: one thread copies all rows of 64 columns of a tile by one instruction. Pages that fill
+// whole swizzled rows of shared memory (Keys::boxed()): the lanes of one warp copy a page, or half its columns, each.
+// Other pages: all 128 threads of the warpgroup copy 16 bytes at a time.
 template <int kWidth, int kGroups, bool kDeep, class Keys>
 struct ForwardCopy {
   using Plan = WgmmaForward<kWidth, kGroups, kDeep>;

@@ -1,0 +1,65 @@
+// Launches the kernel of wgmma_forward.cuh: its grid, its shared memory and the maps of its copies.
+#pragma once
+
+#include <algorithm>
+
+#include "ops/attention/wgmma_forward.cuh"
+
+namespace hone {
+
+[[nodiscard]] inline bool wgmma_forward_takes(std::int64_t group, std::int64_t head_dim) {
+  return (head_dim == 64 || head_dim == 128) && group <= 64;
+}
+
+// Bytes of the schedule in the workspace.
+[[nodiscard]] inline std::size_t wgmma_forward_bytes(std::int64_t rows, std::int64_t sequences, std::int64_t group) {
+  const std::int64_t tokens = 128 / group;
+  return AttentionSchedule::bytes(rows / tokens + sequences + 1);
+}
+
+// Launches the kernel, or returns false and does nothing if the device cannot run it. `most_keys`: the most keys that a
+// row can see. `workspace` holds the schedule (kGroups > 1); splits.data points into it too.
+template <int kWidth, int kGroups, bool kDeep, class Keys>
+[[nodiscard]] bool launch_wgmma_forward(const TileQueries<__nv_bfloat16>& queries, const Keys& keys,
+                                        const ForwardSplits& splits, std::int64_t most_keys, std::byte* workspace,
+                                        cudaStream_t stream) {
+  using Plan = WgmmaForward<kWidth, kGroups, kDeep>;
+  const auto kernel = wgmma_attention_forward<kWidth, kGroups, kDeep, Keys>;
+  cudaFuncAttributes attributes{};
+  check_cuda(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
+  if (attributes.maxThreadsPerBlock < Plan::kThreads) return false;
+  if (queries.sequences.capacity == 0) return true;
+  const std::int64_t rows = queries.sequences.capacity;
+  const int group = queries.group();
+  const int item_tokens = Plan::kRows / group;
+  ForwardMaps maps{};
+  maps.q = row_boxes(queries.q, rows, queries.q_stride, queries.heads, kWidth, item_tokens, group);
+  if constexpr (Keys::kDecodes) {
+    if (keys.boxed()) {
+      maps.k = row_boxes(keys.k, keys.rows, keys.stride, queries.kv_heads, kWidth, keys.block_size);
+      maps.v = row_boxes(keys.v, keys.rows, keys.stride, queries.kv_heads, kWidth, keys.block_size);
+    }
+  } else {
+    maps.k = row_boxes(keys.k, rows, keys.stride, queries.kv_heads, kWidth, kForwardKeys);
+    maps.v = row_boxes(keys.v, rows, keys.stride, queries.kv_heads, kWidth, kForwardKeys);
+  }
+  const bool keeps = kGroups > 1 && most_keys > kSplitKeys;
+  const int bytes = keeps ? Plan::kSplitSharedBytes : Plan::kSharedBytes;
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cudaFuncSetAttribute");
+  const std::int64_t items = tiles_capacity(queries.sequences, 1, item_tokens);
+  std::int64_t blocks = items * queries.kv_heads * splits.blocks;
+  AttentionSchedule schedule{};
+  if constexpr (kGroups > 1) {
+    blocks = std::min<std::int64_t>(blocks, cuda_device().sm_count());
+    schedule = AttentionSchedule::in(workspace);
+    launch_dependent({1, kScheduleBins}, stream, attention_schedule<ForwardOrder<Keys>>, queries.sequences,
+                     ForwardOrder<Keys>{keys}, item_tokens, schedule);
+    check_launch("attention: schedule");
+  }
+  launch_dependent({static_cast<unsigned>(blocks), Plan::kThreads, static_cast<std::size_t>(bytes)}, stream, kernel,
+                   queries, keys, schedule, splits, item_tokens, maps);
+  check_launch("attention");
+  return true;
+}
+
+}  // namespace hone
