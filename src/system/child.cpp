@@ -1,6 +1,7 @@
 #include "system/child.h"
 
 #include <fcntl.h>
+#include <linux/ioprio.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -105,6 +106,10 @@ void give_up_precedence() {
   errno = 0;
   const int nice = getpriority(PRIO_PROCESS, 0);
   if (errno == 0 && nice < 0) (void)setpriority(PRIO_PROCESS, 0, 0);
+  const long disk = syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0);
+  const bool is_first = disk >= 0 && IOPRIO_PRIO_CLASS(disk) == IOPRIO_CLASS_RT;
+  const bool is_early = disk >= 0 && IOPRIO_PRIO_CLASS(disk) == IOPRIO_CLASS_BE && IOPRIO_PRIO_DATA(disk) < 4;
+  if (is_first || is_early) (void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, 0);  // 0: as the nice value
   errno = 0;
 }
 

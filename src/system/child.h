@@ -33,8 +33,8 @@ struct ChildPlan {
   bool drop_root = false;         // run as "nobody": RLIMIT_NPROC does not apply to root
 };
 
-// Makes this process and its future children run at the ordinary priority or below: a nice value of at least 0 and no
-// real-time policy, whatever hone was started with. Async-signal-safe.
+// Makes this process and its future children run at the ordinary priority or below: a nice value of at least 0, no
+// real-time policy and no precedence at the disk, whatever hone was started with. Async-signal-safe.
 void give_up_precedence();
 
 // Makes this process and its future children preferred victims of the OOM killer. Async-signal-safe, so that a child of

@@ -1,9 +1,11 @@
 // Tests the sandbox with hostile programs: each fails to reach its goal and leaves no process and no file behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/ioprio.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -318,14 +320,20 @@ TEST_P(SandboxOf, programs_run_at_the_ordinary_priority) {
   const sched_param ordinary{.sched_priority = 0};
   if (setpriority(PRIO_PROCESS, 0, -5) != 0) GTEST_SKIP() << "this user cannot raise its priority";
   const bool is_real_time = sched_setscheduler(0, SCHED_RR, &real_time) == 0;
+  const long disk = IOPRIO_PRIO_VALUE(IOPRIO_CLASS_RT, 1);
+  const bool is_first_at_the_disk = syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, disk) == 0;
   std::string seen;
+  std::string seen_of_the_disk;
   {
     const Sandbox fresh(GetParam());
     seen = fresh.run(shell("cut -d ' ' -f 19,41 /proc/self/stat"), {}, {}).output;  // nice value and policy
+    seen_of_the_disk = fresh.run(shell("ionice"), {}, {}).output;
   }
+  if (is_first_at_the_disk) syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, 0);
   if (is_real_time) sched_setscheduler(0, SCHED_OTHER, &ordinary);
   setpriority(PRIO_PROCESS, 0, 0);
   EXPECT_EQ(seen, "0 0\n");
+  EXPECT_THAT(seen_of_the_disk, testing::AnyOf("none: prio 0\n", "none: prio 4\n", "best-effort: prio 4\n"));
 }
 
 TEST_P(SandboxOf, attacks_get_nothing_and_leave_nothing) {
