@@ -188,7 +188,25 @@ const std::vector<PaidAttack>& paid_attacks() {
       {"netlink_pair", "import socket\nsocket.socketpair(16, socket.SOCK_RAW)"},
       {"tipc_pair", "import socket\nsocket.socketpair(30)"},
       {"internet_socket", "import socket\nsocket.socket(socket.AF_INET6)"},
+      // control groups
+      {"groups_of_the_system",
+       "for g in [''] + [l.split(':')[2].strip() for l in open('/proc/self/cgroup')]:\n"
+       "  try: os.listdir('/sys/fs/cgroup' + g)\n  except OSError: continue\n  return\nraise OSError('none')"},
+      {"groups_through_init", "os.listdir('/proc/1/root/sys/fs/cgroup')"},
+      {"groups_mounted", "call('mount', b'cgroup2', b'/tmp', b'cgroup2', 0, None)"},
+      {"groups_opened", "system(430, b'cgroup2', 0)"},
+      {"groups_namespace", "call('unshare', 0x02000000)"},
+      {"out_of_its_group",
+       "for n in range(3, 64):\n  try: os.write(n, b'0')\n  except OSError: continue\n  return\nraise OSError('none')"},
+      {"cloned_into_a_group",
+       "import ctypes, struct\na = struct.pack('11Q', 1 << 33, 0, 0, 0, 17, 0, 0, 0, 0, 0, 0)\n"
+       "if system(435, a, 88) == 0: os._exit(0)"},
+      {"processes_that_make_processes",
+       "while True:\n  try:\n    os.fork()\n  except OSError: os.kill(0, 19)\n  os.sched_yield()"},
       // memory
+      {"memory_and_files",
+       "x = []\nfor i in range(20):\n  open(f'f{i}', 'wb').write(bytes(3 << 20))\n"
+       "  x.append(bytearray(b'x') * (60 << 20))"},
       {"socket_buffers",
        "import socket\na, b = socket.socketpair()\na.setsockopt(socket.SOL_SOCKET, "
        "socket.SO_SNDBUF, 1 << 26)"},

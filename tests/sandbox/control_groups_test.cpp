@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -59,19 +60,32 @@ TEST(ControlGroups, nothing_of_them_is_left) {
   }
 }
 
+// A program whose children fill 100 MiB each, which prints ok when all have done so.
+std::string code_of_children(int children) {
+  return text_of("import os, time\nfilled, said = os.pipe()\nfor i in range(", children,
+                 "):\n"
+                 "  if os.fork() == 0:\n"
+                 "    x = b'x' * (100 << 20)\n"
+                 "    os.write(said, b'x')\n"
+                 "    time.sleep(1000)\n"
+                 "for i in range(",
+                 children, "): os.read(filled, 1)\nprint('ok')\n");
+}
+
 class ControlGroupOf : public testing::TestWithParam<SandboxMode> {
  protected:
   void SetUp() override {
     SKIP_WITHOUT_SANDBOX();
     SKIP_WITHOUT_CONTROL_GROUPS();
   }
-  [[nodiscard]] static SandboxResult run_python(const std::string& code) {
+  [[nodiscard]] static SandboxResult run_python(const std::string& code, std::uint64_t disk_bytes = 64ULL << 20) {
     const Sandbox sandbox(GetParam());
     SandboxProgram python = find_python(sandbox);
     python.arguments.insert(python.arguments.end(), {"-c", code});
     SandboxLimits limits;
     limits.wall_time = std::chrono::minutes(10);
     limits.memory_bytes = 256ULL << 20;
+    limits.disk_bytes = disk_bytes;
     return sandbox.run(python, {}, limits);
   }
 };
@@ -83,24 +97,30 @@ INSTANTIATE_TEST_SUITE_P(Modes, ControlGroupOf, testing::Values(SandboxMode::nam
 
 // Each child stays below its own limit. Two of them fit into what the program may have; six do not.
 TEST_P(ControlGroupOf, its_processes_share_the_memory_of_its_limit) {
-  const auto code = [](int children) {
-    return text_of("import os, time\nfilled, said = os.pipe()\nfor i in range(", children,
-                   "):\n"
-                   "  if os.fork() == 0:\n"
-                   "    x = b'x' * (100 << 20)\n"
-                   "    os.write(said, b'x')\n"
-                   "    time.sleep(1000)\n"
-                   "for i in range(",
-                   children, "): os.read(filled, 1)\nprint('ok')\n");
-  };
-  const SandboxResult few = run_python(code(2));
+  const SandboxResult few = run_python(code_of_children(2));
   EXPECT_TRUE(few.succeeded()) << few.exit_status << few.error << few.failure;
   EXPECT_EQ(few.output, "ok\n");
-  const SandboxResult many = run_python(code(6));
+  const SandboxResult many = run_python(code_of_children(6));
   EXPECT_EQ(many.output, "");
   EXPECT_EQ(many.signal, SIGKILL);  // all of them are killed together, the first process of the sandbox among them
   EXPECT_EQ(many.failure, "");
   EXPECT_FALSE(many.timed_out);
+}
+
+// The group has memory_bytes, disk_bytes and 32 MiB: here 528 MiB. Four children or the files alone fit into that.
+TEST_P(ControlGroupOf, its_files_count_as_memory) {
+  const auto code = [](int children) {
+    return text_of("import os, time\nfor i in range(29): open(f'f{i}', 'wb').write(b'x' * (8 << 20))\n",
+                   code_of_children(children));
+  };
+  const SandboxResult few = run_python(code(2), 240ULL << 20);
+  EXPECT_EQ(few.output, "ok\n") << few.exit_status << few.error << few.failure;
+  const SandboxResult many = run_python(code(4), 240ULL << 20);
+  EXPECT_EQ(many.output, "");
+  EXPECT_EQ(many.signal, SIGKILL);
+  EXPECT_EQ(many.failure, "");
+  const SandboxResult without_files = run_python(code_of_children(4), 240ULL << 20);
+  EXPECT_EQ(without_files.output, "ok\n") << without_files.exit_status << without_files.failure;
 }
 
 // On a machine of one processor it has no more in any case.
