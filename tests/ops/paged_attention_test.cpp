@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "core/error.h"
@@ -16,7 +17,7 @@
 namespace hone::test {
 namespace {
 
-// The caches are inputs here, so that the outputs also show the slots that are not written.
+// The caches are weights here, so that the outputs also show the slots that are not written.
 TEST(KvAppend, Cases) {
   constexpr std::int64_t kRows = 6, kBlocks = 3, kBlockSize = 4, kWidth = 2 * 8;
   const Type cache{DType::f32, {kBlocks, kBlockSize, kWidth}};
@@ -68,8 +69,19 @@ TEST(KvAppend, SlotOutsideTheCacheIsADefect) {
   EXPECT_NO_THROW(run.executable().run());
 }
 
-constexpr std::int64_t kHeads = 4, kKvHeads = 2, kHeadDim = 16, kBlockSize = 16, kBlocks = 61, kMaxBlocks = 12;
-constexpr std::int64_t kWidth = (kHeads + 2 * kKvHeads) * kHeadDim, kOut = kHeads * kHeadDim;
+constexpr std::int64_t kHeads = 4, kKvHeads = 2, kHeadDim = 16, kWidth = (kHeads + 2 * kKvHeads) * kHeadDim;
+
+// Sizes of the heads and of the pages, of which a sequence has 192 positions at most.
+struct Sizes {
+  std::int64_t head_dim = kHeadDim;
+  std::int64_t block_size = 16;
+
+  [[nodiscard]] std::int64_t width() const { return (kHeads + 2 * kKvHeads) * head_dim; }
+  [[nodiscard]] std::int64_t out() const { return kHeads * head_dim; }
+  [[nodiscard]] std::int64_t max_blocks() const { return 192 / block_size; }
+  [[nodiscard]] std::int64_t blocks() const { return 5 * max_blocks() + 1; }  // no multiple of 7
+};
+
 const std::vector<std::int32_t> kLengths{5, 150, 1, 64, 33};
 
 std::int32_t total_length() { return std::accumulate(kLengths.begin(), kLengths.end(), 0); }
@@ -81,34 +93,39 @@ std::vector<std::int32_t> whole_cu_seqlens() {
 }
 
 template <class T>
-std::vector<T> whole(const std::vector<T>& qkv) {
+std::vector<T> whole(const std::vector<T>& qkv, const Sizes& sizes) {
   Program program;
-  const Tensor x = program.input("qkv", {DTypeOf<T>::value, {total_length(), kWidth}});
+  const Tensor x = program.input("qkv", {DTypeOf<T>::value, {total_length(), sizes.width()}});
   const auto entries = static_cast<std::int64_t>(kLengths.size()) + 1;
   program.output("o", attention(x, program.input("cu_seqlens", {DType::i32, {entries}}),
-                                {.heads = kHeads, .kv_heads = kKvHeads, .head_dim = kHeadDim, .scale = 0.25}));
+                                {.heads = kHeads, .kv_heads = kKvHeads, .head_dim = sizes.head_dim, .scale = 0.25}));
   TestRun run(std::move(program));
   run.set("qkv", qkv);
   run.set("cu_seqlens", whole_cu_seqlens());
   run.executable().run();
-  return run.output<T>("o", static_cast<std::size_t>(total_length() * kOut));
+  return run.output<T>("o", static_cast<std::size_t>(total_length() * sizes.out()));
 }
 
-// Requests that write pages of a shuffled block table and attend to them, `chunk` rows of each request at a time.
+// Requests that write pages of a shuffled block table and attend to them, `chunk` rows of each request at a time. What
+// has not been written yet is NaN.
 template <class T>
 class Paged {
  public:
-  explicit Paged(std::int64_t chunk) : chunk_(chunk), run_(program(chunk)) {}
+  Paged(std::int64_t chunk, const Sizes& sizes) : chunk_(chunk), sizes_(sizes), run_(program()) {
+    const auto elements = static_cast<std::size_t>(sizes.blocks() * sizes.block_size * kKvHeads * sizes.head_dim);
+    const std::vector<T> unwritten(elements, static_cast<T>(std::numeric_limits<float>::quiet_NaN()));
+    for (const std::string_view name : {"k", "v"}) run_.states().upload(name, std::as_bytes(std::span(unwritten)));
+  }
 
   [[nodiscard]] std::vector<T> outputs(const std::vector<T>& qkv) {
-    std::vector<T> o(static_cast<std::size_t>(total_length() * kOut));
+    std::vector<T> o(static_cast<std::size_t>(total_length() * sizes_.out()));
     const std::vector<std::int32_t> first = whole_cu_seqlens();
     for (std::int32_t start = 0; start < *std::max_element(kLengths.begin(), kLengths.end());
          start += static_cast<std::int32_t>(chunk_)) {
       Step step;
       for (std::size_t s = 0; s < kLengths.size(); ++s) {
         const std::int32_t end = std::min(kLengths[s], start + static_cast<std::int32_t>(chunk_));
-        if (start < end) step.add(s, start, end, first[s]);
+        if (start < end) step.add(s, start, end, first[s], sizes_);
       }
       compute(step, qkv, o);
     }
@@ -119,37 +136,40 @@ class Paged {
   struct Step {
     std::vector<std::int32_t> rows, slots, cu_seqlens{0}, starts, block_table;
 
-    void add(std::size_t sequence, std::int32_t start, std::int32_t end, std::int32_t first_row) {
+    void add(std::size_t sequence, std::int32_t start, std::int32_t end, std::int32_t first_row, const Sizes& sizes) {
       const auto page = [&](std::int64_t i) {  // never the same page twice
-        return static_cast<std::int32_t>((static_cast<std::int64_t>(sequence) * kMaxBlocks + i) * 7 % kBlocks);
+        return static_cast<std::int32_t>((static_cast<std::int64_t>(sequence) * sizes.max_blocks() + i) * 7 %
+                                         sizes.blocks());
       };
       for (std::int32_t position = start; position < end; ++position) {
         rows.push_back(first_row + position);
-        slots.push_back(page(position / kBlockSize) * kBlockSize + position % kBlockSize);
+        slots.push_back(page(position / sizes.block_size) * sizes.block_size + position % sizes.block_size);
       }
       cu_seqlens.push_back(cu_seqlens.back() + end - start);
       starts.push_back(start);
-      for (std::int64_t i = 0; i < kMaxBlocks; ++i) block_table.push_back(page(i));
+      for (std::int64_t i = 0; i < sizes.max_blocks(); ++i) block_table.push_back(page(i));
     }
   };
 
-  static Program program(std::int64_t chunk) {
+  [[nodiscard]] Program program() const {
     Program program;
     const auto sequences = static_cast<std::int64_t>(kLengths.size());
-    const Dim rows(chunk * sequences, Count::tokens);
-    const Type cache{DTypeOf<T>::value, {kBlocks, kBlockSize, kKvHeads * kHeadDim}};
-    const Tensor qkv = program.input("qkv", {DTypeOf<T>::value, {rows, kWidth}});
+    const Dim rows(chunk_ * sequences, Count::tokens);
+    const Type cache{DTypeOf<T>::value, {sizes_.blocks(), sizes_.block_size, kKvHeads * sizes_.head_dim}};
+    const Tensor qkv = program.input("qkv", {DTypeOf<T>::value, {rows, sizes_.width()}});
     const auto [keys, values] = kv_append(qkv, program.state("k", cache), program.state("v", cache),
                                           program.input("slots", {DType::i32, {rows}}),
-                                          {.heads = kHeads, .kv_heads = kKvHeads, .head_dim = kHeadDim});
+                                          {.heads = kHeads, .kv_heads = kKvHeads, .head_dim = sizes_.head_dim});
     const Dim requests(sequences, Count::sequences);
-    program.output(
-        "o",
-        paged_attention(
-            qkv, keys, values, program.input("block_table", {DType::i32, {requests, kMaxBlocks}}),
-            program.input("cu_seqlens", {DType::i32, {sequences + 1}}),
-            program.input("starts", {DType::i32, {requests}}),
-            {.heads = kHeads, .kv_heads = kKvHeads, .head_dim = kHeadDim, .scale = 0.25, .block_size = kBlockSize}));
+    program.output("o", paged_attention(qkv, keys, values,
+                                        program.input("block_table", {DType::i32, {requests, sizes_.max_blocks()}}),
+                                        program.input("cu_seqlens", {DType::i32, {sequences + 1}}),
+                                        program.input("starts", {DType::i32, {requests}}),
+                                        {.heads = kHeads,
+                                         .kv_heads = kKvHeads,
+                                         .head_dim = sizes_.head_dim,
+                                         .scale = 0.25,
+                                         .block_size = sizes_.block_size}));
     return program;
   }
 
@@ -157,13 +177,16 @@ class Paged {
   void compute(Step& step, const std::vector<T>& qkv, std::vector<T>& o) {
     const std::size_t used = step.rows.size();
     const auto capacity = static_cast<std::size_t>(chunk_) * kLengths.size();
-    std::vector<T> rows(capacity * kWidth, static_cast<T>(1e3f));
+    const auto width = static_cast<std::size_t>(sizes_.width());
+    const auto out = static_cast<std::size_t>(sizes_.out());
+    std::vector<T> rows(capacity * width, static_cast<T>(1e3f));
     for (std::size_t i = 0; i < used; ++i)
-      std::copy_n(qkv.begin() + step.rows[i] * kWidth, kWidth, rows.begin() + i * kWidth);
+      std::copy_n(qkv.begin() + step.rows[i] * sizes_.width(), width,
+                  rows.begin() + static_cast<std::ptrdiff_t>(i * width));
     const auto sequences = static_cast<std::int64_t>(step.starts.size());
     step.slots.resize(capacity, -1);
     step.starts.resize(kLengths.size(), 1 << 30);
-    step.block_table.resize(kLengths.size() * kMaxBlocks, -1);
+    step.block_table.resize(kLengths.size() * static_cast<std::size_t>(sizes_.max_blocks()), -1);
     step.cu_seqlens.resize(kLengths.size() + 1, step.cu_seqlens.back());
     run_.set("qkv", rows);
     run_.set("slots", step.slots);
@@ -173,23 +196,25 @@ class Paged {
     run_.executable().set_count(Count::tokens, static_cast<std::int64_t>(used));
     run_.executable().set_count(Count::sequences, sequences);
     run_.executable().run();
-    const std::vector<T> result = run_.template output<T>("o", capacity * kOut);
+    const std::vector<T> result = run_.template output<T>("o", capacity * out);
     for (std::size_t i = 0; i < used; ++i)
-      std::copy_n(result.begin() + i * kOut, kOut, o.begin() + step.rows[i] * kOut);
-    for (std::size_t i = used * kOut; i < result.size(); ++i)
+      std::copy_n(result.begin() + static_cast<std::ptrdiff_t>(i * out), out, o.begin() + step.rows[i] * sizes_.out());
+    for (std::size_t i = used * out; i < result.size(); ++i)
       ASSERT_EQ(static_cast<double>(static_cast<float>(result[i])), 0.0);
   }
 
   std::int64_t chunk_;
+  Sizes sizes_;
   TestRun run_;
 };
 
 template <class T>
-void expect_as_attention() {
-  const std::vector<T> qkv = normal_values<T>(static_cast<std::size_t>(total_length() * kWidth), 4);
-  const std::vector<T> expected = whole(qkv);
+void expect_as_attention(const Sizes& sizes = {}) {
+  const std::vector<T> qkv = normal_values<T>(static_cast<std::size_t>(total_length() * sizes.width()), 4);
+  const std::vector<T> expected = whole(qkv, sizes);
   for (const std::int64_t chunk : {200, 64, 17, 1}) {
-    EXPECT_TRUE(same_bits(Paged<T>(chunk).outputs(qkv), expected)) << chunk << " rows at a time";
+    EXPECT_TRUE(same_bits(Paged<T>(chunk, sizes).outputs(qkv), expected))
+        << chunk << " rows at a time, heads of " << sizes.head_dim << ", pages of " << sizes.block_size;
   }
 }
 
@@ -199,20 +224,30 @@ TEST(PagedAttention, BitsOfAttentionWholeChunkedAndOneByOne) {
   expect_as_attention<double>();
 }
 
+// Heads of 64 and 128 have a dedicated kernel on Hopper.
+TEST(PagedAttention, BitsOfAttentionWithPagesOfEverySize) {
+  for (const std::int64_t head_dim : {64, 128}) {
+    for (const std::int64_t block_size : {4, 8, 16, 32, 64}) {
+      expect_as_attention<BFloat16>({.head_dim = head_dim, .block_size = block_size});
+    }
+  }
+}
+
 // A sequence with more keys than a split of the GPU's kernel (4,096), in pages that are full from the start.
+template <int kDim>
 class LongSequence {
  public:
   using T = BFloat16;
-  static constexpr std::int64_t kLength = 4200, kRow = 4 * 8, kResult = 2 * 8;
+  static constexpr std::int64_t kLength = 4200, kRow = 4 * kDim, kResult = 2 * kDim;
 
   LongSequence() : qkv_(normal_values<T>(kLength * kRow, 6)) {
-    keys_.resize(kPages * kBlockSize * 8);
+    keys_.resize(kPages * kBlockSize * kDim);
     values_.resize(keys_.size());
     for (std::int64_t i = 0; i < kPages; ++i) table_.push_back(static_cast<std::int32_t>(i * 7 % kPages));
     for (std::int64_t i = 0; i < kLength; ++i) {
       const std::int64_t slot = table_[static_cast<std::size_t>(i / kBlockSize)] * kBlockSize + i % kBlockSize;
-      std::copy_n(qkv_.begin() + i * kRow + 16, 8, keys_.begin() + slot * 8);
-      std::copy_n(qkv_.begin() + i * kRow + 24, 8, values_.begin() + slot * 8);
+      std::copy_n(qkv_.begin() + i * kRow + 2 * kDim, kDim, keys_.begin() + slot * kDim);
+      std::copy_n(qkv_.begin() + i * kRow + 3 * kDim, kDim, values_.begin() + slot * kDim);
     }
   }
 
@@ -222,7 +257,7 @@ class LongSequence {
     Program program;
     const Tensor qkv = program.input("qkv", {DTypeOf<T>::value, {kLength, kRow}});
     program.output("o", attention(qkv, program.input("cu_seqlens", {DType::i32, {2}}),
-                                  {.heads = 2, .kv_heads = 1, .head_dim = 8, .scale = 0.35}));
+                                  {.heads = 2, .kv_heads = 1, .head_dim = kDim, .scale = 0.35}));
     TestRun run(std::move(program));
     run.set("qkv", qkv_);
     run.set<std::int32_t>("cu_seqlens", {0, static_cast<std::int32_t>(kLength)});
@@ -232,14 +267,14 @@ class LongSequence {
 
   [[nodiscard]] std::vector<T> rows(std::int64_t first, std::int64_t count) const {
     Program program;
-    const Type cache{DTypeOf<T>::value, {kPages, kBlockSize, 8}};
+    const Type cache{DTypeOf<T>::value, {kPages, kBlockSize, kDim}};
     const Tensor qkv = program.input("qkv", {DTypeOf<T>::value, {count, kRow}});
     const Tensor keys = program.input("keys", cache);
     const Tensor values = program.input("values", cache);
     program.output(
         "o", paged_attention(qkv, keys, values, program.input("table", {DType::i32, {1, kPages}}),
                              program.input("cu_seqlens", {DType::i32, {2}}), program.input("starts", {DType::i32, {1}}),
-                             {.heads = 2, .kv_heads = 1, .head_dim = 8, .scale = 0.35, .block_size = kBlockSize}));
+                             {.heads = 2, .kv_heads = 1, .head_dim = kDim, .scale = 0.35, .block_size = kBlockSize}));
     TestRun run(std::move(program));
     run.set("qkv", std::vector<T>(qkv_.begin() + first * kRow, qkv_.begin() + (first + count) * kRow));
     run.set("keys", keys_);
@@ -252,31 +287,45 @@ class LongSequence {
   }
 
  private:
-  static constexpr std::int64_t kPages = 263;
+  static constexpr std::int64_t kPages = 263, kBlockSize = 16;
   std::vector<T> qkv_, keys_, values_;
   std::vector<std::int32_t> table_;
 };
 
-TEST(PagedAttention, BitsOfAttentionOverManyKeys) {
-  const LongSequence sequence;
+template <int kDim>
+void expect_parts_of_attention() {
+  using Sequence = LongSequence<kDim>;
+  const Sequence sequence;
   const std::vector<BFloat16> whole = sequence.whole();
   const auto part = [&](std::int64_t first, std::int64_t count) {
-    return std::vector<BFloat16>(whole.begin() + first * LongSequence::kResult,
-                                 whole.begin() + (first + count) * LongSequence::kResult);
+    return std::vector<BFloat16>(whole.begin() + first * Sequence::kResult,
+                                 whole.begin() + (first + count) * Sequence::kResult);
   };
-  EXPECT_TRUE(same_bits(sequence.rows(0, LongSequence::kLength), whole));
+  EXPECT_TRUE(same_bits(sequence.rows(0, Sequence::kLength), whole));
   EXPECT_TRUE(same_bits(sequence.rows(4050, 100), part(4050, 100)));
   for (const std::int64_t row : {63, 4095, 4096, 4199}) {
     EXPECT_TRUE(same_bits(sequence.rows(row, 1), part(row, 1))) << row;
   }
-  // The f32 kernel gives the same numbers.
+}
+
+TEST(PagedAttention, BitsOfAttentionOverManyKeys) {
+  expect_parts_of_attention<8>();
+  expect_parts_of_attention<64>();
+  expect_parts_of_attention<128>();
+}
+
+// The f32 kernel gives the same numbers.
+TEST(PagedAttention, NumbersOverManyKeys) {
+  using Sequence = LongSequence<8>;
+  const Sequence sequence;
+  const std::vector<BFloat16> whole = sequence.whole();
   Program program;
-  const Tensor qkv = program.input("qkv", {DType::f32, {LongSequence::kLength, LongSequence::kRow}});
+  const Tensor qkv = program.input("qkv", {DType::f32, {Sequence::kLength, Sequence::kRow}});
   program.output("o", attention(qkv, program.input("cu_seqlens", {DType::i32, {2}}),
                                 {.heads = 2, .kv_heads = 1, .head_dim = 8, .scale = 0.35}));
   TestRun run(std::move(program));
   run.set("qkv", std::vector<float>(sequence.qkv().begin(), sequence.qkv().end()));
-  run.set<std::int32_t>("cu_seqlens", {0, static_cast<std::int32_t>(LongSequence::kLength)});
+  run.set<std::int32_t>("cu_seqlens", {0, static_cast<std::int32_t>(Sequence::kLength)});
   run.executable().run();
   const std::vector<float> expected = run.output<float>("o", whole.size());
   for (std::size_t i = 0; i < whole.size(); ++i) {
