@@ -100,7 +100,7 @@ template <class T, int kSize>
 }
 
 // Loads a pack that many blocks read and none writes, through the read-only path. The compiler may then move the load
-// ahead of earlier computation instead of placing it where the pack is first used.
+// ahead of earlier computation, and of wait_for_prior_kernels(), instead of placing it where the pack is first used.
 template <class T, int kSize>
 [[nodiscard]] __device__ inline Pack<T, kSize> load_kept(const T* from) {
   Pack<T, kSize> pack;
@@ -171,6 +171,7 @@ struct LaunchShape {
   dim3 grid;
   dim3 block;
   std::size_t shared_bytes = 0;
+  bool early = true;  // false: after the kernel before, if that may write what load_kept() reads
 };
 
 // Launches a kernel so that its blocks may start before the kernel before it in the stream has ended, on compute
@@ -187,7 +188,7 @@ void launch_dependent(const LaunchShape& shape, cudaStream_t stream, void (*kern
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
-  if (cuda_device().compute_capability() >= 90) {
+  if (shape.early && cuda_device().compute_capability() >= 90) {
     config.attrs = &early;
     config.numAttrs = 1;
   }

@@ -61,6 +61,25 @@ TEST(BenchCommand, TrainWritesItsFigures) {
   EXPECT_THAT(ended.output, testing::Not(HasSubstr(" 0.0 ")));
 }
 
+TEST(BenchCommand, DecodeWritesItsFigures) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path() / "decode.json";
+  const auto with = [](std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"bench", "decode", "--model", "quickstart", "--layers", "1", "--steps", "4", "--device", "cpu"});
+    return run_program(more);
+  };
+  const Ended ended = with({"--contexts", "20", "--streams", "1,3", "--profile", "--json", file});
+  ASSERT_EQ(ended.code, 0) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("streams 3, context 20: "));
+  EXPECT_THAT(ended.output, HasSubstr("paged_attention"));
+  EXPECT_EQ(read_json(file).size(), 8u);
+  EXPECT_EQ(read_json(file)[0]["unit"], "tokens/s");
+  EXPECT_THAT(with({"--contexts", "2"}).output,
+              HasSubstr("--contexts: 2 is no longer than half of the 4 measured steps"));
+  EXPECT_THAT(with({"--contexts", "100000"}).output, HasSubstr("error: contexts: sequences of up to"));
+}
+
 TEST(BenchResults, FindsTheCommit) {
   const TemporaryDirectory directory;
   const fs::path root = directory.path();

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "backend/device_model.h"
 #include "cli/bench/results.h"
@@ -94,12 +95,13 @@ class Decoding {
       : options_(options),
         model_(model),
         streams_(streams),
-        prompt_length_(std::max<std::int64_t>(1, context - options.steps / 2)),
+        prompt_length_(context - options.steps / 2),
         workspace_(arena) {
     // While the last prompts are read, the first requests decode already.
     const std::int64_t batch = std::max(std::min(streams * prompt_length_, kPrefillTokens), streams);
     answer_length_ = (streams * prompt_length_ + batch - 1) / batch + streams + kWarmSteps + options.steps;
     if (options.profile) answer_length_ += kProfiledDecodes;
+    check_positions(model.shape(), prompt_length_ + answer_length_ + 1, "contexts");
     engine_options_ = {
         .max_model_len = prompt_length_ + answer_length_ + 1, .max_num_seqs = streams, .max_batch_tokens = batch};
     workspace_.add_weights(kWeightStore, weights.tensors());
@@ -111,20 +113,20 @@ class Decoding {
 
   [[nodiscard]] Decoded measure() {
     for (std::int64_t i = 0; i < streams_; ++i) ids_.push_back(add_request(answer_length_));
-    std::map<RequestId, bool> began;
+    std::set<RequestId> began;
     while (static_cast<std::int64_t>(began.size()) < streams_) {
-      for (const Engine::Update& update : step()) began[update.id] = true;
+      for (const Engine::Update& update : engine_->step()) began.insert(update.id);
     }
-    for (std::int64_t i = 0; i < kWarmSteps; ++i) step();
+    for (std::int64_t i = 0; i < kWarmSteps; ++i) decode();
     const auto start = Clock::now();
-    for (std::int64_t i = 0; i < options_.steps; ++i) step();
+    for (std::int64_t i = 0; i < options_.steps; ++i) decode();
     Decoded result{.seconds_per_step = seconds_since(start) / static_cast<double>(options_.steps)};
     if (options_.profile) profile();
     for (const RequestId id : ids_) engine_->cancel(id);
     for (int i = 0; i < 3; ++i) {
       const auto begin = Clock::now();
       const RequestId id = add_request(1);
-      while (step().empty()) {
+      while (engine_->step().empty()) {
       }
       result.first_token_seconds = seconds_since(begin);
       engine_->cancel(id);
@@ -140,13 +142,10 @@ class Decoding {
   }
 
  private:
-  std::vector<Engine::Update> step() {
-    std::vector<Engine::Update> updates = engine_->step();
-    for (const Engine::Update& update : updates) {
-      HONE_ASSERT(update.finish_reason == FinishReason::none || update.finish_reason == FinishReason::length,
-                  "a request ended before the measurement");
-    }
-    return updates;
+  // Steps once; each stream gets a token.
+  void decode() {
+    const auto tokens = static_cast<std::int64_t>(engine_->step().size());
+    HONE_ASSERT(tokens == streams_, tokens, " of ", streams_, " streams got a token");
   }
 
   RequestId add_request(std::int64_t max_tokens) {
@@ -172,7 +171,7 @@ class Decoding {
         workspace_.executable(name).set_observer(&times[name]);
       }
       const auto begin = Clock::now();
-      step();
+      decode();
       const double seconds = seconds_since(begin);
       for (const auto& [name, each] : times) {
         Executable& executable = workspace_.executable(name);
@@ -225,6 +224,11 @@ std::vector<CommandKey> bench_decode_keys() {
 int bench_decode(std::span<const std::string> arguments) {
   BenchDecodeOptions options;
   apply_input(kDecodeText, read_options(OptionTable(options), arguments, {}, RecipeArgument::taken));
+  for (const std::int64_t context : options.contexts) {
+    if (context > options.steps / 2) continue;
+    throw Error("--contexts", text_of(context, " is no longer than half of the ", options.steps, " measured steps"),
+                text_of("at least ", options.steps / 2 + 1, ", or fewer --steps"));
+  }
   register_operations();
   const std::unique_ptr<Model> model = open_shape(options.shape());
   Device& device = open_device(options.device);
@@ -242,9 +246,10 @@ int bench_decode(std::span<const std::string> arguments) {
       const double rate = static_cast<double>(streams) / decoded.seconds_per_step;
       const double bytes = (weights_read + decoding.kv_bytes()) / decoded.seconds_per_step;
       const std::string shape = text_of(options.model, ", streams ", streams, ", context ", context);
-      std::printf("%s: %.0f tokens/s, step %.3f ms, %.2f TB/s (%.0f%% of a copy's rate), first token after %.1f ms\n",
-                  shape.c_str(), rate, decoded.seconds_per_step * 1e3, bytes * 1e-12, 100 * bytes / copy_rate,
-                  decoded.first_token_seconds * 1e3);
+      const bool tera = bytes >= 1e12;
+      std::printf("%s: %.0f tokens/s, step %.3f ms, %.2f %s (%.0f%% of a copy's rate), first token after %.1f ms\n",
+                  shape.c_str(), rate, decoded.seconds_per_step * 1e3, bytes * (tera ? 1e-12 : 1e-9),
+                  tera ? "TB/s" : "GB/s", 100 * bytes / copy_rate, decoded.first_token_seconds * 1e3);
       std::fflush(stdout);
       rows.push_back({"decode", shape, rate, "tokens/s"});
       rows.push_back({"decode", shape, decoded.seconds_per_step * 1e3, "ms"});

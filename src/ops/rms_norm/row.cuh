@@ -112,8 +112,9 @@ void launch_rms_norm(const KernelCall& call) {
   }
   if (p.rows.capacity == 0) return;
   with_held_row<T, 2, 8, 512>(p.n, [&]<int kPack, int kHeld, int kMaxThreads>(int threads) {
-    launch_dependent({static_cast<unsigned>(p.rows.capacity), static_cast<unsigned>(threads)}, stream_of(call),
-                     rms_norm_kernel<T, kPack, kHeld, kMaxThreads, kAdd>, p);
+    launch_dependent(
+        {static_cast<unsigned>(p.rows.capacity), static_cast<unsigned>(threads), 0, call.in(In::weight).constant},
+        stream_of(call), rms_norm_kernel<T, kPack, kHeld, kMaxThreads, kAdd>, p);
   });
   check_launch("rms_norm");
 }
