@@ -138,6 +138,10 @@ __device__ inline void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;\n
 __device__ inline void fence_async() { asm volatile("fence.proxy.async;\n" ::: "memory"); }
 __device__ inline void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory"); }
 
+__device__ inline void store_zeros16(std::uint32_t shared) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};\n" ::"r"(shared), "r"(0) : "memory");
+}
+
 // Barriers between some warps of a block, with `threads` threads in total. The ids are 1 to 15.
 __device__ inline void named_barrier_wait(int id, int threads) {
   asm volatile("bar.sync %0, %1;\n" ::"r"(id), "r"(threads) : "memory");

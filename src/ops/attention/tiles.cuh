@@ -108,9 +108,17 @@ struct PagedKeys {
   std::int64_t stride;
   const std::int32_t* table;   // [sequences, max_blocks]
   const std::int32_t* starts;  // [sequences]: the position of the first query
+  std::int64_t rows;           // of k and v: pages x block_size
   std::int32_t max_blocks;
   std::int32_t block_size;
 
+  // True if a page fills whole swizzled rows of shared memory, so that it can be copied as a box (wgmma_forward.cuh).
+  [[nodiscard]] __host__ __device__ bool boxed() const {
+    return block_size % 8 == 0 && block_size <= 128 && 128 % block_size == 0;
+  }
+  [[nodiscard]] __device__ std::int32_t page(std::int32_t sequence, std::int32_t key) const {
+    return table[static_cast<std::int64_t>(sequence) * max_blocks + key / block_size];
+  }
   [[nodiscard]] __device__ std::int64_t start(const SequenceTile& tile) const { return starts[tile.sequence]; }
   [[nodiscard]] __device__ std::int64_t offset(const SequenceTile& tile, std::int64_t key) const {
     const auto position = static_cast<std::uint32_t>(key);

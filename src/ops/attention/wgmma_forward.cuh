@@ -22,9 +22,10 @@
 //   2. wait for ready(V_i-1); start O += P_i-1 V_i-1; pass the turn on
 //   3. wait for S_i, arrive at free(K_i); mask, take the row maximum, compute P_i in f32 while the GEMM of 2 runs
 //   4. wait for O, arrive at free(V_i-1); round P_i to bf16; scale O to the new maximum
-// The copying warpgroup waits for free(stage) and fills it: one thread with TMA boxes or, for paged keys, 128 threads
-// with 16-byte cp.async. item_ready and item_free pass items of the schedule through two slots; q_ready and q_free
-// guard Q, which the next item overwrites after the last S of this one.
+// The copying warpgroup waits for free(stage) and fills it: one thread with TMA boxes, for paged keys the lanes of
+// a warp with a box for each page or, if block_size is no multiple of 8, 128 threads with 16-byte cp.async. item_ready
+// and item_free pass items of the schedule through two slots; q_ready and q_free guard Q, which the next item
+// overwrites after the last S of this one.
 //
 // A row's bits do not depend on the batch. Its dot products have one wgmma shape whatever the other 63 rows are; it
 // takes the tiles of its sequence in ascending order; its sums run over the same four lanes in the same order.
@@ -89,9 +90,25 @@ struct ForwardCompute {
     if ((tile + 1) * kForwardKeys - 1 > position[0]) mask_scores(s, tile * kForwardKeys, position);
   }
 
+  // Zeros the rows of a tile of values from `row` on, which were not copied: their weights are 0, and 0 times what was
+  // there before could be NaN.
+  __device__ void clear_values(int place, int row) const {
+    const int own = static_cast<int>(threadIdx.x) % 128;
+    if (own >= row) {
+      for (int part = 0; part < kWidth / 64; ++part) {
+        const std::uint32_t at = stage(place) + static_cast<std::uint32_t>(part * Plan::kKeyTile + own * 128);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) store_zeros16(at + 16 * static_cast<std::uint32_t>(i));
+      }
+    }
+    fence_async_shared();
+    named_barrier_wait(3 + group_index, 128);
+  }
+
   // Computes the `count` tiles of keys of a split, from tile `first` on, into `rows`. `ends`: this is the item's last
-  // split, so that q may be overwritten after the last scores.
-  __device__ void split(int first, int count, bool ends) {
+  // split, so that q may be overwritten after the last scores. `keys_in_all`: keys up to the last one of the item if
+  // the rows of values after them are not zeros, otherwise at least those of all tiles.
+  __device__ void split(int first, int count, bool ends, int keys_in_all) {
     ForwardScores s;
     ForwardWeights weights;
     rows.clear();
@@ -136,6 +153,8 @@ struct ForwardCompute {
     }
     // The values of the last tile.
     barrier_wait(barriers.ready(ring.place), ring.parity);
+    const int last_keys = keys_in_all - (first + count - 1) * kForwardKeys;
+    if (last_keys < kForwardKeys) clear_values(ring.place, last_keys);
     settle(rows.o);
     warpgroup_fence();
     start_values(weights, ring.place);
@@ -156,11 +175,12 @@ struct ForwardCompute {
   }
 };
 
-// Computes all rows of an item and writes their results: o and lse, or the splits for attention_merge.
+// Computes all rows of an item and writes their results: o and lse, or the splits for attention_merge. `cleared`: rows
+// of values after the last key are finite.
 template <int kWidth, int kGroups, bool kDeep>
 __device__ void forward_rows(ForwardCompute<kWidth, kGroups, kDeep>& compute, const TileQueries<__nv_bfloat16>& queries,
                              const AttentionItem& item, const ForwardTurns& turns, int kv_head,
-                             const ForwardSplits& splits, unsigned char* shared_bytes, int q_parity) {
+                             const ForwardSplits& splits, unsigned char* shared_bytes, int q_parity, bool cleared) {
   using Plan = WgmmaForward<kWidth, kGroups, kDeep>;
   auto& rows = compute.rows;
   const int thread = static_cast<int>(threadIdx.x) - 128;
@@ -189,7 +209,7 @@ __device__ void forward_rows(ForwardCompute<kWidth, kGroups, kDeep>& compute, co
       compute.follow(count, ends);
       continue;
     }
-    compute.split(first, count, ends);
+    compute.split(first, count, ends, cleared ? tiles * kForwardKeys : item.work);
     rows.reduce_sums();
     if (splits.per_row > 1) {
 #pragma unroll
@@ -262,15 +282,17 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups, kDeep>::kThread
     }
     if (turns.first * kSplitKeys >= item.work) return;
   }
+  bool threads_copy = false;  // all threads of the copying warpgroup, 16 bytes at a time
+  if constexpr (kPaged) threads_copy = !keys.boxed();
   if (threadIdx.x == 0) {
     barrier_init(barriers.q_ready(), 1);
     barrier_init(barriers.q_free(), Plan::kWarps);
     for (int i = 0; i < 2; ++i) {
       barrier_init(barriers.item_ready(i), 1);
-      barrier_init(barriers.item_free(i), Plan::kWarps + (kPaged ? 4 : 0));
+      barrier_init(barriers.item_free(i), Plan::kWarps + (kPaged ? threads_copy ? 4 : 1 : 0));
     }
     for (int i = 0; i < Plan::kStages; ++i) {
-      barrier_init(barriers.ready(i), kPaged ? 128 : 1);
+      barrier_init(barriers.ready(i), threads_copy ? 128 : 1);
       barrier_init(barriers.free(i), Plan::kWarps);
     }
     barrier_init_done();
@@ -280,7 +302,7 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups, kDeep>::kThread
   ForwardRing<2> slots;
   if (threadIdx.x < 128) {
     fewer_registers<Plan::kCopyRegisters>();
-    if (!kPaged && threadIdx.x != 0) return;
+    if (threadIdx.x >= (threads_copy ? 128 : kPaged ? 32 : 1)) return;
     ForwardCopy<kWidth, kGroups, kDeep, Keys> copy{
         keys, maps, shared, barriers, kv_head, queries.group(), item_tokens * queries.group() * 128, {}, {}};
     if constexpr (!kScheduled) {
@@ -320,7 +342,7 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups, kDeep>::kThread
     compute.group_index = static_cast<int>(threadIdx.x) / 128 - 1;
     compute.scale = queries.scale * kLog2e;
     if constexpr (!kScheduled) {
-      forward_rows(compute, queries, item, turns, kv_head, splits, wgmma_shared, 0);
+      forward_rows(compute, queries, item, turns, kv_head, splits, wgmma_shared, 0, !kPaged || threads_copy);
     } else {
       if (compute.group_index == 1) compute.pass_turn();
       for (;;) {
@@ -331,7 +353,7 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups, kDeep>::kThread
           write_zero_item<kWidth>(queries, item, kv_head, static_cast<int>(threadIdx.x) - 128, Plan::kConsumers);
           continue;
         }
-        forward_rows(compute, queries, item, turns, kv_head, splits, wgmma_shared, q_parity);
+        forward_rows(compute, queries, item, turns, kv_head, splits, wgmma_shared, q_parity, !kPaged || threads_copy);
         q_parity ^= 1;
       }
     }

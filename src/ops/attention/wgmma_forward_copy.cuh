@@ -63,7 +63,7 @@ struct ForwardRing {
 };
 
 struct ForwardMaps {
-  CUtensorMap q, k, v;  // k and v for packed keys only
+  CUtensorMap q, k, v;  // boxes of k and v: a tile of packed keys, or a page if Keys::boxed()
 };
 
 // The splits of an item that a block takes: `first`, first + step, ...
@@ -83,7 +83,9 @@ struct ForwardTurns {
   return item;
 }
 
-// The copying side: one thread for packed keys, all 128 threads of the warpgroup for paged keys.
+// The copying side. Packed keys: one thread copies all rows of 64 columns of a tile by one instruction. Pages that fill
+// whole swizzled rows of shared memory (Keys::boxed()): the lanes of one warp copy a page, or half its columns, each.
+// Other pages: all 128 threads of the warpgroup copy 16 bytes at a time.
 template <int kWidth, int kGroups, bool kDeep, class Keys>
 struct ForwardCopy {
   using Plan = WgmmaForward<kWidth, kGroups, kDeep>;
@@ -96,7 +98,7 @@ struct ForwardCopy {
   ForwardBarriers barriers;
   int kv_head, box_heads, box_bytes;  // heads and bytes of a TMA box of queries, which has 64 columns
   ForwardRing<Plan::kStages> ring;
-  ForwardRing<Plan::kStages> under_way;  // the oldest tile in flight
+  ForwardRing<Plan::kStages> under_way;  // the oldest tile in flight, if threads copy
   int pending = 0;
 
   // Starts copying the item's queries once the last item's have been read.
@@ -174,11 +176,56 @@ struct ForwardCopy {
       if (++pending > kPending) complete_oldest_tile();
     }
   }
+  // The page of this lane in the tile of keys from `key` on; -1 if the lane has none.
+  [[nodiscard]] __device__ int lane_page(const AttentionItem& item, int key) const {
+    const int at = key + lane() % lanes_a_part() * keys.block_size;
+    return lane() < lanes_a_part() * (kWidth / 64) && at < item.work ? keys.page(item.sequence, at) : -1;
+  }
+  // Copies the pages of a tile of keys or values to the next stage. Rows after item.work are what was there before.
+  template <bool kOfValues>
+  __device__ void pages(const AttentionItem& item, int key, int page) {
+    const std::uint32_t to = shared + static_cast<std::uint32_t>(Plan::kStage + ring.place * Plan::kStageBytes);
+    const std::uint32_t ready = barriers.ready(ring.place);
+    const int count = (min(kForwardKeys, item.work - key) + keys.block_size - 1) / keys.block_size;
+    barrier_wait(barriers.free(ring.place), ring.parity ^ 1);
+    ring.next();
+    if (lane() == 0) barrier_expect(ready, count * keys.block_size * kWidth * 2);
+    __syncwarp();
+    if (page < 0) return;
+    const int part = lane() / lanes_a_part();
+    const int row = lane() % lanes_a_part() * keys.block_size;
+    bulk_copy_box(to + static_cast<std::uint32_t>(part * Plan::kKeyTile + row * 128), kOfValues ? maps.v : maps.k,
+                  part * 64, kv_head, page * keys.block_size, ready);
+  }
+  [[nodiscard]] __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  [[nodiscard]] __device__ int lanes_a_part() const { return kForwardKeys / keys.block_size; }
+
+  // Copies the tiles of a split by pages. The page of a lane is looked up a tile ahead.
+  __device__ void split_by_pages(const AttentionItem& item, int first, int count) {
+    int next = lane_page(item, first * kForwardKeys);
+    int page = -1;
+    for (int i = 0; i <= count; ++i) {
+      const int before = page;
+      if (i < count) {
+        page = next;
+        if (i + 1 < count) next = lane_page(item, (first + i + 1) * kForwardKeys);
+        pages<false>(item, (first + i) * kForwardKeys, page);
+      }
+      if (i > 0) pages<true>(item, (first + i - 1) * kForwardKeys, before);
+    }
+  }
+
   // Copies all keys and values of the item's splits in the order K0 K1 V0 K2 V1 ..., in which they are used.
   __device__ void item(const AttentionItem& item, const ForwardTurns& turns) {
     const int tiles = (item.work + kForwardKeys - 1) / kForwardKeys;
     for (int first = turns.first * kSplitTiles; first < tiles; first += turns.step * kSplitTiles) {
       const int count = min(kSplitTiles, tiles - first);
+      if constexpr (kPaged) {
+        if (keys.boxed()) {
+          split_by_pages(item, first, count);
+          continue;
+        }
+      }
       for (int i = 0; i <= count; ++i) {
         if (i < count) rows<false>(item, (first + i) * kForwardKeys);
         if (i > 0) rows<true>(item, (first + i - 1) * kForwardKeys);

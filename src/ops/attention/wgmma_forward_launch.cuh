@@ -34,7 +34,12 @@ template <int kWidth, int kGroups, bool kDeep, class Keys>
   const int item_tokens = Plan::kRows / group;
   ForwardMaps maps{};
   maps.q = row_boxes(queries.q, rows, queries.q_stride, queries.heads, kWidth, item_tokens, group);
-  if constexpr (!Keys::kDecodes) {
+  if constexpr (Keys::kDecodes) {
+    if (keys.boxed()) {
+      maps.k = row_boxes(keys.k, keys.rows, keys.stride, queries.kv_heads, kWidth, keys.block_size);
+      maps.v = row_boxes(keys.v, keys.rows, keys.stride, queries.kv_heads, kWidth, keys.block_size);
+    }
+  } else {
     maps.k = row_boxes(keys.k, rows, keys.stride, queries.kv_heads, kWidth, kForwardKeys);
     maps.v = row_boxes(keys.v, rows, keys.stride, queries.kv_heads, kWidth, kForwardKeys);
   }

@@ -32,6 +32,7 @@ void forward(const KernelCall& call) {
                           .stride = a.kv_heads * a.head_dim,
                           .table = table.as<std::int32_t>(),
                           .starts = call.in(PagedAttentionIn::starts).as<std::int32_t>(),
+                          .rows = call.in(PagedAttentionIn::k_cache).dim(0) * a.block_size,
                           .max_blocks = static_cast<std::int32_t>(table.dim(1)),
                           .block_size = static_cast<std::int32_t>(a.block_size)};
   launch_attention_forward(queries, keys, plan_of(*qkv.type, *table.type, a), call.workspace, stream_of(call));
