@@ -63,84 +63,103 @@ void launch_attention_output_dot(const AttentionGradients<T>& args, cudaStream_t
 
 inline constexpr int kSimpleBackwardRows = 8;  // own rows of a block
 
+// Own rows of a block in shared memory, `width` elements apart, and its tiles of the other side. Scores are dot
+// products of `own` and the tile's first rows (q and k, or k and q); gradients of weights are those of `own_gradient`
+// and the second rows (grad_o and v, or v and grad_o).
 template <class T>
-[[nodiscard]] std::size_t simple_backward_shared_bytes(std::int64_t head_dim) {
-  return static_cast<std::size_t>(2 * kSimpleBackwardRows * head_dim + 2 * kSimpleKeys * (head_dim + 1)) *
-         sizeof(CudaAccumulator<T>);
-}
-
-// Shared memory of a block: its own rows and those of a tile of the other side. Scores are dot products of `own` and
-// `other` (q and k, or k and q); gradients of weights are those of `own_gradient` and `other_gradient` (grad_o and v,
-// or v and grad_o).
-template <class A>
 struct SimpleRows {
-  A *own, *own_gradient, *other, *other_gradient;
+  static constexpr int kRows = kSimpleBackwardRows / kSimpleWarps;  // of a warp
+  T *own, *own_gradient;
+  SimpleTiles<T> tiles;
   int width, pitch;
 
-  __device__ SimpleRows(unsigned char* shared, int width_) : width(width_), pitch(width_ + 1) {
-    own = reinterpret_cast<A*>(shared);
-    own_gradient = own + kSimpleBackwardRows * width;
-    other = own_gradient + kSimpleBackwardRows * width;
-    other_gradient = other + kSimpleKeys * pitch;
-  }
-  // Dot products of own row `row` with the lane's row of the tile.
-  __device__ void products(int row, int lane, A& score, A& grad_weight) const {
-    score = grad_weight = A(0);
-    for (int d = 0; d < width; ++d) {
-      score = std::fma(own[row * width + d], other[lane * pitch + d], score);
-      grad_weight = std::fma(own_gradient[row * width + d], other_gradient[lane * pitch + d], grad_weight);
+  __device__ SimpleRows(unsigned char* shared, int width_, int stages)
+      : own(reinterpret_cast<T*>(shared)),
+        own_gradient(own + kSimpleBackwardRows * width_),
+        tiles{own_gradient + kSimpleBackwardRows * width_, width_, stages},
+        width(width_),
+        pitch(simple_pitch<T>(width_)) {}
+  // Dot products of the warp's rows with the lane's row of the tile.
+  __device__ void products(const T* other, const T* other_gradient, T (&score)[kRows], T (&grad_weight)[kRows]) const {
+    const int first = static_cast<int>(threadIdx.x) / 32 * kRows;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) score[r] = grad_weight[r] = T(0);
+    for (int d = 0; d < width; d += kPackSize<T>) {
+      const auto a = pack_at(other + lane * pitch + d);
+      const auto b = pack_at(other_gradient + lane * pitch + d);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const auto own_a = pack_at(own + (first + r) * width + d);
+        const auto own_b = pack_at(own_gradient + (first + r) * width + d);
+#pragma unroll
+        for (int e = 0; e < kPackSize<T>; ++e) {
+          score[r] = std::fma(own_a[e], a[e], score[r]);
+          grad_weight[r] = std::fma(own_b[e], b[e], grad_weight[r]);
+        }
+      }
     }
   }
-  // result += the sum, over the lanes in order, of a lane's weight x its row of the tile
+  // result += the sum, over the lanes in order, of a lane's weight x its row of the tile; for each row of the warp
   template <int kParts>
-  __device__ void add(const A* rows, A weight, int lane, A (&result)[kParts]) const {
+  __device__ void add(const T* rows, const T (&weight)[kRows], T (&result)[kRows][kParts]) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 8
     for (int j = 0; j < kSimpleKeys; ++j) {
-      const A of_row = __shfl_sync(0xFFFFFFFFu, weight, j);
+      T of_row[kRows];
 #pragma unroll
-      for (int i = 0; i < kParts; ++i) {
-        if (lane + 32 * i < width) result[i] = std::fma(of_row, rows[j * pitch + lane + 32 * i], result[i]);
+      for (int r = 0; r < kRows; ++r) of_row[r] = __shfl_sync(0xFFFFFFFFu, weight[r], j);
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        if (lane + 32 * part >= width) continue;
+        const T value = rows[j * pitch + lane + 32 * part];
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) result[r][part] = std::fma(of_row[r], value, result[r][part]);
       }
     }
   }
 };
 
-template <int kParts, class T, class A>
-__device__ void write_simple_row(T* to, const A (&values)[kParts], int width, int lane) {
+template <int kParts, class T>
+__device__ void write_simple_row(T* to, const T (&values)[kParts], int width) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
-  for (int i = 0; i < kParts; ++i) {
-    if (lane + 32 * i < width) to[lane + 32 * i] = narrowed<T>(values[i]);
+  for (int part = 0; part < kParts; ++part) {
+    if (lane + 32 * part < width) to[lane + 32 * part] = values[part];
   }
 }
 
 template <int kParts, class T>
 __global__ void __launch_bounds__(kSimpleWarps * 32)
-    simple_attention_backward_queries(AttentionGradients<T> args, std::int64_t tiles) {
-  using A = CudaAccumulator<T>;
-  constexpr int kRows = kSimpleBackwardRows / kSimpleWarps;
+    simple_attention_backward_queries(AttentionGradients<T> args, std::int64_t tiles, int stages) {
+  constexpr int kRows = SimpleRows<T>::kRows;
   extern __shared__ __align__(128) unsigned char shared_bytes[];
   const int width = args.head_dim;
-  const SimpleRows<A> shared(shared_bytes, width);
+  const SimpleRows<T> shared(shared_bytes, width, stages);
   const std::int32_t group = args.group();
   const auto kv_head = static_cast<std::int64_t>(blockIdx.x % args.kv_heads);
   const std::int64_t index = tiles - 1 - blockIdx.x / args.kv_heads;
+  begin_dependent_kernel();
   const SequenceTile tile = sequence_tile(args.sequences, group, kSimpleBackwardRows, index);
   if (tile.first >= tile.end) return;
   const auto token_of = [&](std::int64_t row) { return tile.token + row / group; };
   const auto head_of = [&](std::int64_t row) { return kv_head * group + row % group; };
   const auto place_of = [&](std::int64_t row) { return token_of(row) * args.stride + head_of(row) * width; };
-  load_rows<T>(shared.own, kSimpleBackwardRows, width, width, [&](int i) {
+  const auto own_query = [&](int i) {
     return !tile.outside && tile.first + i < tile.end ? args.q + place_of(tile.first + i) : nullptr;
-  });
-  load_rows<T>(shared.own_gradient, kSimpleBackwardRows, width, width, [&](int i) {
+  };
+  const auto own_gradient = [&](int i) {
     const std::int64_t row = tile.first + i;
     return !tile.outside && row < tile.end ? args.grad_o + (token_of(row) * args.heads + head_of(row)) * width
                                            : nullptr;
-  });
+  };
+  start_rows(shared.own, kSimpleBackwardRows, width, width, own_query, args.q);
+  start_rows(shared.own_gradient, kSimpleBackwardRows, width, width, own_gradient, args.grad_o);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  A lse[kRows] = {};
-  A overlap[kRows] = {};
-  A grad_q[kRows][kParts] = {};
+  T lse[kRows] = {};
+  T overlap[kRows] = {};
+  T grad_q[kRows][kParts] = {};
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const std::int64_t row = tile.first + warp * kRows + r;
@@ -148,41 +167,46 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
     lse[r] = args.lse[token_of(row) * args.heads + head_of(row)];
     overlap[r] = args.overlap[token_of(row) * args.heads + head_of(row)];
   }
-  const std::int64_t last = tile.outside ? -1 : (tile.end - 1) / group;
-  for (std::int64_t key = 0; key <= last; key += kSimpleKeys) {
-    __syncthreads();
-    const auto row_of = [&](const T* from, int i) {
-      return key + i <= last ? from + (tile.token + key + i) * args.stride + kv_head * width : nullptr;
+  const std::int64_t keys = tile.outside ? 0 : (tile.end - 1) / group + 1;
+  const auto copy = [&](int i, T* k, T* v) {
+    const std::int64_t key = static_cast<std::int64_t>(i) * kSimpleKeys;
+    const auto row_of = [&](const T* from, int row) {
+      return key + row < keys ? from + (tile.token + key + row) * args.stride + kv_head * width : nullptr;
     };
-    load_rows<T>(shared.other, kSimpleKeys, width, shared.pitch, [&](int i) { return row_of(args.k, i); });
-    load_rows<T>(shared.other_gradient, kSimpleKeys, width, shared.pitch, [&](int i) { return row_of(args.v, i); });
-    __syncthreads();
+    start_rows(k, kSimpleKeys, width, shared.pitch, [&](int row) { return row_of(args.k, row); }, args.k);
+    start_rows(v, kSimpleKeys, width, shared.pitch, [&](int row) { return row_of(args.v, row); }, args.v);
+  };
+  const auto use = [&](int i, const T* k, const T* v) {
+    const std::int64_t key = static_cast<std::int64_t>(i) * kSimpleKeys;
+    T score[kRows];
+    T grad_weight[kRows];
+    shared.products(k, v, score, grad_weight);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const std::int64_t row = tile.first + warp * kRows + r;
-      A score, grad_weight;
-      shared.products(warp * kRows + r, lane, score, grad_weight);
       const bool seen = row < tile.end && key + lane <= row / group;
-      const A weight = seen ? std::exp(score * args.scale - lse[r]) : A(0);
-      shared.add(shared.other, weight * (grad_weight - overlap[r]) * args.scale, lane, grad_q[r]);
+      const T weight = seen ? std::exp(score[r] * args.scale - lse[r]) : T(0);
+      score[r] = weight * (grad_weight[r] - overlap[r]) * args.scale;
     }
-  }
+    shared.add(k, score, grad_q);
+  };
+  shared.tiles.for_each(static_cast<int>((keys + kSimpleKeys - 1) / kSimpleKeys), copy, use);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const std::int64_t row = tile.first + warp * kRows + r;
-    if (row < tile.end) write_simple_row(args.grad_q + place_of(row), grad_q[r], width, lane);
+    if (row < tile.end) write_simple_row(args.grad_q + place_of(row), grad_q[r], width);
   }
 }
 
 template <int kParts, class T>
 __global__ void __launch_bounds__(kSimpleWarps * 32)
-    simple_attention_backward_keys(AttentionGradients<T> args, std::int64_t tiles) {
-  using A = CudaAccumulator<T>;
-  constexpr int kRows = kSimpleBackwardRows / kSimpleWarps;
+    simple_attention_backward_keys(AttentionGradients<T> args, std::int64_t, int stages) {
+  constexpr int kRows = SimpleRows<T>::kRows;
   extern __shared__ __align__(128) unsigned char shared_bytes[];
   const int width = args.head_dim;
-  const SimpleRows<A> shared(shared_bytes, width);
+  const SimpleRows<T> shared(shared_bytes, width, stages);
   const auto kv_head = static_cast<std::int64_t>(blockIdx.x % args.kv_heads);
+  begin_dependent_kernel();
   const SequenceTile tile =
       sequence_tile(args.sequences, 1, kSimpleBackwardRows, blockIdx.x / static_cast<std::int64_t>(args.kv_heads));
   if (tile.first >= tile.end) return;
@@ -190,44 +214,56 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
   const auto own_row = [&](const T* from, int i) {
     return !tile.outside && tile.first + i < tile.end ? from + place_of(tile.first + i) : nullptr;
   };
-  load_rows<T>(shared.own, kSimpleBackwardRows, width, width, [&](int i) { return own_row(args.k, i); });
-  load_rows<T>(shared.own_gradient, kSimpleBackwardRows, width, width, [&](int i) { return own_row(args.v, i); });
+  start_rows(shared.own, kSimpleBackwardRows, width, width, [&](int i) { return own_row(args.k, i); }, args.k);
+  start_rows(shared.own_gradient, kSimpleBackwardRows, width, width, [&](int i) { return own_row(args.v, i); }, args.v);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  A grad_k[kRows][kParts] = {};
-  A grad_v[kRows][kParts] = {};
+  T grad_k[kRows][kParts] = {};
+  T grad_v[kRows][kParts] = {};
+  // Tiles of query rows: those of the group's first head in order, then those of the next head.
   const std::int64_t queries = tile.outside ? 0 : tile.rows;
-  for (std::int64_t head = kv_head * args.group(); head < (kv_head + 1) * args.group(); ++head) {
-    for (std::int64_t query = tile.first / kSimpleKeys * kSimpleKeys; query < queries; query += kSimpleKeys) {
-      __syncthreads();
-      load_rows<T>(shared.other, kSimpleKeys, width, shared.pitch, [&](int i) {
-        return query + i < queries ? args.q + (tile.token + query + i) * args.stride + head * width : nullptr;
-      });
-      load_rows<T>(shared.other_gradient, kSimpleKeys, width, shared.pitch, [&](int i) {
-        return query + i < queries ? args.grad_o + ((tile.token + query + i) * args.heads + head) * width : nullptr;
-      });
-      __syncthreads();
-      const bool used = query + lane < queries;
-      const std::int64_t at = (tile.token + query + lane) * args.heads + head;
-      const A lse = used ? args.lse[at] : A(0);
-      const A overlap = used ? args.overlap[at] : A(0);
+  const std::int64_t begin = tile.first / kSimpleKeys * kSimpleKeys;
+  const int tiles_a_head = tile.outside ? 0 : static_cast<int>((queries - begin + kSimpleKeys - 1) / kSimpleKeys);
+  const auto head_of = [&](int i) { return kv_head * args.group() + i / tiles_a_head; };
+  const auto query_of = [&](int i) { return begin + static_cast<std::int64_t>(i % tiles_a_head) * kSimpleKeys; };
+  const auto copy = [&](int i, T* q, T* grad_o) {
+    const std::int64_t head = head_of(i);
+    const std::int64_t query = query_of(i);
+    const auto query_row = [&](int row) {
+      return query + row < queries ? args.q + (tile.token + query + row) * args.stride + head * width : nullptr;
+    };
+    const auto gradient_row = [&](int row) {
+      return query + row < queries ? args.grad_o + ((tile.token + query + row) * args.heads + head) * width : nullptr;
+    };
+    start_rows(q, kSimpleKeys, width, shared.pitch, query_row, args.q);
+    start_rows(grad_o, kSimpleKeys, width, shared.pitch, gradient_row, args.grad_o);
+  };
+  const auto use = [&](int i, const T* q, const T* grad_o) {
+    const std::int64_t query = query_of(i);
+    const bool used = query + lane < queries;
+    const std::int64_t at = (tile.token + query + lane) * args.heads + head_of(i);
+    const T lse = used ? args.lse[at] : T(0);
+    const T overlap = used ? args.overlap[at] : T(0);
+    T score[kRows];
+    T grad_weight[kRows];
+    T weight[kRows];
+    shared.products(q, grad_o, score, grad_weight);
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        A score, grad_weight;
-        shared.products(warp * kRows + r, lane, score, grad_weight);
-        const bool seen = used && query + lane >= tile.first + warp * kRows + r;
-        const A weight = seen ? std::exp(score * args.scale - lse) : A(0);
-        shared.add(shared.other_gradient, weight, lane, grad_v[r]);
-        shared.add(shared.other, weight * (grad_weight - overlap) * args.scale, lane, grad_k[r]);
-      }
+    for (int r = 0; r < kRows; ++r) {
+      const bool seen = used && query + lane >= tile.first + warp * kRows + r;
+      weight[r] = seen ? std::exp(score[r] * args.scale - lse) : T(0);
+      score[r] = weight[r] * (grad_weight[r] - overlap) * args.scale;
     }
-  }
+    shared.add(grad_o, weight, grad_v);
+    shared.add(q, score, grad_k);
+  };
+  shared.tiles.for_each(tiles_a_head * args.group(), copy, use);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const std::int64_t row = tile.first + warp * kRows + r;
     if (row >= tile.end) continue;
-    write_simple_row(args.grad_k + place_of(row), grad_k[r], width, lane);
-    write_simple_row(args.grad_v + place_of(row), grad_v[r], width, lane);
+    write_simple_row(args.grad_k + place_of(row), grad_k[r], width);
+    write_simple_row(args.grad_v + place_of(row), grad_v[r], width);
   }
 }
 
@@ -235,12 +271,15 @@ template <class T>
 void launch_simple_attention_backward(const AttentionGradients<T>& args, cudaStream_t stream) {
   const std::int64_t query_tiles = tiles_capacity(args.sequences, args.group(), kSimpleBackwardRows);
   const std::int64_t key_tiles = tiles_capacity(args.sequences, 1, kSimpleBackwardRows);
-  const std::size_t shared = simple_backward_shared_bytes<T>(args.head_dim);
+  const SimpleShared<T> shared(args.head_dim,
+                               static_cast<std::size_t>(2 * kSimpleBackwardRows * args.head_dim) * sizeof(T));
   with_head_parts(args.head_dim, [&]<int kParts>() {
     const auto launch = [&](auto kernel, std::int64_t tiles) {
-      check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
-                 "cudaFuncSetAttribute");
-      kernel<<<static_cast<unsigned>(tiles * args.kv_heads), kSimpleWarps * 32, shared, stream>>>(args, tiles);
+      check_cuda(
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared.bytes)),
+          "cudaFuncSetAttribute");
+      launch_dependent({static_cast<unsigned>(tiles * args.kv_heads), kSimpleWarps * 32, shared.bytes}, stream, kernel,
+                       args, tiles, shared.stages);
       check_launch("attention_backward");
     };
     launch(simple_attention_backward_queries<kParts, T>, query_tiles);

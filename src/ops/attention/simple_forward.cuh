@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/cuda/device.h"
+#include "backend/cuda/mma.cuh"
 #include "ops/attention/tiles.cuh"
 
 namespace hone {
@@ -17,46 +19,110 @@ inline constexpr int kSimpleForwardRows = 16;  // query rows of a block
 // Calls body.operator()<kParts>(), where kParts is the number of elements of a head that a lane has: lane + 32 i.
 template <class Body>
 void with_head_parts(std::int64_t head_dim, const Body& body) {
-  if (head_dim <= 128) {
+  if (head_dim <= 32) {
+    body.template operator()<1>();
+  } else if (head_dim <= 64) {
+    body.template operator()<2>();
+  } else if (head_dim <= 128) {
     body.template operator()<4>();
   } else {
     body.template operator()<8>();
   }
 }
 
-// Copies rows of `width` elements to shared memory, `pitch` elements apart; source(row) is null for a row of zeros.
-template <class T, class A, class Source>
-__device__ void load_rows(A* shared, int rows, int width, int pitch, const Source& source) {
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  for (int row = warp; row < rows; row += kSimpleWarps) {
+// Elements from one row of a tile in shared memory to the next. 16 bytes of padding let the lanes of a warp read 16
+// bytes each of successive rows, or one column each of a row, without bank conflicts.
+template <class T>
+[[nodiscard]] __host__ __device__ constexpr int simple_pitch(int width) {
+  return width + kPackSize<T>;
+}
+
+// Starts copying rows of `width` elements to shared memory, `pitch` elements apart; source(row) is null for a row of
+// zeros. All rows are on their way at once: a row at a time, a tile takes as long as its rows' latencies together.
+template <class T, class Source>
+__device__ void start_rows(T* shared, int rows, int width, int pitch, const Source& source, const T* anywhere) {
+  const int packs = width / kPackSize<T>;
+  for (int i = static_cast<int>(threadIdx.x); i < rows * packs; i += kSimpleWarps * 32) {
+    const int row = i / packs;
+    const int column = (i - row * packs) * kPackSize<T>;
     const T* from = source(row);
-    for (int d = lane; d < width; d += 32) shared[row * pitch + d] = from != nullptr ? widened(from[d]) : A(0);
+    copy_async16(shared_address(shared + row * pitch + column), from != nullptr ? from + column : anywhere,
+                 from != nullptr);
   }
 }
 
+// Two matrices of kSimpleKeys rows each in shared memory, twice if `stages` is 2: a tile is copied while the one before
+// is used.
 template <class T>
-[[nodiscard]] std::size_t simple_forward_shared_bytes(std::int64_t head_dim) {
-  return static_cast<std::size_t>(kSimpleForwardRows * head_dim + 2 * kSimpleKeys * (head_dim + 1)) *
-         sizeof(CudaAccumulator<T>);
+struct SimpleTiles {
+  T* shared;
+  int width, stages;
+
+  [[nodiscard]] __host__ __device__ static std::size_t elements(int width) {
+    return static_cast<std::size_t>(2 * kSimpleKeys) * static_cast<std::size_t>(simple_pitch<T>(width));
+  }
+  [[nodiscard]] __device__ T* first(int tile) const { return shared + tile % stages * elements(width); }
+  [[nodiscard]] __device__ T* second(int tile) const { return first(tile) + kSimpleKeys * simple_pitch<T>(width); }
+
+  // Calls use(first rows, second rows) for `tiles` tiles, copied by start(tile, first rows, second rows). All threads
+  // of the block call it. What they started to copy before is there too when the first tile is used.
+  template <class Start, class Use>
+  __device__ void for_each(int tiles, const Start& start, const Use& use) const {
+    const auto begin = [&](int i) {
+      start(i, first(i), second(i));
+      copy_async_commit();
+    };
+    if (tiles > 0) begin(0);
+    if (tiles == 0) copy_async_wait<0>();
+    for (int i = 0; i < tiles; ++i) {
+      const bool ahead = stages > 1 && i + 1 < tiles;
+      if (ahead) {
+        begin(i + 1);
+        copy_async_wait<1>();
+      } else {
+        copy_async_wait<0>();
+      }
+      __syncthreads();
+      use(i, first(i), second(i));
+      __syncthreads();
+      if (stages == 1 && i + 1 < tiles) begin(i + 1);
+    }
+  }
+};
+
+// Shared memory of a block that has `own_bytes` of its own rows, and the stages of its tiles: 2 where they fit.
+template <class T>
+struct SimpleShared {
+  int stages;
+  std::size_t bytes;
+
+  SimpleShared(std::int64_t head_dim, std::size_t own_bytes) {
+    const std::size_t tile = SimpleTiles<T>::elements(static_cast<int>(head_dim)) * sizeof(T);
+    stages = own_bytes + 2 * tile <= cuda_device().properties().sharedMemPerBlockOptin ? 2 : 1;
+    bytes = own_bytes + static_cast<std::size_t>(stages) * tile;
+  }
+};
+
+template <class T>
+[[nodiscard]] __device__ inline const Pack<T, kPackSize<T>>& pack_at(const T* from) {
+  return *reinterpret_cast<const Pack<T, kPackSize<T>>*>(from);
 }
 
 // o and lse of kSimpleForwardRows query rows of one key head, which a block has.
 template <int kParts, class T, class Keys>
 __global__ void __launch_bounds__(kSimpleWarps * 32)
-    simple_attention_forward(TileQueries<T> queries, Keys keys, std::int64_t tiles) {
-  using A = CudaAccumulator<T>;
+    simple_attention_forward(TileQueries<T> queries, Keys keys, std::int64_t tiles, int stages) {
   constexpr int kRows = kSimpleForwardRows / kSimpleWarps;  // rows of a warp
   extern __shared__ __align__(128) unsigned char shared_bytes[];
   const int width = queries.head_dim;
-  const int pitch = width + 1;
-  A* shared_q = reinterpret_cast<A*>(shared_bytes);
-  A* shared_k = shared_q + kSimpleForwardRows * width;
-  A* shared_v = shared_k + kSimpleKeys * pitch;
+  const int pitch = simple_pitch<T>(width);
+  T* shared_q = reinterpret_cast<T*>(shared_bytes);
+  const SimpleTiles<T> shared{shared_q + kSimpleForwardRows * width, width, stages};
 
   const std::int32_t group = queries.group();
   const auto kv_head = static_cast<std::int32_t>(blockIdx.x % queries.kv_heads);
   const std::int64_t index = tiles - 1 - blockIdx.x / queries.kv_heads;  // the longest first
+  begin_dependent_kernel();
   const SequenceTile tile = sequence_tile(queries.sequences, group, kSimpleForwardRows, index);
   if (tile.first >= tile.end) return;
   if (tile.outside) {
@@ -64,77 +130,86 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
     return;
   }
   const auto head_of = [&](std::int64_t row) { return static_cast<std::int64_t>(kv_head) * group + row % group; };
-  load_rows<T>(shared_q, kSimpleForwardRows, width, width, [&](int i) -> const T* {
+  const auto query_row = [&](int i) -> const T* {
     const std::int64_t row = tile.first + i;
     if (row >= tile.end) return nullptr;
     return queries.q + (tile.token + row / group) * queries.q_stride + head_of(row) * width;
-  });
+  };
+  start_rows(shared_q, kSimpleForwardRows, width, width, query_row, queries.q);
 
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
+  const bool idle = tile.first + warp * kRows >= tile.end;
   const std::int64_t start = keys.start(tile);
   std::int64_t position[kRows];
-  A o[kRows][kParts] = {};
-  A greatest[kRows];
-  A sum[kRows] = {};
+  T o[kRows][kParts] = {};
+  T greatest[kRows];
+  T sum[kRows] = {};
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     position[r] = start + (tile.first + warp * kRows + r) / group;
-    greatest[r] = -std::numeric_limits<A>::infinity();
+    greatest[r] = -std::numeric_limits<T>::infinity();
   }
   const std::int64_t last = start + (tile.end - 1) / group;
-  for (std::int64_t key = 0; key <= last; key += kSimpleKeys) {
-    __syncthreads();
-    const auto row_of = [&](const T* from, int i) {
-      return key + i <= last ? from + keys.offset(tile, key + i) + static_cast<std::int64_t>(kv_head) * width : nullptr;
+  const auto copy = [&](int i, T* k, T* v) {
+    const std::int64_t key = static_cast<std::int64_t>(i) * kSimpleKeys;
+    const auto row_of = [&](const T* from, int row) {
+      return key + row <= last ? from + keys.offset(tile, key + row) + static_cast<std::int64_t>(kv_head) * width
+                               : nullptr;
     };
-    load_rows<T>(shared_k, kSimpleKeys, width, pitch, [&](int i) { return row_of(keys.k, i); });
-    load_rows<T>(shared_v, kSimpleKeys, width, pitch, [&](int i) { return row_of(keys.v, i); });
-    __syncthreads();
-
-    A weight[kRows] = {};
-    for (int d = 0; d < width; ++d) {
-      const A k = shared_k[lane * pitch + d];
+    start_rows(k, kSimpleKeys, width, pitch, [&](int row) { return row_of(keys.k, row); }, keys.k);
+    start_rows(v, kSimpleKeys, width, pitch, [&](int row) { return row_of(keys.v, row); }, keys.v);
+  };
+  const auto use = [&](int i, const T* k_rows, const T* v_rows) {
+    if (idle) return;
+    const std::int64_t key = static_cast<std::int64_t>(i) * kSimpleKeys;
+    T weight[kRows] = {};
+    for (int d = 0; d < width; d += kPackSize<T>) {
+      const auto k = pack_at(k_rows + lane * pitch + d);
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) weight[r] = std::fma(shared_q[(warp * kRows + r) * width + d], k, weight[r]);
+      for (int r = 0; r < kRows; ++r) {
+        const auto q = pack_at(shared_q + (warp * kRows + r) * width + d);
+#pragma unroll
+        for (int e = 0; e < kPackSize<T>; ++e) weight[r] = std::fma(q[e], k[e], weight[r]);
+      }
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      if (key > position[r]) {
-        weight[r] = A(0);
-        continue;
-      }
-      const A score = key + lane <= position[r] ? weight[r] * queries.scale : -std::numeric_limits<A>::infinity();
-      const A here = warp_max(score);
-      const A most = here > greatest[r] ? here : greatest[r];
-      const A decay = std::exp(greatest[r] - most);
+      // A tile past the row's position changes nothing: its weights are 0 and `most` stays, as the first tile has a key
+      // that the row sees.
+      const T score = key + lane <= position[r] ? weight[r] * queries.scale : -std::numeric_limits<T>::infinity();
+      const T here = warp_max(score);
+      const T most = here > greatest[r] ? here : greatest[r];
+      const T decay = std::exp(greatest[r] - most);
       weight[r] = std::exp(score - most);
       sum[r] = std::fma(sum[r], decay, warp_sum(weight[r]));
       greatest[r] = most;
 #pragma unroll
-      for (int i = 0; i < kParts; ++i) o[r][i] *= decay;
+      for (int part = 0; part < kParts; ++part) o[r][part] *= decay;
     }
+#pragma unroll 8
     for (int j = 0; j < kSimpleKeys; ++j) {
-      A of_key[kRows];
+      T of_key[kRows];
 #pragma unroll
       for (int r = 0; r < kRows; ++r) of_key[r] = __shfl_sync(0xFFFFFFFFu, weight[r], j);
 #pragma unroll
-      for (int i = 0; i < kParts; ++i) {
-        if (lane + 32 * i >= width) continue;
-        const A v = shared_v[j * pitch + lane + 32 * i];
+      for (int part = 0; part < kParts; ++part) {
+        if (lane + 32 * part >= width) continue;
+        const T v = v_rows[j * pitch + lane + 32 * part];
 #pragma unroll
-        for (int r = 0; r < kRows; ++r) o[r][i] = std::fma(of_key[r], v, o[r][i]);
+        for (int r = 0; r < kRows; ++r) o[r][part] = std::fma(of_key[r], v, o[r][part]);
       }
     }
-  }
+  };
+  shared.for_each(static_cast<int>(last / kSimpleKeys) + 1, copy, use);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const std::int64_t row = tile.first + warp * kRows + r;
     if (row >= tile.end) continue;
     const std::int64_t head = (tile.token + row / group) * queries.heads + head_of(row);
 #pragma unroll
-    for (int i = 0; i < kParts; ++i) {
-      if (lane + 32 * i < width) queries.o[head * width + lane + 32 * i] = narrowed<T>(o[r][i] / sum[r]);
+    for (int part = 0; part < kParts; ++part) {
+      if (lane + 32 * part < width) queries.o[head * width + lane + 32 * part] = o[r][part] / sum[r];
     }
     if (lane == 0) queries.lse[head] = greatest[r] + std::log(sum[r]);
   }
@@ -143,13 +218,15 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
 template <class T, class Keys>
 void launch_simple_attention_forward(const TileQueries<T>& queries, const Keys& keys, cudaStream_t stream) {
   const std::int64_t tiles = tiles_capacity(queries.sequences, queries.group(), kSimpleForwardRows);
-  const std::size_t shared = simple_forward_shared_bytes<T>(queries.head_dim);
+  const std::size_t own = static_cast<std::size_t>(kSimpleForwardRows * queries.head_dim) * sizeof(T);
+  const SimpleShared<T> shared(queries.head_dim, own);
   with_head_parts(queries.head_dim, [&]<int kParts>() {
     const auto kernel = simple_attention_forward<kParts, T, Keys>;
-    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
-               "cudaFuncSetAttribute");
-    kernel<<<static_cast<unsigned>(tiles * queries.kv_heads), kSimpleWarps * 32, shared, stream>>>(queries, keys,
-                                                                                                   tiles);
+    check_cuda(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared.bytes)),
+        "cudaFuncSetAttribute");
+    launch_dependent({static_cast<unsigned>(tiles * queries.kv_heads), kSimpleWarps * 32, shared.bytes}, stream, kernel,
+                     queries, keys, tiles, shared.stages);
     check_launch("attention");
   });
 }
