@@ -5,6 +5,7 @@
 
 #include "backend/stopwatch.h"
 #include "core/error.h"
+#include "program/independent_nodes.h"
 #include "program/input_buffer.h"
 
 namespace hone {
@@ -104,12 +105,17 @@ struct Executable::Impl {
 
   [[nodiscard]] Device& device() const { return arena->device(); }
 
+  [[nodiscard]] KernelCall call(std::size_t index) const {
+    const Launch& each = launches[index];
+    return {each.inputs, each.outputs, &program.nodes()[index].attributes, each.workspace, &device()};
+  }
+
   void launch(std::size_t index) {
     const Launch& each = launches[index];
     if (each.kernel == nullptr) return;
     const Node& node = program.nodes()[index];
     try {
-      each.kernel->run({each.inputs, each.outputs, &node.attributes, each.workspace, &device()});
+      each.kernel->run(call(index));
       if (observer == nullptr && (!recording || !ran)) device().synchronize();
     } catch (const Error& error) {
       throw Error(text_of(node.op->name(), node.scope.empty() ? "" : " in ", node.scope), error.what());
@@ -118,6 +124,22 @@ struct Executable::Impl {
 
   void launch_all() {
     for (std::size_t i = 0; i < launches.size(); ++i) launch(i);
+  }
+
+  // Launches all nodes for a recording.
+  void record_all() {
+    for (std::size_t first = 0; first < launches.size();) {
+      const Kernel* kernel = launches[first].kernel;
+      if (kernel == nullptr || kernel->run_together == nullptr) {
+        launch(first++);
+        continue;
+      }
+      const std::size_t end = end_of_independent_nodes(program, first);
+      std::vector<KernelCall> calls;
+      for (std::size_t i = first; i < end; ++i) calls.push_back(call(i));
+      kernel->run_together(calls);
+      first = end;
+    }
   }
 
   void run_observed() {
@@ -227,7 +249,7 @@ void Executable::run() {
     impl.run_observed();
     return;
   }
-  if (impl.recording && impl.ran && !impl.recorded) impl.recorded = impl.device().record([&] { impl.launch_all(); });
+  if (impl.recording && impl.ran && !impl.recorded) impl.recorded = impl.device().record([&] { impl.record_all(); });
   if (impl.recorded) {
     impl.recorded->launch();
   } else {

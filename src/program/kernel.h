@@ -73,6 +73,9 @@ struct Kernel {
   std::function<void(const KernelCall&)> run;
   // Returns the bytes of scratch memory for a node with these types; null: none.
   std::function<std::size_t(InputTypes inputs, std::span<const Type> outputs, const Attributes&)> workspace;
+  // Runs successive nodes of the operation, none of which reads or writes what another one writes, in fewer launches
+  // than run() would, with the same results; null: they run one by one.
+  std::function<void(std::span<const KernelCall>)> run_together = nullptr;
 };
 
 class KernelRegistry {

@@ -64,6 +64,7 @@ class AdamwRun {
     };
     for (std::size_t i = 0; i < weights.size(); ++i) {
       attributes.weight_decay = weights[i].weight_decay;
+      attributes.stream = static_cast<std::int64_t>(i);
       adamw({program.weight(weights[i].name, weight_types[i].type), gradients[i], state("m.", weights[i]),
              state("v.", weights[i]), master ? state("master.", weights[i]) : Tensor()},
             step, attributes);
@@ -78,6 +79,7 @@ class AdamwRun {
   TensorStore& gradients() { return gradients_; }
   TensorStore& states() { return states_; }
 
+  void set_recording(bool recording) { executable_->set_recording(recording); }
   // Runs a step and returns the norm of the gradients.
   float run(const StepNumbers& numbers) {
     std::vector<float> hyper(kAdamwHypers, 0.0f);
@@ -198,6 +200,35 @@ TEST(Adamw, MasterWeightIsTheWeightInFull) {
     }
   }
   EXPECT_NE(half.weights().download("w"), rounded.weights().download("w"));
+}
+
+// A recording may update many small weights in one launch; the results are those of a launch for each.
+TEST(Adamw, ManyWeightsAreUpdatedAsOneByOne) {
+  std::vector<Weight> weights;
+  for (std::int64_t i = 0; i < 40; ++i) {
+    weights.push_back({"w" + std::to_string(i), {1 + 97 * i * i}, 0.01 * static_cast<double>(i % 3)});
+  }
+  weights.push_back({"large", {3'000'000}, 0.1});
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    AdamwRun together(weights, dtype, false, {.seed = 5});
+    AdamwRun single(weights, dtype, false, {.seed = 5});
+    single.set_recording(false);
+    for (std::int64_t step = 1; step <= 4; ++step) {
+      for (AdamwRun* each : {&together, &single}) {
+        for (const Weight& weight : weights) {
+          const auto size = static_cast<std::size_t>(weight.shape[0].size);
+          upload(each->gradients(), weight.name, normal_floats(size, weight.name.c_str(), static_cast<float>(step)));
+        }
+        each->run({.learning_rate = 1e-2, .step = step, .max_grad_norm = 1.0});
+      }
+    }
+    for (const Weight& weight : weights) {
+      EXPECT_EQ(together.weights().download(weight.name), single.weights().download(weight.name)) << weight.name;
+      for (const std::string state : {"m.", "v."}) {
+        EXPECT_EQ(together.states().download(state + weight.name), single.states().download(state + weight.name));
+      }
+    }
+  }
 }
 
 // After a norm that is not finite, only gradients change, in that step and for the rest of the run.

@@ -104,15 +104,15 @@ __device__ void update(const Held<T, W, S, G>& held, const Tensors<T, W, S, G>& 
   if constexpr (!std::is_same_v<T, W>) store_pack(p.rounded + at, count, rounded);
 }
 
+// The part of a tensor that block `block` of it has.
 template <class T, class W, class S, class G>
-__global__ void __launch_bounds__(kThreads, kResident)
-    adamw_kernel(Tensors<T, W, S, G> p, AdamwConstants<CudaAccumulator<T>> c) {
+__device__ void update_part(const Tensors<T, W, S, G>& p, const AdamwConstants<CudaAccumulator<T>>& c, int block) {
   constexpr int kPack = Tensors<T, W, S, G>::kPack;
   using Numbers = AdamwStepNumbers<CudaAccumulator<T>>;
   __shared__ Numbers shared_step;
   constexpr std::int64_t kStride = static_cast<std::int64_t>(kWave) * kThreads * kPack;
-  const int wave = static_cast<int>(blockIdx.x) / kWave;
-  const int place = static_cast<int>(blockIdx.x) % kWave;
+  const int wave = block / kWave;
+  const int place = block % kWave;
   std::int64_t at = wave * kRounds * kStride + (static_cast<std::int64_t>(place) * kThreads + threadIdx.x) * kPack;
   const std::int64_t after = at + kRounds * kStride;
   const std::int64_t end = after < p.elements ? after : p.elements;
@@ -143,55 +143,136 @@ __global__ void __launch_bounds__(kThreads, kResident)
 }
 
 template <class T, class W, class S, class G>
-void launch(const KernelCall& call, W* kept, T* rounded) {
-  using A = CudaAccumulator<T>;
-  using All = Tensors<T, W, S, G>;
-  const All tensors{.kept = kept,
-                    .rounded = rounded,
-                    .gradient = cuda_data<G>(call.out(AdamwOut::gradient)),
-                    .m = cuda_data<S>(call.out(AdamwOut::m)),
-                    .v = cuda_data<S>(call.out(AdamwOut::v)),
-                    .norm = cuda_data<A>(call.in(AdamwIn::norm)),
-                    .hyper = cuda_data<A>(call.in(AdamwIn::hyper)),
-                    .bad = cuda_data<std::int32_t>(call.in(AdamwIn::bad)),
-                    .elements = call.out(AdamwOut::weight).elements()};
-  const std::int64_t packs = ceil_div(tensors.elements, kThreads * All::kPack);  // for a whole block each
-  const std::int64_t blocks = std::min(packs, ceil_div(packs, kRounds * kWave) * kWave);
-  if (blocks == 0) return;
-  adamw_kernel<T, W, S, G><<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call)>>>(
-      tensors, AdamwConstants<A>(call.attributes_as<AdamwAttributes>()));
-  check_launch("adamw");
+__global__ void __launch_bounds__(kThreads, kResident)
+    adamw_kernel(Tensors<T, W, S, G> p, AdamwConstants<CudaAccumulator<T>> c) {
+  update_part(p, c, static_cast<int>(blockIdx.x));
 }
 
-template <class T>
-void forward(const KernelCall& call) {
-  using A = CudaAccumulator<T>;
-  T* weight = cuda_data<T>(call.out(AdamwOut::weight));
-  const auto with_types = [&]<class S, class G>() {
-    if (call.in(AdamwIn::master)) {
-      launch<T, A, S, G>(call, cuda_data<A>(call.out(AdamwOut::master)), weight);
-    } else {
-      launch<T, T, S, G>(call, weight, nullptr);
-    }
-  };
-  const bool narrow_gradient = call.in(AdamwIn::gradient).dtype() == DType::bf16;
-  const bool narrow_states = call.in(AdamwIn::m).dtype() == DType::bf16;
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    if (narrow_states && narrow_gradient) return with_types.template operator()<T, T>();
-    if (narrow_states) return with_types.template operator()<T, A>();
-    if (narrow_gradient) return with_types.template operator()<A, T>();
+// Tensors of a launch for small tensors, of which each alone would take the time of a launch. Blocks first_block[i] ..
+// first_block[i + 1] - 1 have tensor i.
+template <class T, class W, class S, class G>
+struct Batch {
+  static constexpr int kMost = 32;
+  Tensors<T, W, S, G> tensors[kMost];
+  AdamwConstants<CudaAccumulator<T>> constants[kMost];
+  int first_block[kMost + 1];
+  int count;
+};
+
+template <class T, class W, class S, class G>
+__global__ void __launch_bounds__(kThreads, kResident) adamw_batch_kernel(const __grid_constant__ Batch<T, W, S, G> p) {
+  const int block = static_cast<int>(blockIdx.x);
+  int which = 0;
+  for (int step = p.kMost / 2; step > 0; step /= 2) {
+    if (which + step < p.count && p.first_block[which + step] <= block) which += step;
   }
-  with_types.template operator()<A, A>();
+  update_part(p.tensors[which], p.constants[which], block - p.first_block[which]);
 }
+
+// Launches the updates of tensors with the same dtypes.
+template <class T, class W, class S, class G>
+class Updates {
+ public:
+  explicit Updates(cudaStream_t stream) : stream_(stream) {}
+
+  void add(const KernelCall& call) {
+    using A = CudaAccumulator<T>;
+    using All = Tensors<T, W, S, G>;
+    T* weight = cuda_data<T>(call.out(AdamwOut::weight));
+    All tensors{.gradient = cuda_data<G>(call.out(AdamwOut::gradient)),
+                .m = cuda_data<S>(call.out(AdamwOut::m)),
+                .v = cuda_data<S>(call.out(AdamwOut::v)),
+                .norm = cuda_data<A>(call.in(AdamwIn::norm)),
+                .hyper = cuda_data<A>(call.in(AdamwIn::hyper)),
+                .bad = cuda_data<std::int32_t>(call.in(AdamwIn::bad)),
+                .elements = call.out(AdamwOut::weight).elements()};
+    if constexpr (std::is_same_v<T, W>) {
+      tensors.kept = weight;
+      tensors.rounded = nullptr;
+    } else {
+      tensors.kept = cuda_data<W>(call.out(AdamwOut::master));
+      tensors.rounded = weight;
+    }
+    const std::int64_t packs = ceil_div(tensors.elements, kThreads * All::kPack);  // for a whole block each
+    const auto blocks = static_cast<int>(std::min(packs, ceil_div(packs, kRounds * kWave) * kWave));
+    if (blocks == 0) return;
+    const AdamwConstants<A> constants(call.attributes_as<AdamwAttributes>());
+    if (blocks >= kWave) {
+      adamw_kernel<T, W, S, G><<<static_cast<unsigned>(blocks), kThreads, 0, stream_>>>(tensors, constants);
+      check_launch("adamw");
+      return;
+    }
+    batch_.tensors[batch_.count] = tensors;
+    batch_.constants[batch_.count] = constants;
+    batch_.first_block[batch_.count + 1] = batch_.first_block[batch_.count] + blocks;
+    if (++batch_.count == batch_.kMost) launch_batch();
+  }
+  // Launches the small tensors added since the last call.
+  void launch_batch() {
+    const auto blocks = static_cast<unsigned>(batch_.first_block[batch_.count]);
+    if (batch_.count == 1) {
+      adamw_kernel<T, W, S, G><<<blocks, kThreads, 0, stream_>>>(batch_.tensors[0], batch_.constants[0]);
+    } else if (batch_.count > 1) {
+      adamw_batch_kernel<T, W, S, G><<<blocks, kThreads, 0, stream_>>>(batch_);
+    }
+    if (batch_.count > 0) check_launch("adamw");
+    batch_.count = 0;
+  }
+
+ private:
+  cudaStream_t stream_;
+  Batch<T, W, S, G> batch_{};
+};
+
+// Calls body.operator()<T, W, S, G>() with the types of a call's tensors.
+template <class Body>
+void with_types(const KernelCall& call, const Body& body) {
+  for_cuda_floating(call.in(AdamwIn::weight).dtype(), [&]<class T>() {
+    using A = CudaAccumulator<T>;
+    const bool narrow_gradient = call.in(AdamwIn::gradient).dtype() == DType::bf16;
+    const bool narrow_states = call.in(AdamwIn::m).dtype() == DType::bf16;
+    const auto with = [&]<class S, class G>() {
+      if (call.in(AdamwIn::master)) {
+        body.template operator()<T, A, S, G>();
+      } else {
+        body.template operator()<T, T, S, G>();
+      }
+    };
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+      if (narrow_states && narrow_gradient) return with.template operator()<T, T>();
+      if (narrow_states) return with.template operator()<T, A>();
+      if (narrow_gradient) return with.template operator()<A, T>();
+    }
+    with.template operator()<A, A>();
+  });
+}
+
+// True if with_types() gives both calls the same types.
+bool same_types(const KernelCall& a, const KernelCall& b) {
+  const auto same = [&](std::size_t input) { return a.in(input).dtype() == b.in(input).dtype(); };
+  return same(AdamwIn::weight) && same(AdamwIn::gradient) && same(AdamwIn::m) &&
+         static_cast<bool>(a.in(AdamwIn::master)) == static_cast<bool>(b.in(AdamwIn::master));
+}
+
+void run_together(std::span<const KernelCall> calls) {
+  while (!calls.empty()) {
+    const auto other = std::ranges::find_if(calls, [&](const KernelCall& call) { return !same_types(call, calls[0]); });
+    const auto alike = calls.first(static_cast<std::size_t>(other - calls.begin()));
+    with_types(calls[0], [&]<class T, class W, class S, class G>() {
+      Updates<T, W, S, G> updates(stream_of(calls[0]));
+      for (const KernelCall& call : alike) updates.add(call);
+      updates.launch_batch();
+    });
+    calls = calls.subspan(alike.size());
+  }
+}
+
+void forward(const KernelCall& call) { run_together({&call, 1}); }
 
 }  // namespace
 
 void register_adamw_cuda(KernelRegistry& registry) {
-  registry.add("adamw", DeviceKind::cuda,
-               {[](const KernelCall& call) {
-                  for_cuda_floating(call.in(AdamwIn::weight).dtype(), [&]<class T>() { forward<T>(call); });
-                },
-                {}});
+  registry.add("adamw", DeviceKind::cuda, {.run = forward, .workspace = {}, .run_together = run_together});
 }
 
 }  // namespace hone

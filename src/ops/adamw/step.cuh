@@ -16,6 +16,7 @@ struct AdamwConstants {
   std::uint64_t seed;
   std::uint32_t stream;
 
+  AdamwConstants() = default;
   explicit AdamwConstants(const AdamwAttributes& a)
       : weight_decay(a.weight_decay),
         rest1(static_cast<A>(1.0 - a.beta1)),
