@@ -23,6 +23,7 @@ namespace hone::test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr std::size_t kSpread = 3000;  // tokens from one that may be drawn to the next, in tests of several chunks
 
 struct Request {
   float temperature = 1, top_p = 1, min_p = 0, top_k = 0;
@@ -218,6 +219,46 @@ TEST(Sample, DrawsFromPenalizedLogits) {
   const Drawn without = draw(logits, requests);
   EXPECT_EQ(same.tokens, without.tokens);
   EXPECT_EQ(same.logps, without.logps);
+}
+
+// The same logits with tokens of no probability between them, so that they are in several chunks.
+std::vector<float> spread(const std::vector<float>& logits) {
+  std::vector<float> far(logits.size() * kSpread, -kInfinity);
+  for (std::size_t i = 0; i < logits.size(); ++i) far[i * kSpread] = logits[i];
+  return far;
+}
+
+TEST(Sample, ChoosesTheSameFromSeveralChunks) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<std::vector<float>> kinds{kLogits,
+                                              {nan, 1.0f, 0.0f, 2.0f},
+                                              {nan, nan, nan, nan},
+                                              {0.0f, kInfinity, 0.0f, 1.0f},
+                                              {-kInfinity, -kInfinity, -kInfinity, -kInfinity},
+                                              {-kInfinity, -kInfinity, 5.0f, -kInfinity}};
+  for (const std::vector<float>& logits : kinds) {
+    std::vector<Request> requests;
+    for (int i = 0; i < 60; ++i) {
+      requests.push_back({.temperature = i % 5 == 0 ? 0.0f : 0.7f,
+                          .top_p = i % 4 == 1 ? 0.8f : 1.0f,
+                          .min_p = i % 3 == 1 ? 0.1f : 0.0f,
+                          .top_k = i % 7 == 2 ? 3.0f : 0.0f,
+                          .seed = i,
+                          .position = 2 * i});
+    }
+    const Drawn near = draw({logits}, requests);
+    const Drawn far = draw({spread(logits)}, requests);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (std::isnan(near.logps[i])) {
+        EXPECT_TRUE(std::isnan(far.logps[i])) << i;
+        EXPECT_GE(far.tokens[i], 0);
+        EXPECT_LT(far.tokens[i], static_cast<std::int32_t>(logits.size() * kSpread));
+        continue;
+      }
+      EXPECT_EQ(far.tokens[i], near.tokens[i] * static_cast<std::int32_t>(kSpread)) << i;
+      EXPECT_NEAR(far.logps[i], near.logps[i], 1e-5) << i;
+    }
+  }
 }
 
 TEST(Sample, SurvivesAnyLogits) {

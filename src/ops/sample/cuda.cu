@@ -1,335 +1,209 @@
-// Sampling on a GPU; a block has one row. Probabilities are summed as integers in units of 2^-44 of the largest one, so
-// that sums do not depend on their order; tokens below half a unit are never drawn. The CPU sums in double: its choice
-// can differ if the random number, or the limit of top_p, is within a rounding error of a token's edge. Greedy choices
-// never differ.
-#include <limits>
-
-#include "ops/linear_logprobs/log_softmax.cuh"
+// Sampling on a GPU. A block has one row. Where a row has many chunks, two kernels before it reduce each chunk in a
+// separate block (statistics, then mass), because one SM alone reads a row of logits slowly.
 #include "ops/registry.h"
 #include "ops/sample/random.cuh"
+#include "ops/sample/row.cuh"
 #include "ops/sample/sample.h"
-#include "ops/sample/search.cuh"
 
 namespace hone {
 namespace {
 
-constexpr double kUnits = 0x1p44;
 constexpr std::uint64_t kStreamHash = stream_name_hash("sample");
+constexpr std::int64_t kMostChunks = 256;  // of a row whose chunks have a block each
+constexpr std::int64_t kMostRows = 65535;  // of such rows: the size of a grid
 
-enum class Measure : std::uint8_t { tokens, mass };
-
-// Sampler for one row; all threads of the block call each public function.
+// Operands of all kernels.
 template <class A>
-class Row {
- public:
-  using Key = SampleKey<A>;
+struct Logits {
+  const A* logits;     // [rows, vocab]
+  const A* penalized;  // to draw from instead, or null
+  const A* parameters;
+  RowCount rows;
+  std::int64_t vocab;
 
-  __device__ Row(const A* logits, std::int64_t vocab, A temperature, A min_p, SampleShared<A>& shared)
-      : logits_(logits),
-        vocab_(vocab),
-        temperature_(temperature),
-        min_p_(min_p),
-        max_(shared.softmax.max),
-        aligned_(reinterpret_cast<std::uintptr_t>(logits) % 16 == 0),
-        shared_(shared) {}
-
-  // Keeps the `count` most probable tokens.
-  __device__ void keep_first(std::uint64_t count) { keep(Measure::tokens, count, A(0)); }
-  // Keeps the fewest tokens, most probable first, that have this share of the mass.
-  __device__ void keep_share(A share) { keep(Measure::mass, 0, share); }
-
-  // The first token in the order of ids at which the cumulative mass exceeds `random` times the total; -1 if there is
-  // no mass.
-  __device__ std::int32_t draw(double random) {
-    // Mass of each chunk, then the chunk in which the random number falls, then the token in it.
-    const int chunks = static_cast<int>((vocab_ + kVocabChunk - 1) / kVocabChunk);
-    std::uint64_t all = 0;
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      std::uint64_t mine = 0;
-      for_chunk(chunk, [&](const Token& token) { mine += token.mass; });
-      std::uint64_t mass;
-      (void)block_scan(mine, shared_.warp_sums, mass);
-      if (threadIdx.x == 0) shared_.chunk_mass[chunk] = mass;
-      all += mass;
-    }
-    if (all == 0) return -1;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      const auto before = static_cast<std::uint64_t>(random * static_cast<double>(all));
-      std::uint64_t left = before < all ? before + 1 : all;
-      int chunk = 0;
-      while (left > shared_.chunk_mass[chunk]) left -= shared_.chunk_mass[chunk++];
-      shared_.chunk = chunk;
-      shared_.left = left;
-    }
-    __syncthreads();
-    find_in_chunk(shared_.chunk, shared_.left);
-    return shared_.token;
+  [[nodiscard]] __device__ const A* drawn_from(std::int64_t row) const {
+    return (penalized != nullptr ? penalized : logits) + row * vocab;
   }
-
- private:
-  struct Token {
-    SamplePlace<A> place;
-    A difference;        // logit / temperature - that of the most probable token
-    std::uint64_t mass;  // probability relative to the largest, in units of 1 / kUnits; 0 if not kept
-    bool kept;
-  };
-
-  __device__ Token token_of(A logit, std::int32_t id) const {
-    const A difference = tempered(logit, temperature_) - max_;
-    const A mass = std::exp(difference);
-    const SamplePlace<A> place{sample_key_of(logit), id};
-    const bool kept = mass > A(0) && mass >= min_p_ && (!cut_ || place <= shared_.last);  // false for NaN
-    return {place, difference, kept ? __double2ull_rn(static_cast<double>(mass) * kUnits) : 0, kept};
+  [[nodiscard]] __device__ A parameter(std::int64_t row, SampleParameter which) const {
+    return parameters[row * kSampleParameters + static_cast<int>(which)];
   }
-
-  // Calls body(token) for each of this thread's tokens in a chunk that are kept.
-  template <class Body>
-  __device__ void for_chunk(int chunk, const Body& body) const {
-    const std::int64_t first = chunk * kVocabChunk;
-    const auto count = static_cast<int>(vocab_ - first < kVocabChunk ? vocab_ - first : kVocabChunk);
-    LogitChunk<A> values;
-    values.load(logits_ + first, count, aligned_, -std::numeric_limits<A>::infinity());
-#pragma unroll
-    for (int i = 0; i < kLogSoftmaxPacks; ++i) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const auto id = static_cast<std::int32_t>(first) + LogitChunk<A>::place(i) + e;
-        const Token token = token_of(values.values[i][e], id);
-        if (token.kept) body(token);
-      }
-    }
+  [[nodiscard]] __device__ bool greedy(std::int64_t row) const {
+    return !(parameter(row, SampleParameter::temperature) > A(0));
   }
-  template <class Body>
-  __device__ void for_tokens(const Body& body) const {
-    for (int chunk = 0; chunk * kVocabChunk < vocab_; ++chunk) for_chunk(chunk, body);
+  [[nodiscard]] __device__ A temperature(std::int64_t row) const {
+    return greedy(row) ? A(1) : parameter(row, SampleParameter::temperature);
   }
-
-  // Digits of a token's rank for a radix search. The first digit is the distance of the logit to the largest one in
-  // 64ths, which spreads tokens well over few bins; then come the digits of the key, then those of the id. Later digits
-  // may repeat bits of earlier ones.
-  static constexpr int kKeyBits = 8 * sizeof(Key);
-  static constexpr int kKeyDigits = (kKeyBits + kSampleDigitBits - 1) / kSampleDigitBits;
-  static constexpr int kIdDigits = 3;
-  static constexpr int kDigits = 1 + kKeyDigits + kIdDigits;
-
-  static __device__ int digit(const Token& token, int level) {
-    if (level == 0) {
-      const A bin = token.difference * A(-64);
-      return bin < A(kSampleBins - 1) ? static_cast<int>(bin) : kSampleBins - 1;
-    }
-    const int of_key = kKeyBits - kSampleDigitBits * level;
-    if (level <= kKeyDigits) return static_cast<int>(token.place.key >> (of_key > 0 ? of_key : 0)) & (kSampleBins - 1);
-    const int of_id = kSampleDigitBits * (kDigits - 1 - level);
-    return static_cast<int>(static_cast<std::int64_t>(token.place.id) >> of_id) & (kSampleBins - 1);
+  [[nodiscard]] __device__ bool keeps_first(std::int64_t row) const {
+    const A top_k = parameter(row, SampleParameter::top_k);
+    return top_k >= A(1) && top_k < static_cast<A>(vocab);
   }
-
-  // Returns true if a token is in the bins chosen so far.
-  static __device__ bool within(const Token& token, const int (&bins)[kDigits], int levels) {
-    for (int level = 0; level < levels; ++level) {
-      if (digit(token, level) != bins[level]) return false;
-    }
-    return true;
+  [[nodiscard]] __device__ bool keeps_share(std::int64_t row) const {
+    return parameter(row, SampleParameter::top_p) < A(1);
   }
-
-  // Finds the token at which the cumulative amount (tokens or mass), in the order of ranks, reaches `wanted`, and
-  // filters out the tokens after it. Narrows its bin down by one digit after the other until few candidates remain. For
-  // mass, `wanted` follows from `share`.
-  __device__ void keep(Measure measure, std::uint64_t wanted, A share) {
-    int bins[kDigits];
-    int levels = 0;
-    do {
-      // A histogram of the candidates by their next digit; a prefix sum finds the bin in which `wanted` is reached.
-      count_bins(measure, bins, levels);
-      std::uint64_t amounts[kSampleBinsAThread];
-      std::uint64_t mine = 0;
-#pragma unroll
-      for (int i = 0; i < kSampleBinsAThread; ++i) {
-        amounts[i] = amount_in(measure, static_cast<int>(threadIdx.x) * kSampleBinsAThread + i);
-        mine += amounts[i];
-      }
-      std::uint64_t all;
-      const std::uint64_t up_to = block_scan(mine, shared_.warp_sums, all);
-      if (levels == 0) {
-        if (measure == Measure::mass) wanted = mass_of_share(share, all);
-        if (all == 0 || wanted >= all) return;
-      }
-      if (up_to >= wanted && up_to - mine < wanted) {
-        std::uint64_t left = wanted - (up_to - mine);
-        int i = 0;
-#pragma unroll
-        for (int k = 0; k < kSampleBinsAThread - 1; ++k) {
-          if (i == k && left > amounts[k]) {
-            left -= amounts[k];
-            ++i;
-          }
-        }
-        shared_.bin = static_cast<int>(threadIdx.x) * kSampleBinsAThread + i;
-        shared_.left = left;
-        shared_.found = shared_.histogram.tokens[shared_.bin];
-        shared_.listed = 0;
-      }
-      __syncthreads();
-      bins[levels++] = shared_.bin;
-      wanted = shared_.left;
-    } while (shared_.found > kSampleListed && levels < kDigits);
-    choose_last(measure, bins, levels, wanted);
-  }
-
-  static __device__ std::uint64_t mass_of_share(A share, std::uint64_t all) {
-    const double mass = ceil(static_cast<double>(share) * static_cast<double>(all));
-    return mass > 1.0 ? static_cast<std::uint64_t>(mass) : 1;
-  }
-
-  __device__ std::uint64_t amount_in(Measure measure, int bin) const {
-    const SampleHistogram<A>& histogram = shared_.histogram;
-    if (measure == Measure::tokens) return histogram.tokens[bin];
-    return (std::uint64_t{histogram.high[bin]} << 32) + histogram.low[bin];
-  }
-
-  __device__ void count_bins(Measure measure, const int (&bins)[kDigits], int levels) {
-    SampleHistogram<A>& histogram = shared_.histogram;
-    __syncthreads();
-    for (int i = static_cast<int>(threadIdx.x); i < kSampleBins; i += kSampleThreads) {
-      histogram.tokens[i] = histogram.low[i] = histogram.high[i] = 0;
-    }
-    __syncthreads();
-    // Tokens in the last bin, which may hold most of a peaked row, are counted in a register first: atomics on one
-    // address would be slow.
-    std::uint32_t improbable = 0;
-    for_tokens([&](const Token& token) {
-      if (!within(token, bins, levels)) return;
-      const int bin = digit(token, levels);
-      if (bin == kSampleBins - 1) {
-        ++improbable;
-      } else {
-        atomicAdd(histogram.tokens + bin, 1u);
-      }
-      if (measure == Measure::tokens || token.mass == 0) return;
-      const auto low = static_cast<std::uint32_t>(token.mass);
-      const std::uint32_t before = atomicAdd(histogram.low + bin, low);
-      const std::uint32_t high = static_cast<std::uint32_t>(token.mass >> 32) + (before + low < before ? 1u : 0u);
-      if (high != 0) atomicAdd(histogram.high + bin, high);
-    });
-    if (improbable != 0) atomicAdd(histogram.tokens + kSampleBins - 1, improbable);
-    __syncthreads();
-  }
-
-  // Finds the last token to keep among the tokens of the chosen bins, at most kSampleListed, by comparing all pairs.
-  __device__ void choose_last(Measure measure, const int (&bins)[kDigits], int levels, std::uint64_t wanted) {
-    SampleList<A>& list = shared_.list;
-    for_tokens([&](const Token& token) {
-      if (!within(token, bins, levels)) return;
-      const std::uint32_t at = atomicAdd(&shared_.listed, 1u);
-      list.place[at] = token.place;
-      list.amount[at] = measure == Measure::tokens ? 1 : token.mass;
-    });
-    __syncthreads();
-    const auto count = static_cast<int>(shared_.listed);
-    for (int i = static_cast<int>(threadIdx.x); i < count; i += kSampleThreads) {
-      const SamplePlace<A> place = list.place[i];
-      std::uint64_t up_to = 0;
-      for (int other = 0; other < count; ++other) {
-        if (list.place[other] <= place) up_to += list.amount[other];
-      }
-      if (up_to >= wanted && up_to - list.amount[i] < wanted) shared_.last = place;
-    }
-    __syncthreads();
-    cut_ = true;
-  }
-
-  // Finds the token of a chunk at which the cumulative mass reaches `left`, which is at least 1 and at most the mass of
-  // the chunk.
-  __device__ void find_in_chunk(int chunk, std::uint64_t left) {
-    std::uint64_t masses[kLogSoftmaxPacks][4]{};
-    const auto first = static_cast<std::int32_t>(chunk * kVocabChunk);
-    for_chunk(chunk, [&](const Token& token) {
-      // Index among this thread's tokens. After unrolling it is a constant, so that `masses` stays in registers.
-      const int at = token.place.id - first - static_cast<int>(threadIdx.x) * 4;
-      masses[at / (kSampleThreads * 4)][at % 4] = token.mass;
-    });
-    std::uint64_t before = 0;
-#pragma unroll
-    for (int i = 0; i < kLogSoftmaxPacks; ++i) {
-      std::uint64_t mine = 0;
-#pragma unroll
-      for (int e = 0; e < 4; ++e) mine += masses[i][e];
-      std::uint64_t all;
-      std::uint64_t mass = before + block_scan(mine, shared_.warp_sums, all) - mine;
-      before += all;
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        if (mass < left && left <= mass + masses[i][e]) shared_.token = first + LogitChunk<A>::place(i) + e;
-        mass += masses[i][e];
-      }
-    }
-    __syncthreads();
-  }
-
-  const A* logits_;
-  std::int64_t vocab_;
-  A temperature_, min_p_, max_;
-  bool aligned_;
-  bool cut_ = false;  // shared_.last is set
-  SampleShared<A>& shared_;
 };
 
-// Samples a token for each row. `penalized`: logits to draw from instead of `logits`, or null.
+// Results of the kernels for chunks; null if a row's block does all.
+template <class A>
+struct Chunks {
+  ChunkStatistics<A>* statistics = nullptr;   // [rows, count], of the logits that are drawn from
+  ChunkStatistics<A>* unpenalized = nullptr;  // [rows, count], of the others
+  std::uint64_t* masses = nullptr;            // [rows, count], of rows without top_k and top_p
+  int count = 0;
+
+  Chunks() = default;
+  Chunks(std::span<std::byte> workspace, std::int64_t rows, std::int64_t chunks) : count(static_cast<int>(chunks)) {
+    const std::int64_t all = rows * chunks;
+    statistics = reinterpret_cast<ChunkStatistics<A>*>(workspace.data());
+    unpenalized = statistics + all;
+    masses = reinterpret_cast<std::uint64_t*>(unpenalized + all);
+  }
+  [[nodiscard]] static std::size_t bytes(std::int64_t rows, std::int64_t chunks) {
+    return static_cast<std::size_t>(rows * chunks) * (2 * sizeof(ChunkStatistics<A>) + sizeof(std::uint64_t));
+  }
+};
+
+[[nodiscard]] bool reduces_chunks(std::int64_t rows, std::int64_t vocab) {
+  const std::int64_t chunks = ceil_div(vocab, kVocabChunk);
+  return chunks > 1 && chunks <= kMostChunks && rows <= kMostRows;
+}
+
+// Block (chunk, row, 0) computes the statistics of a chunk that is drawn from; (chunk, row, 1) those of the
+// unpenalized logits.
+template <class A>
+__global__ void __launch_bounds__(kSampleThreads) sample_statistics_kernel(Logits<A> p, Chunks<A> chunks) {
+  __shared__ LogSoftmaxScratch<A> scratch;
+  const std::int64_t row = blockIdx.y;
+  begin_dependent_kernel();
+  if (row >= p.rows.get()) return;
+  const bool other = blockIdx.z == 1;
+  const std::int64_t first = blockIdx.x * kVocabChunk;
+  const A* logits = (other ? p.logits + row * p.vocab : p.drawn_from(row)) + first;
+  LogitChunk<A> chunk;
+  chunk.load(logits, static_cast<int>(min(p.vocab - first, kVocabChunk)),
+             reinterpret_cast<std::uintptr_t>(logits) % 16 == 0, -std::numeric_limits<A>::infinity());
+  const ChunkStatistics<A> statistics = chunk_statistics(chunk, p.temperature(row), scratch);
+  if (threadIdx.x == 0) (other ? chunks.unpenalized : chunks.statistics)[row * chunks.count + blockIdx.x] = statistics;
+}
+
+// Block (chunk, row) computes the mass of a chunk.
+template <class A>
+__global__ void __launch_bounds__(kSampleThreads) sample_mass_kernel(Logits<A> p, Chunks<A> chunks) {
+  __shared__ SampleShared<A> shared;
+  const std::int64_t row = blockIdx.y;
+  begin_dependent_kernel();
+  if (row >= p.rows.get() || p.greedy(row) || p.keeps_first(row) || p.keeps_share(row)) return;
+  if (threadIdx.x < 32) {
+    A max = -std::numeric_limits<A>::infinity();
+    for (int i = static_cast<int>(threadIdx.x); i < chunks.count; i += 32) {
+      const A of_chunk = chunks.statistics[row * chunks.count + i].max;
+      if (of_chunk > max) max = of_chunk;
+    }
+    max = warp_max(max);
+    if (threadIdx.x == 0) shared.softmax.max = max;
+  }
+  __syncthreads();
+  SampleRow<A> drawn(p.drawn_from(row), p.vocab, p.temperature(row), p.parameter(row, SampleParameter::min_p), shared);
+  const std::uint64_t mass = drawn.chunk_mass(static_cast<int>(blockIdx.x));
+  if (threadIdx.x == 0) chunks.masses[row * chunks.count + blockIdx.x] = mass;
+}
+
+// Computes the statistics of a row, from those of its chunks if they are there.
+template <class A>
+__device__ void row_statistics(SampleShared<A>& shared, const A* logits, std::int64_t vocab, A temperature,
+                               const ChunkStatistics<A>* statistics, int chunks) {
+  if (statistics == nullptr) return log_softmax_row(shared.softmax, logits, vocab, temperature, shared.scratch);
+  const auto at = static_cast<int>(threadIdx.x);
+  if (at < chunks) shared.statistics[at] = statistics[at];
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    shared.softmax.clear();
+    for (int i = 0; i < chunks; ++i) {
+      shared.softmax.add(shared.statistics[i], static_cast<std::int32_t>(i * kVocabChunk));
+    }
+  }
+  __syncthreads();
+}
+
+// Samples a token for each row.
 template <class A>
 __global__ void __launch_bounds__(kSampleThreads)
-    sample_kernel(const A* logits, const A* penalized, const A* parameters, const std::int64_t* keys, RowCount rows,
-                  std::int64_t vocab, std::int32_t* tokens, A* logps) {
+    sample_kernel(Logits<A> p, Chunks<A> chunks, const std::int64_t* keys, std::int32_t* tokens, A* logps) {
   __shared__ SampleShared<A> shared;
   const std::int64_t row = blockIdx.x;
   begin_dependent_kernel();
-  if (row >= rows.get()) {
+  if (row >= p.rows.get()) {
     if (threadIdx.x == 0) {
       tokens[row] = 0;
       logps[row] = A(0);
     }
     return;
   }
-  logits += row * vocab;
-  const A* values = penalized != nullptr ? penalized + row * vocab : logits;
-  parameters += row * kSampleParameters;
-  const auto parameter = [&](SampleParameter which) { return parameters[static_cast<int>(which)]; };
-  const bool greedy = !(parameter(SampleParameter::temperature) > A(0));
-  const A temperature = greedy ? A(1) : parameter(SampleParameter::temperature);
-  log_softmax_row(shared.softmax, values, vocab, temperature, shared.scratch);
+  const bool reduced = chunks.statistics != nullptr;
+  const auto statistics_of_row = [&](const A* logits, const ChunkStatistics<A>* statistics) {
+    row_statistics(shared, logits, p.vocab, p.temperature(row), reduced ? statistics + row * chunks.count : nullptr,
+                   chunks.count);
+  };
+  const A* logits = p.logits + row * p.vocab;
+  statistics_of_row(p.drawn_from(row), chunks.statistics);
   std::int32_t token = -1;
-  if (!greedy) {
-    Row<A> drawn(values, vocab, temperature, parameter(SampleParameter::min_p), shared);
-    const A top_k = parameter(SampleParameter::top_k);
-    const A top_p = parameter(SampleParameter::top_p);
-    if (top_k >= A(1) && top_k < static_cast<A>(vocab)) drawn.keep_first(static_cast<std::uint64_t>(top_k));
-    if (top_p < A(1)) drawn.keep_share(top_p);
+  if (!p.greedy(row)) {
+    SampleRow<A> drawn(p.drawn_from(row), p.vocab, p.temperature(row), p.parameter(row, SampleParameter::min_p),
+                       shared);
+    const bool filtered = p.keeps_first(row) || p.keeps_share(row);
+    if (p.keeps_first(row)) {
+      drawn.keep_first(static_cast<std::uint64_t>(p.parameter(row, SampleParameter::top_k)));
+    }
+    if (p.keeps_share(row)) drawn.keep_share(p.parameter(row, SampleParameter::top_p));
     const std::uint64_t word = random_word(static_cast<std::uint64_t>(keys[2 * row]), kStreamHash,
                                            2 * static_cast<std::uint64_t>(keys[2 * row + 1]));
-    token = drawn.draw((static_cast<double>(word >> 11) + 0.5) * 0x1p-53);
+    token = drawn.draw((static_cast<double>(word >> 11) + 0.5) * 0x1p-53,
+                       reduced && !filtered ? chunks.masses + row * chunks.count : nullptr);
   }
   if (token < 0) token = shared.softmax.argmax;
-  if (penalized != nullptr) {
+  if (p.penalized != nullptr) {
     __syncthreads();  // all threads have read the statistics of the penalized logits, which are overwritten
-    log_softmax_row(shared.softmax, logits, vocab, temperature, shared.scratch);
+    statistics_of_row(logits, chunks.unpenalized);
   }
   if (threadIdx.x != 0) return;
   tokens[row] = token;
-  logps[row] = log_probability_of(logits[token], temperature, shared.softmax.lse());
+  logps[row] = log_probability_of(logits[token], p.temperature(row), shared.softmax.lse());
 }
 
 template <class A>
 void forward(const KernelCall& call) {
   const TensorView& logits = call.in(SampleIn::logits);
-  const std::int64_t vocab = logits.row_size();
+  const Logits<A> p{.logits = cuda_data<A>(logits),
+                    .penalized = cuda_data<A>(call.in(SampleIn::penalized)),
+                    .parameters = cuda_data<A>(call.in(SampleIn::parameters)),
+                    .rows = row_count(logits),
+                    .vocab = logits.row_size()};
   if (logits.capacity() == 0) return;
-  HONE_ASSERT(ceil_div(vocab, kVocabChunk) <= kSampleChunks,
-              "the vocabulary is too large to sample from on a GPU: ", vocab);
-  launch_dependent({static_cast<unsigned>(logits.capacity()), kSampleThreads}, stream_of(call), sample_kernel<A>,
-                   cuda_data<A>(logits), cuda_data<A>(call.in(SampleIn::penalized)),
-                   cuda_data<A>(call.in(SampleIn::parameters)), cuda_data<std::int64_t>(call.in(SampleIn::keys)),
-                   row_count(logits), vocab, cuda_data<std::int32_t>(call.out(SampleOut::token)),
-                   cuda_data<A>(call.out(SampleOut::logp)));
+  const std::int64_t count = ceil_div(p.vocab, kVocabChunk);
+  HONE_ASSERT(count <= kSampleChunks, "the vocabulary is too large to sample from on a GPU: ", p.vocab);
+  const auto rows = static_cast<unsigned>(logits.capacity());
+  const auto stream = stream_of(call);
+  Chunks<A> chunks;
+  if (reduces_chunks(logits.capacity(), p.vocab)) {
+    chunks = Chunks<A>(call.workspace, logits.capacity(), count);
+    const auto columns = static_cast<unsigned>(count);
+    launch_dependent({dim3(columns, rows, p.penalized != nullptr ? 2 : 1), kSampleThreads}, stream,
+                     sample_statistics_kernel<A>, p, chunks);
+    check_launch("sample: statistics");
+    launch_dependent({dim3(columns, rows), kSampleThreads}, stream, sample_mass_kernel<A>, p, chunks);
+    check_launch("sample: masses");
+  }
+  launch_dependent({rows, kSampleThreads}, stream, sample_kernel<A>, p, chunks,
+                   cuda_data<std::int64_t>(call.in(SampleIn::keys)),
+                   cuda_data<std::int32_t>(call.out(SampleOut::token)), cuda_data<A>(call.out(SampleOut::logp)));
   check_launch("sample");
+}
+
+std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
+  const Type& logits = *inputs[SampleIn::logits];
+  if (!reduces_chunks(logits.rows(), logits.row_size())) return 0;
+  const std::int64_t chunks = ceil_div(logits.row_size(), kVocabChunk);
+  return logits.dtype == DType::f64 ? Chunks<double>::bytes(logits.rows(), chunks)
+                                    : Chunks<float>::bytes(logits.rows(), chunks);
 }
 
 }  // namespace
@@ -339,7 +213,7 @@ void register_sample_cuda(KernelRegistry& registry) {
                {[](const KernelCall& call) {
                   call.in(SampleIn::logits).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call);
                 },
-                {}});
+                workspace});
 }
 
 }  // namespace hone

@@ -63,6 +63,7 @@ struct SampleShared {
     SampleHistogram<A> histogram;
     SampleList<A> list;
     std::uint64_t chunk_mass[kSampleChunks];
+    ChunkStatistics<A> statistics[kSampleThreads];
   };
   LogSoftmaxState<A> softmax;
   LogSoftmaxScratch<A> scratch;
