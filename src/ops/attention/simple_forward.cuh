@@ -38,7 +38,7 @@ template <class T>
 }
 
 // Starts copying rows of `width` elements to shared memory, `pitch` elements apart; source(row) is null for a row of
-// zeros. All rows are on their way at once: a row at a time, a tile takes as long as its rows' latencies together.
+// zeros. All rows are copied concurrently: a row at a time, a tile takes as long as its rows' latencies together.
 template <class T, class Source>
 __device__ void start_rows(T* shared, int rows, int width, int pitch, const Source& source, const T* anywhere) {
   const int packs = width / kPackSize<T>;
@@ -90,7 +90,7 @@ struct SimpleTiles {
   }
 };
 
-// Shared memory of a block that has `own_bytes` of its own rows, and the stages of its tiles: 2 where they fit.
+// Shared memory of a block whose query rows take `own_bytes`, and the stages of its tiles: 2 where they fit.
 template <class T>
 struct SimpleShared {
   int stages;
