@@ -83,7 +83,8 @@ struct Executable::Impl {
   }
 
   [[nodiscard]] bool is_constant(ValueId root) const {
-    return program.value(root).role == Role::weight && !std::ranges::binary_search(written, root);
+    const Role role = program.value(root).role;
+    return (role == Role::weight || role == Role::input) && !std::ranges::binary_search(written, root);
   }
 
   [[nodiscard]] TensorView view(ValueId id) {

@@ -25,7 +25,7 @@ struct TensorView {
   const Type* type = nullptr;
   const std::int64_t* count = nullptr;         // in host memory; null: no count, or one known only on the device
   const std::int64_t* device_count = nullptr;  // the same count in device memory; null: all rows are in use
-  bool constant = false;                       // a weight that no node of the program writes
+  bool constant = false;                       // a weight or an input that no node of the program writes
 
   explicit operator bool() const { return data != nullptr; }
   [[nodiscard]] DType dtype() const { return type->dtype; }

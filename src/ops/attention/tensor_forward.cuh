@@ -37,6 +37,7 @@
 #include "backend/cuda/mma.cuh"
 #include "ops/attention/tensor_forward_state.cuh"
 #include "ops/attention/tiles.cuh"
+#include "ops/attention/wgmma_decode.cuh"
 #include "ops/attention/wgmma_forward_launch.cuh"
 
 namespace hone {
@@ -289,6 +290,13 @@ template <class Keys>
   if constexpr (Keys::kDecodes) {
     const bool deep =
         queries.sequences.count.capacity * queries.kv_heads * plan.splits.blocks <= cuda_device().sm_count();
+    if (plan.few && keys.boxed() && wgmma_decode_takes(queries.group())) {
+      const auto decode = [&]<int kWidth>() {
+        return deep ? launch_wgmma_decode<kWidth, true>(queries, keys, plan.splits, stream)
+                    : launch_wgmma_decode<kWidth, false>(queries, keys, plan.splits, stream);
+      };
+      return narrow ? decode.template operator()<64>() : decode.template operator()<128>();
+    }
     if (plan.few && deep) {
       return narrow ? launch.template operator()<64, 1, true>() : launch.template operator()<128, 1, true>();
     }

@@ -111,6 +111,7 @@ struct PagedKeys {
   std::int64_t rows;           // of k and v: pages x block_size
   std::int32_t max_blocks;
   std::int32_t block_size;
+  bool fixed = false;  // no node of the program writes table, starts or cu_seqlens
 
   // True if a page fills whole swizzled rows of shared memory, so that it can be copied as a box (wgmma_forward.cuh).
   [[nodiscard]] __host__ __device__ bool boxed() const {

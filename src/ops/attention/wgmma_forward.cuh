@@ -303,7 +303,7 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups, kDeep>::kThread
   if (threadIdx.x < 128) {
     fewer_registers<Plan::kCopyRegisters>();
     if (threadIdx.x >= (threads_copy ? 128 : kPaged ? 32 : 1)) return;
-    ForwardCopy<kWidth, kGroups, kDeep, Keys> copy{
+    ForwardCopy<Plan, Keys> copy{
         keys, maps, shared, barriers, kv_head, queries.group(), item_tokens * queries.group() * 128, {}, {}};
     if constexpr (!kScheduled) {
       if (threadIdx.x == 0) copy.queries(item, 0);

@@ -14,8 +14,9 @@ inline constexpr int kSplitTiles = kSplitKeys / kForwardKeys;
 
 // Sizes of a block with kGroups computing warpgroups. With one, two blocks fit an SM, or one with kDeep, which copies
 // further ahead.
-template <int kWidth, int kGroups, bool kDeep>
+template <int kHeadDim, int kGroups, bool kDeep>
 struct WgmmaForward {
+  static constexpr int kWidth = kHeadDim;
   static constexpr int kRows = kGroups * 64;
   static constexpr int kConsumers = kGroups * 128;
   static constexpr int kWarps = kGroups * 4;  // computing warps
@@ -86,11 +87,11 @@ struct ForwardTurns {
 // The copying side. Packed keys: one thread copies all rows of 64 columns of a tile by one instruction. Pages that fill
 // whole swizzled rows of shared memory (Keys::boxed()): the lanes of one warp copy a page, or half its columns, each.
 // Other pages: all 128 threads of the warpgroup copy 16 bytes at a time.
-template <int kWidth, int kGroups, bool kDeep, class Keys>
+template <class Plan, class Keys>
 struct ForwardCopy {
-  using Plan = WgmmaForward<kWidth, kGroups, kDeep>;
+  static constexpr int kWidth = Plan::kWidth;
   static constexpr bool kPaged = Keys::kDecodes;
-  static constexpr int kPending = kDeep ? 4 : 2;  // paged keys: tiles that may be in flight
+  static constexpr int kPending = Plan::kStages - (Plan::kStages > 3 ? 2 : 1);  // tiles that may be in flight, if threads copy
 
   const Keys& keys;
   const ForwardMaps& maps;
@@ -200,18 +201,24 @@ struct ForwardCopy {
   [[nodiscard]] __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
   [[nodiscard]] __device__ int lanes_a_part() const { return kForwardKeys / keys.block_size; }
 
-  // Copies the tiles of a split by pages. The page of a lane is looked up a tile ahead.
-  __device__ void split_by_pages(const AttentionItem& item, int first, int count) {
+  // Copies the tiles of a split by pages, and calls before(tile) before each of them. The page of a lane is looked up a
+  // tile ahead.
+  template <class Before>
+  __device__ void split_by_pages(const AttentionItem& item, int first, int count, const Before& before) {
     int next = lane_page(item, first * kForwardKeys);
     int page = -1;
     for (int i = 0; i <= count; ++i) {
-      const int before = page;
+      const int last = page;
       if (i < count) {
         page = next;
         if (i + 1 < count) next = lane_page(item, (first + i + 1) * kForwardKeys);
+        before(first + i);
         pages<false>(item, (first + i) * kForwardKeys, page);
       }
-      if (i > 0) pages<true>(item, (first + i - 1) * kForwardKeys, before);
+      if (i > 0) {
+        before(first + i - 1);
+        pages<true>(item, (first + i - 1) * kForwardKeys, last);
+      }
     }
   }
 
@@ -222,7 +229,7 @@ struct ForwardCopy {
       const int count = min(kSplitTiles, tiles - first);
       if constexpr (kPaged) {
         if (keys.boxed()) {
-          split_by_pages(item, first, count);
+          split_by_pages(item, first, count, [](int) {});
           continue;
         }
       }

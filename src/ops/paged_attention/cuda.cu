@@ -10,6 +10,11 @@ ForwardPlan plan_of(const Type& qkv, const Type& table, const PagedAttentionAttr
   return {qkv.rows(), table.rows(), a.heads, a.kv_heads, a.head_dim, table.shape[1].size * a.block_size, true};
 }
 
+// True if neither the tensor nor its count changes while the program runs.
+bool is_fixed(const TensorView& view) {
+  return view.constant && (view.device_count == nullptr || view.count != nullptr);
+}
+
 // The pages and the start of a sequence are read only if it has rows.
 template <class T>
 void forward(const KernelCall& call) {
@@ -34,7 +39,9 @@ void forward(const KernelCall& call) {
                           .starts = call.in(PagedAttentionIn::starts).as<std::int32_t>(),
                           .rows = call.in(PagedAttentionIn::k_cache).dim(0) * a.block_size,
                           .max_blocks = static_cast<std::int32_t>(table.dim(1)),
-                          .block_size = static_cast<std::int32_t>(a.block_size)};
+                          .block_size = static_cast<std::int32_t>(a.block_size),
+                          .fixed = is_fixed(table) && is_fixed(call.in(PagedAttentionIn::starts)) &&
+                                   is_fixed(call.in(PagedAttentionIn::cu_seqlens))};
   launch_attention_forward(queries, keys, plan_of(*qkv.type, *table.type, a), call.workspace, stream_of(call));
 }
 
