@@ -11,8 +11,8 @@
 // kernel. So are the softmax's sums: there a lane adds the keys of one remainder modulo 8, in ascending order, and here
 // a lane does so too, from shared memory.
 //
-// An item is up to 16 tokens of a sequence and one key head. A block takes its rows in parts of up to eight, one part
-// after another (a sequence that decodes has one part). One warpgroup computes, one warp copies:
+// An item is up to 64 query rows of one key head. A block takes its rows in parts of up to eight, one part after another
+// (a sequence that decodes has one part). One warp copies, already for the next item, and one warpgroup computes:
 //   1. wait for S_i (and O_i-1); exchange the maxima of the four warps; P_i = exp2(S_i scale log2(e) - max) to shared
 //      memory, in f32 for the sums and in bf16 for the product; scale O to the new maximum
 //   2. wait for K_i+1 and V_i; start S_i+1 and O += P_i V_i, whose instructions alternate because each chain of
@@ -50,7 +50,8 @@ struct WgmmaDecode {
   static constexpr int kDecays = kMaxima + kWarps * kRows * 4;           // f32 [8]
   static constexpr int kTotals = kDecays + kRows * 4;                    // f32 [8]
   static constexpr int kBarriers = kTotals + kRows * 4;
-  static constexpr int kSharedBytes = kBarriers + 18 * 8;
+  static constexpr int kItems = kBarriers + 192;  // two slots for items
+  static constexpr int kSharedBytes = kItems + 64;
 };
 
 // State and steps of the warpgroup that computes. A thread has the query rows column() and column() + 1; of S^T the
@@ -313,78 +314,87 @@ struct DecodeCompute {
   return part;
 }
 
-// A block's index gives its item, of which it takes every splits.blocks-th split. `early`: no node of the program
-// writes cu_seqlens, starts and block_table, so that items are found, and keys before `starts` copied, while earlier
-// kernels run; those keys were written by earlier runs.
+// The side that copies: finds the block's items, passes them on, and copies their queries, keys and values.
 template <class Plan, class Keys>
-__global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
-    wgmma_attention_decode(TileQueries<__nv_bfloat16> queries, Keys keys, ForwardSplits splits, bool early,
-                           const __grid_constant__ ForwardMaps maps) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  extern __shared__ __align__(1024) unsigned char wgmma_shared[];
-  const std::uint32_t shared = shared_address(wgmma_shared);
-  const ForwardBarriers barriers{shared + Plan::kBarriers};
-  const auto kv_heads = static_cast<unsigned>(queries.kv_heads);
-  const int kv_head = static_cast<int>(blockIdx.x % kv_heads);
-  const int group = queries.group();
-  allow_dependent_launch();
-  if (!early) wait_for_prior_kernels();
-  if (threadIdx.x == 0) {
-    barrier_init(barriers.q_ready(), 1);
-    barrier_init(barriers.q_free(), Plan::kWarps);
-    for (int i = 0; i < Plan::kStages; ++i) {
-      barrier_init(barriers.ready(i), 1);
-      barrier_init(barriers.free(i), Plan::kWarps);
+struct DecodeCopy {
+  ForwardCopy<Plan, Keys> copy;
+  AttentionItem* slots;
+  ForwardSplits splits;
+  bool early;           // as in the kernel
+  bool waited = false;  // for the kernels before
+  int parity = 0;       // of the next queries
+  ForwardRing<2> filled;
+
+  // Passes an item to the warps that compute.
+  __device__ void pass(const AttentionItem& item) {
+    barrier_wait(copy.barriers.item_free(filled.place), filled.parity ^ 1);
+    if (copy.lane() == 0) {
+      slots[filled.place] = item;
+      barrier_arrive(copy.barriers.item_ready(filled.place));
     }
-    barrier_init_done();
+    __syncwarp();
+    filled.next();
   }
-  const unsigned index = blockIdx.x / kv_heads;
-  const ForwardTurns turns{static_cast<int>(index % static_cast<unsigned>(splits.blocks)), splits.blocks};
-  const SequenceTile tile = sequence_tile(queries.sequences, 1, Plan::kItemRows / group,
-                                          index / static_cast<unsigned>(splits.blocks));
-  const bool exists = tile.first < tile.end;
-  const AttentionItem item = attention_item(tile, !exists || tile.outside ? 0 : keys.start(tile));
-  __syncthreads();
-  if (!exists || tile.outside || turns.first * kSplitKeys >= item.work) {
-    wait_for_prior_kernels();
-    if (exists && tile.outside && turns.first == 0) {
-      write_zero_item<Plan::kWidth>(queries, item, kv_head, static_cast<int>(threadIdx.x), Plan::kThreads);
-    }
-    return;
+  __device__ void wait() {
+    if (!waited) wait_for_prior_kernels();
+    waited = true;
   }
-  const int part_tokens = Plan::kRows / group;
-  if (threadIdx.x >= Plan::kConsumers) {
-    ForwardCopy<Plan, Keys> copy{keys, maps, shared, barriers, kv_head, group, part_tokens * group * 128, {}, {}};
-    // Keys before `starts` are copied ahead of the queries, as far as there are stages.
+  // Copies the splits `turns` of an item. The first tiles go ahead of the queries, which overwrite those of the item
+  // before, and of the kernels before if they only hold keys before `starts`.
+  __device__ void item(const AttentionItem& item, const ForwardTurns& turns, int part_tokens) {
     const int old_tiles = item.position / kForwardKeys;
-    bool waited = false;
-    int copied = 0;
-    int parity = 0;
     for (int first = 0; first < item.tokens; first += part_tokens) {
       const AttentionItem part = part_of(item, first, part_tokens);
+      const int tiles = (part.work + kForwardKeys - 1) / kForwardKeys;
+      if (turns.first * kSplitTiles >= tiles) continue;
+      int ahead = 0;
       bool asked = false;
-      const auto before = [&](int at) {
-        if (asked || (early && !waited && at < old_tiles && copied++ < Plan::kStages)) return;
+      const auto ask = [&] {
         asked = true;
-        if (!waited) wait_for_prior_kernels();
-        waited = true;
+        wait();
         if (copy.lane() == 0) copy.queries(part, parity);
       };
-      const int tiles = (part.work + kForwardKeys - 1) / kForwardKeys;
+      const auto before = [&](int tile) {
+        if (!asked && (ahead++ == Plan::kStages - 1 || (!waited && tile >= old_tiles))) ask();
+      };
       for (int at = turns.first * kSplitTiles; at < tiles; at += turns.step * kSplitTiles) {
         copy.split_by_pages(part, at, min(kSplitTiles, tiles - at), before);
       }
-      if (asked) parity ^= 1;
+      if (!asked) ask();
+      parity ^= 1;
     }
-    return;
   }
-  wait_for_prior_kernels();
-  DecodeCompute<Plan> compute;
-  compute.bytes = wgmma_shared;
-  compute.shared = shared;
-  compute.barriers = barriers;
-  compute.scale = queries.scale * kLog2e;
-  int parity = 0;
+  // Blocks b, b + gridDim.x, ... of `all` are those of this block: all items of each key head, each once for every
+  // block that takes splits of it.
+  __device__ void run(const Sequences& sequences, int kv_heads, int item_tokens, int part_tokens, int all) {
+    if (!early) wait();
+    for (int index = static_cast<int>(blockIdx.x); index < all; index += static_cast<int>(gridDim.x)) {
+      copy.kv_head = index % kv_heads;
+      const int part = index / kv_heads;
+      const ForwardTurns turns{part % splits.blocks, splits.blocks};
+      const SequenceTile tile = sequence_tile(sequences, 1, item_tokens, part / splits.blocks);
+      if (tile.first >= tile.end) continue;
+      AttentionItem found = attention_item(tile, tile.outside ? 0 : copy.keys.start(tile));
+      if (turns.first > 0 && turns.first * kSplitKeys >= found.work) continue;
+      found.padding[0] = copy.kv_head;
+      found.padding[1] = turns.first;
+      pass(found);
+      if (!tile.outside) item(found, turns, part_tokens);
+    }
+    AttentionItem none{};
+    none.work = -1;
+    pass(none);
+    wait();
+  }
+};
+
+// Computes the splits `turns` of an item.
+template <class Plan>
+__device__ void decode_item(DecodeCompute<Plan>& compute, const TileQueries<__nv_bfloat16>& queries,
+                            const AttentionItem& item, const ForwardTurns& turns, const ForwardSplits& splits,
+                            int part_tokens, int& q_parity) {
+  const int group = queries.group();
+  const int kv_head = item.padding[0];
   for (int first = 0; first < item.tokens; first += part_tokens) {
     const AttentionItem part = part_of(item, first, part_tokens);
     const int rows = part.tokens * group;
@@ -396,10 +406,10 @@ __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
       compute.position[e] = part.position + min((compute.column() + e) / group, part.tokens - 1);
     }
     const int tiles = (part.work + kForwardKeys - 1) / kForwardKeys;
-    bool asked = false;
+    if (turns.first * kSplitTiles >= tiles) continue;
+    barrier_wait(compute.barriers.q_ready(), q_parity);
+    q_parity ^= 1;
     for (int at = turns.first * kSplitTiles; at < tiles; at += turns.step * kSplitTiles) {
-      if (!asked) barrier_wait(barriers.q_ready(), parity);
-      asked = true;
       compute.split(at, min(kSplitTiles, tiles - at), part.work, at + turns.step * kSplitTiles >= tiles);
       if (splits.per_row == 1) {
         compute.write(queries, rows, head_row);
@@ -408,7 +418,59 @@ __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
                             [&](int row) { return splits.at(head_row(row), at / kSplitTiles, Plan::kWidth); });
       }
     }
-    if (asked) parity ^= 1;
+  }
+}
+
+// `early`: no node of the program writes cu_seqlens, starts and block_table, so that items are found, and keys before
+// `starts` copied, while earlier kernels run; those keys were written by earlier runs. A block takes every
+// gridDim.x-th of `all` (DecodeCopy::run) and copies for the next one while it computes.
+template <class Plan, class Keys>
+__global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
+    wgmma_attention_decode(TileQueries<__nv_bfloat16> queries, Keys keys, ForwardSplits splits, bool early, int all,
+                           const __grid_constant__ ForwardMaps maps) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) unsigned char wgmma_shared[];
+  const std::uint32_t shared = shared_address(wgmma_shared);
+  const ForwardBarriers barriers{shared + Plan::kBarriers};
+  const int group = queries.group();
+  const int part_tokens = Plan::kRows / group;
+  allow_dependent_launch();
+  if (threadIdx.x == 0) {
+    barrier_init(barriers.q_ready(), 1);
+    barrier_init(barriers.q_free(), Plan::kWarps);
+    for (int i = 0; i < 2; ++i) {
+      barrier_init(barriers.item_ready(i), 1);
+      barrier_init(barriers.item_free(i), Plan::kWarps);
+    }
+    for (int i = 0; i < Plan::kStages; ++i) {
+      barrier_init(barriers.ready(i), 1);
+      barrier_init(barriers.free(i), Plan::kWarps);
+    }
+    barrier_init_done();
+  }
+  __syncthreads();
+  auto* slots = reinterpret_cast<AttentionItem*>(wgmma_shared + Plan::kItems);
+  if (threadIdx.x >= Plan::kConsumers) {
+    const ForwardCopy<Plan, Keys> copy{keys, maps, shared, barriers, 0, group, part_tokens * group * 128, {}, {}};
+    DecodeCopy<Plan, Keys>{copy, slots, splits, early}.run(queries.sequences, queries.kv_heads, Plan::kItemRows / group,
+                                                           part_tokens, all);
+    return;
+  }
+  wait_for_prior_kernels();
+  DecodeCompute<Plan> compute;
+  compute.bytes = wgmma_shared;
+  compute.shared = shared;
+  compute.barriers = barriers;
+  compute.scale = queries.scale * kLog2e;
+  ForwardRing<2> taken;
+  for (int q_parity = 0;;) {
+    const AttentionItem item = next_forward_item(wgmma_shared + Plan::kItems, taken, barriers);
+    if (item.work < 0) return;
+    if (item.work == 0) {
+      write_zero_item<Plan::kWidth>(queries, item, item.padding[0], static_cast<int>(threadIdx.x), Plan::kConsumers);
+      continue;
+    }
+    decode_item(compute, queries, item, {item.padding[1], splits.blocks}, splits, part_tokens, q_parity);
   }
 #endif
 }
@@ -434,9 +496,11 @@ template <int kWidth, bool kDeep, class Keys>
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Plan::kSharedBytes),
              "cudaFuncSetAttribute");
   const std::int64_t items = tiles_capacity(queries.sequences, 1, Plan::kItemRows / group);
-  launch_dependent({static_cast<unsigned>(items * queries.kv_heads * splits.blocks), Plan::kThreads,
+  const std::int64_t all = items * queries.kv_heads * splits.blocks;
+  const auto resident = static_cast<std::int64_t>(Plan::kBlocks) * cuda_device().sm_count();
+  launch_dependent({static_cast<unsigned>(std::min(all, resident)), Plan::kThreads,
                     static_cast<std::size_t>(Plan::kSharedBytes)},
-                   stream, kernel, queries, keys, splits, keys.fixed, maps);
+                   stream, kernel, queries, keys, splits, keys.fixed, static_cast<int>(all), maps);
   check_launch("attention of few rows");
   return true;
 }

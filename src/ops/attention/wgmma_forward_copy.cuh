@@ -177,10 +177,10 @@ struct ForwardCopy {
       if (++pending > kPending) complete_oldest_tile();
     }
   }
-  // The page of this lane in the tile of keys from `key` on; -1 if the lane has none.
-  [[nodiscard]] __device__ int lane_page(const AttentionItem& item, int key) const {
-    const int at = key + lane() % lanes_a_part() * keys.block_size;
-    return lane() < lanes_a_part() * (kWidth / 64) && at < item.work ? keys.page(item.sequence, at) : -1;
+  // The lane's page among the 32 that begin with page `first` of the item's sequence; -1 if there is none.
+  [[nodiscard]] __device__ int load_page(const AttentionItem& item, int first) const {
+    const int key = (first + lane()) * keys.block_size;
+    return key < item.work ? keys.page(item.sequence, key) : -1;
   }
   // Copies the pages of a tile of keys or values to the next stage. Rows after item.work are what was there before.
   template <bool kOfValues>
@@ -201,17 +201,25 @@ struct ForwardCopy {
   [[nodiscard]] __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
   [[nodiscard]] __device__ int lanes_a_part() const { return kForwardKeys / keys.block_size; }
 
-  // Copies the tiles of a split by pages, and calls before(tile) before each of them. The page of a lane is looked up a
-  // tile ahead.
+  // Copies the tiles of a split by pages, and calls before(tile) before each of them. 32 pages are looked up in one load,
+  // and the next 32 while they are used.
   template <class Before>
   __device__ void split_by_pages(const AttentionItem& item, int first, int count, const Before& before) {
-    int next = lane_page(item, first * kForwardKeys);
+    const int pages_a_tile = lanes_a_part();
+    const int first_page = first * pages_a_tile;
+    int held = load_page(item, first_page);
+    int next = load_page(item, first_page + 32);
     int page = -1;
     for (int i = 0; i <= count; ++i) {
       const int last = page;
       if (i < count) {
-        page = next;
-        if (i + 1 < count) next = lane_page(item, (first + i + 1) * kForwardKeys);
+        const int place = i * pages_a_tile;
+        if (i > 0 && place % 32 == 0) {
+          held = next;
+          next = load_page(item, first_page + place + 32);
+        }
+        page = __shfl_sync(0xFFFFFFFFu, held, place % 32 + lane() % pages_a_tile);
+        if (lane() >= pages_a_tile * (kWidth / 64)) page = -1;
         before(first + i);
         pages<false>(item, (first + i) * kForwardKeys, page);
       }
