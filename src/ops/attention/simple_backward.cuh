@@ -69,14 +69,15 @@ inline constexpr int kSimpleBackwardRows = 8;  // own rows of a block
 template <class T>
 struct SimpleRows {
   static constexpr int kRows = kSimpleBackwardRows / kSimpleWarps;  // of a warp
-  T *own, *own_gradient;
+  T *own, *own_gradient, *staged;
   SimpleTiles<T> tiles;
   int width, pitch;
 
   __device__ SimpleRows(unsigned char* shared, int width_, int stages)
       : own(reinterpret_cast<T*>(shared)),
         own_gradient(own + kSimpleBackwardRows * width_),
-        tiles{own_gradient + kSimpleBackwardRows * width_, width_, stages},
+        staged(own_gradient + kSimpleBackwardRows * width_),
+        tiles{staged + staged_weights<T>(kSimpleBackwardRows), width_, stages},
         width(width_),
         pitch(simple_pitch<T>(width_)) {}
   // Dot products of the warp's rows with the lane's row of the tile.
@@ -100,23 +101,10 @@ struct SimpleRows {
       }
     }
   }
-  // result += the sum, over the lanes in order, of a lane's weight x its row of the tile; for each row of the warp
+  // Adds to `result` of the warp's rows as add_weighted() does.
   template <int kParts>
   __device__ void add(const T* rows, const T (&weight)[kRows], T (&result)[kRows][kParts]) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll 8
-    for (int j = 0; j < kSimpleKeys; ++j) {
-      T of_row[kRows];
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) of_row[r] = __shfl_sync(0xFFFFFFFFu, weight[r], j);
-#pragma unroll
-      for (int part = 0; part < kParts; ++part) {
-        if (lane + 32 * part >= width) continue;
-        const T value = rows[j * pitch + lane + 32 * part];
-#pragma unroll
-        for (int r = 0; r < kRows; ++r) result[r][part] = std::fma(of_row[r], value, result[r][part]);
-      }
-    }
+    add_weighted(rows, width, weight, staged + static_cast<int>(threadIdx.x) / 32 * kRows * kSimpleKeys, result);
   }
 };
 
@@ -272,7 +260,7 @@ void launch_simple_attention_backward(const AttentionGradients<T>& args, cudaStr
   const std::int64_t query_tiles = tiles_capacity(args.sequences, args.group(), kSimpleBackwardRows);
   const std::int64_t key_tiles = tiles_capacity(args.sequences, 1, kSimpleBackwardRows);
   const SimpleShared<T> shared(args.head_dim,
-                               static_cast<std::size_t>(2 * kSimpleBackwardRows * args.head_dim) * sizeof(T));
+                               2 * kSimpleBackwardRows * args.head_dim + staged_weights<T>(kSimpleBackwardRows));
   with_head_parts(args.head_dim, [&]<int kParts>() {
     const auto launch = [&](auto kernel, std::int64_t tiles) {
       check_cuda(

@@ -90,23 +90,81 @@ struct SimpleTiles {
   }
 };
 
-// Shared memory of a block whose query rows take `own_bytes`, and the stages of its tiles: 2 where they fit.
+template <class T>
+[[nodiscard]] __device__ inline const Pack<T, kPackSize<T>>& pack_at(const T* from) {
+  return *reinterpret_cast<const Pack<T, kPackSize<T>>*>(from);
+}
+
+// Weights of a tile pass from the lanes that computed them to all lanes through shared memory, four at a time: one
+// shuffle for each took half of the kernels' time. f64, of which a block would need too much, uses shuffles.
+template <class T>
+inline constexpr bool kStagesWeights = sizeof(T) == 4;
+
+// Elements in which the warps of a block stage the weights of their `rows` rows.
+template <class T>
+[[nodiscard]] __host__ __device__ constexpr int staged_weights(int rows) {
+  return kStagesWeights<T> ? rows * kSimpleKeys : 0;
+}
+
+// result += the sum, over the keys j of a tile in order, of lane j's weight x row j; for each of the warp's rows.
+// `staged` [kRows, kSimpleKeys] belongs to the warp.
+template <int kParts, int kRows, class T>
+__device__ void add_weighted(const T* rows, int width, const T (&weight)[kRows], T* staged,
+                             T (&result)[kRows][kParts]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int pitch = simple_pitch<T>(width);
+  const auto add = [&](int j, const T(&of_row)[kRows]) {
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      if (lane + 32 * part >= width) continue;
+      const T value = rows[j * pitch + lane + 32 * part];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) result[r][part] = std::fma(of_row[r], value, result[r][part]);
+    }
+  };
+  if constexpr (kStagesWeights<T>) {
+    constexpr int kSize = kPackSize<T>;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) staged[r * kSimpleKeys + lane] = weight[r];
+    __syncwarp();
+#pragma unroll 2
+    for (int first = 0; first < kSimpleKeys; first += kSize) {
+      Pack<T, kSize> packs[kRows];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) packs[r] = pack_at(staged + r * kSimpleKeys + first);
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) {
+        T of_row[kRows];
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) of_row[r] = packs[r][j];
+        add(first + j, of_row);
+      }
+    }
+    __syncwarp();
+  } else {
+#pragma unroll 8
+    for (int j = 0; j < kSimpleKeys; ++j) {
+      T of_row[kRows];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) of_row[r] = __shfl_sync(0xFFFFFFFFu, weight[r], j);
+      add(j, of_row);
+    }
+  }
+}
+
+// The stages of a block's tiles (2 where they fit), and its shared memory with `own` elements besides.
 template <class T>
 struct SimpleShared {
   int stages;
   std::size_t bytes;
 
-  SimpleShared(std::int64_t head_dim, std::size_t own_bytes) {
+  SimpleShared(std::int64_t head_dim, std::int64_t own) {
     const std::size_t tile = SimpleTiles<T>::elements(static_cast<int>(head_dim)) * sizeof(T);
+    const std::size_t own_bytes = static_cast<std::size_t>(own) * sizeof(T);
     stages = own_bytes + 2 * tile <= cuda_device().properties().sharedMemPerBlockOptin ? 2 : 1;
     bytes = own_bytes + static_cast<std::size_t>(stages) * tile;
   }
 };
-
-template <class T>
-[[nodiscard]] __device__ inline const Pack<T, kPackSize<T>>& pack_at(const T* from) {
-  return *reinterpret_cast<const Pack<T, kPackSize<T>>*>(from);
-}
 
 // o and lse of kSimpleForwardRows query rows of one key head, which a block has.
 template <int kParts, class T, class Keys>
@@ -117,7 +175,8 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
   const int width = queries.head_dim;
   const int pitch = simple_pitch<T>(width);
   T* shared_q = reinterpret_cast<T*>(shared_bytes);
-  const SimpleTiles<T> shared{shared_q + kSimpleForwardRows * width, width, stages};
+  T* staged = shared_q + kSimpleForwardRows * width;
+  const SimpleTiles<T> shared{staged + staged_weights<T>(kSimpleForwardRows), width, stages};
 
   const std::int32_t group = queries.group();
   const auto kv_head = static_cast<std::int32_t>(blockIdx.x % queries.kv_heads);
@@ -187,19 +246,7 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
 #pragma unroll
       for (int part = 0; part < kParts; ++part) o[r][part] *= decay;
     }
-#pragma unroll 8
-    for (int j = 0; j < kSimpleKeys; ++j) {
-      T of_key[kRows];
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) of_key[r] = __shfl_sync(0xFFFFFFFFu, weight[r], j);
-#pragma unroll
-      for (int part = 0; part < kParts; ++part) {
-        if (lane + 32 * part >= width) continue;
-        const T v = v_rows[j * pitch + lane + 32 * part];
-#pragma unroll
-        for (int r = 0; r < kRows; ++r) o[r][part] = std::fma(of_key[r], v, o[r][part]);
-      }
-    }
+    add_weighted(v_rows, width, weight, staged + warp * kRows * kSimpleKeys, o);
   };
   shared.for_each(static_cast<int>(last / kSimpleKeys) + 1, copy, use);
 #pragma unroll
@@ -218,8 +265,8 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
 template <class T, class Keys>
 void launch_simple_attention_forward(const TileQueries<T>& queries, const Keys& keys, cudaStream_t stream) {
   const std::int64_t tiles = tiles_capacity(queries.sequences, queries.group(), kSimpleForwardRows);
-  const std::size_t own = static_cast<std::size_t>(kSimpleForwardRows * queries.head_dim) * sizeof(T);
-  const SimpleShared<T> shared(queries.head_dim, own);
+  const SimpleShared<T> shared(queries.head_dim,
+                               kSimpleForwardRows * queries.head_dim + staged_weights<T>(kSimpleForwardRows));
   with_head_parts(queries.head_dim, [&]<int kParts>() {
     const auto kernel = simple_attention_forward<kParts, T, Keys>;
     check_cuda(

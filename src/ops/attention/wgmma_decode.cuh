@@ -11,8 +11,9 @@
 // kernel. So are the softmax's sums: there a lane adds the keys of one remainder modulo 8, in ascending order, and here
 // a lane does so too, from shared memory.
 //
-// An item is up to 64 query rows of one key head. A block takes its rows in parts of up to eight, one part after another
-// (a sequence that decodes has one part). One warp copies, already for the next item, and one warpgroup computes:
+// An item is up to 64 query rows of one key head. A block takes its rows in parts of up to eight, one part after
+// another (a sequence that decodes has one part). One warp copies, already for the next item, and one warpgroup
+// computes:
 //   1. wait for S_i (and O_i-1); exchange the maxima of the four warps; P_i = exp2(S_i scale log2(e) - max) to shared
 //      memory, in f32 for the sums and in bf16 for the product; scale O to the new maximum
 //   2. wait for K_i+1 and V_i; start S_i+1 and O += P_i V_i, whose instructions alternate because each chain of
@@ -20,8 +21,8 @@
 //   3. add the weights of tile i to the sums while these run
 #pragma once
 
-#include "ops/attention/wgmma_forward_copy.cuh"
 #include "ops/attention/wgmma_forward.cuh"
+#include "ops/attention/wgmma_forward_copy.cuh"
 
 namespace hone {
 
@@ -29,8 +30,8 @@ namespace hone {
 template <int kHeadDim, bool kDeep>
 struct WgmmaDecode {
   static constexpr int kWidth = kHeadDim;
-  static constexpr int kRows = 8;         // query rows of a part
-  static constexpr int kItemRows = 64;    // query rows of an item
+  static constexpr int kRows = 8;       // query rows of a part
+  static constexpr int kItemRows = 64;  // query rows of an item
   static constexpr int kParts = kWidth / 64;
   static constexpr int kConsumers = 128;  // threads that compute
   static constexpr int kWarps = kConsumers / 32;
@@ -43,12 +44,12 @@ struct WgmmaDecode {
   static constexpr int kStageBytes = kParts * kKeyTile;
   // Offsets in shared memory, in bytes.
   static constexpr int kQuery = 0;
-  static constexpr int kRounded = kQuery + kParts * kQueryTile;          // bf16 P [8, 128], in two tiles of 64 keys
+  static constexpr int kRounded = kQuery + kParts * kQueryTile;  // bf16 P [8, 128], in two tiles of 64 keys
   static constexpr int kStage = (kRounded + 2 * kQueryTile + 1023) / 1024 * 1024;
-  static constexpr int kWeights = kStage + kStages * kStageBytes;        // f32 P^T [128, 8]
-  static constexpr int kMaxima = kWeights + kForwardKeys * kRows * 4;    // f32 [warps, 8]
-  static constexpr int kDecays = kMaxima + kWarps * kRows * 4;           // f32 [8]
-  static constexpr int kTotals = kDecays + kRows * 4;                    // f32 [8]
+  static constexpr int kWeights = kStage + kStages * kStageBytes;      // f32 P^T [128, 8]
+  static constexpr int kMaxima = kWeights + kForwardKeys * kRows * 4;  // f32 [warps, 8]
+  static constexpr int kDecays = kMaxima + kWarps * kRows * 4;         // f32 [8]
+  static constexpr int kTotals = kDecays + kRows * 4;                  // f32 [8]
   static constexpr int kBarriers = kTotals + kRows * 4;
   static constexpr int kItems = kBarriers + 192;  // two slots for items
   static constexpr int kSharedBytes = kItems + 64;
@@ -414,8 +415,7 @@ __device__ void decode_item(DecodeCompute<Plan>& compute, const TileQueries<__nv
       if (splits.per_row == 1) {
         compute.write(queries, rows, head_row);
       } else {
-        compute.store_split(rows,
-                            [&](int row) { return splits.at(head_row(row), at / kSplitTiles, Plan::kWidth); });
+        compute.store_split(rows, [&](int row) { return splits.at(head_row(row), at / kSplitTiles, Plan::kWidth); });
       }
     }
   }
@@ -498,9 +498,9 @@ template <int kWidth, bool kDeep, class Keys>
   const std::int64_t items = tiles_capacity(queries.sequences, 1, Plan::kItemRows / group);
   const std::int64_t all = items * queries.kv_heads * splits.blocks;
   const auto resident = static_cast<std::int64_t>(Plan::kBlocks) * cuda_device().sm_count();
-  launch_dependent({static_cast<unsigned>(std::min(all, resident)), Plan::kThreads,
-                    static_cast<std::size_t>(Plan::kSharedBytes)},
-                   stream, kernel, queries, keys, splits, keys.fixed, static_cast<int>(all), maps);
+  launch_dependent(
+      {static_cast<unsigned>(std::min(all, resident)), Plan::kThreads, static_cast<std::size_t>(Plan::kSharedBytes)},
+      stream, kernel, queries, keys, splits, keys.fixed, static_cast<int>(all), maps);
   check_launch("attention of few rows");
   return true;
 }

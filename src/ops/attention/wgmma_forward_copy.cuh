@@ -91,7 +91,8 @@ template <class Plan, class Keys>
 struct ForwardCopy {
   static constexpr int kWidth = Plan::kWidth;
   static constexpr bool kPaged = Keys::kDecodes;
-  static constexpr int kPending = Plan::kStages - (Plan::kStages > 3 ? 2 : 1);  // tiles that may be in flight, if threads copy
+  static constexpr int kPending =
+      Plan::kStages - (Plan::kStages > 3 ? 2 : 1);  // tiles that may be in flight, if threads copy
 
   const Keys& keys;
   const ForwardMaps& maps;
@@ -201,8 +202,8 @@ struct ForwardCopy {
   [[nodiscard]] __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
   [[nodiscard]] __device__ int lanes_a_part() const { return kForwardKeys / keys.block_size; }
 
-  // Copies the tiles of a split by pages, and calls before(tile) before each of them. 32 pages are looked up in one load,
-  // and the next 32 while they are used.
+  // Copies the tiles of a split by pages, and calls before(tile) before each of them. 32 pages are looked up in one
+  // load, and the next 32 while they are used.
   template <class Before>
   __device__ void split_by_pages(const AttentionItem& item, int first, int count, const Before& before) {
     const int pages_a_tile = lanes_a_part();
