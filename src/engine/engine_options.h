@@ -13,7 +13,7 @@ struct EngineOptions {
   std::int64_t max_model_len = 1024;    // tokens of prompt and completion together
   std::int64_t max_num_seqs = 64;       // requests that run concurrently
   std::int64_t max_batch_tokens = 512;  // tokens of one step; longer prompts are prefilled in chunks of at most this
-  std::int64_t block_size = 16;         // tokens per KV-cache block
+  std::int64_t block_size = 32;         // tokens per KV-cache block
   std::int64_t num_blocks = 0;          // KV-cache blocks; 0: enough for max_num_seqs requests of max_model_len
   bool repetition_penalty = false;      // requests may set a repetition penalty
   // Launch a step before the tokens of the step before have been read. A request that ends then computes a token in

@@ -15,7 +15,7 @@ namespace hone {
 struct SchedulerLimits {
   std::int64_t max_num_seqs = 64;       // requests in one step
   std::int64_t max_batch_tokens = 512;  // tokens in one step
-  std::int64_t block_size = 16;         // tokens per KV-cache block
+  std::int64_t block_size = 32;         // tokens per KV-cache block
 };
 
 // The state of a request in the engine.

@@ -280,11 +280,11 @@ TEST(Engine, CtrlCCancelsWhatIsLeft) {
 TEST(Engine, OptionsFollowFromTheRequestsToCome) {
   const EngineOptions few = engine_options({.max_model_len = 100, .max_num_seqs = 3, .repetition_penalty = 1.5});
   EXPECT_EQ(few.max_batch_tokens, 512);
-  EXPECT_EQ(few.num_blocks, 3 * 7);
+  EXPECT_EQ(few.num_blocks, 3 * 4);
   EXPECT_TRUE(few.repetition_penalty);
   const EngineOptions many = engine_options({.max_model_len = 100, .max_num_seqs = 1000, .full_length = 4});
   EXPECT_EQ(many.max_batch_tokens, 1000);
-  EXPECT_EQ(many.num_blocks, 4 * 7);
+  EXPECT_EQ(many.num_blocks, 4 * 4);
   EXPECT_FALSE(many.repetition_penalty);
   const ModelShape shape{.max_position_embeddings = 4096};
   EXPECT_EQ(model_len(shape, 0, 32768), 4096);
