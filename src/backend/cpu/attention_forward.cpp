@@ -184,7 +184,14 @@ class ForwardUnit {
     // Scores: queries times keys.
     const Real* queries = buffers_.queries + row * head_dim_ + skipped;
     for (std::int64_t j = 0; j < seen; j += tile_.columns) {
-      tile_.kernel[rows - 1](head_dim_, queries, buffers_.keys + j * head_dim_, buffers_.weights + j, kKeyTile, false);
+      tile_.depth_major[rows - 1]({.depth = head_dim_,
+                                   .a = queries,
+                                   .lda = tile_.rows,
+                                   .b = buffers_.keys + j * head_dim_,
+                                   .ldb = tile_.columns,
+                                   .c = buffers_.weights + j,
+                                   .ldc = kKeyTile,
+                                   .load = false});
     }
     for (std::int64_t r = 0; r < rows; ++r) {
       apply_softmax(begin + r, buffers_.weights + r * kKeyTile, std::min(keys, keys_seen(begin + r) - key));
@@ -223,12 +230,25 @@ class ForwardUnit {
     for (std::int64_t d = 0; d < buffers_.width; d += tile_.columns) {
       const Real* values = buffers_.values + d * tile_keys_;
       Real* outputs = buffers_.outputs + begin * buffers_.width + d;
-      tile_.kernel[rows - 1](common, buffers_.packed, values, outputs, buffers_.width, true);
+      tile_.depth_major[rows - 1]({.depth = common,
+                                   .a = buffers_.packed,
+                                   .lda = tile_.rows,
+                                   .b = values,
+                                   .ldb = tile_.columns,
+                                   .c = outputs,
+                                   .ldc = buffers_.width,
+                                   .load = true});
       for (std::int64_t r = 0; r < rows; ++r) {
         const std::int64_t rest = std::min(keys, keys_seen(begin + r) - key) - common;
         if (rest == 0) continue;
-        tile_.kernel[0](rest, buffers_.packed + common * tile_.rows + r, values + common * tile_.columns,
-                        outputs + r * buffers_.width, buffers_.width, true);
+        tile_.depth_major[0]({.depth = rest,
+                              .a = buffers_.packed + common * tile_.rows + r,
+                              .lda = tile_.rows,
+                              .b = values + common * tile_.columns,
+                              .ldb = tile_.columns,
+                              .c = outputs + r * buffers_.width,
+                              .ldc = buffers_.width,
+                              .load = true});
       }
     }
   }
