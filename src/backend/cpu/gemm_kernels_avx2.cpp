@@ -33,7 +33,9 @@ constexpr int kRows = 6;
 
 }  // namespace
 
-TileKernels<float> tile_kernels_avx2() { return make_tile_kernels<Float8, kRows>(); }
-TileKernels<double> tile_kernels_avx2_f64() { return make_tile_kernels<Double4, kRows>(); }
+TileKernels<float> tile_kernels_avx2() { return make_tile_kernels<Float8>(std::make_integer_sequence<int, kRows>()); }
+TileKernels<double> tile_kernels_avx2_f64() {
+  return make_tile_kernels<Double4>(std::make_integer_sequence<int, kRows>());
+}
 
 }  // namespace hone

@@ -21,6 +21,6 @@ struct Float16 {
 }  // namespace
 
 // Twelve rows: 24 sums, two vectors of b and one of a take 27 of the 32 vector registers.
-TileKernels<float> tile_kernels_avx512() { return make_tile_kernels<Float16, 12>(); }
+TileKernels<float> tile_kernels_avx512() { return make_tile_kernels<Float16>(std::make_integer_sequence<int, 12>()); }
 
 }  // namespace hone

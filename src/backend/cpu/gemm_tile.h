@@ -100,15 +100,10 @@ HONE_TILE_TARGET void tile(const TileArgs<typename V::Real>& args) {
   }
 }
 
-// The kernels of 1 to `Rows` rows.
-template <class V, int Rows>
-TileKernels<typename V::Real> make_tile_kernels() {
-  TileKernels<typename V::Real> kernels{Rows, 2 * V::kLanes, {}, {}};
-  [&]<int... r>(std::integer_sequence<int, r...>) {
-    ((kernels.depth_major[r] = tile<V, r + 1, true>, kernels.row_major[r] = tile<V, r + 1, false>), ...);
-  }
-  (std::make_integer_sequence<int, Rows>());
-  return kernels;
+// The kernels of 1, 2, ... rows: `r` counts from 0.
+template <class V, int... r>
+TileKernels<typename V::Real> make_tile_kernels(std::integer_sequence<int, r...>) {
+  return {sizeof...(r), 2 * V::kLanes, {tile<V, r + 1, true>...}, {tile<V, r + 1, false>...}};
 }
 
 }  // namespace
