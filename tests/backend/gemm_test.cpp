@@ -230,7 +230,13 @@ TEST(Gemm, RefusesContradictoryArguments) {
 template <class Real>
 void expect_tile_chains(const TileKernels<Real>& tile) {
   constexpr std::int64_t kDepth = 77;
-  const auto a = random_values<Real>(static_cast<std::size_t>(tile.rows * kDepth), 5);
+  const auto a = random_values<Real>(static_cast<std::size_t>(tile.rows * kDepth), 5);  // [kDepth, rows]
+  auto a_rows = a;                                                                      // [rows, kDepth]
+  for (std::int64_t s = 0; s < kDepth; ++s) {
+    for (std::int64_t i = 0; i < tile.rows; ++i) {
+      a_rows[static_cast<std::size_t>(i * kDepth + s)] = a[static_cast<std::size_t>(s * tile.rows + i)];
+    }
+  }
   const auto b = random_values<Real>(static_cast<std::size_t>(tile.columns * kDepth), 6);
   const std::int64_t stride = tile.columns + 3;
   const auto c = random_values<Real>(static_cast<std::size_t>(tile.rows * stride), 7);
@@ -247,9 +253,21 @@ void expect_tile_chains(const TileKernels<Real>& tile) {
           }
         }
       }
-      auto result = c;
-      tile.kernel[rows - 1](kDepth, a.data(), b.data(), result.data(), stride, load);
-      EXPECT_TRUE(test::same_bits(result, expected)) << rows << " rows of " << tile.rows << ", load " << load;
+      for (const bool depth_major : {false, true}) {
+        auto result = c;
+        const auto next = c;
+        (depth_major ? tile.depth_major : tile.row_major)[rows - 1]({.depth = kDepth,
+                                                                     .a = depth_major ? a.data() : a_rows.data(),
+                                                                     .lda = depth_major ? tile.rows : kDepth,
+                                                                     .b = b.data(),
+                                                                     .ldb = tile.columns,
+                                                                     .c = result.data(),
+                                                                     .ldc = stride,
+                                                                     .load = load,
+                                                                     .next = load ? next.data() : nullptr});
+        EXPECT_TRUE(test::same_bits(result, expected))
+            << rows << " rows of " << tile.rows << ", load " << load << ", depth_major " << depth_major;
+      }
     }
   }
 }

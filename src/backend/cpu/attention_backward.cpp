@@ -1,19 +1,24 @@
-// Backward pass. For each sequence and key head, for each head of its group, for each tile of 64 queries and each tile
-// of 64 keys that these see:
+// Backward pass. For each sequence and key head, for each head of its group, for each tile of 96 queries and each tile
+// of 96 keys that these see:
 //
 //   S = Q K^T, dP = dO V^T                        recomputed scores, gradient of the weights
 //   P = exp(scale S - lse), dS = scale P (dP - D)  D = dot(dO, O) of each row
 //   dV += P^T dO, dK += dS^T Q, dQ += dS K
+//
+// Keys and values are packed for the first two products. All other operands are read in place, from rows that were
+// copied together, widened and padded to whole tiles. Weights that the causal mask excludes are 0 or not multiplied.
 #include <type_traits>
 
 #include "backend/cpu/attention.h"
 #include "backend/cpu/attention_common.h"
-#include "backend/cpu/gemm.h"
+#include "backend/cpu/attention_rows.h"
+#include "backend/cpu/gemm_kernels.h"
+#include "backend/cpu/gemm_pack.h"
 
 namespace hone {
 namespace {
 
-constexpr std::int64_t kQueryTile = 64;
+constexpr std::int64_t kTile = 96;  // queries and keys of a tile; a multiple of the rows and columns of every GEMM tile
 
 // View of a matrix: address of its first element and distance between two rows in elements.
 template <class U>
@@ -22,32 +27,36 @@ struct Block {
   std::int64_t stride;
 };
 
-// Workspace of one thread.
+// Workspace of one thread. `width` is head_dim rounded up to whole GEMM tiles.
 template <class T>
 struct BackwardBuffers {
   using Real = Accumulator<T>;
-  Real* weights;      // [kQueryTile, kKeyTile]
-  Real* grad_scores;  // [kQueryTile, kKeyTile]
-  Real* grad_q;       // [kQueryTile, head_dim]
-  Real* grad_k;       // [longest sequence, head_dim]
-  Real* grad_v;       // [longest sequence, head_dim]
-  std::span<std::byte> gemm;
+  Real* weights;        // [kTile, kTile]
+  Real* grad_scores;    // [kTile, kTile]
+  Real* queries;        // [kTile, width]
+  Real* grad_o;         // [kTile, width]
+  Real* keys;           // [kTile, width]
+  Real* packed_keys;    // [kTile, head_dim], packed
+  Real* packed_values;  // [kTile, head_dim], packed
+  Real* grad_q;         // [kTile, width]
+  Real* grad_k;         // [longest sequence, width]
+  Real* grad_v;         // [longest sequence, width]
+  std::int64_t width;
   std::size_t bytes;
 
   BackwardBuffers(const AttentionShape& shape, std::int64_t longest, std::byte* base) {
     WorkspaceAllocator cutter(base);
-    weights = cutter.take<Real>(kQueryTile * kKeyTile);
-    grad_scores = cutter.take<Real>(kQueryTile * kKeyTile);
-    grad_q = cutter.take<Real>(kQueryTile * shape.head_dim);
-    grad_k = cutter.take<Real>(longest * shape.head_dim);
-    grad_v = cutter.take<Real>(longest * shape.head_dim);
-    // Upper bound of m, n and k of all GEMMs in a unit.
-    const std::int64_t side = std::max(kKeyTile, shape.head_dim);
-    const DType type = DTypeOf<Real>::value;
-    const std::size_t size = gemm_workspace_bytes(
-        {.m = side, .n = side, .k = side, .transpose_b = Transpose::no, .a_type = type, .b_type = type, .c_type = type},
-        1);
-    gemm = {cutter.take<std::byte>(static_cast<std::int64_t>(size)), size};
+    width = attention_round_up(shape.head_dim, tile_kernels<Real>().columns);
+    weights = cutter.take<Real>(kTile * kTile);
+    grad_scores = cutter.take<Real>(kTile * kTile);
+    queries = cutter.take<Real>(kTile * width);
+    grad_o = cutter.take<Real>(kTile * width);
+    keys = cutter.take<Real>(kTile * width);
+    packed_keys = cutter.take<Real>(kTile * shape.head_dim);
+    packed_values = cutter.take<Real>(kTile * shape.head_dim);
+    grad_q = cutter.take<Real>(kTile * width);
+    grad_k = cutter.take<Real>(longest * width);
+    grad_v = cutter.take<Real>(longest * width);
     bytes = cutter.used();
   }
 };
@@ -62,16 +71,19 @@ class BackwardUnit {
 
   BackwardUnit(const AttentionBackwardArgs<T>& args, std::int64_t longest, std::byte* workspace)
       : args_(args),
+        tile_(tile_kernels<Real>()),
         buffers_(args.shape, longest, workspace),
         head_dim_(args.shape.head_dim),
+        width_(buffers_.width),
         group_(args.shape.num_heads / args.shape.num_kv_heads) {}
 
   void run(std::int64_t token, std::int64_t length, std::int64_t kv_head) {
-    std::fill_n(buffers_.grad_k, length * head_dim_, Real(0));
-    std::fill_n(buffers_.grad_v, length * head_dim_, Real(0));
+    std::fill_n(buffers_.grad_k, length * width_, Real(0));
+    std::fill_n(buffers_.grad_v, length * width_, Real(0));
     for (std::int64_t head = kv_head * group_; head < (kv_head + 1) * group_; ++head) {
-      for (std::int64_t query = 0; query < length; query += kQueryTile) {
-        run_queries(token, query, std::min(kQueryTile, length - query), head, kv_head);
+      for (query_ = 0; query_ < length; query_ += kTile) {
+        rows_ = std::min(kTile, length - query_);
+        run_queries(token, head, kv_head);
       }
     }
     write(buffers_.grad_k, at(args_.grad_k, token, kv_head), length);
@@ -84,83 +96,125 @@ class BackwardUnit {
     return {rows.data + token * rows.stride + head * head_dim_, rows.stride};
   }
 
-  void run_queries(std::int64_t token, std::int64_t query, std::int64_t rows, std::int64_t head, std::int64_t kv_head) {
-    const auto q = at(args_.q, token + query, head);
-    const auto o = at(args_.o, token + query, head);
-    const auto grad_o = at(args_.grad_o, token + query, head);
-    Real overlap[kQueryTile];  // [rows], dot(grad_o, o) of each row: the term of the softmax gradient
-    for (std::int64_t r = 0; r < rows; ++r) {
+  void run_queries(std::int64_t token, std::int64_t head, std::int64_t kv_head) {
+    const auto o = at(args_.o, token + query_, head);
+    const auto grad_o = at(args_.grad_o, token + query_, head);
+    Real overlap[kTile];  // [rows], dot(grad_o, o) of each row: the term of the softmax gradient
+    for (std::int64_t r = 0; r < rows_; ++r) {
       overlap[r] = dot16(grad_o.data + r * grad_o.stride, o.data + r * o.stride, head_dim_);
     }
-    for (std::int64_t key = 0; key < query + rows; key += kKeyTile) {
-      const std::int64_t keys = std::min(kKeyTile, query + rows - key);
-      const auto k = at(args_.k, token + key, kv_head);
-      const auto v = at(args_.v, token + key, kv_head);
-      const Block<Real> weights{buffers_.weights, kKeyTile};
-      const Block<Real> grad_scores{buffers_.grad_scores, kKeyTile};
-      // Recompute the scores and the gradient of the weights, then convert both row by row.
-      multiply(rows, keys, head_dim_, Transpose::no, q, Transpose::yes, k, weights, false);
-      multiply(rows, keys, head_dim_, Transpose::no, grad_o, Transpose::yes, v, grad_scores, false);
-      for (std::int64_t r = 0; r < rows; ++r) {
-        const Real lse = args_.lse[(token + query + r) * args_.shape.num_heads + head];
-        apply_softmax(r, std::clamp<std::int64_t>(query + r + 1 - key, 0, keys), keys, lse, overlap[r]);
+    copy(at(args_.q, token + query_, head), rows_, buffers_.queries);
+    copy(grad_o, rows_, buffers_.grad_o);
+    for (key_ = 0; key_ < query_ + rows_; key_ += kTile) {
+      keys_ = std::min(kTile, query_ + rows_ - key_);
+      const auto k = at(args_.k, token + key_, kv_head);
+      const auto v = at(args_.v, token + key_, kv_head);
+      copy(k, keys_, buffers_.keys);
+      pack({k.data, DTypeOf<T>::value, k.stride, false}, {0, keys_, 0, head_dim_}, tile_.columns, buffers_.packed_keys);
+      pack({v.data, DTypeOf<T>::value, v.stride, false}, {0, keys_, 0, head_dim_}, tile_.columns,
+           buffers_.packed_values);
+      multiply_rows(buffers_.queries, buffers_.packed_keys, buffers_.weights);
+      multiply_rows(buffers_.grad_o, buffers_.packed_values, buffers_.grad_scores);
+      for (std::int64_t r = 0; r < rows_; ++r) {
+        apply_softmax(r, args_.lse[(token + query_ + r) * args_.shape.num_heads + head], overlap[r]);
       }
-      // Add this tile to grad_v, grad_k and grad_q.
-      multiply(keys, head_dim_, rows, Transpose::yes, weights, Transpose::no, grad_o,
-               Block<Real>{buffers_.grad_v + key * head_dim_, head_dim_}, true);
-      multiply(keys, head_dim_, rows, Transpose::yes, grad_scores, Transpose::no, q,
-               Block<Real>{buffers_.grad_k + key * head_dim_, head_dim_}, true);
-      multiply(rows, head_dim_, keys, Transpose::no, grad_scores, Transpose::no, k,
-               Block<Real>{buffers_.grad_q, head_dim_}, key > 0);
+      add_over_queries(buffers_.weights, buffers_.grad_o, buffers_.grad_v);
+      add_over_queries(buffers_.grad_scores, buffers_.queries, buffers_.grad_k);
+      add_over_keys();
     }
-    write(buffers_.grad_q, at(args_.grad_q, token + query, head), rows);
+    write(buffers_.grad_q, at(args_.grad_q, token + query_, head), rows_);
+  }
+
+  // Number of keys of the tile that row r sees.
+  [[nodiscard]] std::int64_t seen(std::int64_t r) const {
+    return std::clamp<std::int64_t>(query_ + r + 1 - key_, 0, keys_);
+  }
+
+  // products[r, key] = dot of row r of `rows` and a packed key or value, as far as the row or a later one of its GEMM
+  // tile sees it.
+  void multiply_rows(const Real* rows, const Real* packed, Real* products) const {
+    for (std::int64_t r = 0; r < rows_; r += tile_.rows) {
+      const std::int64_t count = std::min<std::int64_t>(tile_.rows, rows_ - r);
+      for (std::int64_t j = 0; j < seen(r + count - 1); j += tile_.columns) {
+        tile_.row_major[count - 1]({.depth = head_dim_,
+                                    .a = rows + r * width_,
+                                    .lda = width_,
+                                    .b = packed + j * head_dim_,
+                                    .ldb = tile_.columns,
+                                    .c = products + r * kTile + j,
+                                    .ldc = kTile,
+                                    .load = false});
+      }
+    }
   }
 
   // Replaces row r of the scores by the weights, and the gradient of the weights by that of the scores. Both are 0 for
   // keys that the row does not see.
-  void apply_softmax(std::int64_t r, std::int64_t seen, std::int64_t keys, Real lse, Real overlap) {
+  void apply_softmax(std::int64_t r, Real lse, Real overlap) {
     const auto scale = static_cast<Real>(args_.shape.scale);
-    Real* weights = buffers_.weights + r * kKeyTile;
-    Real* grad = buffers_.grad_scores + r * kKeyTile;
-    for (std::int64_t j = 0; j < seen; ++j) {
-      const Real weight = vexp(weights[j] * scale - lse);
-      weights[j] = weight;
-      grad[j] = weight * (grad[j] - overlap) * scale;
-    }
-    std::fill(weights + seen, weights + keys, Real(0));
-    std::fill(grad + seen, grad + keys, Real(0));
+    const std::int64_t count = seen(r);
+    Real* weights = buffers_.weights + r * kTile;
+    Real* grad = buffers_.grad_scores + r * kTile;
+    softmax_gradient(weights, grad, count, scale, lse, overlap);
+    std::fill(weights + count, weights + keys_, Real(0));
+    std::fill(grad + count, grad + keys_, Real(0));
   }
 
-  template <class A, class B>
-  void multiply(std::int64_t m, std::int64_t n, std::int64_t k, Transpose transpose_a, const Block<A>& a,
-                Transpose transpose_b, const Block<B>& b, const Block<Real>& c, bool accumulate) {
-    gemm({.m = m,
-          .n = n,
-          .k = k,
-          .transpose_a = transpose_a,
-          .transpose_b = transpose_b,
-          .a_type = DTypeOf<std::remove_const_t<A>>::value,
-          .b_type = DTypeOf<std::remove_const_t<B>>::value,
-          .c_type = DTypeOf<Real>::value,
-          .a = a.data,
-          .b = b.data,
-          .c = c.data,
-          .lda = a.stride,
-          .ldb = b.stride,
-          .ldc = c.stride,
-          .accumulate = accumulate,
-          .workspace = buffers_.gemm});
+  // sums[key] += sum over the queries of factors[query, key] * rows[query].
+  void add_over_queries(const Real* factors, const Real* rows, Real* sums) const {
+    for (std::int64_t j = 0; j < keys_; j += tile_.rows) {
+      const std::int64_t count = std::min<std::int64_t>(tile_.rows, keys_ - j);
+      const std::int64_t first = std::max<std::int64_t>(key_ + j - query_, 0);  // the first query that sees key j
+      for (std::int64_t d = 0; d < width_; d += tile_.columns) {
+        tile_.depth_major[count - 1]({.depth = rows_ - first,
+                                      .a = factors + first * kTile + j,
+                                      .lda = kTile,
+                                      .b = rows + first * width_ + d,
+                                      .ldb = width_,
+                                      .c = sums + (key_ + j) * width_ + d,
+                                      .ldc = width_,
+                                      .load = true});
+      }
+    }
+  }
+
+  // grad_q[query] += sum over the keys of grad_scores[query, key] * keys[key].
+  void add_over_keys() const {
+    for (std::int64_t r = 0; r < rows_; r += tile_.rows) {
+      const std::int64_t count = std::min<std::int64_t>(tile_.rows, rows_ - r);
+      for (std::int64_t d = 0; d < width_; d += tile_.columns) {
+        tile_.row_major[count - 1]({.depth = seen(r + count - 1),
+                                    .a = buffers_.grad_scores + r * kTile,
+                                    .lda = kTile,
+                                    .b = buffers_.keys + d,
+                                    .ldb = width_,
+                                    .c = buffers_.grad_q + r * width_ + d,
+                                    .ldc = width_,
+                                    .load = key_ > 0});
+      }
+    }
+  }
+
+  // Copies rows of a head into rows of `width` elements, of which those past head_dim are 0.
+  void copy(const Block<const T>& from, std::int64_t rows, Real* to) const {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const T* row = from.data + r * from.stride;
+      for (std::int64_t d = 0; d < head_dim_; ++d) to[r * width_ + d] = static_cast<Real>(row[d]);
+      std::fill(to + r * width_ + head_dim_, to + (r + 1) * width_, Real(0));
+    }
   }
 
   void write(const Real* from, const Block<T>& to, std::int64_t rows) const {
     for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t d = 0; d < head_dim_; ++d) to.data[r * to.stride + d] = T(from[r * head_dim_ + d]);
+      for (std::int64_t d = 0; d < head_dim_; ++d) to.data[r * to.stride + d] = T(from[r * width_ + d]);
     }
   }
 
   const AttentionBackwardArgs<T>& args_;
+  const TileKernels<Real>& tile_;
   BackwardBuffers<T> buffers_;
-  std::int64_t head_dim_, group_;
+  std::int64_t head_dim_, width_, group_;
+  std::int64_t query_ = 0, rows_ = 0, key_ = 0, keys_ = 0;  // the current tiles
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Forward pass. A unit of work is up to 96 rows, each a query of one head, that share a key head. For each tile of 64
 // keys:
 //
-//   1. pack the keys and values of the tile
+//   1. pack the keys and values of the tile; queries and weights are read in place
 //   2. scores = queries keys^T, one fma chain over head_dim for each score
 //   3. online softmax: weights relative to the running maximum; rescale sum and output where it has increased
 //   4. outputs += weights values, continuing one fma chain over the keys for each output
@@ -13,6 +13,7 @@
 
 #include "backend/cpu/attention.h"
 #include "backend/cpu/attention_common.h"
+#include "backend/cpu/attention_rows.h"
 #include "backend/cpu/gemm_kernels.h"
 #include "backend/cpu/gemm_pack.h"
 
@@ -85,13 +86,12 @@ struct PagedKeys {
 template <class T>
 struct ForwardBuffers {
   using Real = Accumulator<T>;
-  T* gathered;         // [max(kUnitRows, kKeyTile), head_dim]
-  Real* queries;       // packed queries of the unit, in panels of a tile's rows
+  T* gathered;         // [kKeyTile, head_dim]
+  Real* queries;       // [kUnitRows, head_dim], the queries of the unit
   Real* keys;          // packed keys of a tile
   Real* values;        // packed values of a tile
   Real* outputs;       // [kUnitRows, width], not yet divided by the sums
   Real* weights;       // [rows of a tile, kKeyTile]: scores, then e^(score - greatest)
-  Real* packed;        // the weights, packed
   Real* greatest;      // [kUnitRows], greatest score so far
   Real* sums;          // [kUnitRows], sum of the weights so far
   std::int64_t width;  // head_dim, rounded up to whole tiles
@@ -101,13 +101,12 @@ struct ForwardBuffers {
     const auto& tile = tile_kernels<Real>();
     WorkspaceAllocator cutter(base);
     width = attention_round_up(shape.head_dim, tile.columns);
-    gathered = cutter.take<T>(std::max(kUnitRows, kKeyTile) * shape.head_dim);
+    gathered = cutter.take<T>(kKeyTile * shape.head_dim);
     queries = cutter.take<Real>(kUnitRows * shape.head_dim);
     keys = cutter.take<Real>(kKeyTile * shape.head_dim);
     values = cutter.take<Real>(kKeyTile * width);
     outputs = cutter.take<Real>(kUnitRows * width);
     weights = cutter.take<Real>(kMaxTileRows * kKeyTile);
-    packed = cutter.take<Real>(kMaxTileRows * kKeyTile);
     greatest = cutter.take<Real>(kUnitRows);
     sums = cutter.take<Real>(kUnitRows);
     bytes = cutter.used();
@@ -135,7 +134,7 @@ class ForwardUnit {
     kv_head_ = kv_head;
     token_ = args_.cu_seqlens[static_cast<std::size_t>(sequence)];
     start_ = keys_.start(sequence);
-    pack_queries();
+    gather_queries();
     std::fill_n(buffers_.outputs, rows * buffers_.width, Real(0));
     std::fill_n(buffers_.greatest, rows, -std::numeric_limits<Real>::infinity());
     std::fill_n(buffers_.sums, rows, Real(0));
@@ -152,15 +151,13 @@ class ForwardUnit {
   // Number of keys that a row of the unit sees under the causal mask.
   [[nodiscard]] std::int64_t keys_seen(std::int64_t row) const { return start_ + (first_ + row) / group_ + 1; }
 
-  void pack_queries() {
+  void gather_queries() {
     for (std::int64_t row = 0; row < rows_; ++row) {
       const std::int64_t token = token_ + (first_ + row) / group_;
       const std::int64_t head = kv_head_ * group_ + (first_ + row) % group_;
-      std::copy_n(args_.q.data + token * args_.q.stride + head * head_dim_, head_dim_,
-                  buffers_.gathered + row * head_dim_);
+      const T* query = args_.q.data + token * args_.q.stride + head * head_dim_;
+      for (std::int64_t d = 0; d < head_dim_; ++d) buffers_.queries[row * head_dim_ + d] = static_cast<Real>(query[d]);
     }
-    const PackSource source{buffers_.gathered, DTypeOf<T>::value, head_dim_, false};
-    pack(source, {0, rows_, 0, head_dim_}, tile_.rows, buffers_.queries);
   }
 
   void pack_keys(std::int64_t sequence, std::int64_t key, std::int64_t count) {
@@ -179,17 +176,21 @@ class ForwardUnit {
     while (begin < end && keys_seen(begin) <= key) ++begin;
     if (begin == end) return;
     const std::int64_t rows = end - begin;
-    const std::int64_t skipped = begin - row;
     const std::int64_t seen = std::min(keys, keys_seen(end - 1) - key);
     // Scores: queries times keys.
-    const Real* queries = buffers_.queries + row * head_dim_ + skipped;
     for (std::int64_t j = 0; j < seen; j += tile_.columns) {
-      tile_.kernel[rows - 1](head_dim_, queries, buffers_.keys + j * head_dim_, buffers_.weights + j, kKeyTile, false);
+      tile_.row_major[rows - 1]({.depth = head_dim_,
+                                 .a = buffers_.queries + begin * head_dim_,
+                                 .lda = head_dim_,
+                                 .b = buffers_.keys + j * head_dim_,
+                                 .ldb = tile_.columns,
+                                 .c = buffers_.weights + j,
+                                 .ldc = kKeyTile,
+                                 .load = false});
     }
     for (std::int64_t r = 0; r < rows; ++r) {
       apply_softmax(begin + r, buffers_.weights + r * kKeyTile, std::min(keys, keys_seen(begin + r) - key));
     }
-    pack({buffers_.weights, DTypeOf<Real>::value, kKeyTile, false}, {0, rows, 0, seen}, tile_.rows, buffers_.packed);
     add_values(begin, rows, key, keys);
   }
 
@@ -203,7 +204,7 @@ class ForwardUnit {
     const Real before = buffers_.greatest[row];
     const Real here = max16(weights, lanes);
     const Real greatest = here > before ? here : before;
-    for (std::int64_t j = 0; j < lanes; ++j) weights[j] = vexp(weights[j] - greatest);
+    exponentials(weights, lanes, greatest);
     const Real sum = sum16(weights, lanes);
     if (greatest == before) {
       buffers_.sums[row] += sum;
@@ -223,12 +224,25 @@ class ForwardUnit {
     for (std::int64_t d = 0; d < buffers_.width; d += tile_.columns) {
       const Real* values = buffers_.values + d * tile_keys_;
       Real* outputs = buffers_.outputs + begin * buffers_.width + d;
-      tile_.kernel[rows - 1](common, buffers_.packed, values, outputs, buffers_.width, true);
+      tile_.row_major[rows - 1]({.depth = common,
+                                 .a = buffers_.weights,
+                                 .lda = kKeyTile,
+                                 .b = values,
+                                 .ldb = tile_.columns,
+                                 .c = outputs,
+                                 .ldc = buffers_.width,
+                                 .load = true});
       for (std::int64_t r = 0; r < rows; ++r) {
         const std::int64_t rest = std::min(keys, keys_seen(begin + r) - key) - common;
         if (rest == 0) continue;
-        tile_.kernel[0](rest, buffers_.packed + common * tile_.rows + r, values + common * tile_.columns,
-                        outputs + r * buffers_.width, buffers_.width, true);
+        tile_.row_major[0]({.depth = rest,
+                            .a = buffers_.weights + r * kKeyTile + common,
+                            .lda = kKeyTile,
+                            .b = values + common * tile_.columns,
+                            .ldb = tile_.columns,
+                            .c = outputs + r * buffers_.width,
+                            .ldc = buffers_.width,
+                            .load = true});
       }
     }
   }

@@ -3,8 +3,8 @@
 //   threads          C is divided into a grid of rectangles, one for each thread (Grid)
 //     column blocks  `columns` columns of the rectangle (Blocking, Part::run)
 //       row blocks   `rows` rows
-//         k blocks   `depth` elements of k; packs b into panels [depth][columns of a tile]
-//           panels   `rows_packed` rows; packs a into panels [depth][rows of a tile]
+//         k blocks   `depth` elements of k; packs b into panels [depth][columns of a tile], unless it is read in place
+//           panels   `rows_packed` rows; packs a into panels [depth][rows of a tile], unless it is read in place
 //             tiles  rows by columns of C in registers (TileKernels)
 //
 // The sums continue from one k block to the next in C itself or, if C is bf16, in the workspace. They are therefore
@@ -25,14 +25,16 @@ namespace hone {
 namespace {
 
 constexpr std::int64_t kAlignment = 64;           // bytes
+constexpr std::int64_t kPackRows = 96;            // for more rows of C, packing b costs less than it saves
 constexpr std::int64_t kWorkPerThread = 1 << 19;  // least multiply-adds that are worth waking a thread
+constexpr std::int64_t kMostColumns = 768;        // most columns of b that are packed together
 constexpr std::int64_t kFewRows = 24;             // up to this many rows the blocking is that of few rows
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
 
-// Cache blocking of one thread's part of C. A panel of b stays in the L1 cache while the panels of a block of a pass
-// over it from the L2 cache. The blocking does not change the result.
+// Cache blocking of one thread's part of C. A panel of b stays in the L1 cache (with AVX-512 in the L2 cache) while the
+// rows of a block of a pass over it from the L2 cache. The blocking does not change the result.
 template <class Real>
 struct Blocking {
   std::int64_t depth;        // elements of k per block
@@ -48,7 +50,7 @@ struct Blocking {
     depth = std::max<std::int64_t>(round_up(ceil_div(args.k, ceil_div(std::max<std::int64_t>(args.k, 1), most)), 8), 8);
     rows_packed = std::min<std::int64_t>(144, round_up(args.m, tile.rows));
     // A packed panel is used immediately if there are few rows, so it only has to stay in the L1 cache.
-    columns = std::min<std::int64_t>(few && args.transpose_b == Transpose::yes ? tile.columns : 512,
+    columns = std::min<std::int64_t>(few && args.transpose_b == Transpose::yes ? tile.columns : kMostColumns,
                                      round_up(args.n, tile.columns));
     partial = args.c_type == DType::bf16 && (depth < args.k || args.accumulate);
     rows = partial ? std::min<std::int64_t>(720, round_up(args.m, tile.rows)) : round_up(args.m, tile.rows);
@@ -67,7 +69,7 @@ struct Blocking {
     return std::max(bytes(args.m), bytes(std::min(args.m, kFewRows)));
   }
   [[nodiscard]] static std::int64_t most_depth(std::int64_t rows) {
-    return rows <= kFewRows ? 512 : 1024 / static_cast<std::int64_t>(sizeof(Real));
+    return rows <= kFewRows ? 512 : 1536 / static_cast<std::int64_t>(sizeof(Real));
   }
   [[nodiscard]] std::int64_t a_size() const { return round_up(rows_packed * depth, 16); }
   [[nodiscard]] std::int64_t b_size() const { return round_up(columns * depth, 16); }
@@ -83,14 +85,27 @@ void narrow(BFloat16* out, const float* values, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) out[i] = BFloat16(values[i]);
 }
 
-// Computes one thread's rectangle of C.
+// Block of an operand as the tiles read it: packed, or in place.
+template <class Real>
+struct Operand {
+  bool in_place;
+  const Real* data;  // first element of the block
+  std::int64_t ld;   // in place: elements from one row of the matrix in memory to the next
+};
+
+// Computes one thread's rectangle of C. Rows of a are read in place if they have the type of the sums. So are those of
+// b if C has few rows, b is not transposed and its columns are whole tiles.
 template <class Real, class Out>
 class Part {
  public:
   Part(const GemmArgs& args, const Blocking<Real>& blocking, std::byte* workspace)
-      : args_(args), blocking_(blocking), tile_(tile_kernels<Real>()), a_(reinterpret_cast<Real*>(workspace)) {
-    b_ = a_ + blocking.a_size();
-    partial_ = b_ + blocking.b_size();
+      : args_(args), blocking_(blocking), tile_(tile_kernels<Real>()), packed_a_(reinterpret_cast<Real*>(workspace)) {
+    packed_b_ = packed_a_ + blocking.a_size();
+    partial_ = packed_b_ + blocking.b_size();
+    const DType type = DTypeOf<Real>::value;
+    a_.in_place = args.a_type == type && args.transpose_a == Transpose::no;
+    b_.in_place =
+        args.b_type == type && args.transpose_b == Transpose::no && args.n % tile_.columns == 0 && args.m <= kPackRows;
   }
 
   void run(std::int64_t row_begin, std::int64_t row_end, std::int64_t column_begin, std::int64_t column_end) {
@@ -120,10 +135,10 @@ class Part {
       depth_ = std::min(blocking_.depth, args_.k - step);
       load_ = step > 0 || args_.accumulate;
       last_ = step + depth_ == args_.k;
-      pack(b, {column_, columns_, step, depth_}, tile_.columns, b_);
+      take(b_, b, {column_, columns_, step, depth_}, tile_.columns, packed_b_);
       for (std::int64_t i = 0; i < rows; i += blocking_.rows_packed) {
         const std::int64_t packed = std::min(blocking_.rows_packed, rows - i);
-        pack(a, {row + i, packed, step, depth_}, tile_.rows, a_);
+        take(a_, a, {row + i, packed, step, depth_}, tile_.rows, packed_a_);
         for (std::int64_t j = 0; j < columns_; j += tile_.columns) {
           for (std::int64_t r = 0; r < packed; r += tile_.rows) run_tile(row, i, r, packed, j);
         }
@@ -132,14 +147,32 @@ class Part {
     } while (step < args_.k);
   }
 
+  // Makes a block of an operand readable, packed into `memory` unless it is read in place.
+  static void take(Operand<Real>& operand, const PackSource& source, const PackRange& range, int width, Real* memory) {
+    if (!operand.in_place) {
+      pack(source, range, width, memory);
+      operand.data = memory;
+      return;
+    }
+    const std::int64_t row = source.depth_major ? range.begin : range.first;
+    const std::int64_t column = source.depth_major ? range.first : range.begin;
+    operand.data = static_cast<const Real*>(source.data) + row * source.stride + column;
+    operand.ld = source.stride;
+  }
+
   // Computes the tile at packed row r, of the packed rows that start at `row` + `block`, and at packed column j. Full
   // tiles are computed in place; partial tiles and tiles that must be narrowed go through a buffer.
   void run_tile(std::int64_t row, std::int64_t block, std::int64_t r, std::int64_t packed, std::int64_t j) {
     const std::int64_t rows = std::min<std::int64_t>(tile_.rows, packed - r);
     const std::int64_t columns = std::min<std::int64_t>(tile_.columns, columns_ - j);
-    const auto kernel = tile_.kernel[rows - 1];
-    const Real* a = a_ + r * depth_;
-    const Real* b = b_ + j * depth_;
+    const auto kernel = (a_.in_place ? tile_.row_major : tile_.depth_major)[rows - 1];
+    TileArgs<Real> args;
+    args.depth = depth_;
+    args.a = a_.data + r * (a_.in_place ? a_.ld : depth_);
+    args.lda = a_.in_place ? a_.ld : tile_.rows;
+    args.b = b_.data + j * (b_.in_place ? 1 : depth_);
+    args.ldb = b_.in_place ? b_.ld : tile_.columns;
+    args.load = load_;
     Real* sums;
     std::int64_t stride;
     Out* c = static_cast<Out*>(args_.c) + (row + block + r) * args_.ldc + column_ + j;
@@ -152,7 +185,10 @@ class Part {
     }
     const bool direct = columns == tile_.columns && (std::is_same_v<Real, Out> || !last_);
     if (direct) {
-      kernel(depth_, a, b, sums, stride, load_);
+      args.c = sums;
+      args.ldc = stride;
+      if (r + tile_.rows < packed) args.next = sums + tile_.rows * stride;
+      kernel(args);
       if (last_ && args_.bias != nullptr) {
         for (std::int64_t i = 0; i < rows; ++i) add_bias(sums + i * stride, j, columns);
       }
@@ -163,7 +199,9 @@ class Part {
     std::fill_n(tile, rows * tile_.columns, Real(0));
     for (std::int64_t i = 0; load_ && i < rows; ++i)
       std::memcpy(tile + i * tile_.columns, sums + i * stride, row_bytes);
-    kernel(depth_, a, b, tile, tile_.columns, load_);
+    args.c = tile;
+    args.ldc = tile_.columns;
+    kernel(args);
     for (std::int64_t i = 0; i < rows; ++i) {
       Real* from = tile + i * tile_.columns;
       if (last_ && args_.bias != nullptr) add_bias(from, j, columns);
@@ -189,8 +227,9 @@ class Part {
   const GemmArgs& args_;
   const Blocking<Real>& blocking_;
   const TileKernels<Real>& tile_;
-  Real* a_;
-  Real* b_;
+  Operand<Real> a_{}, b_{};
+  Real* packed_a_;
+  Real* packed_b_;
   Real* partial_;
   std::int64_t column_ = 0, columns_ = 0, depth_ = 0;
   bool load_ = false, last_ = false;

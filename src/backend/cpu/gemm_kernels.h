@@ -1,4 +1,4 @@
-// Innermost loops of gemm(), which hold a tile of C in registers, for each vector instruction set.
+// Innermost loops of gemm() and attention, which hold a tile of C in registers, for each vector instruction set.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,30 @@ namespace hone {
 inline constexpr int kMaxTileRows = 12;
 inline constexpr int kMaxTileColumns = 32;
 
-// Table of kernels. kernel[r - 1](k, a, b, c, ldc, load) computes r rows by `columns` columns of C from a panel
-// a[k][rows] and a panel b[k][columns]. Each element continues its fma chain from c if `load`, otherwise from 0.
+// One tile of C over `depth` elements of k. Each element continues its fma chain from c if `load`, otherwise from 0.
+template <class Real>
+struct TileArgs {
+  std::int64_t depth;
+  const Real* a;  // rows of a panel, see TileKernels
+  std::int64_t lda;
+  const Real* b;  // element (i, column) at b[i * ldb + column]
+  std::int64_t ldb;
+  Real* c;  // element (row, column) at c[row * ldc + column]
+  std::int64_t ldc;
+  bool load;
+  const Real* next = nullptr;  // tile of C that is fetched into the cache meanwhile, as c; null: none
+};
+
+// Tables of kernels: kernel[r - 1] computes r rows by `columns` columns of C. Element (row, i) of a is at
+// a[i * lda + row] for `depth_major`, which packed panels are, with lda = rows, and at a[row * lda + i] for
+// `row_major`.
 template <class Real>
 struct TileKernels {
-  using Kernel = void (*)(std::int64_t k, const Real* a, const Real* b, Real* c, std::int64_t ldc, bool load);
+  using Kernel = void (*)(const TileArgs<Real>& args);
   int rows;
   int columns;
-  Kernel kernel[kMaxTileRows];
+  Kernel depth_major[kMaxTileRows];
+  Kernel row_major[kMaxTileRows];
 };
 
 // Returns the kernels for this machine.

@@ -1,6 +1,7 @@
 #include <immintrin.h>
 
-#include "backend/cpu/gemm_kernels.h"
+#define HONE_TILE_TARGET
+#include "backend/cpu/gemm_tile.h"
 
 namespace hone {
 namespace {
@@ -27,46 +28,14 @@ struct Double4 {
   static void store(Real* p, Vector v) { _mm256_storeu_pd(p, v); }
 };
 
-// Six rows by two vectors: twelve sums, two vectors of b and one of a take 15 of the 16 vector registers.
+// Six rows: twelve sums, two vectors of b and one of a take 15 of the 16 vector registers.
 constexpr int kRows = 6;
-
-template <class V, int Rows>
-void tile(std::int64_t k, const typename V::Real* a, const typename V::Real* b, typename V::Real* c, std::int64_t ldc,
-          bool load) {
-  typename V::Vector low[Rows], high[Rows];
-#pragma GCC unroll 6
-  for (int r = 0; r < Rows; ++r) {
-    low[r] = load ? V::load(c + r * ldc) : V::zero();
-    high[r] = load ? V::load(c + r * ldc + V::kLanes) : V::zero();
-  }
-#pragma GCC unroll 4
-  for (std::int64_t i = 0; i < k; ++i) {
-    const auto b0 = V::load(b);
-    const auto b1 = V::load(b + V::kLanes);
-#pragma GCC unroll 6
-    for (int r = 0; r < Rows; ++r) {
-      const auto x = V::broadcast(a + r);
-      low[r] = V::fma(x, b0, low[r]);
-      high[r] = V::fma(x, b1, high[r]);
-    }
-    a += kRows;
-    b += 2 * V::kLanes;
-  }
-#pragma GCC unroll 6
-  for (int r = 0; r < Rows; ++r) {
-    V::store(c + r * ldc, low[r]);
-    V::store(c + r * ldc + V::kLanes, high[r]);
-  }
-}
-
-template <class V>
-TileKernels<typename V::Real> kernels() {
-  return {kRows, 2 * V::kLanes, {tile<V, 1>, tile<V, 2>, tile<V, 3>, tile<V, 4>, tile<V, 5>, tile<V, 6>}};
-}
 
 }  // namespace
 
-TileKernels<float> tile_kernels_avx2() { return kernels<Float8>(); }
-TileKernels<double> tile_kernels_avx2_f64() { return kernels<Double4>(); }
+TileKernels<float> tile_kernels_avx2() { return make_tile_kernels<Float8>(std::make_integer_sequence<int, kRows>()); }
+TileKernels<double> tile_kernels_avx2_f64() {
+  return make_tile_kernels<Double4>(std::make_integer_sequence<int, kRows>());
+}
 
 }  // namespace hone

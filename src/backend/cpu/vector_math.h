@@ -17,6 +17,10 @@
 
 #include "core/dtype.h"
 
+// A function with this attribute is compiled for AVX2 and for AVX-512, and the machine's is called. Its loops have the
+// same bits in both: the functions below do not depend on the vectors' width, and products are not contracted.
+#define HONE_VECTOR_CLONES __attribute__((target_clones("arch=x86-64-v4", "default")))
+
 namespace hone {
 
 // AVX2 vectors, the baseline of the build; bf16 is widened to f32 when loaded.

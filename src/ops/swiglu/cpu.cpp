@@ -6,46 +6,65 @@
 namespace hone {
 namespace {
 
+// y = gate s up, where s = sigmoid(gate).
+template <class T>
+void forward_row(const T* gate, const T* up, std::int64_t n, T* y) {
+  using A = Accumulator<T>;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const A g = widen(gate[i]);
+    y[i] = static_cast<T>(g * vsigmoid(g) * widen(up[i]));
+  }
+}
+HONE_VECTOR_CLONES void forward_row(const float* __restrict gate, const float* __restrict up, std::int64_t n,
+                                    float* __restrict y) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = gate[i] * vsigmoid(gate[i]) * up[i];
+}
+
+// dgate = dy up s (1 + gate (1 - s)) and dup = dy gate s.
+template <class T>
+void backward_row(const T* dy, const T* gate, const T* up, std::int64_t n, T* dgate, T* dup) {
+  using A = Accumulator<T>;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const A g = widen(gate[i]);
+    const A s = vsigmoid(g);
+    dgate[i] = static_cast<T>(widen(dy[i]) * widen(up[i]) * s * (A(1) + g * (A(1) - s)));
+    dup[i] = static_cast<T>(widen(dy[i]) * g * s);
+  }
+}
+HONE_VECTOR_CLONES void backward_row(const float* __restrict dy, const float* __restrict gate,
+                                     const float* __restrict up, std::int64_t n, float* __restrict dgate,
+                                     float* __restrict dup) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float s = vsigmoid(gate[i]);
+    dgate[i] = dy[i] * up[i] * s * (1.0F + gate[i] * (1.0F - s));
+    dup[i] = dy[i] * gate[i] * s;
+  }
+}
+
 template <class T>
 void forward(const KernelCall& call) {
-  using A = Accumulator<T>;
   const TensorView& y = call.out(0);
   const std::int64_t n = y.row_size();
   const T* gate_ups = call.in(0).as<T>();
   T* ys = y.as<T>();
   for_rows(y.rows(), 8 * n, [&](std::int64_t row) {
     const T* gate = gate_ups + row * 2 * n;
-    const T* up = gate + n;
-    T* out = ys + row * n;
-    for (std::int64_t i = 0; i < n; ++i) {
-      const A g = widen(gate[i]);
-      out[i] = static_cast<T>(g * vsigmoid(g) * widen(up[i]));
-    }
+    forward_row(gate, gate + n, n, ys + row * n);
   });
   zero_tail(y);
 }
 
-// Computes dgate = dy up s (1 + gate (1 - s)) and dup = dy gate s, where s = sigmoid(gate).
 template <class T>
 void backward(const KernelCall& call) {
-  using A = Accumulator<T>;
   const TensorView& dy = call.in(SwigluBackwardIn::dy);
   const std::int64_t n = dy.row_size();
   const T* dys = dy.as<T>();
   const T* gate_ups = call.in(SwigluBackwardIn::gate_up).as<T>();
   T* dgate_ups = call.out(0).as<T>();
   for_rows(dy.rows(), 8 * n, [&](std::int64_t row) {
-    const T* d = dys + row * n;
     const T* gate = gate_ups + row * 2 * n;
-    const T* up = gate + n;
     T* dgate = dgate_ups + row * 2 * n;
-    T* dup = dgate + n;
-    for (std::int64_t i = 0; i < n; ++i) {
-      const A g = widen(gate[i]);
-      const A s = vsigmoid(g);
-      dgate[i] = static_cast<T>(widen(d[i]) * widen(up[i]) * s * (A(1) + g * (A(1) - s)));
-      dup[i] = static_cast<T>(widen(d[i]) * g * s);
-    }
+    backward_row(dys + row * n, gate, gate + n, n, dgate, dgate + n);
   });
   zero_tail(call.out(0));
 }
