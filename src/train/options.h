@@ -184,6 +184,26 @@ struct TrainingOptions {
 
   template <class Visitor>
   void fields(Visitor& v) {
+    training_fields(v);
+    optimizer_fields(v);
+    v.run_only([&] { hub.fields(v); });
+    output_fields(v);
+  }
+
+  // Returns true if the run evaluates at least once.
+  [[nodiscard]] bool evaluates() const { return eval_strategy != Interval::no || eval_on_start || do_eval; }
+  // Returns true if evaluations are compared with each other.
+  [[nodiscard]] bool compares_evaluations() const {
+    return load_best_model_at_end || save_strategy == SaveStrategy::best;
+  }
+  // Returns the seed of the order of the data.
+  [[nodiscard]] std::uint64_t order_seed() const { return static_cast<std::uint64_t>(data_seed.value_or(seed)); }
+
+ private:
+  static constexpr Range kBelowOne{.least = 0, .most = 1, .most_excluded = true};
+
+  template <class Visitor>
+  void training_fields(Visitor& v) {
     v.group("Training");
     v("per_device_train_batch_size", per_device_train_batch_size, "Sequences a micro-step", kCount);
     v("per_device_eval_batch_size", per_device_eval_batch_size, "Sequences a step of evaluation", kCount);
@@ -203,7 +223,10 @@ struct TrainingOptions {
     v("dataloader_drop_last", dataloader_drop_last, "Leave out an epoch's last batch where it is not full");
     v.run_only([&] { v("device", device, kDeviceHelp); });
     gemm.fields(v);
+  }
 
+  template <class Visitor>
+  void optimizer_fields(Visitor& v) {
     v.group("Optimizer");
     v("optim", optim,
       "Optimizer; adamw_bf16 and adamw_8bit: such states, no master weights, stochastic rounding; paged: states in the "
@@ -221,9 +244,10 @@ struct TrainingOptions {
     v("lr_scheduler_kwargs", lr_scheduler_kwargs, "");
     v("warmup_ratio", warmup_ratio, "Share of the steps over which the rate rises from 0", within(0, 1));
     v("warmup_steps", warmup_steps, "Steps of the warm-up; above 0 it wins over warmup_ratio", at_least(0));
+  }
 
-    v.run_only([&] { hub.fields(v); });
-
+  template <class Visitor>
+  void output_fields(Visitor& v) {
     v.group("Output");
     v.run_only([&] {
       v("output_dir", output_dir, "Folder of checkpoints, metrics and the final model");
@@ -261,18 +285,6 @@ struct TrainingOptions {
     });
     v.alias("evaluation_strategy", "eval_strategy");
   }
-
-  // Returns true if the run evaluates at least once.
-  [[nodiscard]] bool evaluates() const { return eval_strategy != Interval::no || eval_on_start || do_eval; }
-  // Returns true if evaluations are compared with each other.
-  [[nodiscard]] bool compares_evaluations() const {
-    return load_best_model_at_end || save_strategy == SaveStrategy::best;
-  }
-  // Returns the seed of the order of the data.
-  [[nodiscard]] std::uint64_t order_seed() const { return static_cast<std::uint64_t>(data_seed.value_or(seed)); }
-
- private:
-  static constexpr Range kBelowOne{.least = 0, .most = 1, .most_excluded = true};
 };
 
 struct PretrainOptions : ModelOptions, DatasetOptions, TrainingOptions {
