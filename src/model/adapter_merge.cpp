@@ -12,8 +12,8 @@ namespace {
 
 void expect_shape(const AdapterConfig& config, const StoredTensor& tensor, const std::vector<std::int64_t>& shape) {
   if (tensor.shape == shape) return;
-  throw Error(tensor.file, text_of("tensor ", tensor.name, " is ", shape_text(tensor.shape), ", ", config.file(),
-                                   " with its base wants ", shape_text(shape)));
+  throw Error(tensor.file, text_of("tensor ", tensor.name, " is ", shape_text(tensor.shape), ", but ", config.file(),
+                                   " with its base requires ", shape_text(shape)));
 }
 
 // Scales a row to the norm `magnitude`.
