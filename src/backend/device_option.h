@@ -14,7 +14,7 @@ template <>
 inline constexpr EnumTable kEnumTable<DeviceChoice>{.names = "auto|cpu|cuda", .aliases = "gpu=cuda"};
 
 // Help text of the option "device": v("device", device, kDeviceHelp).
-inline constexpr std::string_view kDeviceHelp = "Where to run; auto: the GPU where there is one";
+inline constexpr std::string_view kDeviceHelp = "Where to run; auto is the GPU if there is one";
 
 struct GemmOptions {
   bool tune_gemm = false;
@@ -22,8 +22,8 @@ struct GemmOptions {
 
   template <class Visitor>
   void fields(Visitor& v) {
-    v("tune_gemm", tune_gemm, "Try the algorithms of every matrix product on the GPU and keep the fastest");
-    v("gemm_table", gemm_table, "CSV of tuned products; unset: in $HONE_CACHE or ~/.cache/hone, read if it is there");
+    v("tune_gemm", tune_gemm, "Try the algorithms of every GEMM on the GPU and keep the fastest");
+    v("gemm_table", gemm_table, "CSV of tuned GEMMs; unset: the one in $HONE_CACHE or ~/.cache/hone, if it exists");
   }
 
   [[nodiscard]] GemmTuning tuning() const {

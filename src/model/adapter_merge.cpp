@@ -12,8 +12,8 @@ namespace {
 
 void expect_shape(const AdapterConfig& config, const StoredTensor& tensor, const std::vector<std::int64_t>& shape) {
   if (tensor.shape == shape) return;
-  throw Error(tensor.file, text_of("tensor ", tensor.name, " is ", shape_text(tensor.shape), ", ", config.file(),
-                                   " with its base wants ", shape_text(shape)));
+  throw Error(tensor.file, text_of("tensor ", tensor.name, " is ", shape_text(tensor.shape), ", but ", config.file(),
+                                   " with its base requires ", shape_text(shape)));
 }
 
 // Scales a row to the norm `magnitude`.
@@ -82,66 +82,77 @@ void AdapterMerge::apply(const WeightPart& part, std::span<float> values, std::i
 }
 
 void AdapterMerge::apply(Adapter& adapter, const WeightPart& part, std::span<float> values, std::int64_t columns) {
-  const SafetensorsFile& file = *adapter.file;
-  const AdapterConfig& config = adapter.config;
+  replace_by_whole(adapter, part, values, columns);
   const std::string module = module_of(part.name);
-  const auto take = [&](const std::string& name) -> const StoredTensor* {
-    const StoredTensor* tensor = file.find(std::string(kPeftPrefix) + name);
-    if (tensor != nullptr) adapter.unused.erase(tensor->name);
-    return tensor;
-  };
-  // A tensor saved whole replaces the base's: as the base layer of an adapter, or as a module of modules_to_save.
+  const auto [a, b, is_table] = factors_of(adapter, module);
+  if (a == nullptr) return;
+  const double scale = adapter.config.scale(module);
+  const std::int64_t rank = adapter.config.rank(module);
+  if (is_table) {
+    expect_shape(adapter.config, *a, {rank, part.rows});
+    expect_shape(adapter.config, *b, {columns, rank});
+    if (adapter.config.dora()) {
+      throw Error(text_of(adapter.config.file(), ": use_dora"),
+                  text_of("is true, but DoRA on ", module, ", an embedding, is not supported"),
+                  "merge it with PEFT: merge_and_unload");
+    }
+    add_product(values, columns, transposed(*b), transposed(*a), scale);
+    return;
+  }
+  expect_shape(adapter.config, *a, {rank, columns});
+  expect_shape(adapter.config, *b, {part.rows, rank});
+  add_product(values, columns, read_values<float>(*a), read_values<float>(*b), scale);
+  scale_rows(adapter, part, values, columns);
+}
+
+const StoredTensor* AdapterMerge::take(Adapter& adapter, const std::string& name) {
+  const StoredTensor* tensor = adapter.file->find(std::string(kPeftPrefix) + name);
+  if (tensor != nullptr) adapter.unused.erase(tensor->name);
+  return tensor;
+}
+
+void AdapterMerge::replace_by_whole(Adapter& adapter, const WeightPart& part, std::span<float> values,
+                                    std::int64_t columns) {
   for (const std::string& name : {in_base_layer(part.name), part.name}) {
-    const StoredTensor* whole = take(name);
+    const StoredTensor* whole = take(adapter, name);
     if (whole == nullptr) continue;
     if (part.transposed)
       throw Error(whole->file,
                   text_of("tensor ", whole->name, " is a transposed matrix saved whole, which is not supported"));
     std::vector<std::int64_t> shape{part.rows};
     if (columns > 1 || whole->shape.size() > 1) shape.push_back(columns);
-    expect_shape(config, *whole, shape);
+    expect_shape(adapter.config, *whole, shape);
     const std::vector<float> saved = read_values<float>(*whole);
     std::copy(saved.begin(), saved.end(), values.begin());
   }
-  // A and B, of an embedding under other names and transposed.
-  const StoredTensor* a = take(module + ".lora_A.weight");
-  const StoredTensor* b = take(module + ".lora_B.weight");
-  const StoredTensor* table_a = take(module + ".lora_embedding_A");
-  const StoredTensor* table_b = take(module + ".lora_embedding_B");
-  const bool is_table = table_a != nullptr || table_b != nullptr;
-  if (is_table) {
-    a = table_a;
-    b = table_b;
-  }
-  if (a == nullptr && b == nullptr) return;
-  if (a == nullptr || b == nullptr) {
-    throw Error(file.name(), text_of(module, " has ", a != nullptr ? "lora_A" : "lora_B", " but not the other matrix"));
+}
+
+AdapterMerge::Factors AdapterMerge::factors_of(Adapter& adapter, const std::string& module) {
+  const AdapterConfig& config = adapter.config;
+  const Factors of_matrix{take(adapter, module + ".lora_A.weight"), take(adapter, module + ".lora_B.weight"), false};
+  const Factors of_table{take(adapter, module + ".lora_embedding_A"), take(adapter, module + ".lora_embedding_B"),
+                         true};
+  const Factors factors = of_table.a != nullptr || of_table.b != nullptr ? of_table : of_matrix;
+  if (factors.a == nullptr && factors.b == nullptr) return factors;
+  if (factors.a == nullptr || factors.b == nullptr) {
+    throw Error(adapter.file->name(),
+                text_of(module, " has ", factors.a != nullptr ? "lora_A" : "lora_B", " but not the other matrix"));
   }
   if (!config.targets(module)) {
     throw Error(text_of(config.file(), ": target_modules"),
-                text_of("gives ", module, " no adapter, for which ", file.name(), " has tensors"),
+                text_of("gives ", module, " no adapter, for which ", adapter.file->name(), " has tensors"),
                 "are both files of one adapter?");
   }
-  const std::int64_t rank = config.rank(module);
-  if (is_table) {
-    expect_shape(config, *a, {rank, part.rows});
-    expect_shape(config, *b, {columns, rank});
-    if (config.dora()) {
-      throw Error(text_of(config.file(), ": use_dora"),
-                  text_of("is true, but DoRA on ", module, ", an embedding, is not supported"),
-                  "merge it with PEFT: merge_and_unload");
-    }
-    add_product(values, columns, transposed(*b), transposed(*a), config.scale(module));
-    return;
-  }
-  expect_shape(config, *a, {rank, columns});
-  expect_shape(config, *b, {part.rows, rank});
-  add_product(values, columns, read_values<float>(*a), read_values<float>(*b), config.scale(module));
-  // DoRA: scale each row to its magnitude.
-  const StoredTensor* magnitude = take(module + ".lora_magnitude_vector");
+  return factors;
+}
+
+void AdapterMerge::scale_rows(Adapter& adapter, const WeightPart& part, std::span<float> values, std::int64_t columns) {
+  const AdapterConfig& config = adapter.config;
+  const std::string module = module_of(part.name);
+  const StoredTensor* magnitude = take(adapter, module + ".lora_magnitude_vector");
   if ((magnitude != nullptr) != config.dora()) {
     throw Error(text_of(config.file(), ": use_dora"),
-                text_of("is ", config.dora() ? "true" : "false", ", but ", file.name(),
+                text_of("is ", config.dora() ? "true" : "false", ", but ", adapter.file->name(),
                         config.dora() ? " has no magnitudes for " : " has magnitudes for ", module),
                 "are both files of one adapter?");
   }

@@ -33,7 +33,24 @@ class AdapterMerge {
     AdapterConfig config;
     std::set<std::string, std::less<>> unused;  // names of tensors that are not applied yet
   };
+  // The two matrices of a module, null if the adapter has none for it. Those of an embedding (is_table) have other
+  // names and are transposed.
+  struct Factors {
+    const StoredTensor* a = nullptr;
+    const StoredTensor* b = nullptr;
+    bool is_table = false;
+  };
+
   void apply(Adapter& adapter, const WeightPart& part, std::span<float> values, std::int64_t columns);
+  // Returns a tensor of the adapter and marks it as used; null if there is none. name: without PEFT's prefix.
+  static const StoredTensor* take(Adapter& adapter, const std::string& name);
+  // Replaces the values by a tensor that the adapter saved whole, as the base layer of an adapter or as a module of
+  // modules_to_save.
+  static void replace_by_whole(Adapter& adapter, const WeightPart& part, std::span<float> values, std::int64_t columns);
+  // Returns both matrices of a module or none. Throws Error if one is missing or the module is not a target.
+  static Factors factors_of(Adapter& adapter, const std::string& module);
+  // DoRA: scales each row to its magnitude. Throws Error unless the adapter has magnitudes exactly if it says so.
+  static void scale_rows(Adapter& adapter, const WeightPart& part, std::span<float> values, std::int64_t columns);
 
   std::vector<Adapter> adapters_;
 };

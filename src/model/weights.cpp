@@ -143,8 +143,8 @@ void check_weights(const Model& model, const ModelDirectory& directory, Vocabula
     std::vector<std::int64_t> shape = wanted.shape;
     if (stored_vocab > 0 && wanted.slices.front().spec->is_by_token()) shape[0] = stored_vocab;
     if (tensor.shape == shape) continue;
-    throw Error(tensor.file, text_of("tensor ", wanted.name, " is ", shape_text(tensor.shape), ", config.json wants ",
-                                     shape_text(shape)));
+    throw Error(tensor.file, text_of("tensor ", wanted.name, " is ", shape_text(tensor.shape),
+                                     ", but config.json requires ", shape_text(shape)));
   }
 }
 

@@ -59,29 +59,33 @@ std::size_t peak_alive(const std::vector<Block>& blocks, std::size_t nodes) {
   return peak;
 }
 
-}  // namespace
+// Blocks of the arena, and where they come from.
+struct Activations {
+  std::vector<Block> blocks;
+  std::vector<std::size_t> block_of;  // [values], index into blocks; kNoOffset if the value has none
+};
+struct Workspaces {
+  std::vector<Block> blocks;
+  std::vector<std::size_t> nodes;  // [blocks], index of the node
+};
 
-MemoryPlan plan_memory(const Program& program, DeviceKind device) {
+// Returns the lifetimes of activations: one block for each storage, extended over the uses of all its aliases. Using a
+// tensor also uses the value that holds its count. Outputs live until the last node.
+Activations find_activations(const Program& program) {
   const std::vector<Value>& values = program.values();
   const std::vector<Node>& nodes = program.nodes();
-  MemoryPlan plan;
-  plan.value_offset.assign(values.size(), kNoOffset);
-  plan.workspace_offset.assign(nodes.size(), kNoOffset);
-  plan.workspace_bytes.assign(nodes.size(), 0);
-
-  // Lifetimes of activations: one block for each storage, extended over the uses of all its aliases. Using a tensor
-  // also uses the value that holds its count.
-  std::vector<Block> activations;
-  std::vector<std::size_t> block_of(values.size(), kNoOffset);  // [values], index into activations
+  Activations result;
+  result.block_of.assign(values.size(), kNoOffset);
   const auto touch = [&](ValueId id, std::size_t node) {
     if (id == kNoValue) return;
     const auto storage = static_cast<std::size_t>(program.storage_of(id));
     if (values[storage].role != Role::activation) return;
-    if (block_of[storage] == kNoOffset) {
-      block_of[storage] = activations.size();
-      activations.push_back({align_up(values[storage].type.bytes()), node, node});
+    std::size_t& index = result.block_of[storage];
+    if (index == kNoOffset) {
+      index = result.blocks.size();
+      result.blocks.push_back({align_up(values[storage].type.bytes()), node, node});
     }
-    Block& block = activations[block_of[storage]];
+    Block& block = result.blocks[index];
     block.last = std::max(block.last, node);
   };
   const auto use = [&](ValueId id, std::size_t node) {
@@ -96,10 +100,13 @@ MemoryPlan plan_memory(const Program& program, DeviceKind device) {
   for (const Output& output : program.outputs()) {
     if (!nodes.empty()) touch(output.value, nodes.size() - 1);
   }
+  return result;
+}
 
-  // Workspaces: each is alive at its own node only.
-  std::vector<Block> workspaces;
-  std::vector<std::size_t> workspace_node;  // [workspaces], index of the node
+// Returns the workspaces of the nodes' kernels. Each is alive at its own node only.
+Workspaces find_workspaces(const Program& program, DeviceKind device) {
+  const std::vector<Node>& nodes = program.nodes();
+  Workspaces result;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const Node& node = nodes[i];
     if (node.op->is_view()) continue;
@@ -108,28 +115,45 @@ MemoryPlan plan_memory(const Program& program, DeviceKind device) {
     std::vector<Type> outputs;
     outputs.reserve(node.outputs.size());
     for (const ValueId id : node.outputs) outputs.push_back(program.value(id).type);
-    plan.workspace_bytes[i] = align_up(kernel.workspace(program.types_of(node.inputs), outputs, node.attributes));
-    if (plan.workspace_bytes[i] == 0) continue;
-    workspaces.push_back({plan.workspace_bytes[i], i, i});
-    workspace_node.push_back(i);
+    const std::size_t bytes = align_up(kernel.workspace(program.types_of(node.inputs), outputs, node.attributes));
+    if (bytes == 0) continue;
+    result.blocks.push_back({bytes, i, i});
+    result.nodes.push_back(i);
   }
+  return result;
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const Program& program, DeviceKind device) {
+  const Activations activations = find_activations(program);
+  const Workspaces workspaces = find_workspaces(program, device);
+  MemoryPlan plan;
+  plan.value_offset.assign(program.values().size(), kNoOffset);
+  plan.workspace_offset.assign(program.nodes().size(), kNoOffset);
+  plan.workspace_bytes.assign(program.nodes().size(), 0);
 
   // Place both kinds together and copy the offsets back to values and nodes.
-  std::vector<Block> all = activations;
-  all.insert(all.end(), workspaces.begin(), workspaces.end());
+  std::vector<Block> all = activations.blocks;
+  all.insert(all.end(), workspaces.blocks.begin(), workspaces.blocks.end());
   plan.arena = place(all);
-  for (std::size_t id = 0; id < values.size(); ++id) {
-    if (block_of[id] != kNoOffset) plan.value_offset[id] = all[block_of[id]].offset;
+  for (std::size_t id = 0; id < activations.block_of.size(); ++id) {
+    const std::size_t block = activations.block_of[id];
+    if (block != kNoOffset) plan.value_offset[id] = all[block].offset;
   }
-  for (std::size_t i = 0; i < workspaces.size(); ++i) {
-    plan.workspace_offset[workspace_node[i]] = all[activations.size() + i].offset;
+  for (std::size_t i = 0; i < workspaces.blocks.size(); ++i) {
+    const Block& block = all[activations.blocks.size() + i];
+    plan.workspace_offset[workspaces.nodes[i]] = block.offset;
+    plan.workspace_bytes[workspaces.nodes[i]] = block.bytes;
+    plan.peak_workspace = std::max(plan.peak_workspace, block.bytes);
   }
-  for (const Value& value : values) {
+  plan.peak_activations = peak_alive(activations.blocks, program.nodes().size());
+
+  // Inputs and counts are outside of the arena, because the host writes them before the run.
+  for (const Value& value : program.values()) {
     if (value.role == Role::input) plan.inputs += align_up(value.type.bytes());
   }
   plan.inputs += align_up(std::max<std::size_t>(program.counts().size(), 1) * sizeof(std::int64_t));
-  plan.peak_activations = peak_alive(activations, nodes.size());
-  for (const std::size_t bytes : plan.workspace_bytes) plan.peak_workspace = std::max(plan.peak_workspace, bytes);
   return plan;
 }
 

@@ -13,7 +13,7 @@ struct ContestKeys {
   template <class Visitor>
   void fields(Visitor& v) {
     v("code_eval_test_batch_size", code_eval_test_batch_size,
-      "ioi_code, cf_code: tests after which a failure is looked for; -1: all at once", at_least(-1));
+      "ioi_code, cf_code: tests that run before the next check for a failure; -1: all", at_least(-1));
   }
 };
 

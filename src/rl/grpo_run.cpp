@@ -176,10 +176,10 @@ Workspace trace_run(const GrpoSizes& run, const TrainingOptions& training) {
   workspace.add(kPolicyProgram, trace_policy(*run.model, loss, options), training_use());
   if (run.evaluates) workspace.add(kPolicyEvaluationProgram, trace_policy_evaluation(*run.model, loss, options), {});
   if (needs_forward(keys)) {
-    workspace.add(kForwardProgram, trace_reference(*run.model, keys.temperature, options), {});
+    workspace.add(kForwardProgram, trace_target_logps(*run.model, keys.temperature, options), {});
   }
   if (keys.beta != 0) {
-    workspace.add(kReferenceProgram, trace_reference(reference, keys.temperature, options),
+    workspace.add(kReferenceProgram, trace_target_logps(reference, keys.temperature, options),
                   {.weights = reference_weights});
   }
   return workspace;

@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numeric>
 
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/log.h"
-#include "core/parallel.h"
 #include "core/random.h"
 #include "rl/importance.h"
+#include "rl/reference_mix.h"
+#include "rl/sample_json.h"
 
 namespace hone {
 namespace {
@@ -21,53 +23,26 @@ ImportanceOptions importance_options(const GrpoOptions& options) {
           .least = options.vllm_importance_sampling_clip_min};
 }
 
-Json to_json(const PolicySample& sample) {
-  return {{"prompt", sample.prompt},         {"completion", sample.completion}, {"logps", sample.logps},
-          {"importance", sample.importance}, {"ref_logps", sample.ref_logps},   {"truncated", sample.truncated},
-          {"advantage", sample.advantage}};
+RolloutOptions rollout_options(const GrpoRun& run, const RunProgress& progress) {
+  const GrpoOptions& options = run.options;
+  SamplingParams sampling;
+  sampling.temperature = options.temperature;
+  sampling.top_p = options.top_p;
+  sampling.top_k = options.top_k.value_or(0);
+  sampling.min_p = options.min_p.value_or(0);
+  sampling.repetition_penalty = options.repetition_penalty;
+  sampling.max_tokens = options.max_completion_length;
+  sampling.stop_token_ids = run.stop_token_ids;
+  return {.num_generations = options.num_generations,
+          .sampling = std::move(sampling),
+          .scale = options.scale_rewards,
+          .reward_weights = run.reward_weights,
+          .columns = prompt_columns(options),
+          .progress = progress};
 }
 
-Json to_json(std::span<const PolicySample> samples) {
-  Json json = Json::array();
-  for (const PolicySample& sample : samples) json.push_back(to_json(sample));
-  return json;
-}
-
-PolicySample sample_from(const Json& json) {
-  PolicySample sample;
-  sample.prompt = json.at("prompt").get<std::vector<TokenId>>();
-  sample.completion = json.at("completion").get<std::vector<TokenId>>();
-  sample.logps = json.at("logps").get<std::vector<float>>();
-  sample.importance = json.value("importance", std::vector<float>());
-  sample.ref_logps = json.at("ref_logps").get<std::vector<float>>();
-  sample.truncated = json.at("truncated").get<bool>();
-  sample.advantage = json.at("advantage").get<double>();
-  return sample;
-}
-
-// Sets reference = alpha x policy + (1 - alpha) x reference elementwise, on the host in f32.
-void mix_into(const TensorStore& policy, TensorStore& reference, double alpha) {
-  const auto a = static_cast<float>(alpha);
-  for (const NamedType& tensor : reference.tensors()) {
-    const std::int64_t count = tensor.type.elements();
-    const std::vector<std::byte> ours = policy.download(tensor.name);
-    std::vector<std::byte> theirs = reference.download(tensor.name);
-    const auto mix = [&]<class T>() {
-      const T* from = reinterpret_cast<const T*>(ours.data());
-      T* to = reinterpret_cast<T*>(theirs.data());
-      parallel_for(count, 16384, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) {
-          to[i] = static_cast<T>(a * static_cast<float>(from[i]) + (1.0f - a) * static_cast<float>(to[i]));
-        }
-      });
-    };
-    for_floating(tensor.type.dtype, mix);
-    reference.upload(tensor.name, theirs);
-  }
-}
-
-// Runs a program of trace_reference on a batch and copies one of its outputs to `values`, [tokens].
-void run_reference(Executable& program, const PolicyBatch& batch, std::string_view output, std::span<float> values) {
+// Runs a program of trace_target_logps on a batch and copies one of its outputs to `values`, [tokens].
+void run_target_logps(Executable& program, const PolicyBatch& batch, std::string_view output, std::span<float> values) {
   feed(program, batch.batch);
   program.set<std::int32_t>("targets", batch.batch.targets);
   program.run();
@@ -92,28 +67,14 @@ std::int64_t GrpoTask::micro_steps_per_epoch(const GrpoOptions& options, const G
 
 Rollout GrpoTask::sample(const PromptSet& prompts, std::span<const std::uint32_t> chosen, std::string_view use,
                          std::int64_t number) {
-  const GrpoOptions& options = run_.options;
-  RolloutOptions rollout_options;
-  rollout_options.num_generations = options.num_generations;
-  rollout_options.scale = options.scale_rewards;
-  rollout_options.reward_weights = run_.reward_weights;
-  rollout_options.columns = prompt_columns(options);
-  rollout_options.progress = {.step = step_, .total_steps = run_.total_steps, .epoch = epoch()};
-  SamplingParams& sampling = rollout_options.sampling;
-  sampling.temperature = options.temperature;
-  sampling.top_p = options.top_p;
-  sampling.top_k = options.top_k.value_or(0);
-  sampling.min_p = options.min_p.value_or(0);
-  sampling.repetition_penalty = options.repetition_penalty;
-  sampling.max_tokens = options.max_completion_length;
-  sampling.stop_token_ids = run_.stop_token_ids;
-  const RandomStream seeds(static_cast<std::uint64_t>(options.seed), use, static_cast<std::uint64_t>(number));
+  const RolloutOptions options = rollout_options(run_, {step_, run_.total_steps, epoch()});
+  const RandomStream seeds(static_cast<std::uint64_t>(run_.options.seed), use, static_cast<std::uint64_t>(number));
   const auto seed_of = [&](std::size_t index) {
     return (std::uint64_t{seeds.bits(2 * index)} << 32) | seeds.bits(2 * index + 1);
   };
   // Rollouts and training may share memory, so each phase is announced to the workspace.
   workspace_.enter(Region::rollout);
-  Rollout rollout = roll_out(source_, run_.tokenizer, prompts, chosen, run_.rewards, rollout_options, seed_of);
+  Rollout rollout = roll_out(source_, run_.tokenizer, prompts, chosen, run_.rewards, options, seed_of);
   workspace_.enter(Region::train);
   return rollout;
 }
@@ -146,25 +107,21 @@ void GrpoTask::report(std::span<const Rollout> rollouts, const std::string& name
   }
 }
 
-std::vector<std::vector<float>> GrpoTask::logps_of(const char* program, std::span<const PolicySample> samples) const {
+std::vector<std::vector<float>> GrpoTask::target_logps(const char* program,
+                                                       std::span<const PolicySample> samples) const {
   std::vector<std::vector<float>> result;
   for (const std::span<const PolicySample> some : micro_batches(samples)) {
     const PolicyBatch batch = make_policy_batch(some);
     std::vector<float> logps(batch.batch.tokens.size());
-    run_reference(workspace_.executable(program), batch, "logp", logps);
-    for (std::size_t s = 0; s < some.size(); ++s) {
-      // Row t predicts token t + 1, so the completion starts at the row of the last prompt token.
-      const std::size_t row = static_cast<std::size_t>(batch.batch.cu_seqlens[s]) + some[s].prompt.size() - 1;
-      const auto begin = logps.begin() + static_cast<std::ptrdiff_t>(row);
-      result.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(some[s].completion.size()));
-    }
+    run_target_logps(workspace_.executable(program), batch, "logp", logps);
+    std::ranges::move(completion_values(batch, some, logps), std::back_inserter(result));
   }
   return result;
 }
 
 void GrpoTask::add_reference_logps(std::span<PolicySample> samples) const {
   if (!workspace_.has_program(kReferenceProgram)) return;
-  std::vector<std::vector<float>> logps = logps_of(kReferenceProgram, samples);
+  std::vector<std::vector<float>> logps = target_logps(kReferenceProgram, samples);
   for (std::size_t s = 0; s < samples.size(); ++s) samples[s].ref_logps = std::move(logps[s]);
 }
 
@@ -173,7 +130,7 @@ void GrpoTask::correct_importance(Rollout& rollout) const {
   if (!options.needs_trainer_logps()) return;
   const ImportanceOptions importance = importance_options(options);
   ImportanceMetrics metrics(importance);
-  std::vector<std::vector<float>> logps = logps_of(kForwardProgram, rollout.samples);
+  std::vector<std::vector<float>> logps = target_logps(kForwardProgram, rollout.samples);
   for (std::size_t s = 0; s < logps.size(); ++s) {
     PolicySample& sample = rollout.samples[s];
     std::vector<float> ratios = importance_ratios(logps[s], sample.logps, importance);
@@ -193,23 +150,26 @@ std::vector<std::span<const PolicySample>> GrpoTask::micro_batches(std::span<con
   return parts;
 }
 
-LossNormaliser GrpoTask::normaliser_of(std::span<const PolicySample> samples) const {
+std::vector<PolicyBatch> GrpoTask::weigh(std::span<const PolicySample> samples) const {
   LossNormaliser normaliser{.loss = run_.options.loss_type,
                             .max_completion_length = run_.options.max_completion_length,
                             .mask_truncated = run_.options.mask_truncated_completions};
   normaliser.count(samples);
-  return normaliser;
+  std::vector<PolicyBatch> batches;
+  for (const std::span<const PolicySample> part : micro_batches(samples)) {
+    batches.push_back(make_policy_batch(part));
+    set_loss_weights(batches.back(), part, normaliser);
+  }
+  return batches;
 }
 
-void GrpoTask::set_weights(std::vector<PolicyBatch>& batches, std::span<const std::span<const PolicySample>> samples,
-                           const LossNormaliser& normaliser) {
-  for (std::size_t i = 0; i < batches.size(); ++i) set_loss_weights(batches[i], samples[i], normaliser);
+void GrpoTask::drop_low_entropy(std::span<PolicyBatch> batches) const {
   if (run_.options.top_entropy_quantile >= 1) return;
   std::vector<std::vector<float>> entropies;  // [micro-batches][tokens]
   std::vector<float> unmasked;                // entropies of all tokens of the step with a loss
   for (const PolicyBatch& batch : batches) {
     std::vector<float>& values = entropies.emplace_back(batch.batch.tokens.size());
-    run_reference(workspace_.executable(kForwardProgram), batch, "entropy", values);
+    run_target_logps(workspace_.executable(kForwardProgram), batch, "entropy", values);
     for (std::size_t t = 0; t < values.size(); ++t) {
       if (batch.weights[t] != 0) unmasked.push_back(values[t]);
     }
@@ -218,8 +178,7 @@ void GrpoTask::set_weights(std::vector<PolicyBatch>& batches, std::span<const st
   for (std::size_t i = 0; i < batches.size(); ++i) mask_low_entropy(batches[i], entropies[i], threshold);
 }
 
-double GrpoTask::run(const char* name, const PolicyBatch& batch, bool compare, PolicyMetrics& metrics,
-                     ModelFigures& figures) {
+void GrpoTask::run(const char* name, const PolicyBatch& batch, bool compare, LossTotals& totals) {
   Executable& program = workspace_.executable(name);
   feed(program, batch.batch);
   program.set<std::int32_t>("targets", batch.batch.targets);
@@ -237,51 +196,47 @@ double GrpoTask::run(const char* name, const PolicyBatch& batch, bool compare, P
   program.get<float>("logp", logps);
   program.get<float>("entropy", entropies);
   if (loss_.beta != 0) program.get<float>("kl", kls);
-  metrics.add(batch, logps, entropies, kls, compare);
-  figures.read(program, static_cast<std::int64_t>(tokens));
-  return loss;
+  totals.loss += static_cast<double>(loss);
+  totals.metrics.add(batch, logps, entropies, kls, compare);
+  totals.figures.read(program, static_cast<std::int64_t>(tokens));
 }
 
 MetricValues GrpoTask::accumulate(std::int64_t step) {
   step_ = step;
-  const GrpoOptions& options = run_.options;
-  const std::int64_t reuse = run_.batch.steps_per_generation * options.num_iterations;
-  const std::int64_t accumulation = options.gradient_accumulation_steps;
-  // Choose the micro-batches, generating when the previous generation is used up. A step may read several generations;
-  // its normaliser is taken over all samples that it reads.
-  std::vector<Rollout> rollouts;
-  std::vector<bool> fresh;  // [micro-batches] true if the current weights sampled it and log-probabilities are compared
+  const StepSamples chosen = choose_samples();
+  report(chosen.rollouts, text_of("step-", step + 1), step + 1);
+  // All micro-batches are weighed before the first one runs: weights and entropy threshold depend on the whole step.
+  std::vector<PolicyBatch> batches = weigh(step_samples_);
+  drop_low_entropy(batches);
+  const LossTotals totals = forward_backward(batches, chosen.fresh);
+  micro_steps_ += run_.options.gradient_accumulation_steps;
+  if (!chosen.rollouts.empty()) last_rollout_metrics_ = rollout_metrics(chosen.rollouts, run_.rewards);
+  MetricValues values = metrics(totals, chosen.rollouts.empty() ? NamedValues() : last_rollout_metrics_);
+  if (run_.options.exact_logprobs && run_.options.rollout == RolloutKind::own) check_exact(values, step);
+  return values;
+}
+
+GrpoTask::StepSamples GrpoTask::choose_samples() {
+  StepSamples chosen;
   step_samples_.clear();
-  for (std::int64_t i = 0; i < accumulation; ++i) {
+  for (std::int64_t i = 0; i < run_.options.gradient_accumulation_steps; ++i) {
     const std::int64_t at = micro_steps_ + i;
-    if (at % reuse == 0) rollouts.push_back(generate());
-    fresh.push_back(updates_since_generation_ == 0 && !options.needs_trainer_logps());
+    if (at % (run_.batch.steps_per_generation * run_.options.num_iterations) == 0)
+      chosen.rollouts.push_back(generate());
+    chosen.fresh.push_back(updates_since_generation_ == 0 && !run_.options.needs_trainer_logps());
     const auto samples = micro_batches(samples_)[static_cast<std::size_t>(at % run_.batch.steps_per_generation)];
     step_samples_.insert(step_samples_.end(), samples.begin(), samples.end());
   }
-  report(rollouts, text_of("step-", step + 1), step + 1);
-  // Weigh all micro-batches before the first one runs: weights and entropy threshold depend on the whole step.
-  const std::vector<std::span<const PolicySample>> parts = micro_batches(step_samples_);
-  std::vector<PolicyBatch> batches;
-  batches.reserve(parts.size());
-  for (const auto& part : parts) batches.push_back(make_policy_batch(part));
-  set_weights(batches, parts, normaliser_of(step_samples_));
-  // Forward and backward passes; gradients accumulate in the order of the micro-batches.
-  PolicyMetrics policy_metrics(loss_);
-  ModelFigures figures(workspace_.executable(kPolicyProgram).program());
-  double loss = 0;
+  return chosen;
+}
+
+GrpoTask::LossTotals GrpoTask::forward_backward(std::span<const PolicyBatch> batches, const std::vector<bool>& fresh) {
+  LossTotals totals(loss_, workspace_.executable(kPolicyProgram).program());
   for (std::size_t i = 0; i < batches.size(); ++i) {
-    loss += run(kPolicyProgram, batches[i], fresh[i], policy_metrics, figures);
+    run(kPolicyProgram, batches[i], fresh[i], totals);
     flops_ += work_.flops(batches[i].batch);
   }
-  micro_steps_ += accumulation;
-  MetricValues values{{"loss", loss}};
-  if (!rollouts.empty()) last_rollout_metrics_ = rollout_metrics(rollouts, run_.rewards);
-  if (!rollouts.empty()) append(values, last_rollout_metrics_);
-  append(values, policy_metrics.values());
-  figures.append_to(values, 1.0);
-  if (options.exact_logprobs && options.rollout == RolloutKind::own) check_exact(values, step);
-  return values;
+  return totals;
 }
 
 MetricValues GrpoTask::evaluate(std::int64_t step) {
@@ -293,22 +248,19 @@ MetricValues GrpoTask::evaluate(std::int64_t step) {
   rollouts.push_back(sample(*run_.eval_prompts, all, "evaluation", 0));
   correct_importance(rollouts[0]);
   report(rollouts, text_of("eval-step-", step), step);
-  std::vector<PolicySample>& samples = rollouts[0].samples;
-  add_reference_logps(samples);
-  const LossNormaliser normaliser = normaliser_of(samples);
-  PolicyMetrics policy_metrics(loss_);
-  ModelFigures figures(workspace_.executable(kPolicyEvaluationProgram).program());
-  double loss = 0;
-  for (const std::span<const PolicySample> part : micro_batches(samples)) {
-    PolicyBatch batch = make_policy_batch(part);
-    set_loss_weights(batch, part, normaliser);
-    loss += run(kPolicyEvaluationProgram, batch, false, policy_metrics, figures);
-  }
-  MetricValues values{{"loss", loss}};
-  append(values, rollout_metrics(rollouts, run_.rewards));
-  append(values, policy_metrics.values());
-  figures.append_to(values, 1.0);
+  add_reference_logps(rollouts[0].samples);
+  LossTotals totals(loss_, workspace_.executable(kPolicyEvaluationProgram).program());
+  for (const PolicyBatch& batch : weigh(rollouts[0].samples)) run(kPolicyEvaluationProgram, batch, false, totals);
+  MetricValues values = metrics(totals, rollout_metrics(rollouts, run_.rewards));
   for (auto& [name, value] : values) name.insert(0, "eval_");
+  return values;
+}
+
+MetricValues GrpoTask::metrics(const LossTotals& totals, const NamedValues& rollout) const {
+  MetricValues values{{"loss", totals.loss}};
+  append(values, rollout);
+  append(values, totals.metrics.values());
+  totals.figures.append_to(values, 1.0);
   return values;
 }
 
@@ -362,7 +314,7 @@ void GrpoTask::after_update(std::int64_t step) {
   const GrpoOptions& options = run_.options;
   if (!options.sync_ref_model || !workspace_.has_store(kReferenceStore)) return;
   if ((step + 1) % options.ref_model_sync_steps == 0) {
-    mix_into(workspace_.store(kWeightStore), workspace_.store(kReferenceStore), options.ref_model_mixup_alpha);
+    mix_reference(workspace_.store(kWeightStore), workspace_.store(kReferenceStore), options.ref_model_mixup_alpha);
   }
 }
 
@@ -388,8 +340,7 @@ void GrpoTask::restore(const Json& state) {
   generations_ = state.at("generations").get<std::int64_t>();
   updates_since_generation_ = state.at("updates_since_generation").get<std::int64_t>();
   tokens_seen_ = state.at("tokens_seen").get<std::int64_t>();
-  samples_.clear();
-  for (const Json& sample : state.at("samples")) samples_.push_back(sample_from(sample));
+  samples_ = samples_from(state.at("samples"));
 }
 
 }  // namespace hone

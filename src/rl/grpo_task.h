@@ -4,6 +4,12 @@
 // (arXiv 2501.12948), as TRL's GRPOTrainer computes it. tests/rl/policy_loss_test.cpp compares loss, gradient and
 // metrics with torch in float64.
 //
+// The parts of a step, in the order in which accumulate() calls them:
+//   generate    roll_out (rollout.h): completions of the next prompts, p_it under the weights that sample
+//   score       rewards of each completion (reward/reward.h)
+//   advantages  A_i (advantages.h)
+//   loss        w_i (policy_batch.h), l_it (policy_program.h), and its gradient (ops/policy_term)
+//
 // Loss of one optimizer step, over its completions i and their tokens t, the end token included:
 //
 //   loss  = sum_i w_i sum_t l_it
@@ -28,27 +34,28 @@
 // Kept:
 // - DeepSeekMath, outcome supervision: no critic, advantages relative to the group, ratio clipping, and the KL estimate
 //   k inside the loss. loss_type grpo is its equation 3; the default is bnpo.
-// - scale_rewards: the deviation (with n - 1) is that of the group, that of all completions of a generation (batch), or
-//   no division takes place (none).
+// - scale_rewards: the deviation (with n - 1) is that of the group, that of all completions of a generation (batch;
+//   Liu et al., arXiv 2508.08221), or no division takes place (none).
 // - DAPO (arXiv 2503.14476): separate clip bounds and one normaliser for all tokens. Its penalty of long completions is
 //   the reward soft_overlong_punishment.
 // - Dr. GRPO (arXiv 2503.20783): the constant normaliser. It does not change scale_rewards; the paper's advantages need
 //   scale_rewards: none.
 // - CISPO (arXiv 2506.13585): the capped ratio as a constant factor, without a lower bound.
 // - GSPO (arXiv 2507.18071): the length-normalised ratio of a whole completion, with any loss_type but cispo.
-// - Two-sided clipping: delta bounds the ratio in the unclipped argument of min. cispo refuses delta.
+// - Two-sided clipping (INTELLECT-2, arXiv 2505.07291): delta bounds the ratio in the unclipped argument of min. cispo
+//   refuses delta.
 // - top_entropy_quantile q (arXiv 2506.01939): c_it = 0 below the (1 - q) quantile of the policy's entropy over the
 //   unmasked tokens of the step. Such tokens keep their KL term and still count in |o_i| and T.
-// - Importance correction, by default for rollout: server: the ratio trainer / sampler of a token, or the product of
-//   these ratios over the completion; outside of its bounds it is clamped (truncate) or set to 0 (mask). It multiplies
-//   the policy term, not the KL term.
+// - Importance correction (importance.h names the source), by default for rollout: server: the ratio trainer / sampler
+//   of a token, or the product of these ratios over the completion; outside of its bounds it is clamped (truncate) or
+//   set to 0 (mask). It multiplies the policy term, not the KL term.
 // - mask_truncated_completions: masked completions have no loss, but their rewards count in the means and deviations of
 //   R, and they count in N.
 // - num_iterations and steps_per_generation: a generation is read num_iterations times, in the same order. If it serves
 //   a single optimizer step, r = 1 in value and only its gradient matters.
-// - sync_ref_model: ref = alpha policy + (1 - alpha) ref after every ref_model_sync_steps steps, with alpha =
-//   ref_model_mixup_alpha. Log-probabilities of the reference are computed when a generation is made, so a move affects
-//   later generations only. With LoRA the reference is the base model and does not move.
+// - sync_ref_model (TR-DPO, arXiv 2404.09656): ref = alpha policy + (1 - alpha) ref after every ref_model_sync_steps
+//   steps, with alpha = ref_model_mixup_alpha. Log-probabilities of the reference are computed when a generation is
+//   made, so a move affects later generations only. With LoRA the reference is the base model and does not move.
 //
 // Different from TRL:
 // - T and the entropy quantile are taken over all micro-batches of an optimizer step. How the step is split into
@@ -62,7 +69,8 @@
 // Not implemented: process supervision and learned reward models with replay (DeepSeekMath); the ratio of whole
 // completions without length normalisation, as DeepSeek-R1 writes it; DAPO's dynamic sampling (groups with equal
 // rewards stay in the step with advantage 0; frac_reward_zero_std is their share); GSPO-token; an entropy bonus;
-// rollouts of older weights (TRL's max_staleness).
+// rollouts of older weights (TRL's max_staleness); TRL's loss types sapo, luspo and vespo; rewards normalised one by
+// one before they are added (GDPO); completions of several turns with tools or environments.
 #pragma once
 
 #include <cstdint>
@@ -84,6 +92,7 @@ class GrpoTask final : public TrainingTask {
   // The workspace must have the programs of trace_run(run) and be allocated. All arguments must outlive the task.
   GrpoTask(const GrpoRun& run, Workspace& workspace, RolloutSource& source);
 
+  // Generates and scores completions if the step needs new ones, then adds the gradient of its loss.
   MetricValues accumulate(std::int64_t step) override;
   // Returns the names of the mean reward and its deviation, the mean of each reward, the mean length of completions
   // and the share of truncated completions.
@@ -106,37 +115,58 @@ class GrpoTask final : public TrainingTask {
                                                           std::int64_t prompts);
 
  private:
-  // Throws Defect if the log-probability of a sampled token differs between rollout and trainer.
-  void check_exact(const MetricValues& values, std::int64_t step) const;
+  // The micro-batches of a step.
+  struct StepSamples {
+    std::vector<Rollout> rollouts;  // generations made for the step; usually one or none
+    std::vector<bool> fresh;        // [micro-batches] true if the current weights sampled it, so that the metrics may
+                                    // compare log-probabilities
+  };
+  // Loss and figures of a loss program, over its runs so far.
+  struct LossTotals {
+    LossTotals(const PolicyLossOptions& options, const Program& program) : metrics(options), figures(program) {}
+    double loss = 0;  // sum of the micro-batches' shares
+    PolicyMetrics metrics;
+    ModelFigures figures;
+  };
+
+  // Fills step_samples_ with the samples of the next micro-batches, and makes a new generation whenever the previous
+  // one is used up.
+  [[nodiscard]] StepSamples choose_samples();
+  // Makes the next generation, stores its samples in samples_ and returns it.
+  [[nodiscard]] Rollout generate();
   // Samples and scores completions of the prompts `chosen`. `use` and `number` select the random stream: "rollout" and
   // the number of the generation, or "evaluation" and 0.
   [[nodiscard]] Rollout sample(const PromptSet& prompts, std::span<const std::uint32_t> chosen, std::string_view use,
                                std::int64_t number);
-  // Makes the next generation, stores its samples in samples_ and returns it.
-  [[nodiscard]] Rollout generate();
-  // Writes the completions of a step's generations to output_dir/completions/NAME.jsonl, and prints them if
-  // log_completions is set.
-  void report(std::span<const Rollout> rollouts, const std::string& name, std::int64_t step) const;
-  // Returns the log-probabilities of the completion tokens, [samples][completion tokens], computed by the program of
-  // that name.
-  [[nodiscard]] std::vector<std::vector<float>> logps_of(const char* program,
-                                                         std::span<const PolicySample> samples) const;
-  // Fills ref_logps if there is a reference model.
-  void add_reference_logps(std::span<PolicySample> samples) const;
   // If the options compare trainer and sampler: replaces the samples' log-probabilities by the trainer's, records the
   // comparison in rollout.importance and, if the options correct for it, sets the importance ratios.
   void correct_importance(Rollout& rollout) const;
+  // Fills ref_logps if there is a reference model.
+  void add_reference_logps(std::span<PolicySample> samples) const;
+  // Returns the log-probabilities of the completion tokens, [samples][completion tokens], computed by the program of
+  // that name.
+  [[nodiscard]] std::vector<std::vector<float>> target_logps(const char* program,
+                                                             std::span<const PolicySample> samples) const;
+  // Writes the completions of a step's generations to output_dir/completions/NAME.jsonl, and prints them if
+  // log_completions is set.
+  void report(std::span<const Rollout> rollouts, const std::string& name, std::int64_t step) const;
+
   // Splits samples into micro-batches; the last one may be smaller.
   [[nodiscard]] std::vector<std::span<const PolicySample>> micro_batches(std::span<const PolicySample> samples) const;
-  [[nodiscard]] LossNormaliser normaliser_of(std::span<const PolicySample> samples) const;
-  // Sets the loss weights of all micro-batches of a step, and removes the policy term of the tokens that
-  // top_entropy_quantile excludes.
-  void set_weights(std::vector<PolicyBatch>& batches, std::span<const std::span<const PolicySample>> samples,
-                   const LossNormaliser& normaliser);
-  // Runs one micro-batch and returns its share of the step's loss. compare: true if the weights are still those that
-  // sampled it, so that the metrics may compare log-probabilities.
-  double run(const char* program, const PolicyBatch& batch, bool compare, PolicyMetrics& metrics,
-             ModelFigures& figures);
+  // Returns the micro-batches of `samples` with their loss weights (w_i above), normalised over all of them.
+  [[nodiscard]] std::vector<PolicyBatch> weigh(std::span<const PolicySample> samples) const;
+  // Removes the policy term of the tokens that top_entropy_quantile excludes, over all micro-batches of a step.
+  void drop_low_entropy(std::span<PolicyBatch> batches) const;
+
+  // Runs the micro-batches of a step. Gradients accumulate in their order.
+  [[nodiscard]] LossTotals forward_backward(std::span<const PolicyBatch> batches, const std::vector<bool>& fresh);
+  // Runs a loss program on one micro-batch and adds its share to the totals. compare: an entry of StepSamples::fresh.
+  void run(const char* program, const PolicyBatch& batch, bool compare, LossTotals& totals);
+
+  // Returns the loss, then the metrics in `rollout`, then the figures of the loss program.
+  [[nodiscard]] MetricValues metrics(const LossTotals& totals, const NamedValues& rollout) const;
+  // Throws Defect if the log-probability of a sampled token differs between rollout and trainer.
+  void check_exact(const MetricValues& values, std::int64_t step) const;
 
   const GrpoRun& run_;
   Workspace& workspace_;

@@ -58,11 +58,11 @@ struct RewardKeys {
     v.group("Rewards");
     v("reward_funcs", reward_funcs,
       "Rewards by name; your own: FILE.py:FUNCTION as for TRL, or the path (with a slash) of an executable or a .so");
-    v("reward_weights", reward_weights, "One weight a reward; unset: 1 each");
+    v("reward_weights", reward_weights, "One weight per reward; unset: 1 each");
     keys_of_rewards.fields(v);
-    v("reward_timeout", reward_timeout, "A reward of your own: seconds for a batch of completions", above(0));
+    v("reward_timeout", reward_timeout, "User rewards: seconds per batch of completions", above(0));
     v("sandbox", sandbox,
-      "Rewards that run programs: what programs run in; none: nothing keeps them from this machine");
+      "Isolation of the programs that rewards run; with none they can reach everything on this machine");
   }
 };
 
@@ -125,10 +125,10 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
   template <class Visitor>
   void fields(Visitor& v) {
     ModelOptions::fields(v);
-    v("chat_template", chat_template, "Jinja text or a file of it, in place of the model's");
+    v("chat_template", chat_template, "Jinja template, as text or a file, instead of the model's");
     DatasetOptions::fields(v);
     v("dataset_prompt_column", dataset_prompt_column, "Column of prompts; unset: prompt, problem or question");
-    v("system_prompt", system_prompt, "Put before conversations that have no system message");
+    v("system_prompt", system_prompt, "System message of conversations that have none");
     v("shuffle_dataset", shuffle_dataset, "Shuffle the prompts");
     RewardKeys::fields(v);
     generation_fields(v);
@@ -137,69 +137,75 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
     TrainingOptions::fields(v);
     v.run_only(
         [&] { v("log_completions", log_completions, "Print completions with their rewards at each logged step"); });
-    v("num_completions_to_print", num_completions_to_print, "How many; unset: all", at_least(1));
+    v("num_completions_to_print", num_completions_to_print, "Completions to print; unset: all", at_least(1));
   }
 
  private:
   template <class Visitor>
   void generation_fields(Visitor& v) {
     v.group("Generation");
-    v("num_generations", num_generations, "Completions a prompt", within(2, 1'000'000));
-    v("steps_per_generation", steps_per_generation, "Micro-steps a generation; unset: gradient_accumulation_steps",
+    v("num_generations", num_generations, "Completions per prompt", within(2, 1'000'000));
+    v("steps_per_generation", steps_per_generation, "Micro-batches per generation; unset: gradient_accumulation_steps",
       kCount);
-    v("generation_batch_size", generation_batch_size, "Completions a generation, in place of steps_per_generation",
+    v("generation_batch_size", generation_batch_size, "Completions per generation, instead of steps_per_generation",
       at_least(1));
-    v("max_prompt_length", max_prompt_length, "Tokens a prompt; longer ones keep their last; null: no limit",
-      at_least(1));
-    v("max_completion_length", max_completion_length, "Tokens a completion", at_least(1));
+    v("max_prompt_length", max_prompt_length,
+      "Tokens per prompt; longer prompts keep their last tokens; null: no limit", at_least(1));
+    v("max_completion_length", max_completion_length, "Tokens per completion", at_least(1));
     v("temperature", temperature, "Divides the logits", above(0));
-    v("top_p", top_p, "Sample from the likeliest tokens of this total probability",
+    v("top_p", top_p, "Sample from the most likely tokens that reach this total probability",
       {.least = 0, .most = 1, .least_excluded = true});
-    v("top_k", top_k, "Sample from this many likeliest tokens; unset or 0: all", at_least(0));
-    v("min_p", min_p, "Sample from tokens of at least this share of the likeliest one's probability", within(0, 1));
+    v("top_k", top_k, "Sample from this many of the most likely tokens; unset or 0: all", at_least(0));
+    v("min_p", min_p, "Sample from tokens of at least this share of the largest probability", within(0, 1));
     v("repetition_penalty", repetition_penalty, kRepetitionPenaltyHelp, above(0));
-    v("rollout", rollout, "What generates: hone's engine in this process, or a server that is sent the weights");
+    v("rollout", rollout, "What generates: hone's engine in this process, or a server that receives the weights");
     v("rollout_server", rollout_server,
-      "rollout: server: what kind it is of, which decides how it is told of new weights");
+      "rollout: server: kind of the server, which decides how new weights are announced");
     v.run_only([&] { v("vllm_server_url", vllm_server_url, "rollout: server: its URL, with or without /v1"); });
     v.alias("vllm_server_base_url", "vllm_server_url");
-    v("vllm_server_host", vllm_server_host, "rollout: server: its host, where no URL is set");
-    v("vllm_server_port", vllm_server_port, "rollout: server: its port, beside vllm_server_host", within(1, 65535));
+    v("vllm_server_host", vllm_server_host, "rollout: server: its host, if no URL is set");
+    v("vllm_server_port", vllm_server_port, "rollout: server: its port, used with vllm_server_host", within(1, 65535));
     v("vllm_server_timeout", vllm_server_timeout,
-      "rollout: server: seconds that an answer may take, and that a server which gives none is asked again",
+      "rollout: server: seconds that an answer may take, and for which requests without an answer are repeated",
       within(0.001, 1e6));
     v.run_only([&] {
       v("rollout_key_variable", rollout_key_variable, "rollout: server: environment variable that holds its API key");
       v("rollout_weights_dir", rollout_weights_dir,
-        "rollout: server: folder of the weights, as the server sees it too; unset: rollout_weights in output_dir");
+        "rollout: server: folder of the weights, which the server must see under this path; unset: rollout_weights in "
+        "output_dir");
     });
-    v("exact_logprobs", exact_logprobs, "Rollout and trainer compute bitwise the same probabilities");
+    v("exact_logprobs", exact_logprobs, "Stop unless rollout and trainer compute bitwise the same probabilities");
   }
 
   template <class Visitor>
   void loss_fields(Visitor& v) {
     v.group("Loss");
     v("loss_type", loss_type, "Loss and its normaliser");
-    v("beta", beta, "Weight of the KL to the reference model; 0: there is none", at_least(0));
+    v("beta", beta, "Weight of the KL divergence from the reference model; 0: no reference model", at_least(0));
     v("num_iterations", num_iterations, "Passes over each generation", at_least(1));
-    v("epsilon", epsilon, "The ratio is clipped below 1 - epsilon", at_least(0));
-    v("epsilon_high", epsilon_high, "and above 1 + epsilon_high; unset: epsilon; cispo: the cap itself", at_least(0));
-    v("delta", delta, "Upper bound of the ratio before it is clipped", above(0));
-    v("importance_sampling_level", importance_sampling_level, "Ratios of tokens, or of whole completions (GSPO)");
+    v("epsilon", epsilon, "The importance ratio is clipped below 1 - epsilon", at_least(0));
+    v("epsilon_high", epsilon_high,
+      "The importance ratio is clipped above 1 + epsilon_high; unset: epsilon; cispo: the bound itself", at_least(0));
+    v("delta", delta, "Upper bound of the importance ratio before it is clipped", above(0));
+    v("importance_sampling_level", importance_sampling_level,
+      "Importance ratios of tokens, or of whole completions (GSPO)");
     v("vllm_importance_sampling_correction", vllm_importance_sampling_correction,
-      "Multiply the policy term by the trainer's probability of what was sampled over the sampler's; unset: where they "
-      "differ");
+      "Multiply the policy term by the ratio of the trainer's to the sampler's probability; unset: for rollout: "
+      "server");
     v("vllm_importance_sampling_mode", vllm_importance_sampling_mode,
-      "Such ratios of tokens or of whole completions; truncate: brought to the bounds, mask: 0 outside them");
-    v("vllm_importance_sampling_cap", vllm_importance_sampling_cap, "Their upper bound", above(0));
+      "These ratios of tokens or of whole completions; truncate clamps them to the bounds, mask sets those outside to "
+      "0");
+    v("vllm_importance_sampling_cap", vllm_importance_sampling_cap, "Upper bound of these ratios", above(0));
     v.alias("vllm_importance_sampling_clip_max", "vllm_importance_sampling_cap");
-    v("vllm_importance_sampling_clip_min", vllm_importance_sampling_clip_min, "Their lower bound", at_least(0));
-    v("scale_rewards", scale_rewards, "Over what advantages are divided by the standard deviation");
-    v("mask_truncated_completions", mask_truncated_completions, "No loss on completions without an end");
-    v("top_entropy_quantile", top_entropy_quantile, "Share of the tokens, by entropy, that the policy term keeps",
-      within(0, 1));
+    v("vllm_importance_sampling_clip_min", vllm_importance_sampling_clip_min, "Lower bound of these ratios",
+      at_least(0));
+    v("scale_rewards", scale_rewards,
+      "Completions whose standard deviation divides the advantages; with none, nothing is divided");
+    v("mask_truncated_completions", mask_truncated_completions, "No loss on completions without an end token");
+    v("top_entropy_quantile", top_entropy_quantile,
+      "Share of the tokens, those of the highest entropy, that keep the policy term", within(0, 1));
     v("sync_ref_model", sync_ref_model, "Move the reference model towards the policy");
-    v("ref_model_mixup_alpha", ref_model_mixup_alpha, "The policy's share at such a move", within(0, 1));
+    v("ref_model_mixup_alpha", ref_model_mixup_alpha, "Share of the policy in such a move", within(0, 1));
     v("ref_model_sync_steps", ref_model_sync_steps, "Steps between such moves", at_least(1));
   }
 };

@@ -49,6 +49,17 @@ PolicyBatch make_policy_batch(std::span<const PolicySample> samples) {
   return result;
 }
 
+std::vector<std::vector<float>> completion_values(const PolicyBatch& batch, std::span<const PolicySample> samples,
+                                                  std::span<const float> values) {
+  std::vector<std::vector<float>> result;
+  for (std::size_t s = 0; s < samples.size(); ++s) {
+    const std::size_t row = first_row(static_cast<std::size_t>(batch.batch.cu_seqlens[s]), samples[s]);
+    const std::span<const float> part = values.subspan(row, samples[s].completion.size());
+    result.emplace_back(part.begin(), part.end());
+  }
+  return result;
+}
+
 void LossNormaliser::count(std::span<const PolicySample> step) {
   for (const PolicySample& sample : step) {
     ++samples;

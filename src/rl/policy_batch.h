@@ -38,6 +38,12 @@ struct PolicyBatch {
 // Lays samples end to end, with weights 0. All samples must have a reference, or none.
 [[nodiscard]] PolicyBatch make_policy_batch(std::span<const PolicySample> samples);
 
+// Returns the entries of `values` that belong to each completion, [samples][completion tokens]. values: [tokens] of the
+// batch made from `samples`.
+[[nodiscard]] std::vector<std::vector<float>> completion_values(const PolicyBatch& batch,
+                                                                std::span<const PolicySample> samples,
+                                                                std::span<const float> values);
+
 // The loss weight of a token (w_i in grpo_task.h). It is taken over all samples of an optimizer step, so that the split
 // into micro-batches does not change the loss.
 struct LossNormaliser {

@@ -79,7 +79,7 @@ Program trace_policy_evaluation(const Model& model, const PolicyLossOptions& los
   return trace_loss(model, loss, options, false);
 }
 
-Program trace_reference(const Model& model, double temperature, const LossProgramOptions& options) {
+Program trace_target_logps(const Model& model, double temperature, const LossProgramOptions& options) {
   LossTrace trace;
   trace_log_probabilities(trace, model, options.capacity, {.temperature = temperature});
   trace.program.output("logp", trace.logp);

@@ -47,6 +47,6 @@ struct PolicyTerms {
 [[nodiscard]] Program trace_policy_evaluation(const Model& model, const PolicyLossOptions& loss,
                                               const LossProgramOptions& options);
 // Traces log-probabilities of the targets without gradients. Outputs: "logp" and "entropy", each [tokens].
-[[nodiscard]] Program trace_reference(const Model& model, double temperature, const LossProgramOptions& options);
+[[nodiscard]] Program trace_target_logps(const Model& model, double temperature, const LossProgramOptions& options);
 
 }  // namespace hone

@@ -9,6 +9,7 @@
 namespace hone {
 namespace {
 
+// Returns num_generations requests for each prompt, those of a prompt next to each other.
 std::vector<Request> make_requests(const PromptSet& prompts, std::span<const std::uint32_t> chosen,
                                    const RolloutOptions& options,
                                    const std::function<std::uint64_t(std::size_t)>& seed_of) {
@@ -39,23 +40,12 @@ Json to_json(const ScoredCompletion& judged, std::span<const Reward> rewards, st
           {"finish_reason", judged.finish_reason}};
 }
 
-}  // namespace
-
-Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const PromptSet& prompts,
-                 std::span<const std::uint32_t> chosen, std::span<const Reward> rewards, const RolloutOptions& options,
-                 const std::function<std::uint64_t(std::size_t)>& seed_of) {
-  // Generate num_generations completions per prompt, those of a prompt next to each other.
-  const std::vector<Request> requests = make_requests(prompts, chosen, options, seed_of);
-  const std::vector<Completion> completions = source.generate(requests);
-
+// Pairs each completion with its request, as a sample for the loss and as text. Scores and advantages are still
+// missing.
+Rollout collect_samples(std::span<const Request> requests, std::span<const Completion> completions,
+                        const Tokenizer& tokenizer, const PromptSet& prompts, std::span<const std::uint32_t> chosen,
+                        std::size_t group_size) {
   Rollout rollout;
-  std::vector<Json> rows;       // [prompts]
-  std::vector<Json> questions;  // [prompts]
-  for (const std::uint32_t prompt : chosen) {
-    rows.push_back(prompts.row(prompt));
-    questions.push_back(question_in(rows.back(), options.columns));
-  }
-  const auto group_size = static_cast<std::size_t>(options.num_generations);
   for (std::size_t i = 0; i < completions.size(); ++i) {
     const std::uint32_t prompt = chosen[i / group_size];
     ScoredCompletion judged;
@@ -71,29 +61,59 @@ Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const Prompt
     sample.truncated = completions[i].finish_reason != FinishReason::stop;
     rollout.samples.push_back(std::move(sample));
   }
-  // Score all completions with each reward. Rewards see the whole batch, because some compare completions of a group.
-  std::vector<RewardInput> inputs;
-  inputs.reserve(completions.size());
-  for (std::size_t i = 0; i < completions.size(); ++i) {
+  return rollout;
+}
+
+// Scores all completions with each reward. A reward sees the whole batch, because some compare completions of a group.
+void score(Rollout& rollout, std::span<const Reward> rewards, const PromptSet& prompts,
+           std::span<const std::uint32_t> chosen, const RolloutOptions& options) {
+  std::vector<Json> rows;       // [prompts]
+  std::vector<Json> questions;  // [prompts]
+  for (const std::uint32_t prompt : chosen) {
+    rows.push_back(prompts.row(prompt));
+    questions.push_back(question_in(rows.back(), options.columns));
+  }
+  std::vector<RewardInput> inputs;  // [samples]
+  inputs.reserve(rollout.samples.size());
+  for (std::size_t i = 0; i < rollout.samples.size(); ++i) {
+    const PolicySample& sample = rollout.samples[i];
+    const std::size_t group = i / static_cast<std::size_t>(options.num_generations);
     inputs.push_back({.completion = rollout.judged[i].completion,
-                      .row = &rows[i / group_size],
-                      .group = static_cast<std::int64_t>(i / group_size),
-                      .token_count = static_cast<std::int64_t>(completions[i].tokens.size()),
-                      .ended = !rollout.samples[i].truncated,
-                      .prompt = &questions[i / group_size],
-                      .completion_ids = rollout.samples[i].completion,
+                      .row = &rows[group],
+                      .group = static_cast<std::int64_t>(group),
+                      .token_count = static_cast<std::int64_t>(sample.completion.size()),
+                      .ended = !sample.truncated,
+                      .prompt = &questions[group],
+                      .completion_ids = sample.completion,
                       .progress = options.progress});
   }
   for (const Reward& reward : rewards) {
     rollout.scores.push_back(reward.score(inputs));
     for (std::size_t i = 0; i < inputs.size(); ++i) rollout.judged[i].rewards.push_back(rollout.scores.back()[i]);
   }
+}
+
+// Computes the advantages of scored completions.
+void set_advantages(Rollout& rollout, const RolloutOptions& options) {
   const auto totals = total_rewards(rollout.scores, options.reward_weights);
   rollout.advantages = compute_advantages(totals, options.num_generations, options.scale);
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
+  for (std::size_t i = 0; i < rollout.samples.size(); ++i) {
     rollout.samples[i].advantage = rollout.advantages.values[i];
     rollout.judged[i].advantage = rollout.advantages.values[i];
   }
+}
+
+}  // namespace
+
+Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const PromptSet& prompts,
+                 std::span<const std::uint32_t> chosen, std::span<const Reward> rewards, const RolloutOptions& options,
+                 const std::function<std::uint64_t(std::size_t)>& seed_of) {
+  const auto group_size = static_cast<std::size_t>(options.num_generations);
+  const std::vector<Request> requests = make_requests(prompts, chosen, options, seed_of);
+  const std::vector<Completion> completions = source.generate(requests);
+  Rollout rollout = collect_samples(requests, completions, tokenizer, prompts, chosen, group_size);
+  score(rollout, rewards, prompts, chosen, options);
+  set_advantages(rollout, options);
   return rollout;
 }
 

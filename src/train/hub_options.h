@@ -37,18 +37,19 @@ struct HubOptions {
     v("push_to_hub", push_to_hub, "Push the model to the hub, as hub_strategy says; hone push does it later");
     v("hub_model_id", hub_model_id, "OWNER/NAME of the repository; unset: output_dir's name, of the token's owner");
     v("hub_strategy", hub_strategy,
-      "When: after training, at each checkpoint too, with its state in last-checkpoint, or each in its folder");
-    v("hub_always_push", hub_always_push, "Push a checkpoint although the one before is still on its way, after it");
+      "When to push: after training; also at each checkpoint; with its state in last-checkpoint; or each in its "
+      "folder");
+    v("hub_always_push", hub_always_push, "Push a checkpoint even if the previous push is not finished, after it");
     v("hub_private_repo", hub_private_repo,
-      "Whether a repository that is made is private; unset: as your account says, and yes for revisions alone");
+      "Whether a new repository is private; unset: the default of your account, and yes for revisions alone");
     v("hub_revision", hub_revision, "Branch that push_to_hub pushes to; unset: main");
-    v("hub_token", hub_token, "Token that may write; unset: HF_TOKEN, or the file of huggingface-cli login");
+    v("hub_token", hub_token, "Token with write access; unset: HF_TOKEN, or the file of huggingface-cli login");
     v("hub_required", hub_required,
-      "Whether a run needs the hub: false goes on where it cannot be reached, and tries again at each push");
+      "Whether a run requires the hub; false: continue if it cannot be reached, and retry at each push");
     v("push_to_hub_revision", push_to_hub_revision, "Push the trained model to the branch hub_model_revision");
     v("hub_model_revision", hub_model_revision,
-      "That branch; of the callback push_to_hub_revision the beginning of its branches' names");
-    v("overwrite_hub_revision", overwrite_hub_revision, "Push to that branch although it holds a model");
+      "Branch of push_to_hub_revision; for the callback of that name, how the names of its branches begin");
+    v("overwrite_hub_revision", overwrite_hub_revision, "Push to hub_model_revision although it holds a model");
     v("callbacks", callbacks, "push_to_hub_revision: each checkpoint to the branch hub_model_revision-step-NNNNNNNNN");
     v.secret("hub_token");
     v.alias("push_to_hub_token", "hub_token");

@@ -189,28 +189,26 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
   return run;
 }
 
-LanguageRun prepare_sft(const SftOptions& options) {
-  LanguageRun run{.command = "sft",
-                  .options = options,
-                  .options_json = as_json(options),
-                  .model_name = options.model_name_or_path,
-                  .tokenizer = tokenizer_of(options)};
-  // The template may add tokens and enlarge the model, so it is settled before the adapter is attached.
+namespace {
+
+// Opens model and tokenizer. The template may add tokens and enlarge the model, so it is settled before the adapter is
+// attached.
+void open_for_sft(LanguageRun& run, const SftOptions& options) {
   open_model(run, options);
   check_vocabulary(*run.model, run.tokenizer);
   if (run.tokenizer.chat_template().empty() && options.chat_template.empty()) use_chatml(run, options);
   run.model = with_adapter(std::move(run.model), options, options);
-  run.loss = options.loss_type;
   if (!options.eos_token.empty()) run.tokenizer.set_eos_token(options.eos_token);
-  const ChatTemplate chat_template = chat_template_of(run.tokenizer, options.chat_template);
   if (const auto id = run.tokenizer.eos_token_id()) {
     Json generation_config = parse_json(run.generation_config, "generation_config.json");
     generation_config["eos_token_id"] = *id;
     run.generation_config = generation_config.dump();
   }
+}
 
-  // Encode the training data. Strategies that cut long examples do so here; others split them when packing.
-  const Packing packing = packing_of(options, options.packing);
+// Returns how examples are encoded for a packing. Strategies that cut long examples do so here; others split them when
+// packing.
+EncodeOptions sft_encoding(const SftOptions& options, Packing packing) {
   EncodeOptions encoding{.columns = {.text_field = options.dataset_text_field,
                                      .prompt_column = options.dataset_prompt_column,
                                      .system_prompt = options.system_prompt}};
@@ -222,32 +220,53 @@ LanguageRun prepare_sft(const SftOptions& options) {
   } else if (options.completion_only_loss) {
     encoding.loss = *options.completion_only_loss ? LossOn::completion : LossOn::all;
   }
-  const std::uint64_t seed = options.order_seed();
+  return encoding;
+}
+
+void log_packing(const ExampleSet& documents, const PackedRows& rows, std::int64_t capacity) {
+  log_info(text_of(
+      "packed ", documents.size(), " documents into ", rows.size(), " rows of ", capacity, " tokens, ",
+      std::floor(1000.0 * static_cast<double>(rows.token_count()) / static_cast<double>(rows.size() * capacity)) / 10.0,
+      "% full"));
+}
+
+}  // namespace
+
+LanguageRun prepare_sft(const SftOptions& options) {
+  LanguageRun run{.command = "sft",
+                  .options = options,
+                  .options_json = as_json(options),
+                  .model_name = options.model_name_or_path,
+                  .tokenizer = tokenizer_of(options)};
+  open_for_sft(run, options);
+  run.loss = options.loss_type;
+
+  // Encode documents, and check their lengths against what a row may hold.
+  const ChatTemplate chat_template = chat_template_of(run.tokenizer, options.chat_template);
   const TokenCache cache = token_cache_of(options, options);
-  const Source source = open_training_data(options);
-  const ExampleSet train = encode(source, run, cache, chat_template, encoding);
-  run.data_text = data_text(source, train);
   const std::int64_t capacity = options.max_length.value_or(run.model->shape().max_position_embeddings);
-  const std::int64_t longest = packing == Packing::none ? encoding.max_length : capacity;
-  check_lengths(run, train, longest, "max_length", asked_length(options));
+  const auto read = [&](const Source& source, Packing packing) {
+    const EncodeOptions encoding = sft_encoding(options, packing);
+    ExampleSet documents = encode(source, run, cache, chat_template, encoding);
+    check_lengths(run, documents, packing == Packing::none ? encoding.max_length : capacity, "max_length",
+                  asked_length(options));
+    return documents;
+  };
+  const Packing packing = packing_of(options, options.packing);
+  const Source source = open_training_data(options);
+  const ExampleSet train = read(source, packing);
+  run.data_text = data_text(source, train);
+
   // Pack documents into rows and batch the rows.
   const PackedRows rows = pack(train, all_examples(train.size()), packing, capacity);
-  if (packing != Packing::none) {
-    log_info(text_of(
-        "packed ", train.size(), " documents into ", rows.size(), " rows of ", capacity, " tokens, ",
-        std::floor(1000.0 * static_cast<double>(rows.token_count()) / static_cast<double>(rows.size() * capacity)) /
-            10.0,
-        "% full"));
-  }
-  run.batches = make_row_loader(
-      train, rows,
-      {.rows_per_batch = options.per_device_train_batch_size, .seed = seed, .drop_last = options.dataloader_drop_last});
+  if (packing != Packing::none) log_packing(train, rows, capacity);
+  run.batches = make_row_loader(train, rows,
+                                {.rows_per_batch = options.per_device_train_batch_size,
+                                 .seed = options.order_seed(),
+                                 .drop_last = options.dataloader_drop_last});
   if (options.evaluates()) {
     const Packing eval_packing = packing_of(options, options.eval_packing.value_or(options.packing));
-    encoding.max_length = cuts_long_examples(eval_packing) && !prepared ? options.max_length.value_or(0) : 0;
-    const ExampleSet test = encode(open_eval_data(options, options), run, cache, chat_template, encoding);
-    check_lengths(run, test, eval_packing == Packing::none ? encoding.max_length : capacity, "max_length",
-                  asked_length(options));
+    const ExampleSet test = read(open_eval_data(options, options), eval_packing);
     run.eval_batches = rows_in_order(test, eval_packing, capacity, options);
   }
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());

@@ -34,20 +34,21 @@ struct LoraOptions {
   template <class Visitor>
   void fields(Visitor& v) {
     v.group("LoRA");
-    v("use_peft", use_peft, "Train a low-rank adapter; the model's own weights stay as they are");
-    v("lora_r", lora_r, "Rank", within(1, 4096));
+    v("use_peft", use_peft, "Train a low-rank adapter; the weights of the model stay as they are");
+    v("lora_r", lora_r, "Rank of the adapter", within(1, 4096));
     v("lora_alpha", lora_alpha, "The adapter is scaled by lora_alpha / lora_r", above(0));
     v("lora_dropout", lora_dropout, "Share of its inputs that an adapter of sft drops in training",
       {.least = 0, .most = 1, .most_excluded = true});
     v("lora_target_modules", lora_target_modules,
-      "Linear layers that get an adapter, by name, or all-linear, or a regular expression that whole names fit (one "
+      "Linear layers that get an adapter, by name, or all-linear, or a regular expression that matches whole names "
+      "(one "
       "with a comma as a list of one); unset: q_proj and v_proj, or c_attn");
     v("lora_modules_to_save", lora_modules_to_save, "Modules outside the layers that are trained whole, as copies");
-    v("lora_task_type", lora_task_type, "What adapter_config.json says");
+    v("lora_task_type", lora_task_type, "Task type written to adapter_config.json");
     v("lora_bias", lora_bias,
-      "Biases that are trained too: none, all, or those of layers with an adapter (PEFT's key bias)");
+      "Biases that are also trained: none, all, or those of layers with an adapter (PEFT's key bias)");
     v("use_rslora", use_rslora, "Scale by lora_alpha / sqrt(lora_r)");
-    v("use_dora", use_dora, "Weight-decomposed adapters: magnitudes are trained too (DoRA)");
+    v("use_dora", use_dora, "Weight-decomposed adapters: magnitudes are also trained (DoRA)");
   }
 };
 

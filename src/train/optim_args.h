@@ -30,7 +30,8 @@ struct OptimArgs {
     v("ns_steps", ns_steps, "muon: Newton-Schulz iterations (5)", within(1, 100));
     v("adjust_lr_fn", adjust_lr_fn, "muon: how a matrix's size scales its rate");
     v("lr_ratio", lr_ratio, "muon: rate of the matrices as a multiple of learning_rate (1)", above(0));
-    v("master_weights", master_weights, "sgd, muon: f32 weights beside bfloat16 (true); else stochastic rounding");
+    v("master_weights", master_weights,
+      "sgd, muon: f32 weights in addition to bfloat16 ones (true); otherwise stochastic rounding");
   }
 };
 

@@ -90,7 +90,7 @@ void check_training(const ModelOptions& model, const DatasetOptions& data, const
     throw Error(input.place_of("max_steps"), "saw 0, which leaves nothing to train", "-1 trains num_train_epochs");
   }
   if (model.bf16 == true && model.torch_dtype == TorchDtype::float32) {
-    throw Error(input.place_of("bf16"), "f32 weights with bfloat16 products are not implemented yet",
+    throw Error(input.place_of("bf16"), "f32 weights with bfloat16 GEMMs are not implemented yet",
                 "set torch_dtype: bfloat16, or bf16: false");
   }
   if (training.activation_memory_gib && training.gradient_checkpointing != Recomputation::automatic) {
@@ -107,7 +107,7 @@ void check_options(const PretrainOptions& options, const OptionInput& input) {
     throw Error("model_config_path",
                 options.model_config_path.empty() ? "neither it nor model_name_or_path is set"
                                                   : "both it and model_name_or_path are set",
-                "a config.json starts from scratch, a model's folder goes on from its weights");
+                "a config.json starts from scratch, the folder of a model continues from its weights");
   }
   if (!options.config_overrides.empty() && options.model_config_path.empty()) {
     throw Error(input.place_of("config_overrides"), "is set, but existing weights have fixed shapes",

@@ -86,9 +86,9 @@ struct ModelOptions {
     v("model_name_or_path", model_name_or_path,
       "Folder of the model to start from, or its name on the Hugging Face hub");
     v("model_revision", model_revision, "Branch, tag or commit of a model from the hub");
-    v("tokenizer_name_or_path", tokenizer_name_or_path, "Folder of the tokenizer, where it is not the model's");
+    v("tokenizer_name_or_path", tokenizer_name_or_path, "Folder of the tokenizer; unset: the model's");
     v.alias("tokenizer_name", "tokenizer_name_or_path");
-    v("torch_dtype", torch_dtype, "Type of the weights; auto is the checkpoint's");
+    v("torch_dtype", torch_dtype, "Dtype of the weights; auto is that of the checkpoint");
     v("bf16", bf16, "Compute in bfloat16");
     v.alias("dtype", "torch_dtype");
   }
@@ -109,9 +109,10 @@ struct DatasetOptions {
     v("dataset_name", dataset_name, "File, folder or pattern of the data, or the name of a dataset on the hub");
     v("dataset_config", dataset_config, "Configuration of the dataset, as its README.md says, or a folder inside it");
     v("dataset_mixture", dataset_mixture,
-      "In place of dataset_name: {datasets: [{id, config, split, columns, weight}], seed, test_split_size}");
+      "Instead of dataset_name: {datasets: [{id, config, split, columns, weight}], seed, test_split_size}");
     v("dataset_train_split", dataset_train_split, "Split to train on");
-    v("dataset_test_split", dataset_test_split, "Split to evaluate on, of eval_dataset_name or else of dataset_name");
+    v("dataset_test_split", dataset_test_split,
+      "Split to evaluate on, of eval_dataset_name, otherwise of dataset_name");
     v("eval_dataset_name", eval_dataset_name, "File or folder to evaluate on; a file is taken whole");
     v.run_only([&] {
       v("token_cache", token_cache, "Keep encoded data in $HONE_CACHE, or in ~/.cache/hone, for the next start");
@@ -184,82 +185,10 @@ struct TrainingOptions {
 
   template <class Visitor>
   void fields(Visitor& v) {
-    v.group("Training");
-    v("per_device_train_batch_size", per_device_train_batch_size, "Sequences a micro-step", kCount);
-    v("per_device_eval_batch_size", per_device_eval_batch_size, "Sequences a step of evaluation", kCount);
-    v("gradient_accumulation_steps", gradient_accumulation_steps, "Micro-steps an optimizer step", kCount);
-    v("num_train_epochs", num_train_epochs, "Passes over the data; may be a fraction", above(0));
-    v("max_steps", max_steps, "Optimizer steps; above 0 it wins over num_train_epochs", at_least(-1));
-    v("max_grad_norm", max_grad_norm, "Gradients are scaled down to this norm; 0: never", at_least(0));
-    v("gradient_checkpointing", gradient_checkpointing,
-      "Recompute layers in the backward pass, but for attention's results where there is room; auto: the least that "
-      "fits");
-    v("activation_memory_gib", activation_memory_gib, "Memory for activations that auto keeps to, in GiB", above(0));
-    v("activation_offloading", activation_offloading,
-      "Keep activations in the host's memory until the backward pass reads them; copied beside the GPU's work");
-    v("on_nonfinite", on_nonfinite, "What to do at a NaN or infinite loss or gradient; skip goes on without the step");
-    v("seed", seed, "Of shuffling, initialisation and sampling", at_least(0));
-    v("data_seed", data_seed, "Of shuffling alone; unset: seed", at_least(0));
-    v("dataloader_drop_last", dataloader_drop_last, "Leave out an epoch's last batch where it is not full");
-    v.run_only([&] { v("device", device, kDeviceHelp); });
-    gemm.fields(v);
-
-    v.group("Optimizer");
-    v("optim", optim,
-      "Optimizer; adamw_bf16 and adamw_8bit: such states, no master weights, stochastic rounding; paged: states in the "
-      "host's memory; muon: matrices of the layers by Muon, all else by AdamW");
-    v("optim_args", optim_args,
-      "name=value,...: momentum, nesterov and master_weights of sgd and muon, dampening of sgd, ns_steps, adjust_lr_fn "
-      "(match_rms_adamw, original) and lr_ratio of muon");
-    v("gradient_dtype", gradient_dtype, "What gradients of bfloat16 matrices are summed in");
-    v("learning_rate", learning_rate, "Peak learning rate", at_least(0));
-    v("weight_decay", weight_decay, "Of all weights but norms and biases", at_least(0));
-    v("adam_beta1", adam_beta1, "Decay of the first moment", kBelowOne);
-    v("adam_beta2", adam_beta2, "Decay of the second moment", kBelowOne);
-    v("adam_epsilon", adam_epsilon, "Added to the root of the second moment", above(0));
-    v("lr_scheduler_type", lr_scheduler_type, "Schedule of the learning rate");
-    v("lr_scheduler_kwargs", lr_scheduler_kwargs, "");
-    v("warmup_ratio", warmup_ratio, "Share of the steps over which the rate rises from 0", within(0, 1));
-    v("warmup_steps", warmup_steps, "Steps of the warm-up; above 0 it wins over warmup_ratio", at_least(0));
-
+    training_fields(v);
+    optimizer_fields(v);
     v.run_only([&] { hub.fields(v); });
-
-    v.group("Output");
-    v.run_only([&] {
-      v("output_dir", output_dir, "Folder of checkpoints, metrics and the final model");
-      v("overwrite_output_dir", overwrite_output_dir, "Start anew although output_dir holds a checkpoint");
-      v("resume_from_checkpoint", resume_from_checkpoint,
-        "A checkpoint's folder, or true for the latest; unset, the latest in output_dir is resumed where there is one");
-    });
-    v("logging_strategy", logging_strategy, "When to log; no: the last step alone");
-    v("logging_steps", logging_steps, "Steps between logged lines; below 1 a share of the run", above(0));
-    v("logging_first_step", logging_first_step, "Log the first step too");
-    v("eval_strategy", eval_strategy, "When to evaluate");
-    v("eval_steps", eval_steps, "Steps between evaluations; below 1 a share; unset: logging_steps", above(0));
-    v("eval_on_start", eval_on_start, "Evaluate before the first step too");
-    v("do_eval", do_eval, "Evaluate after the last step, where eval_strategy is no");
-    v.run_only([&] {
-      v("benchmarks", benchmarks,
-        "Tasks of hone eval that each saved checkpoint is scored on: aime24, aime25, math_500, gpqa, lcb, lcb_v4, all; "
-        "TASK=FILE: on problems of your own");
-    });
-    v("save_strategy", save_strategy, "When to save a checkpoint; best: after each evaluation that is the best so far");
-    v("save_steps", save_steps, "Steps between checkpoints; below 1 a share of the run", above(0));
-    v("save_total_limit", save_total_limit, "Checkpoints to keep; the oldest go first", at_least(1));
-    v("save_only_model", save_only_model, "Save no optimizer state; such a checkpoint cannot be resumed");
-    v("load_best_model_at_end", load_best_model_at_end,
-      "Leave the weights of the checkpoint whose evaluation was the best, which is never deleted");
-    v("metric_for_best_model", metric_for_best_model, "What evaluations are compared by, with or without eval_");
-    v("greater_is_better", greater_is_better, "Which of two is better; unset: the lower of a loss, else the greater");
-    v.run_only([&] {
-      v("run_name", run_name, "Name of the run in its log and in each row of metrics.jsonl");
-      v("metrics_block", metrics_block, "Log a step as a block of lines rather than as one");
-      v("report_to", report_to, "Who is told what is logged beside metrics.jsonl: " + tracker_list() + ", all, none");
-      keys_of_trackers.fields(v);
-      v("dry_run", dry_run, "Check and print everything up to the first step; train nothing, write nothing");
-      v("config_file", config_file, "accelerate's YAML");
-    });
-    v.alias("evaluation_strategy", "eval_strategy");
+    output_fields(v);
   }
 
   // Returns true if the run evaluates at least once.
@@ -273,6 +202,98 @@ struct TrainingOptions {
 
  private:
   static constexpr Range kBelowOne{.least = 0, .most = 1, .most_excluded = true};
+
+  template <class Visitor>
+  void training_fields(Visitor& v) {
+    v.group("Training");
+    v("per_device_train_batch_size", per_device_train_batch_size, "Sequences per micro-batch", kCount);
+    v("per_device_eval_batch_size", per_device_eval_batch_size, "Sequences per micro-batch of an evaluation", kCount);
+    v("gradient_accumulation_steps", gradient_accumulation_steps, "Micro-batches per optimizer step", kCount);
+    v("num_train_epochs", num_train_epochs, "Passes over the data; may be a fraction", above(0));
+    v("max_steps", max_steps, "Optimizer steps; above 0 it overrides num_train_epochs", at_least(-1));
+    v("max_grad_norm", max_grad_norm, "Largest norm of the gradient, which is scaled down to it; 0: no limit",
+      at_least(0));
+    v("gradient_checkpointing", gradient_checkpointing,
+      "Recompute layers in the backward pass, except attention's results if they fit; auto recomputes only what does "
+      "not fit");
+    v("activation_memory_gib", activation_memory_gib, "Memory that auto may use for activations, in GiB", above(0));
+    v("activation_offloading", activation_offloading,
+      "Keep activations in host memory until the backward pass reads them; copies overlap with computation");
+    v("on_nonfinite", on_nonfinite,
+      "What to do if loss or gradient is NaN or infinite; skip continues without the step");
+    v("seed", seed, "Seed of shuffling, initialisation and sampling", at_least(0));
+    v("data_seed", data_seed, "Seed of shuffling alone; unset: seed", at_least(0));
+    v("dataloader_drop_last", dataloader_drop_last, "Leave out the last batch of an epoch if it is not full");
+    v.run_only([&] { v("device", device, kDeviceHelp); });
+    gemm.fields(v);
+  }
+
+  template <class Visitor>
+  void optimizer_fields(Visitor& v) {
+    v.group("Optimizer");
+    v("optim", optim,
+      "Optimizer; adamw_bf16, adamw_8bit: states of that width, no master weights, stochastic rounding; paged: states "
+      "in host memory; muon: Muon for the matrices of the layers, AdamW for all other weights");
+    v("optim_args", optim_args,
+      "name=value,...: momentum, nesterov and master_weights of sgd and muon, dampening of sgd, ns_steps, adjust_lr_fn "
+      "(match_rms_adamw, original) and lr_ratio of muon");
+    v("gradient_dtype", gradient_dtype, "Dtype in which gradients of bfloat16 matrices are accumulated");
+    v("learning_rate", learning_rate, "Peak learning rate", at_least(0));
+    v("weight_decay", weight_decay, "Weight decay of all weights except norms and biases", at_least(0));
+    v("adam_beta1", adam_beta1, "Decay rate of the first moment", kBelowOne);
+    v("adam_beta2", adam_beta2, "Decay rate of the second moment", kBelowOne);
+    v("adam_epsilon", adam_epsilon, "Added to the square root of the second moment", above(0));
+    v("lr_scheduler_type", lr_scheduler_type, "Schedule of the learning rate");
+    v("lr_scheduler_kwargs", lr_scheduler_kwargs, "");
+    v("warmup_ratio", warmup_ratio, "Share of the steps over which the learning rate rises from 0", within(0, 1));
+    v("warmup_steps", warmup_steps, "Steps of the warm-up; above 0 it overrides warmup_ratio", at_least(0));
+  }
+
+  template <class Visitor>
+  void output_fields(Visitor& v) {
+    v.group("Output");
+    v.run_only([&] {
+      v("output_dir", output_dir, "Folder of checkpoints, metrics and the final model");
+      v("overwrite_output_dir", overwrite_output_dir,
+        "Start from the beginning although output_dir holds a checkpoint");
+      v("resume_from_checkpoint", resume_from_checkpoint,
+        "Folder of a checkpoint, or true for the latest; unset: the latest in output_dir, if there is one");
+    });
+    v("logging_strategy", logging_strategy, "When to log; no logs only the last step");
+    v("logging_steps", logging_steps, "Steps between logged lines; below 1: a share of the run", above(0));
+    v("logging_first_step", logging_first_step, "Log the first step too");
+    v("eval_strategy", eval_strategy, "When to evaluate");
+    v("eval_steps", eval_steps, "Steps between evaluations; below 1: a share of the run; unset: logging_steps",
+      above(0));
+    v("eval_on_start", eval_on_start, "Evaluate before the first step too");
+    v("do_eval", do_eval, "Evaluate after the last step if eval_strategy is no");
+    v.run_only([&] {
+      v("benchmarks", benchmarks,
+        "Tasks of hone eval that each saved checkpoint is scored on: aime24, aime25, math_500, gpqa, lcb, lcb_v4, all; "
+        "TASK=FILE: on your problems");
+    });
+    v("save_strategy", save_strategy,
+      "When to save a checkpoint; best saves after each evaluation that is the best so far");
+    v("save_steps", save_steps, "Steps between checkpoints; below 1: a share of the run", above(0));
+    v("save_total_limit", save_total_limit, "Checkpoints to keep; the oldest are deleted first", at_least(1));
+    v("save_only_model", save_only_model, "Save no optimizer state; such a checkpoint cannot be resumed");
+    v("load_best_model_at_end", load_best_model_at_end,
+      "Leave the weights of the checkpoint whose evaluation was the best, which is never deleted");
+    v("metric_for_best_model", metric_for_best_model,
+      "Metric by which evaluations are compared, with or without eval_");
+    v("greater_is_better", greater_is_better,
+      "Whether the greater value is better; unset: the lower of a loss, otherwise the greater");
+    v.run_only([&] {
+      v("run_name", run_name, "Name of the run in its log and in each row of metrics.jsonl");
+      v("metrics_block", metrics_block, "Log a step as a block of lines instead of one line");
+      v("report_to", report_to,
+        "Trackers that receive the metrics, in addition to metrics.jsonl: " + tracker_list() + ", all, none");
+      keys_of_trackers.fields(v);
+      v("dry_run", dry_run, "Check and print everything up to the first step; train nothing, write nothing");
+      v("config_file", config_file, "accelerate's YAML");
+    });
+    v.alias("evaluation_strategy", "eval_strategy");
+  }
 };
 
 struct PretrainOptions : ModelOptions, DatasetOptions, TrainingOptions {
@@ -289,11 +310,11 @@ struct PretrainOptions : ModelOptions, DatasetOptions, TrainingOptions {
   template <class Visitor>
   void fields(Visitor& v) {
     ModelOptions::fields(v);
-    v("model_config_path", model_config_path, "config.json of a model to initialise, in place of model_name_or_path");
-    v("config_overrides", config_overrides, "key=value,...: values of model_config_path's keys, in place of its own");
+    v("model_config_path", model_config_path, "config.json of a model to initialise, instead of model_name_or_path");
+    v("config_overrides", config_overrides, "key=value,...: values that replace those in model_config_path");
     DatasetOptions::fields(v);
     v("dataset_text_field", dataset_text_field, "Column of plain text");
-    v("block_size", block_size, "Tokens a training sequence", at_least(2));
+    v("block_size", block_size, "Tokens per training sequence", at_least(2));
     v("sampling", sampling, "blocks: the text cut at block_size, shuffled; windows: drawn anywhere in it");
     v("sample_by", sample_by, "What is one document in a text file");
     v("test_split_size", test_split_size, "Share of the text, from its end, that is held out for evaluation",
@@ -332,19 +353,19 @@ struct SftOptions : ModelOptions, DatasetOptions, TrainingOptions, LoraOptions {
   template <class Visitor>
   void fields(Visitor& v) {
     ModelOptions::fields(v);
-    v("chat_template", chat_template, "Jinja text or a file of it, in place of the model's");
-    v("eos_token", eos_token, "Token that ends a turn, in place of the tokenizer's");
+    v("chat_template", chat_template, "Jinja template, as text or a file, instead of the model's");
+    v("eos_token", eos_token, "Token that ends a turn, instead of the tokenizer's");
     DatasetOptions::fields(v);
     v("dataset_text_field", dataset_text_field, "Column of plain text");
     v("dataset_prompt_column", dataset_prompt_column, "Column of prompts; unset: prompt, problem or question");
-    v("system_prompt", system_prompt, "Put before conversations that have no system message");
+    v("system_prompt", system_prompt, "System message of conversations that have none");
     v("dataset_kwargs", dataset_kwargs, "");
-    v("max_length", max_length, "Tokens a sequence; longer ones are cut; null: no limit", at_least(2));
-    v("packing", packing, "Put several documents into one sequence; they never see each other");
-    v("eval_packing", eval_packing, "The same for what is evaluated on; unset: as packing");
+    v("max_length", max_length, "Tokens per sequence; longer ones are cut; null: no limit", at_least(2));
+    v("packing", packing, "Put several documents into one sequence, without attention between them");
+    v("eval_packing", eval_packing, "Packing of the evaluation data; unset: as packing");
     v("packing_strategy", packing_strategy,
-      "How; bfd cuts what is longer than max_length, bfd_split splits it there, wrapped cuts one stream");
-    v("completion_only_loss", completion_only_loss, "Loss on completions only; unset: where there are prompts");
+      "Method of packing; bfd cuts documents at max_length, bfd_split splits them there, wrapped splits one stream");
+    v("completion_only_loss", completion_only_loss, "Loss on completions only; unset: if there are prompts");
     v("assistant_only_loss", assistant_only_loss, "Loss on assistant turns only");
     v("loss_type", loss_type, "nll; dft: each token's loss times its probability, held constant");
     LoraOptions::fields(v);

@@ -158,7 +158,7 @@ TEST_F(Recipes, ADryRunSaysWhatWouldHappen) {
   shape.insert(shape.end(), {"--model_name_or_path", at("other")});
   const CommandResult mismatch = run_commands(shape);
   EXPECT_EQ(mismatch.code, 1);
-  EXPECT_THAT(mismatch.said, HasSubstr("config.json wants"));
+  EXPECT_THAT(mismatch.said, HasSubstr("config.json requires"));
 }
 
 // Recipes as open-r1 publishes them: they push checkpoints and score them on benchmarks.

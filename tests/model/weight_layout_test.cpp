@@ -153,7 +153,8 @@ TEST(WeightLayout, AMergedTensorOfAnotherShapeIsNamed) {
     (void)load_weights(Merged(), ModelDirectory(folder.path()), DType::f32, cpu_device());
     FAIL() << "the shape was accepted";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("tensor experts.gate_up_proj is [3, 8, 10], config.json wants [3, 10, 8]"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("tensor experts.gate_up_proj is [3, 8, 10], but config.json requires [3, 10, 8]"));
   }
 }
 

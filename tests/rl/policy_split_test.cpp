@@ -41,18 +41,18 @@ std::vector<PolicySample> make_samples(const FixtureModel& fixture) {
     sample.advantage = static_cast<double>(random.normal(at++));
   }
   const PolicyBatch batch = make_policy_batch(samples);
-  Executable policy(trace_reference(*fixture.model, 0.8, {.capacity = {tokens_of(samples), kSamples}}),
+  Executable policy(trace_target_logps(*fixture.model, 0.8, {.capacity = {tokens_of(samples), kSamples}}),
                     std::make_shared<Arena>(test_device()), {.weights = &fixture.weights});
   feed(policy, batch.batch);
   policy.set<std::int32_t>("targets", batch.batch.targets);
   policy.run();
   std::vector<float> logps(batch.batch.tokens.size());
   policy.get<float>("logp", logps);
+  const std::vector<std::vector<float>> policy_logps = completion_values(batch, samples, logps);
   for (std::size_t s = 0; s < kSamples; ++s) {
-    const std::size_t first = static_cast<std::size_t>(batch.batch.cu_seqlens[s]) + samples[s].prompt.size() - 1;
     for (std::size_t i = 0; i < samples[s].completion.size(); ++i) {
-      samples[s].logps[i] = logps[first + i] + 0.3f * random.normal(at++);
-      samples[s].ref_logps.push_back(logps[first + i] + 0.5f * random.normal(at++));
+      samples[s].logps[i] = policy_logps[s][i] + 0.3f * random.normal(at++);
+      samples[s].ref_logps.push_back(policy_logps[s][i] + 0.5f * random.normal(at++));
     }
   }
   return samples;

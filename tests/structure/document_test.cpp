@@ -1,6 +1,8 @@
 // Checks the code blocks in documents: whole files of the example, which is built and tested, and excerpts of sources.
+// Checks that README leads to the answers of a stranger's questions.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <sstream>
@@ -117,6 +119,36 @@ TEST(Documents, ShowTheFamilyOfTheExample) { expect_blocks("adding-a-family.md",
 
 TEST(Documents, ShowExcerptsOfTheSources) {
   for (const char* document : {"tour.md", "design.md"}) expect_excerpts(document);
+}
+
+// README answers each question by a row of links: to a page that explains, and to the code.
+TEST(Documents, ReadmeAnswersTheQuestionsOfAStranger) {
+  struct Answer {
+    const char* question;
+    const char* link;
+    const char* content;  // a text that the linked file must hold
+  };
+  const std::vector<Answer> answers{
+      {"Where is a loss computed?", "docs/tour.md", "with_model_losses(weighted_sum(terms.term, weights)"},
+      {"Where is a loss computed?", "src/rl/policy_program.cpp", "Program trace_policy("},
+      {"Where is a loss computed?", "src/train/loss_program.cpp", "Program trace_training("},
+      {"Where is memory planned?", "docs/design.md", "Blocks are placed in order of"},
+      {"Where is memory planned?", "src/program/memory_plan.cpp", "MemoryPlan plan_memory("},
+      {"How is a reward added?", "docs/rewards.md", "reward_funcs: [accuracy, rewards.py:polite"},
+      {"How is a reward added?", "src/reward/format/format.cpp", "void register_format("},
+      {"Why are two runs bitwise equal?", "docs/design.md", "Floating-point addition is not associative"},
+      {"What is not supported?", "docs/limits.md", "One process, one GPU or the CPU"},
+  };
+  const std::vector<std::string> lines = split(read_file(source_dir() / "README.md"), '\n');
+  for (const Answer& answer : answers) {
+    const auto row = std::ranges::find_if(
+        lines, [&](const std::string& line) { return line.starts_with(std::string("| ") + answer.question); });
+    ASSERT_NE(row, lines.end()) << answer.question;
+    EXPECT_NE(row->find(std::string("](") + answer.link), std::string::npos)
+        << *row << " does not name " << answer.link;
+    EXPECT_NE(read_file(source_dir() / answer.link).find(answer.content), std::string::npos)
+        << answer.link << " does not hold " << answer.content;
+  }
 }
 
 }  // namespace

@@ -128,7 +128,7 @@ TEST(TrainingOptions, ContradictionsGetOneExactLine) {
       {{"--packing", "--max_length", "null"},
        "--packing: packing needs a max_length, saw null (set max_length, for example 4096)"},
       {{"--bf16", "--torch_dtype", "float32"},
-       "--bf16: f32 weights with bfloat16 products are not implemented yet (set torch_dtype: bfloat16, or bf16: "
+       "--bf16: f32 weights with bfloat16 GEMMs are not implemented yet (set torch_dtype: bfloat16, or bf16: "
        "false)"},
       {{"--gradient_checkpointing", "--activation_memory_gib", "2"},
        "--activation_memory_gib: gradient_checkpointing true leaves nothing to choose (set gradient_checkpointing: "

@@ -174,6 +174,12 @@ class BatchBuilder {
   std::shared_ptr<std::list<std::string>> storage_ = std::make_shared<std::list<std::string>>();
 };
 
+// Returns where item `index` of a column of texts, lists or maps begins and ends.
+std::pair<std::int64_t, std::int64_t> offsets_of(const ArrowArray& array, std::int64_t index) {
+  const int width = has_wide_offsets(array.field->type) ? 8 : 4;
+  return {load_integer(array.offsets, index, width, true), load_integer(array.offsets, index + 1, width, true)};
+}
+
 }  // namespace
 
 ArrowBatch read_arrow_batch(const std::vector<ArrowField>& fields, const FlatTable& header, std::string_view body) {
@@ -232,15 +238,10 @@ Json ArrowCells::list_cell(const ArrowArray& items, std::int64_t begin, std::int
   return list;
 }
 
-Json ArrowCells::plain_cell(const ArrowArray& array, std::int64_t index) {
+Json ArrowCells::fixed_width_cell(const ArrowArray& array, std::int64_t index) {
   const ArrowField& field = *array.field;
   const auto integer = [&] { return load_integer(array.values, index, field.width, field.is_signed); };
-  const auto bounds = [&] {
-    const int width = has_wide_offsets(field.type) ? 8 : 4;
-    return std::pair(load_integer(array.offsets, index, width, true),
-                     load_integer(array.offsets, index + 1, width, true));
-  };
-  const auto fixed = [&] {
+  const auto bytes = [&] {
     const auto width = static_cast<std::size_t>(field.width);
     return array.values.substr(static_cast<std::size_t>(index) * width, width);
   };
@@ -256,9 +257,9 @@ Json ArrowCells::plain_cell(const ArrowArray& array, std::int64_t index) {
     case arrow::Type::kBool:
       return bit(array.values, index);
     case arrow::Type::kDecimal: {
-      std::string bytes(fixed());
-      std::reverse(bytes.begin(), bytes.end());
-      return decimal_text(bytes, field.scale);
+      std::string digits(bytes());
+      std::reverse(digits.begin(), digits.end());
+      return decimal_text(digits, field.scale);
     }
     case arrow::Type::kDate: {
       constexpr std::int64_t kMillisecondsADay = 86'400'000;
@@ -271,38 +272,51 @@ Json ArrowCells::plain_cell(const ArrowArray& array, std::int64_t index) {
       return timestamp_text(load<std::int64_t>(array.values, index), field.unit, field.is_utc);
     case arrow::Type::kInterval:
     case arrow::Type::kFixedSizeBinary:
-      return bytes_cell(fixed());
+      return bytes_cell(bytes());
+    default:
+      return nullptr;
+  }
+}
+
+Json ArrowCells::bytes_or_text_cell(const ArrowArray& array, std::int64_t index) {
+  const auto [begin, end] = offsets_of(array, index);
+  expect(begin >= 0 && begin <= end && end <= static_cast<std::int64_t>(array.values.size()),
+         "a text is outside of its column");
+  const std::string_view bytes =
+      array.values.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+  const bool is_text = array.field->type == arrow::Type::kUtf8 || array.field->type == arrow::Type::kLargeUtf8;
+  return is_text ? text_cell(bytes, array.field->name, *fault_) : bytes_cell(bytes);
+}
+
+Json ArrowCells::struct_cell(const ArrowArray& array, std::int64_t index) {
+  Json object = Json::object();
+  auto& items = object.get_ref<Json::object_t&>();
+  items.reserve(array.arrays.size());
+  for (const ArrowArray& below : array.arrays) items.emplace_back(below.field->name, cell(below, index));
+  return object;
+}
+
+Json ArrowCells::plain_cell(const ArrowArray& array, std::int64_t index) {
+  const ArrowField& field = *array.field;
+  switch (field.type) {
     case arrow::Type::kBinary:
     case arrow::Type::kLargeBinary:
     case arrow::Type::kUtf8:
-    case arrow::Type::kLargeUtf8: {
-      const auto [begin, end] = bounds();
-      expect(begin >= 0 && begin <= end && end <= static_cast<std::int64_t>(array.values.size()),
-             "a text is outside of its column");
-      const std::string_view bytes =
-          array.values.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-      const bool is_text = field.type == arrow::Type::kUtf8 || field.type == arrow::Type::kLargeUtf8;
-      return is_text ? text_cell(bytes, field.name, *fault_) : bytes_cell(bytes);
-    }
+    case arrow::Type::kLargeUtf8:
+      return bytes_or_text_cell(array, index);
     case arrow::Type::kList:
     case arrow::Type::kLargeList:
     case arrow::Type::kMap: {
-      const auto [begin, end] = bounds();
+      const auto [begin, end] = offsets_of(array, index);
       return list_cell(array.arrays[0], begin, end);
     }
     case arrow::Type::kFixedSizeList:
       return list_cell(array.arrays[0], index * field.list_size, (index + 1) * field.list_size);
-    case arrow::Type::kStruct: {
-      Json object = Json::object();
-      auto& items = object.get_ref<Json::object_t&>();
-      items.reserve(array.arrays.size());
-      for (const ArrowArray& below : array.arrays) items.emplace_back(below.field->name, cell(below, index));
-      return object;
-    }
+    case arrow::Type::kStruct:
+      return struct_cell(array, index);
     default:
-      break;
+      return fixed_width_cell(array, index);
   }
-  return nullptr;
 }
 
 }  // namespace hone

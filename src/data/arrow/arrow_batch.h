@@ -51,6 +51,9 @@ class ArrowCells {
  private:
   [[nodiscard]] Json cell(const ArrowArray& array, std::int64_t index);
   [[nodiscard]] Json plain_cell(const ArrowArray& array, std::int64_t index);
+  [[nodiscard]] Json fixed_width_cell(const ArrowArray& array, std::int64_t index);
+  [[nodiscard]] Json bytes_or_text_cell(const ArrowArray& array, std::int64_t index);
+  [[nodiscard]] Json struct_cell(const ArrowArray& array, std::int64_t index);
   [[nodiscard]] Json list_cell(const ArrowArray& items, std::int64_t begin, std::int64_t end);
   [[nodiscard]] Json dictionary_cell(std::int64_t dictionary, std::int64_t index);
 

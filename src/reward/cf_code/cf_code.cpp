@@ -109,7 +109,7 @@ struct CodeforcesKeys {
 
   template <class Visitor>
   void fields(Visitor& v) {
-    v("code_eval_scoring_mode", scoring_mode, "cf_code: what is made of the share of tests that pass");
+    v("code_eval_scoring_mode", scoring_mode, "cf_code: score of a program by the share of tests that pass");
     v("cf_tests_folder", tests_folder,
       "cf_code: folder of generated tests, test_cases_CONTEST.parquet each; unset: CF_TESTS_FOLDER");
   }

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Writes the figures of README.md from bench/results, and its picture and table from a run of the quickstart.
-#   scripts/readme_figures.sh [--check] [RUN]
+# Writes the figures of README.md and the tables of docs/verification.md from bench/results, and the picture and the table
+# of README.md from a run of the quickstart.
+#   scripts/document_figures.sh [--check] [RUN]
 # RUN is the output folder of `hone quickstart`; README keeps its picture and table without one.
-# --check changes nothing and exits with 1 if README.md does not show the figures of bench/results.
+# --check changes nothing and exits with 1 if a document does not show the figures of bench/results.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -38,6 +39,23 @@ figures() {
 
 group() { printf "%d" "$1" | sed -E ':a; s/([0-9])([0-9]{3})($|,)/\1,\2\3/; ta'; }
 
+# The checks of verification.json: a table for each section, in the order of the file. A record has section, what, figure,
+# command (may be empty), machine and date.
+verification() {
+  python3 - << 'END'
+import json
+
+section = None
+for check in json.load(open("bench/results/verification.json")):
+    if check["section"] != section:
+        section = check["section"]
+        print(f"\n## {section}\n\n| check | result | command | machine | date |\n|---|---|---|---|---|")
+    command = f"`{check['command']}`" if check["command"] else ""
+    print(f"| {check['what']} | {check['figure']} | {command} | {check['machine']} | {check['date']} |")
+print()
+END
+}
+
 # The table of a run, as an indented block.
 table() {
   echo "    \$ build/hone quickstart --seed $(sed -n 's/.*seed \([0-9]*\).*/\1/p' "$run/report.html" | head -n 1)"
@@ -54,17 +72,27 @@ replace() {
     !skip { print }' "$2"
 }
 
+# written DOCUMENT NEW: takes over the new text of a document; with --check, compares the two.
+written() {
+  if ! $check; then
+    cp "$2" "$1"
+  elif ! diff -u "$1" "$2"; then
+    echo "$1 does not show the figures of bench/results: scripts/document_figures.sh writes them" >&2
+    stale=true
+  fi
+}
+
 new=$(mktemp)
 trap 'rm -f "$new"' EXIT
+stale=false
 figures | replace figures README.md > "$new"
+written README.md "$new"
+verification | replace verification docs/verification.md > "$new"
+written docs/verification.md "$new"
 if $check; then
-  diff -u README.md "$new" || {
-    echo "README.md does not show the figures of bench/results: scripts/readme_figures.sh writes them" >&2
-    exit 1
-  }
+  $stale && exit 1
   exit 0
 fi
-cp "$new" README.md
 if [[ -n $run ]]; then
   mkdir -p docs/images
   cp "$run/plots/grpo-rewards.svg" docs/images/grpo-rewards.svg
