@@ -40,13 +40,18 @@ std::vector<Request> many_requests(std::int64_t count, std::int64_t vocab, bool 
   return requests;
 }
 
-std::vector<Completion> generate(FixtureModel& fixture, std::span<const Request> requests, const EngineOptions& options,
-                                 std::int64_t* preemptions = nullptr) {
-  const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
-  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(test_device()), options);
+std::vector<Completion> generate(const Model& model, const TensorStore& weights, std::span<const Request> requests,
+                                 const EngineOptions& options, std::int64_t* preemptions = nullptr) {
+  const Tokenizer tokenizer = letter_tokenizer(model.shape().vocab_size);
+  Engine engine(model, tokenizer, weights, std::make_shared<Arena>(test_device()), options);
   std::vector<Completion> completions = engine.generate(requests);
   if (preemptions != nullptr) *preemptions = engine.statistics().preemptions;
   return completions;
+}
+
+std::vector<Completion> generate(FixtureModel& fixture, std::span<const Request> requests, const EngineOptions& options,
+                                 std::int64_t* preemptions = nullptr) {
+  return generate(*fixture.model, fixture.weights, requests, options, preemptions);
 }
 
 void expect_equal(const Completion& a, const Completion& b) {
@@ -129,6 +134,35 @@ TEST(Engine, LaunchingAheadIsQuietWhenNoWorkIsLeft) {
   EXPECT_EQ(engine.take(stays).tokens.size(), 9u);
 }
 
+// Expects the log-probabilities of the completions, drawn at temperature 0.7, to be those of the trainer.
+void expect_log_probabilities_of_training(const Model& model, const TensorStore& weights, DType dtype,
+                                          std::span<const Request> requests, std::span<const Completion> completions,
+                                          std::string_view name) {
+  std::vector<std::vector<TokenId>> documents;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    documents.push_back(requests[i].prompt);
+    documents.back().insert(documents.back().end(), completions[i].tokens.begin(), completions[i].tokens.end());
+  }
+  const HostBatch batch = batch_of(documents);
+  LossTrace trace;
+  const Capacity capacity{batch.token_count(), batch.document_count()};
+  trace_log_probabilities(trace, model, capacity, {.temperature = 0.7});
+  trace.program.output("logp", trace.logp);
+  Executable executable(Compiler({.dtype = dtype}).inference(std::move(trace.program)),
+                        std::make_shared<Arena>(test_device()), {.weights = &weights});
+  feed(executable, batch);
+  executable.set<std::int32_t>("targets", batch.targets);
+  executable.run();
+  std::vector<float> logps(batch.tokens.size());
+  executable.get<float>("logp", logps);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const std::size_t row = static_cast<std::size_t>(batch.cu_seqlens[i]) + requests[i].prompt.size() - 1;
+    for (std::size_t t = 0; t < completions[i].tokens.size(); ++t) {
+      ASSERT_EQ(logps[row + t], completions[i].logps[t]) << name << ", request " << i << ", token " << t;
+    }
+  }
+}
+
 TEST(Engine, LogProbabilitiesAreTheTrainersBitForBit) {
   for (const std::string_view name : kFixtureModels) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
@@ -138,30 +172,49 @@ TEST(Engine, LogProbabilitiesAreTheTrainersBitForBit) {
       const auto completions =
           generate(fixture, requests,
                    {.max_model_len = 96, .max_num_seqs = 8, .max_batch_tokens = 11, .repetition_penalty = true});
-      std::vector<std::vector<TokenId>> documents;
-      for (std::size_t i = 0; i < requests.size(); ++i) {
-        documents.push_back(requests[i].prompt);
-        documents.back().insert(documents.back().end(), completions[i].tokens.begin(), completions[i].tokens.end());
-      }
-      const HostBatch batch = batch_of(documents);
-      LossTrace trace;
-      const Capacity capacity{batch.token_count(), batch.document_count()};
-      trace_log_probabilities(trace, *fixture.model, capacity, {.temperature = 0.7});
-      trace.program.output("logp", trace.logp);
-      Executable executable(Compiler({.dtype = dtype}).inference(std::move(trace.program)),
-                            std::make_shared<Arena>(test_device()), {.weights = &fixture.weights});
-      feed(executable, batch);
-      executable.set<std::int32_t>("targets", batch.targets);
-      executable.run();
-      std::vector<float> logps(batch.tokens.size());
-      executable.get<float>("logp", logps);
-      for (std::size_t i = 0; i < requests.size(); ++i) {
-        const std::size_t row = static_cast<std::size_t>(batch.cu_seqlens[i]) + requests[i].prompt.size() - 1;
-        for (std::size_t t = 0; t < completions[i].tokens.size(); ++t) {
-          ASSERT_EQ(logps[row + t], completions[i].logps[t]) << name << ", request " << i << ", token " << t;
-        }
-      }
+      expect_log_probabilities_of_training(*fixture.model, fixture.weights, dtype, requests, completions, name);
     }
+  }
+}
+
+// Heads of 64 and 128, several tiles of keys, logits of two chunks: the kernels of large models on a GPU.
+TEST(Engine, LogProbabilitiesOfWideHeadsAreTheTrainersBitForBit) {
+  struct Heads {
+    std::int64_t heads, kv_heads, head_dim;
+  };
+  for (const Heads& heads : {Heads{8, 2, 128}, Heads{7, 1, 64}, Heads{4, 4, 128}, Heads{8, 1, 64}}) {
+    const Json config{{"model_type", "qwen3"},
+                      {"architectures", {"Qwen3ForCausalLM"}},
+                      {"hidden_size", 256},
+                      {"intermediate_size", 384},
+                      {"num_hidden_layers", 2},
+                      {"num_attention_heads", heads.heads},
+                      {"num_key_value_heads", heads.kv_heads},
+                      {"head_dim", heads.head_dim},
+                      {"vocab_size", 5000},
+                      {"max_position_embeddings", 512},
+                      {"rms_norm_eps", 1e-6},
+                      {"rope_theta", 10000.0},
+                      {"initializer_range", 0.05},
+                      {"tie_word_embeddings", false},
+                      {"hidden_act", "silu"}};
+    const std::unique_ptr<Model> model = family_registry().create(config);
+    const TensorStore weights = random_weights(*model, 3, DType::bf16, test_device());
+    const RandomStream random(9, "prompts");
+    std::vector<Request> requests;
+    std::uint64_t at = 0;
+    for (const std::size_t length : {1, 20, 126, 127, 128, 129, 300, 390}) {
+      Request request;
+      while (request.prompt.size() < length) request.prompt.push_back(static_cast<TokenId>(random.below(at++, 5000)));
+      request.sampling.temperature = 0.7;
+      request.sampling.max_tokens = 6;
+      request.sampling.seed = length;
+      requests.push_back(std::move(request));
+    }
+    const auto completions =
+        generate(*model, weights, requests, {.max_model_len = 400, .max_num_seqs = 8, .max_batch_tokens = 96});
+    expect_log_probabilities_of_training(*model, weights, DType::bf16, requests, completions,
+                                         text_of(heads.heads, " heads of ", heads.head_dim));
   }
 }
 

@@ -1,6 +1,7 @@
 // Attention forward on Hopper (sm_90a): bf16, head_dim 64 or 128, after FlashAttention-3 (Shah et al., 2024).
 //
-// An item is up to kRows query rows of one key head: 128 in training and prefill, 64 in decoding. Row r of an item is
+// An item is up to kRows query rows of one key head: 128 in training and prefill, 64 in decoding where wgmma_decode.cuh
+// does not apply (more than eight query heads to a key head, or pages that are no boxes). Row r of an item is
 // token r / group and query head r % group of that key head (group = heads / kv_heads), so that all query heads of a
 // group share each tile of keys and values. One warpgroup copies; each other one computes 64 rows.
 //

@@ -41,7 +41,9 @@ struct PagedAttentionAttributes {
 //   cu_seqlens        i32 [sequences + 1]: the first row of each sequence
 //   starts            i32 [sequences]: the position of a sequence's first row
 // block_table and starts are counted by sequences. Row i of a sequence sees positions 0 .. start + i, whose keys and
-// values kv_append has written. The result is bitwise that of attention() over the sequence. There is no gradient.
+// values kv_append has written: those below `start` in earlier runs of the program, as a kernel may read them before
+// the nodes before this one have ended. The result is bitwise that of attention() over the sequence. There is no
+// gradient.
 [[nodiscard]] Tensor paged_attention(Tensor qkv, Tensor k_cache, Tensor v_cache, Tensor block_table, Tensor cu_seqlens,
                                      Tensor starts, const PagedAttentionAttributes& attributes);
 
