@@ -341,9 +341,8 @@ struct DecodeCopy {
     waited = true;
   }
   // Copies the splits `turns` of an item. The first tiles go ahead of the queries, which overwrite those of the item
-  // before, and of the kernels before if they only hold keys before `starts`.
-  __device__ void item(const AttentionItem& item, const ForwardTurns& turns, int part_tokens) {
-    const int old_tiles = item.position / kForwardKeys;
+  // before, and `old_tiles` of them, whose keys earlier runs wrote, of the kernels before.
+  __device__ void item(const AttentionItem& item, const ForwardTurns& turns, int part_tokens, int old_tiles) {
     for (int first = 0; first < item.tokens; first += part_tokens) {
       const AttentionItem part = part_of(item, first, part_tokens);
       const int tiles = (part.work + kForwardKeys - 1) / kForwardKeys;
@@ -375,12 +374,15 @@ struct DecodeCopy {
       const ForwardTurns turns{part % splits.blocks, splits.blocks};
       const SequenceTile tile = sequence_tile(sequences, 1, item_tokens, part / splits.blocks);
       if (tile.first >= tile.end) continue;
-      AttentionItem found = attention_item(tile, tile.outside ? 0 : copy.keys.start(tile));
+      const std::int64_t start = tile.outside ? 0 : copy.keys.start(tile);
+      AttentionItem found = attention_item(tile, start);
       if (turns.first > 0 && turns.first * kSplitKeys >= found.work) continue;
       found.padding[0] = copy.kv_head;
       found.padding[1] = turns.first;
       pass(found);
-      if (!tile.outside) item(found, turns, part_tokens);
+      // A sequence that decodes has one new key, its last. Prefill is long compared with what starting ahead saves.
+      const int old_tiles = tile.rows == 1 ? static_cast<int>(start) / kForwardKeys : 0;
+      if (!tile.outside) item(found, turns, part_tokens, old_tiles);
     }
     AttentionItem none{};
     none.work = -1;
