@@ -1,7 +1,7 @@
 // Forward pass. A unit of work is up to 96 rows, each a query of one head, that share a key head. For each tile of 64
 // keys:
 //
-//   1. pack the keys and values of the tile; queries and weights are read in place
+//   1. pack the keys of the tile; queries, weights and most values are read in place
 //   2. scores = queries keys^T, one fma chain over head_dim for each score
 //   3. online softmax: weights relative to the running maximum; rescale sum and output where it has increased
 //   4. outputs += weights values, continuing one fma chain over the keys for each output
@@ -9,7 +9,9 @@
 // At the end outputs / sums is written. The steps treat each row separately and take its keys in order from the start
 // of the sequence, so the division into units and tiles of rows does not change the result.
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "backend/cpu/attention.h"
 #include "backend/cpu/attention_common.h"
@@ -61,14 +63,19 @@ struct PagedKeys {
   [[nodiscard]] TileRows<T> rows(const T* cache, std::int64_t sequence, std::int64_t head, std::int64_t first,
                                  std::int64_t count, T* gathered) const {
     const AttentionShape& shape = args.queries.shape;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t position = first + i;
+    const std::int64_t stride = shape.num_kv_heads * shape.head_dim;
+    T* to = gathered;
+    for (std::int64_t position = first; position < first + count;) {
       const std::int64_t page =
           args.block_table[static_cast<std::size_t>(sequence * args.max_blocks + position / args.block_size)];
       HONE_ASSERT(page >= 0 && page < args.num_blocks, "page ", page, " of ", args.num_blocks);
-      const std::int64_t row = page * args.block_size + position % args.block_size;
-      std::copy_n(cache + (row * shape.num_kv_heads + head) * shape.head_dim, shape.head_dim,
-                  gathered + i * shape.head_dim);
+      const std::int64_t offset = position % args.block_size;
+      const std::int64_t rows = std::min(args.block_size - offset, first + count - position);
+      const T* from = cache + (page * args.block_size + offset) * stride + head * shape.head_dim;
+      for (std::int64_t i = 0; i < rows; ++i, from += stride, to += shape.head_dim) {
+        for (std::int64_t d = 0; d < shape.head_dim; d += 8) std::memcpy(to + d, from + d, 8 * sizeof(T));
+      }
+      position += rows;
     }
     return {gathered, shape.head_dim};
   }
@@ -164,8 +171,13 @@ class ForwardUnit {
     const TileRows<T> k = keys_.keys(sequence, kv_head_, key, count, buffers_.gathered);
     pack({k.data, DTypeOf<T>::value, k.stride, false}, {0, count, 0, head_dim_}, tile_.columns, buffers_.keys);
     const TileRows<T> v = keys_.values(sequence, kv_head_, key, count, buffers_.gathered);
-    pack({v.data, DTypeOf<T>::value, v.stride, true}, {0, head_dim_, 0, count}, tile_.columns, buffers_.values);
-    tile_keys_ = count;
+    values_ = {buffers_.values, count * tile_.columns, tile_.columns};
+    if constexpr (std::is_same_v<T, Real>) {
+      if (buffers_.width == head_dim_) values_ = {v.data, tile_.columns, v.stride};
+    }
+    if (values_.data == buffers_.values) {
+      pack({v.data, DTypeOf<T>::value, v.stride, true}, {0, head_dim_, 0, count}, tile_.columns, buffers_.values);
+    }
   }
 
   // Processes one tile of rows with one tile of keys.
@@ -222,13 +234,13 @@ class ForwardUnit {
   void add_values(std::int64_t begin, std::int64_t rows, std::int64_t key, std::int64_t keys) {
     const std::int64_t common = std::min(keys, keys_seen(begin) - key);
     for (std::int64_t d = 0; d < buffers_.width; d += tile_.columns) {
-      const Real* values = buffers_.values + d * tile_keys_;
+      const Real* values = values_.data + d / tile_.columns * values_.panel;
       Real* outputs = buffers_.outputs + begin * buffers_.width + d;
       tile_.row_major[rows - 1]({.depth = common,
                                  .a = buffers_.weights,
                                  .lda = kKeyTile,
                                  .b = values,
-                                 .ldb = tile_.columns,
+                                 .ldb = values_.stride,
                                  .c = outputs,
                                  .ldc = buffers_.width,
                                  .load = true});
@@ -238,8 +250,8 @@ class ForwardUnit {
         tile_.row_major[0]({.depth = rest,
                             .a = buffers_.weights + r * kKeyTile + common,
                             .lda = kKeyTile,
-                            .b = values + common * tile_.columns,
-                            .ldb = tile_.columns,
+                            .b = values + common * values_.stride,
+                            .ldb = values_.stride,
                             .c = outputs + r * buffers_.width,
                             .ldc = buffers_.width,
                             .load = true});
@@ -263,7 +275,12 @@ class ForwardUnit {
   const TileKernels<Real>& tile_;
   ForwardBuffers<T> buffers_;
   std::int64_t head_dim_, group_;
-  std::int64_t first_ = 0, rows_ = 0, kv_head_ = 0, token_ = 0, start_ = 0, tile_keys_ = 0;
+  std::int64_t first_ = 0, rows_ = 0, kv_head_ = 0, token_ = 0, start_ = 0;
+  // Values of the current keys: packed, or in place if they have the type of the sums and fill whole tiles.
+  struct {
+    const Real* data;
+    std::int64_t panel, stride;  // elements from the columns of one tile to those of the next, from one key to the next
+  } values_{};
 };
 
 // Runs all units. They are assigned to the threads round-robin, because later rows of a sequence see more keys.

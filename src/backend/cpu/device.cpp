@@ -39,7 +39,7 @@ class CpuDevice final : public Device {
       throw Error("memory", text_of("cannot allocate ", format_bytes(bytes), ": ", std::strerror(errno),
                                     "; hone holds ", format_bytes(allocated_bytes())));
     }
-    ::madvise(data, bytes, MADV_HUGEPAGE);  // rows are in fewer pages; without support nothing changes
+    ::madvise(data, bytes, MADV_HUGEPAGE);  // fewer pages to translate; nothing changes where refused
     return static_cast<std::byte*>(data);
   }
   void release(std::byte* data, std::size_t bytes) override { ::munmap(data, bytes); }

@@ -18,8 +18,13 @@
 #include "core/dtype.h"
 
 // A function with this attribute is compiled for AVX2 and for AVX-512, and the machine's is called. Its loops have the
-// same bits in both: the functions below do not depend on the vectors' width, and products are not contracted.
+// same bits in both: the functions below do not depend on the vectors' width, and products are not contracted. The
+// thread sanitizer is not ready when the function is chosen, so that its builds have the first only.
+#ifdef __SANITIZE_THREAD__
+#define HONE_VECTOR_CLONES
+#else
 #define HONE_VECTOR_CLONES __attribute__((target_clones("arch=x86-64-v4", "default")))
+#endif
 
 namespace hone {
 
