@@ -96,7 +96,7 @@ TEST(ControlGroups, those_of_a_killed_run_are_removed_at_the_next_start) {
   const std::string before = own_groups();
   if (before.find("/hone-") != std::string::npos) GTEST_SKIP() << "another test holds its sandbox";
   const fs::path folder = "/sys/fs/cgroup" + before.substr(3, before.find('\n') - 3);
-  // The child starts alone in a group of its own: this process would keep controllers from being enabled in its group.
+  // The run starts alone in a separate group: this process would keep controllers from being enabled in its own.
   const fs::path inner = folder / "killed-run";
   const fs::path aside = folder / "aside";
   for (const fs::path& path : {inner, aside}) ASSERT_TRUE(fs::create_directory(path));
@@ -177,8 +177,14 @@ TEST(ControlGroups, only_those_of_killed_runs_are_removed) {
   const std::vector<std::string> left = {text("hone-", gone), text("hone-program-", gone, "-0"),
                                          text("hone-program-", gone, "-17"), text("hone-", other),
                                          text("hone-program-", other, "-3")};
-  const std::vector<std::string> kept = {text("hone-", self), text("hone-program-", self, "-0"), "hone-", "hone-x",
-                                         "hone-program-", "honest-7", text("other-", gone), "user.slice"};
+  const std::vector<std::string> kept = {text("hone-", self),
+                                         text("hone-program-", self, "-0"),
+                                         "hone-",
+                                         "hone-x",
+                                         "hone-program-",
+                                         "honest-7",
+                                         text("other-", gone),
+                                         "user.slice"};
   for (const std::string& name : left) fs::create_directory(folder.path() / name);
   for (const std::string& name : kept) fs::create_directory(folder.path() / name);
   std::ofstream(folder.path() / text("hone-", self) / "cgroup.procs") << "1\n" << self << "\n";
