@@ -123,6 +123,9 @@ struct TensorSource {
   [[nodiscard]] std::uint64_t byte_count() const;
 };
 
+// The name under which the file stores the source: for a piece piece_name() (checkpoint/tensor_pieces.h).
+[[nodiscard]] std::string stored_name(const TensorSource& source);
+
 // A source over bytes in memory, which must stay valid until the file is written.
 [[nodiscard]] TensorSource tensor_source(std::string name, DType dtype, std::vector<std::int64_t> shape,
                                          std::span<const std::byte> bytes);

@@ -9,10 +9,6 @@
 namespace hone {
 namespace {
 
-std::string stored_name(const TensorSource& source) {
-  return source.place.whole.empty() ? source.name : piece_name(source.name, source.place);
-}
-
 std::string header_text(std::span<const TensorSource* const> sources, std::map<std::string, std::string> metadata) {
   for (const TensorSource* source : sources) {
     if (!source->place.whole.empty()) metadata.emplace(stored_name(*source), place_text(source->place));
@@ -31,6 +27,10 @@ std::string header_text(std::span<const TensorSource* const> sources, std::map<s
 }
 
 }  // namespace
+
+std::string stored_name(const TensorSource& source) {
+  return source.place.whole.empty() ? source.name : piece_name(source.name, source.place);
+}
 
 std::uint64_t TensorSource::byte_count() const {
   std::uint64_t count = size_of(dtype);

@@ -134,20 +134,25 @@ void PiecedTensor::read(std::int64_t first, DType wanted, std::span<std::byte> o
   }
 }
 
-PiecedTensors::PiecedTensors(const SafetensorsFile& file) : file_(&file) {
-  for (const StoredTensor& stored : file.tensors()) add(stored);
+PiecedTensors::PiecedTensors(std::span<const SafetensorsFile> files) {
+  HONE_ASSERT(!files.empty(), "no file");
+  where_ = files.front().name();
+  if (files.size() > 1) where_ = std::filesystem::path(where_).parent_path().string();
+  for (const SafetensorsFile& file : files) {
+    for (const StoredTensor& stored : file.tensors()) add(stored, file);
+  }
 }
 
-void PiecedTensors::add(const StoredTensor& stored) {
+void PiecedTensors::add(const StoredTensor& stored, const SafetensorsFile& file) {
   PiecedTensor::Box box{.stored = &stored, .offset = {}, .whole = stored.shape, .stride = {}};
   box.offset.assign(stored.shape.size(), 0);
   std::string name = stored.name;
-  if (const auto entry = file_->metadata().find(name); entry != file_->metadata().end()) {
+  if (const auto entry = file.metadata().find(name); entry != file.metadata().end()) {
     std::optional<TensorPlace> place = place_of(entry->second);
     if (!place || !fits(*place, stored.shape)) {
-      throw Error(file_->name(), text_of("tensor ", quoted_name(name), " is ", shape_text(stored.shape),
-                                         ", but its entry in __metadata__ is ", quoted_name(entry->second), ", which ",
-                                         place ? "does not fit" : "is not \"OFFSET of SHAPE\""));
+      throw Error(file.name(), text_of("tensor ", quoted_name(name), " is ", shape_text(stored.shape),
+                                       ", but its entry in __metadata__ is ", quoted_name(entry->second), ", which ",
+                                       place ? "does not fit" : "is not \"OFFSET of SHAPE\""));
     }
     if (const std::string suffix = piece_name("", *place); name.ends_with(suffix)) {
       name.resize(name.size() - suffix.size());
@@ -166,27 +171,27 @@ void PiecedTensors::add(const StoredTensor& stored) {
 PiecedTensor PiecedTensors::at(std::string_view name, std::span<const std::int64_t> shape, std::int64_t first,
                                std::int64_t count) const {
   const auto found = boxes_.find(name);
-  if (found == boxes_.end()) throw Error(file_->name(), text_of("holds no tensor ", quoted_name(name)));
+  if (found == boxes_.end()) throw Error(where_, text_of("holds no tensor ", quoted_name(name)));
   PiecedTensor tensor;
   std::int64_t held = 0;
   for (const PiecedTensor::Box& box : found->second) {
     if (!std::ranges::equal(box.whole, shape)) {
-      throw Error(file_->name(), text_of("tensor ", quoted_name(name), " is ", shape_text(box.whole), ", expected ",
-                                         shape_text(shape)));
+      throw Error(box.stored->file, text_of("tensor ", quoted_name(name), " is ", shape_text(box.whole), ", expected ",
+                                            shape_text(shape)));
     }
     const std::int64_t inside = box.before(first + count) - box.before(first);
     if (inside == 0) continue;
     for (const PiecedTensor::Box& other : tensor.boxes_) {
       if (!overlap(*box.stored, box.offset, *other.stored, other.offset)) continue;
-      throw Error(file_->name(), text_of("tensor ", quoted_name(name), ": the pieces ", quoted_name(other.stored->name),
-                                         " and ", quoted_name(box.stored->name), " overlap"));
+      throw Error(where_, text_of("tensor ", quoted_name(name), ": the pieces ", quoted_name(other.stored->name),
+                                  " and ", quoted_name(box.stored->name), " overlap"));
     }
     held += inside;
     tensor.boxes_.push_back(box);
   }
   if (held != count) {
-    throw Error(file_->name(), text_of("tensor ", quoted_name(name), " ", shape_text(shape), ": its pieces hold ", held,
-                                       " of the ", count, " elements that are needed"));
+    throw Error(where_, text_of("tensor ", quoted_name(name), " ", shape_text(shape), ": its pieces hold ", held,
+                                " of the ", count, " elements that are needed"));
   }
   return tensor;
 }

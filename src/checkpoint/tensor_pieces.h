@@ -1,4 +1,4 @@
-// Reads tensors that a safetensors file stores in pieces, for example one piece for each device of a sharded run.
+// Reads tensors that safetensors files store in pieces, for example one piece for each device of a sharded run.
 //
 // A stored tensor is a box of elements of the whole tensor NAME. A piece is stored as NAME@OFFSET ("w.exp_avg@128,0"),
 // and __metadata__ maps that name to its position, "OFFSET of SHAPE": "128,0 of 256,64". A stored tensor without such
@@ -49,23 +49,24 @@ class PiecedTensor {
   std::vector<Box> boxes_;
 };
 
-// All tensors of a file, with their pieces grouped by the name of the whole tensor.
+// All tensors of one or several files, with their pieces grouped by the name of the whole tensor.
 class PiecedTensors {
  public:
-  // The file must outlive this object. Throws Error with file and tensor if an entry of __metadata__ is malformed or
-  // does not fit its tensor.
-  explicit PiecedTensors(const SafetensorsFile& file);
+  // The files, at least one and all in the same folder, must outlive this object. Throws Error with file and tensor if
+  // an entry of __metadata__ is malformed or does not fit its tensor.
+  explicit PiecedTensors(std::span<const SafetensorsFile> files);
+  explicit PiecedTensors(const SafetensorsFile& file) : PiecedTensors(std::span(&file, 1)) {}
 
-  // Returns elements [first, first + count) of the whole tensor `name` of this shape. Throws Error if the file has no
-  // piece of the tensor, gives another shape of the whole (the message states both), lacks some of the elements or has
+  // Returns elements [first, first + count) of the whole tensor `name` of this shape. Throws Error if the files have no
+  // piece of the tensor, give another shape of the whole (the message states both), lack some of the elements or have
   // some of them twice.
   [[nodiscard]] PiecedTensor at(std::string_view name, std::span<const std::int64_t> shape, std::int64_t first,
                                 std::int64_t count) const;
 
  private:
-  void add(const StoredTensor& stored);
+  void add(const StoredTensor& stored, const SafetensorsFile& file);
 
-  const SafetensorsFile* file_;
+  std::string where_;  // the file, or the folder of several files, for errors
   std::map<std::string, std::vector<PiecedTensor::Box>, std::less<>> boxes_;  // by name of the whole
 };
 

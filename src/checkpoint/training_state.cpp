@@ -26,8 +26,8 @@ constexpr std::string_view kPartial = ".partial";
 constexpr std::string_view kRemoved = ".removed";
 constexpr std::string_view kReplaced = ".replaced";
 constexpr const char* kStateFile = "training_state.json";
-constexpr const char* kTensorFile = "optimizer.safetensors";
-constexpr const char* kFormatKey = "hone_format";  // in the metadata of kTensorFile
+constexpr std::string_view kTensorStem = "optimizer";
+constexpr const char* kFormatKey = "hone_format";  // in the metadata of the files of tensors
 
 std::string folder_name(std::int64_t step) { return text_of(kPrefix, step); }
 std::string hidden_name(std::int64_t step, std::string_view suffix) { return text_of(".", kPrefix, step, suffix); }
@@ -86,17 +86,35 @@ std::shared_ptr<const Json> read_state(const fs::path& folder) {
   return state;
 }
 
-std::int64_t format_of(const SafetensorsFile& tensors) {
-  const auto found = tensors.metadata().find(kFormatKey);
-  if (found == tensors.metadata().end()) return 1;
+std::int64_t format_of(const SafetensorsFile& file) {
+  const auto found = file.metadata().find(kFormatKey);
+  if (found == file.metadata().end()) return 1;
   if (found->second == text_of(kStateFormat)) return kStateFormat;
-  throw Error(tensors.name(),
+  throw Error(file.name(),
               text_of("has format ", quoted_name(found->second), " (", kFormatKey,
                       "), this version of hone reads up to ", kStateFormat),
               "resume with the version that saved it");
 }
 
+// All files of a checkpoint have the same format.
+std::int64_t format_of(const fs::path& checkpoint, const WeightFiles& tensors) {
+  if (tensors.empty()) {
+    throw Error(checkpoint.string(), text_of("is not a checkpoint to resume from: it has no ", kTensorStem,
+                                             ".safetensors and no index of several files"));
+  }
+  const std::int64_t format = format_of(tensors.files().front());
+  for (const SafetensorsFile& file : tensors.files()) {
+    if (const std::int64_t other = format_of(file); other != format) {
+      throw Error(file.name(), text_of("has format ", other, ", ", tensors.files().front().name(), " has ", format),
+                  "copy the checkpoint again: its files are of different runs");
+    }
+  }
+  return format;
+}
+
 }  // namespace
+
+bool is_state_file(const std::string& name) { return name == kStateFile || is_name_of_set(name, kTensorStem); }
 
 std::vector<CheckpointFolder> checkpoints_in(const fs::path& output_dir) {
   std::vector<CheckpointFolder> folders;
@@ -125,8 +143,8 @@ std::optional<CheckpointFolder> last_good_checkpoint(const fs::path& output_dir)
 TrainingState::TrainingState(const fs::path& checkpoint)
     : json_(read_state(checkpoint)),
       step_((*json_)["step"].get<std::int64_t>()),
-      tensors_(checkpoint / kTensorFile),
-      format_(format_of(tensors_)) {}
+      tensors_(checkpoint, kTensorStem),
+      format_(format_of(checkpoint, tensors_)) {}
 
 CheckpointStore::Lock::Lock(const fs::path& folder)
     : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
@@ -164,7 +182,8 @@ fs::path CheckpointStore::save(const CheckpointContent& content) {
   remove_path(partial);
   hone::create_directories(partial);
   if (content.write_model) content.write_model(partial);
-  write_safetensors(partial / kTensorFile, content.tensors, {{"format", "pt"}, {kFormatKey, text_of(kStateFormat)}});
+  write_weights(partial, content.tensors, content.max_file_bytes, kTensorStem,
+                {{"format", "pt"}, {kFormatKey, text_of(kStateFormat)}});
   Json state{{"step", content.step}};
   state.update(content.state);
   state["files"] = file_sizes(partial);

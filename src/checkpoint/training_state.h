@@ -1,9 +1,10 @@
 // Saves and loads the checkpoints of a training run.
 //
 // The folder OUTPUT_DIR/checkpoint-N has the model of step N in Hugging Face's layout, the optimizer's tensors
-// (optimizer.safetensors) and training_state.json, which is written last and lists the size of every other file. The
-// format (kStateFormat) determines the names of the tensors; optimizer.safetensors records it in __metadata__ as
-// hone_format. Tensors may be stored in pieces (checkpoint/tensor_pieces.h).
+// (optimizer.safetensors, or several files with an index like those of a large model) and training_state.json, which is
+// written last and lists the size of every other file. The format (kStateFormat) determines the names of the tensors;
+// each of these files records it in __metadata__ as hone_format. Tensors may be stored in pieces
+// (checkpoint/tensor_pieces.h).
 //
 // A folder named checkpoint-N is complete at all times, even if the process is killed:
 //   - A new checkpoint is written as .checkpoint-N.partial, synced to disk and then renamed.
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "checkpoint/safetensors.h"
+#include "checkpoint/weight_files.h"
 #include "core/descriptor.h"
 #include "core/json.h"
 
@@ -35,6 +37,9 @@ struct CheckpointFolder {
   std::int64_t step = 0;
   std::filesystem::path path;
 };
+
+// Returns true for the names of the files that only a checkpoint has, not the folder of a model.
+[[nodiscard]] bool is_state_file(const std::string& name);
 
 // Returns the folders named checkpoint-N ordered by step, or none if output_dir does not exist. Does not check their
 // content.
@@ -53,13 +58,13 @@ class TrainingState {
   [[nodiscard]] std::int64_t step() const { return step_; }
   // The state passed to CheckpointStore::save(), with "step" and "files" added.
   [[nodiscard]] const Json& json() const { return *json_; }
-  [[nodiscard]] const SafetensorsFile& tensors() const { return tensors_; }
-  [[nodiscard]] std::int64_t format() const { return format_; }  // format of the tensors' names
+  [[nodiscard]] const WeightFiles& tensors() const { return tensors_; }  // at least one file
+  [[nodiscard]] std::int64_t format() const { return format_; }          // format of the tensors' names
 
  private:
   std::shared_ptr<const Json> json_;
   std::int64_t step_ = 0;
-  SafetensorsFile tensors_;
+  WeightFiles tensors_;
   std::int64_t format_;
 };
 
@@ -69,6 +74,8 @@ struct CheckpointContent {
   const Json& state;                      // epoch, data position, seeds, options, running sums
   std::span<const TensorSource> tensors;  // optimizer moments and other large state
   std::function<void(const std::filesystem::path& folder)> write_model;  // writes model and tokenizer; may be empty
+  // Largest size of a file of `tensors` without its header. A larger tensor gets a separate file.
+  std::uint64_t max_file_bytes = kDefaultShardBytes;
 };
 
 // Saves and deletes the checkpoints of a run. While it exists, no other process can open a store on the same folder.

@@ -1,6 +1,7 @@
 #include "checkpoint/weight_files.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <map>
 
@@ -14,13 +15,13 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kSingleFile = "model.safetensors";
-constexpr const char* kIndexFile = "model.safetensors.index.json";
+std::string single_file(std::string_view stem) { return text_of(stem, ".safetensors"); }
+std::string index_file(std::string_view stem) { return text_of(stem, ".safetensors.index.json"); }
 
-std::string shard_name(std::size_t number, std::size_t count) {
-  std::array<char, 64> name{};
-  std::snprintf(name.data(), name.size(), "model-%05zu-of-%05zu.safetensors", number, count);
-  return name.data();
+std::string shard_name(std::string_view stem, std::size_t number, std::size_t count) {
+  std::array<char, 64> rest{};
+  std::snprintf(rest.data(), rest.size(), "-%05zu-of-%05zu.safetensors", number, count);
+  return text_of(stem, rest.data());
 }
 
 // Returns the tensors of each shard by the shard's file name. Uses nlohmann::json instead of core's Json, which
@@ -46,15 +47,16 @@ std::map<std::string, std::vector<std::string>> read_index(const fs::path& path)
   return shards;
 }
 
-bool is_shard_name(const std::string& name) {
+bool is_shard_name(const std::string& name, std::string_view stem) {
   std::size_t number = 0;
   std::size_t count = 0;
-  return std::sscanf(name.c_str(), "model-%5zu-of-%5zu", &number, &count) == 2 && name == shard_name(number, count);
+  return name.starts_with(stem) && std::sscanf(name.c_str() + stem.size(), "-%5zu-of-%5zu", &number, &count) == 2 &&
+         name == shard_name(stem, number, count);
 }
 
-std::vector<std::string> shards_in(const fs::path& folder) {
+std::vector<std::string> shards_in(const fs::path& folder, std::string_view stem) {
   std::vector<std::string> names = list_folder(folder);
-  std::erase_if(names, [](const std::string& name) { return !is_shard_name(name); });
+  std::erase_if(names, [&](const std::string& name) { return !is_shard_name(name, stem); });
   return names;
 }
 
@@ -83,47 +85,53 @@ std::vector<std::vector<TensorSource>> split_into_shards(std::span<const TensorS
   return shards;
 }
 
-void write_index(const fs::path& folder, std::span<const std::vector<TensorSource>> shards) {
+void write_index(const fs::path& folder, std::string_view stem, std::span<const std::vector<TensorSource>> shards) {
   nlohmann::json weight_map = nlohmann::json::object();
   std::uint64_t total_size = 0;
   std::uint64_t total_parameters = 0;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     for (const TensorSource& source : shards[i]) {
-      weight_map[source.name] = shard_name(i + 1, shards.size());
+      weight_map[stored_name(source)] = shard_name(stem, i + 1, shards.size());
       total_size += source.byte_count();
       total_parameters += source.byte_count() / size_of(source.dtype);
     }
   }
   const nlohmann::json index{{"metadata", {{"total_parameters", total_parameters}, {"total_size", total_size}}},
                              {"weight_map", std::move(weight_map)}};
-  write_file(folder / kIndexFile, index.dump(2) + "\n");
+  write_file(folder / index_file(stem), index.dump(2) + "\n");
 }
 
 }  // namespace
 
-WeightFiles::WeightFiles(const fs::path& folder) : folder_(folder.string()) {
-  if (is_file(folder / kSingleFile)) {
-    files_.emplace_back(folder / kSingleFile);
-  } else if (is_file(folder / kIndexFile)) {
-    const auto shards = read_index(folder / kIndexFile);
+bool is_name_of_set(const std::string& name, std::string_view stem) {
+  return name == single_file(stem) || name == index_file(stem) || is_shard_name(name, stem);
+}
+
+WeightFiles::WeightFiles(const fs::path& folder, std::string_view stem) : folder_(folder.string()), stem_(stem) {
+  const std::string single = single_file(stem);
+  const std::string index = index_file(stem);
+  if (is_file(folder / single)) {
+    files_.emplace_back(folder / single);
+  } else if (is_file(folder / index)) {
+    const auto shards = read_index(folder / index);
     files_.reserve(shards.size());
     for (const auto& [name, tensors] : shards) {
       if (!is_file(folder / name)) {
-        throw Error((folder / name).string(), text_of("is missing, but ", kIndexFile, " names it"));
+        throw Error((folder / name).string(), text_of("is missing, but ", index, " names it"));
       }
       const SafetensorsFile& file = files_.emplace_back(folder / name);
       for (const std::string& tensor : tensors) {
         if (file.find(tensor) == nullptr) {
           throw Error(file.name(),
-                      text_of("holds no tensor ", quoted_name(tensor), ", but ", kIndexFile, " lists it there"));
+                      text_of("holds no tensor ", quoted_name(tensor), ", but ", index, " lists it there"));
         }
       }
     }
   } else if (is_folder(folder)) {
-    const auto shards = shards_in(folder);
+    const auto shards = shards_in(folder, stem);
     if (!shards.empty()) {
-      throw Error(folder_, text_of("holds ", shards.front(), " but no ", kIndexFile),
-                  "saving or copying this model was interrupted; save or copy it again");
+      throw Error(folder_, text_of("holds ", shards.front(), " but no ", index),
+                  "saving or copying these files was interrupted; save or copy them again");
     }
   }
   for (const SafetensorsFile& file : files_) {
@@ -152,34 +160,36 @@ const StoredTensor* WeightFiles::find(std::string_view name) const {
 
 const StoredTensor& WeightFiles::at(std::string_view name) const {
   if (const StoredTensor* tensor = find(name)) return *tensor;
-  if (empty()) throw Error(folder_, text_of("holds no weights: neither ", kSingleFile, " nor ", kIndexFile));
+  if (empty())
+    throw Error(folder_, text_of("holds no weights: neither ", single_file(stem_), " nor ", index_file(stem_)));
   const std::string nearest = nearest_name(name, names());
   throw Error(files_.size() == 1 ? files_.front().name() : folder_,
               text_of("the weights hold no tensor ", quoted_name(name)),
               nearest.empty() ? "" : text_of("the nearest is ", quoted_name(nearest)));
 }
 
-void write_weights(const fs::path& folder, std::span<const TensorSource> sources, std::uint64_t max_shard_bytes) {
+void write_weights(const fs::path& folder, std::span<const TensorSource> sources, std::uint64_t max_shard_bytes,
+                   std::string_view stem, const std::map<std::string, std::string>& metadata) {
   HONE_ASSERT(max_shard_bytes > 0, "max_shard_bytes 0");
   const auto shards = split_into_shards(sources, max_shard_bytes);
-  const std::vector<std::string> old_shards = shards_in(folder);
+  const std::vector<std::string> old_shards = shards_in(folder, stem);
   std::vector<std::string> written;
   if (shards.size() == 1) {
-    write_safetensors(folder / kSingleFile, shards.front());
+    write_safetensors(folder / single_file(stem), shards.front(), metadata);
   } else {
-    // Write the shards under names that no reader uses, so the old weights stay valid until all new ones are on disk.
+    // Write the shards under names that no reader uses, so the old ones stay valid until all new ones are on disk.
     for (std::size_t i = 0; i < shards.size(); ++i) {
-      written.push_back(shard_name(i + 1, shards.size()));
-      write_safetensors(folder / ("new-" + written.back()), shards[i]);
+      written.push_back(shard_name(stem, i + 1, shards.size()));
+      write_safetensors(folder / ("new-" + written.back()), shards[i], metadata);
     }
-    remove_path(folder / kSingleFile);
+    remove_path(folder / single_file(stem));
   }
-  remove_path(folder / kIndexFile);
+  remove_path(folder / index_file(stem));
   for (const std::string& name : written) rename_path(folder / ("new-" + name), folder / name);
   for (const std::string& name : old_shards) {
     if (std::ranges::find(written, name) == written.end()) remove_path(folder / name);
   }
-  if (shards.size() > 1) write_index(folder, shards);
+  if (shards.size() > 1) write_index(folder, stem, shards);
 }
 
 }  // namespace hone

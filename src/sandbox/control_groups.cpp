@@ -10,12 +10,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "core/error.h"
@@ -30,6 +31,8 @@ constexpr std::string_view kOwnName = "hone-";              // followed by the i
 constexpr std::string_view kProgramName = "hone-program-";  // followed by that id and the index of the group
 constexpr std::uint64_t kRoomOfKernel = 32ULL << 20;        // bytes for the kernel's own memory of the processes
 constexpr std::string_view kControllers = "memory cpu pids";
+constexpr int kMostWaits = 20;  // to remove groups in which the programs of a killed process still end: 1 s together
+constexpr std::chrono::milliseconds kWait{50};
 constexpr const char* kOneProcessor = "100000 100000";  // cpu.max: quota and period in microseconds
 
 bool put_text(const std::string& path, std::string_view text) {
@@ -74,19 +77,6 @@ bool counts(const std::string& folder) {
   return std::ranges::all_of(split(kControllers, ' '), has);
 }
 
-// Removes the groups that killed processes of earlier runs have left behind.
-void remove_old_groups(const std::string& folder) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(kOwnName)) continue;
-    const std::string_view rest =
-        std::string_view(name).substr(name.starts_with(kProgramName) ? kProgramName.size() : kOwnName.size());
-    const pid_t process = std::atoi(std::string(rest).c_str());
-    if (process > 0 && kill(process, 0) != 0 && errno == ESRCH) (void)rmdir(entry.path().c_str());
-  }
-}
-
 // Returns the controllers that are not yet enabled for child groups of this group.
 std::vector<std::string> missing_controllers(const std::string& folder) {
   const std::vector<std::string> enabled = split(trim(text_in_file(folder + "/cgroup.subtree_control")), ' ');
@@ -105,25 +95,66 @@ bool switch_controllers(const std::string& folder, char sign, const std::vector<
 // Returns the path of the child group that this process moves to.
 std::string own_part(const std::string& folder) { return text_of(folder, "/", kOwnName, getpid()); }
 
-// Disables the controllers, moves this process back to `folder` and removes its child group.
+// Returns the process id in the name of a group of hone; 0 for other names.
+pid_t process_in_name(std::string_view name) {
+  if (!name.starts_with(kOwnName)) return 0;
+  name.remove_prefix(name.starts_with(kProgramName) ? kProgramName.size() : kOwnName.size());
+  return std::atoi(std::string(name).c_str());
+}
+
+// Returns true if the process is in its child group. The system may have given the id of a killed process to another.
+bool holds(const std::string& folder, pid_t process) {
+  const std::vector<std::string> found =
+      split(text_in_file(text_of(folder, "/", kOwnName, process, "/cgroup.procs")), '\n');
+  return std::ranges::find(found, std::to_string(process)) != found.end();
+}
+
+// Disables the controllers, moves this process back to `folder` and removes its child group, and the groups of other
+// processes that have been killed meanwhile.
 void leave(const std::string& folder, const std::vector<std::string>& switched_on) {
   (void)switch_controllers(folder, '-', switched_on);
   (void)put_text(folder + "/cgroup.procs", "0");
   (void)rmdir(own_part(folder).c_str());
+  remove_groups_of_killed_processes(folder);
 }
 
 // Moves this process to its child group and enables the missing controllers, in this order: the kernel refuses to
 // enable controllers while `folder` itself contains processes.
 bool enter(const std::string& folder, const std::vector<std::string>& missing) {
-  remove_old_groups(folder);
+  for (int tries = 0; !remove_groups_of_killed_processes(folder) && tries < kMostWaits; ++tries) {
+    std::this_thread::sleep_for(kWait);
+  }
   const std::string own = own_part(folder);
-  if (mkdir(own.c_str(), 0755) != 0 && errno != EEXIST) return false;
-  if (put_text(own + "/cgroup.procs", "0") && switch_controllers(folder, '+', missing)) return true;
+  bool has_moved = false;
+  // Another process that starts at the same time may remove the group before this process is in it.
+  for (int tries = 0; !has_moved && tries < 3; ++tries) {
+    if (mkdir(own.c_str(), 0755) != 0 && errno != EEXIST) return false;
+    has_moved = put_text(own + "/cgroup.procs", "0");
+  }
+  if (has_moved && switch_controllers(folder, '+', missing)) return true;
   leave(folder, {});
   return false;
 }
 
 }  // namespace
+
+bool remove_groups_of_killed_processes(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> names;  // all of them first: removal would change what the iterator runs over
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.is_directory(error)) names.push_back(entry.path().filename().string());
+  }
+  // A group of a process that is in hone-PID is in use or soon will be.
+  std::erase_if(names, [&](const std::string& name) {
+    const pid_t process = process_in_name(name);
+    return process <= 0 || holds(folder, process);
+  });
+  bool are_empty = true;
+  for (const std::string& name : names) {
+    if (rmdir(text_of(folder, "/", name).c_str()) != 0 && errno == EBUSY) are_empty = false;
+  }
+  return are_empty;
+}
 
 std::shared_ptr<ControlGroups> ControlGroups::create() {
   static std::mutex mutex;

@@ -17,6 +17,11 @@ struct ControlGroupLimits {
   std::int64_t processes = 0;      // processes and threads
 };
 
+// Removes the groups below `folder`, the directory of a control group, that killed processes of hone have left there:
+// those with hone's names whose process is not in its group hone-PID. Keeps groups that contain processes. Returns
+// false if it kept one for that reason, because a program of a killed process may still be ending.
+bool remove_groups_of_killed_processes(const std::string& folder);
+
 // Creates control groups below the one of this process and lends each to one program at a time. All processes of a
 // program together get the CPU time of one processor. Thread-safe.
 class ControlGroups {

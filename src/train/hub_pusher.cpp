@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "checkpoint/training_state.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
@@ -20,11 +21,10 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr RetryPolicy kBeforeTraining{.tries = 3, .first_pause = std::chrono::milliseconds(250)};
-constexpr std::array<std::string_view, 2> kStateFiles{"optimizer.safetensors", "training_state.json"};
 
 bool is_pushed(const std::string& name, bool with_state) {
   if (name.starts_with('.') || name.starts_with('_') || name.starts_with("nonfinite-step-")) return false;
-  return !name.ends_with(".partial") && (with_state || std::ranges::find(kStateFiles, name) == kStateFiles.end());
+  return !name.ends_with(".partial") && (with_state || !is_state_file(name));
 }
 
 // Returns the flags that turn off all pushes.

@@ -70,7 +70,7 @@ Json RunCheckpoints::load(const fs::path& checkpoint, TrainingTask& task) {
   load_model(checkpoint);
   const StateLayout layout(subject_.model.weights(),
                            state.format() == kStateFormat ? StateNames::parts : StateNames::blocks);
-  const PiecedTensors tensors(state.tensors());
+  const PiecedTensors tensors(state.tensors().files());
   for (const auto& [prefix, store] : subject_.optimizer.workspace().saved_stores()) {
     load_states(layout, tensors, prefix, *store);
   }

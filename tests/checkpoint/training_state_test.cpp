@@ -12,10 +12,12 @@
 #include <csignal>
 #include <filesystem>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <thread>
 
 #include "checkpoint/model_directory.h"
+#include "checkpoint/tensor_pieces.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/log.h"
@@ -32,16 +34,22 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-// Saves a checkpoint with `stamp` in every file.
+// Saves a checkpoint with `stamp` in every file. Its tensors are in two files if the stamp is even, else in one.
 fs::path save(CheckpointStore& store, std::int64_t step, std::int64_t stamp) {
   const std::vector<std::int64_t> values(500, stamp);
   const std::vector<TensorSource> sources{tensor_source("first", {10, 50}, std::span(values)),
                                           tensor_source("second", {500}, std::span(values))};
   const Json config{{"stamp", stamp}};
   const Json state{{"stamp", stamp}, {"epoch", 0.1}};
-  return store.save({.step = step, .state = state, .tensors = sources, .write_model = [&](const fs::path& folder) {
-                       write_model_directory(folder, {.config = config, .weights = sources, .max_shard_bytes = 5000});
-                     }});
+  return store.save({.step = step,
+                     .state = state,
+                     .tensors = sources,
+                     .write_model =
+                         [&](const fs::path& folder) {
+                           write_model_directory(folder,
+                                                 {.config = config, .weights = sources, .max_shard_bytes = 5000});
+                         },
+                     .max_file_bytes = stamp % 2 == 0 ? 5000 : kDefaultShardBytes});
 }
 
 // Returns the stamp of a checkpoint after checking that every file has the same one.
@@ -76,6 +84,131 @@ TEST(TrainingState, ComesBack) {
   EXPECT_EQ(state.step(), 20);
   EXPECT_EQ(state.json()["epoch"], 0.1);
   EXPECT_EQ(stamp_of({20, saved}), 7);
+}
+
+// A tensor of 8 x 4 in three pieces. They are in three files, each with a whole tensor after it.
+class SeveralFiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::iota(values_.begin(), values_.end(), 0);
+    for (const std::int64_t row : {0, 3, 6}) {
+      const std::int64_t rows = std::min<std::int64_t>(3, kRows - row);
+      sources_.push_back(tensor_source(
+          "w", {rows, kColumns}, std::span<const std::int32_t>(values_).subspan(row * kColumns, rows * kColumns)));
+      sources_.back().place = {{row, 0}, {kRows, kColumns}};
+      sources_.push_back(tensor_source(text_of("v", row), {rows}, std::span<const std::int32_t>(values_).first(rows)));
+    }
+    CheckpointStore store(folder_.path());
+    one_ = store.save({.step = 1, .state = state_, .tensors = sources_, .write_model = {}});
+    several_ = store.save({.step = 2, .state = state_, .tensors = sources_, .write_model = {}, .max_file_bytes = 60});
+  }
+  static std::vector<std::int32_t> whole(const fs::path& checkpoint) {
+    const TrainingState state(checkpoint);
+    std::vector<std::int32_t> read(kRows * kColumns);
+    PiecedTensors(state.tensors().files())
+        .at("w", std::vector{kRows, kColumns}, 0, kRows * kColumns)
+        .read(0, DType::i32, std::as_writable_bytes(std::span(read)));
+    return read;
+  }
+  static std::string error_of(const fs::path& checkpoint) {
+    try {
+      (void)whole(checkpoint);
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::Not(HasSubstr("\n")));
+      return error.what();
+    }
+    return "";
+  }
+  [[nodiscard]] fs::path file(int number) const {
+    return several_ / text_of("optimizer-0000", number, "-of-00003.safetensors");
+  }
+  // Makes the checkpoint list no files, so that it counts as complete whatever is in it.
+  void seal() const {
+    Json state = read_json(several_ / "training_state.json");
+    state["files"] = Json::object();
+    write_json(several_ / "training_state.json", state);
+  }
+  void change_index(const char* tensor, const Json& file) const {
+    Json index = read_json(index_());
+    if (file.is_null()) {
+      index["weight_map"].erase(tensor);
+    } else {
+      index["weight_map"][tensor] = file;
+    }
+    write_json(index_(), index);
+  }
+  [[nodiscard]] fs::path index_() const { return several_ / "optimizer.safetensors.index.json"; }
+
+  static constexpr std::int64_t kRows = 8;
+  static constexpr std::int64_t kColumns = 4;
+  TemporaryDirectory folder_;
+  std::vector<std::int32_t> values_ = std::vector<std::int32_t>(kRows * kColumns);
+  std::vector<TensorSource> sources_;
+  Json state_ = Json::object();
+  fs::path one_;
+  fs::path several_;
+};
+
+TEST_F(SeveralFiles, HoldWhatOneFileHolds) {
+  EXPECT_THAT(list_folder(one_), ElementsAre("optimizer.safetensors", "training_state.json"));
+  EXPECT_THAT(
+      list_folder(several_),
+      ElementsAre("optimizer-00001-of-00003.safetensors", "optimizer-00002-of-00003.safetensors",
+                  "optimizer-00003-of-00003.safetensors", "optimizer.safetensors.index.json", "training_state.json"));
+  for (const std::string& name : list_folder(several_)) EXPECT_TRUE(is_state_file(name)) << name;
+  for (const char* name : {"optimizer.json", "model.safetensors", "optimizer-1-of-2.safetensors", "config.json"}) {
+    EXPECT_FALSE(is_state_file(name)) << name;
+  }
+  EXPECT_EQ(whole(one_), values_);
+  EXPECT_EQ(whole(several_), values_);
+  EXPECT_EQ(TrainingState(several_).format(), kStateFormat);
+}
+
+TEST_F(SeveralFiles, OneThatIsMissingIsNamed) {
+  fs::remove(file(2));
+  EXPECT_EQ(error_of(several_), file(2).string() + ": is missing from the checkpoint");
+  EXPECT_EQ(last_good_checkpoint(folder_.path())->step, 1);
+  seal();
+  EXPECT_EQ(error_of(several_), file(2).string() + ": is missing, but optimizer.safetensors.index.json names it");
+  fs::remove(index_());
+  EXPECT_THAT(error_of(several_), HasSubstr("but no optimizer.safetensors.index.json"));
+  for (const int number : {1, 3}) fs::remove(file(number));
+  EXPECT_THAT(error_of(several_), HasSubstr("it has no optimizer.safetensors and no index"));
+}
+
+TEST_F(SeveralFiles, ForeignEntriesOfTheIndexAreRefused) {
+  seal();
+  const auto error_with = [&](const char* tensor, const Json& file) {
+    change_index(tensor, file);
+    const std::string error = error_of(several_);
+    change_index(tensor, nullptr);
+    return error;
+  };
+  EXPECT_THAT(error_with("x", file(1).filename().string()), AllOf(HasSubstr(file(1).string()), HasSubstr("'x'")));
+  EXPECT_THAT(error_with("x", "../checkpoint-1/optimizer.safetensors"), HasSubstr("not the name of a file in this"));
+  EXPECT_THAT(error_with("x", "optimizer-00004-of-00004.safetensors"), HasSubstr("is missing, but"));
+  EXPECT_EQ(error_of(several_), "");
+  write_safetensors(file(3), {&sources_[5], 1}, {{"hone_format", "2"}});
+  EXPECT_THAT(error_of(several_), AllOf(HasSubstr(file(3).string()), HasSubstr("holds no tensor 'w@6,0'")));
+}
+
+TEST_F(SeveralFiles, PiecesThatOverlapOrAreAbsentAreRefused) {
+  seal();
+  for (const char* tensor : {"w@6,0", "v6"}) change_index(tensor, nullptr);  // the third file is no longer listed
+  EXPECT_THAT(error_of(several_), AllOf(HasSubstr(several_.string()), HasSubstr("hold 24 of the 32 elements")));
+  TensorSource twice = sources_[2];  // rows 3 to 5, which the second file has
+  twice.place.offset = {5, 0};
+  write_safetensors(file(3), {&twice, 1}, {{"hone_format", "2"}});
+  change_index("w@5,0", file(3).filename().string());
+  EXPECT_THAT(error_of(several_), HasSubstr("the pieces 'w@3,0' and 'w@5,0' overlap"));
+  write_safetensors(file(3), {&sources_[2], 1}, {{"hone_format", "2"}});
+  change_index("w@5,0", nullptr);
+  change_index("w@3,0", file(3).filename().string());
+  EXPECT_THAT(error_of(several_), AllOf(HasSubstr("'w@3,0' is also in"), HasSubstr(file(2).string())));
+  write_safetensors(file(3), {&sources_[4], 1}, {{"format", "pt"}});
+  change_index("w@3,0", file(2).filename().string());
+  change_index("w@6,0", file(3).filename().string());
+  EXPECT_THAT(error_of(several_), AllOf(HasSubstr(file(3).string()), HasSubstr("has format 1"), HasSubstr("has 2")));
 }
 
 TEST(TrainingState, KeepsLargeSeedsAndEveryBitOfALoss) {

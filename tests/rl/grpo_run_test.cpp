@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <functional>
 #include <set>
 #include <string>
 
@@ -103,7 +105,8 @@ const std::set<std::string, std::less<>> kOfTheMachine{
     "tokens_per_second", "tokens_per_second_per_device", "step_time",         "gflops_per_second",  "mfu",
     "cpu_utilization",   "device_utilization",           "device_memory_gib", "process_memory_gib", "system_memory"};
 
-// Resumes in the middle of a generation that is used twice, with a reference model that moves.
+// Resumes in the middle of a generation that is used twice, with a reference model that moves: from the checkpoint as
+// it was saved, with its state in several files, and in the first format.
 TEST(GrpoRun, ResumesBitwise) {
   const TemporaryDirectory whole;
   GrpoOptions options = small_options(whole.path());
@@ -119,11 +122,18 @@ TEST(GrpoRun, ResumesBitwise) {
   const fs::path checkpoint = whole.path() / "checkpoint-3";
   EXPECT_EQ(TrainingState(checkpoint).json().at("task").at("samples").size(), 8u);
   ASSERT_EQ(rows.size(), 7u);
-  for (const bool first_format : {false, true}) {
+  const std::vector<std::function<void(const fs::path&)>> forms = {
+      [](const fs::path&) {}, [](const fs::path& from) { write_state_in_several_files(from, 20'000); },
+      [](const fs::path& from) { write_as_first_format(from, *FixtureModel("qwen3").model); }};
+  for (std::size_t form = 0; form < forms.size(); ++form) {
+    SCOPED_TRACE(text_of("form ", form));
     const TemporaryDirectory resumed;
-    if (first_format) write_as_first_format(checkpoint, *FixtureModel("qwen3").model);
+    const TemporaryDirectory copied;
+    const fs::path from = copied.path() / "checkpoint-3";
+    fs::copy(checkpoint, from, fs::copy_options::recursive);
+    forms[form](from);
     options.output_dir = resumed.path().string();
-    options.resume_from_checkpoint = checkpoint.string();
+    options.resume_from_checkpoint = from.string();
     const std::vector<MetricRow> later = train_rows(options, 7);
     ASSERT_EQ(later.size(), 4u);
     for (std::size_t i = 0; i < later.size(); ++i) {
@@ -150,7 +160,7 @@ Both read_both(const fs::path& checkpoint, const Model& model) {
   Both both{load_weights(model, ModelDirectory(checkpoint), DType::f32, cpu_device()), {}};
   const TrainingState state(checkpoint);
   TensorStore reference(cpu_device(), both.policy.tensors());
-  load_states(StateLayout(model.weights()), PiecedTensors(state.tensors()), "extra.", reference);
+  load_states(StateLayout(model.weights()), PiecedTensors(state.tensors().files()), "extra.", reference);
   for (const NamedType& tensor : reference.tensors()) {
     const auto* values = reinterpret_cast<const float*>(reference.data(tensor.name));
     both.reference.emplace_back(values, values + tensor.type.elements());

@@ -199,8 +199,13 @@ const std::vector<PaidAttack>& paid_attacks() {
       {"out_of_its_group",
        "for n in range(3, 64):\n  try: os.write(n, b'0')\n  except OSError: continue\n  return\nraise OSError('none')"},
       {"cloned_into_a_group",
-       "import ctypes, struct\na = struct.pack('11Q', 1 << 33, 0, 0, 0, 17, 0, 0, 0, 0, 0, 0)\n"
+       "import ctypes, struct\ngroup = 0\nfor l in open('/proc/self/cgroup'):\n"
+       "  try: group = os.open('/sys/fs/cgroup' + l.split(':')[2].strip(), 0)\n  except OSError: pass\n"
+       "a = struct.pack('11Q', 1 << 33, 0, 0, 0, 17, 0, 0, 0, 0, 0, group)\n"
        "if system(435, a, 88) == 0: os._exit(0)"},
+      {"processes_by_doubling",
+       "first = os.getpid()\nsaid, told = os.pipe()\nfor i in range(6): os.fork()\nos.write(told, b'x')\n"
+       "if os.getpid() != first: time.sleep(1000)\nfor i in range(64): os.read(said, 1)"},
       {"processes_that_make_processes",
        "while True:\n  try:\n    os.fork()\n  except OSError: os.kill(0, 19)\n  os.sched_yield()"},
       // memory

@@ -1,5 +1,7 @@
 #include "support/models.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -92,6 +94,24 @@ void write_as_first_format(const std::filesystem::path& checkpoint, const Model&
   write_safetensors(path, sources);
   Json state = read_json(checkpoint / "training_state.json");
   state["files"]["optimizer.safetensors"] = std::filesystem::file_size(path);
+  write_json(checkpoint / "training_state.json", state);
+}
+
+void write_state_in_several_files(const std::filesystem::path& checkpoint, std::uint64_t max_file_bytes) {
+  const std::filesystem::path path = checkpoint / "optimizer.safetensors";
+  const SafetensorsFile file(path);
+  std::vector<TensorSource> sources;
+  for (const StoredTensor& tensor : file.tensors()) {
+    sources.push_back(tensor_source(tensor.name, dtype_of(tensor.type).value(), tensor.shape, tensor.bytes));
+  }
+  write_weights(checkpoint, sources, max_file_bytes, "optimizer", file.metadata());
+  EXPECT_FALSE(std::filesystem::exists(path)) << "one file is enough for " << max_file_bytes << " bytes";
+  Json state = read_json(checkpoint / "training_state.json");
+  state["files"].erase("optimizer.safetensors");
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("optimizer")) state["files"][name] = entry.file_size();
+  }
   write_json(checkpoint / "training_state.json", state);
 }
 

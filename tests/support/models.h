@@ -44,6 +44,9 @@ struct FixtureModel {
 // block's name, no format number.
 void write_as_first_format(const std::filesystem::path& checkpoint, const Model& model);
 
+// Rewrites a checkpoint's optimizer.safetensors as several files of at most max_file_bytes.
+void write_state_in_several_files(const std::filesystem::path& checkpoint, std::uint64_t max_file_bytes);
+
 // max|a - b| / max|b|.
 [[nodiscard]] double relative_difference(std::span<const float> a, std::span<const float> b);
 
